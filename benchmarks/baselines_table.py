@@ -13,15 +13,15 @@ from time import perf_counter
 from benchmarks.baselines import BASELINES, TIMED
 from benchmarks.baselines.instances import FLEXSP_RANKS, Instance, instances
 from benchmarks.registry import Figures
-from planner.costs.step.sequences import Sequences
-from planner.packing.packed import Packed, worth
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.packed import Packing, packing_seconds
 from planner.strategies.sequence_groups import pack
-from planner.verify.bounds import lower_bound
+from planner.verify.bounds import packing_bound
 
 EFFORT = 2  # that jobs have when they name none
 OURS = "planner"
 
-Way = Callable[[Sequences], Packed | None]
+Way = Callable[[PackingProblem], Packing | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Decided:
     """What one way made of a batch, and how long it took."""
 
     way: str
-    packed: Packed | None
+    packed: Packing | None
     seconds: float
 
 
@@ -43,11 +43,11 @@ def run(data: Path | None) -> Iterator[Figures]:
     print(table(lines), file=sys.stderr)
 
 
-def ours(problem: Sequences) -> Packed | None:
+def ours(problem: PackingProblem) -> Packing | None:
     return pack(problem, EFFORT)[0]
 
 
-def decide(problem: Sequences, name: str, way: Way) -> Decided:
+def decide(problem: PackingProblem, name: str, way: Way) -> Decided:
     start = perf_counter()
     packed = way(problem)
     seconds = perf_counter() - start
@@ -58,8 +58,8 @@ def decide(problem: Sequences, name: str, way: Way) -> Decided:
 
 def compared(instance: Instance, decided: list[Decided]) -> Iterator[Figures]:
     """The figures of every way, over one bound."""
-    values = [worth(instance.problem, each.packed) for each in decided if each.packed is not None]
-    bound = lower_bound(instance.problem, min(values), EFFORT).seconds
+    values = [packing_seconds(instance.problem, each.packed) for each in decided if each.packed is not None]
+    bound = packing_bound(instance.problem, min(values), EFFORT).seconds
     for each in decided:
         yield {
             "workload": instance.workload,
@@ -74,11 +74,11 @@ def compared(instance: Instance, decided: list[Decided]) -> Iterator[Figures]:
         }
 
 
-def reached(problem: Sequences, packed: Packed | None, bound: float) -> Figures:
+def reached(problem: PackingProblem, packed: Packing | None, bound: float) -> Figures:
     """What a packing is worth; nulls where a way found none."""
     if packed is None:
         return dict.fromkeys(("value_ms", "over_bound", "micro_batches", "peak_tokens_per_rank"))
-    value = worth(problem, packed)
+    value = packing_seconds(problem, packed)
     return {
         "value_ms": round(value * 1e3, 1),
         "over_bound": round(value / bound - 1, 4),
@@ -87,12 +87,12 @@ def reached(problem: Sequences, packed: Packed | None, bound: float) -> Figures:
     }
 
 
-def require_legal(problem: Sequences, packed: Packed, name: str) -> None:
+def require_legal(problem: PackingProblem, packed: Packing, name: str) -> None:
     """Every sequence once, a rank in one group of a micro-batch, no group beyond its memory. Raises ValueError."""
     if sorted(item for row in packed for group in row for item in group.items) != sorted(problem.sizes):
         raise ValueError(f"{name} does not place every sequence once")
     for row in packed:
-        held = [r for g in row for r in range(g.first, g.first + problem.shapes[g.shape].degree)]
+        held = [r for g in row for r in range(g.first_rank, g.first_rank + problem.shapes[g.shape].degree)]
         if len(set(held)) != len(held) or not set(held) <= set(range(problem.ranks)):
             raise ValueError(f"{name} gives a rank to two groups of a micro-batch, or one that there is not")
         for group in row:
@@ -100,7 +100,7 @@ def require_legal(problem: Sequences, packed: Packed, name: str) -> None:
                 raise ValueError(f"{name} fills a group beyond its memory")
 
 
-def peak_tokens(problem: Sequences, packed: Packed) -> int:
+def peak_tokens(problem: PackingProblem, packed: Packing) -> int:
     """The most that a rank holds in a micro-batch: memory, but for constants."""
     return max(
         -(-sum(problem.sizes[item] for item in group.items) // problem.shapes[group.shape].degree)

@@ -27,11 +27,11 @@ class Sharded:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        from planner.launch.groups import Groups
+        from planner.launch.groups import ProcessGroups
         from planner.models.build import build, init_weights
 
         self.rank, self.plan, self.spec = worker.rank, plan, plan.uses.models["llm"]
-        self.groups = Groups(group.ranks for group in plan.groups.values())
+        self.groups = ProcessGroups(group.ranks for group in plan.groups.values())
         self.again = plan.layouts["llm"].zero == 3
         self.model: Any = build(self.spec, device=torch.device("meta"))
         mesh = init_device_mesh("cpu", (plan.size,))
@@ -62,17 +62,17 @@ class Sharded:
         self.optimizer.step()
 
     def batches(self) -> Iterator[Any]:
-        from planner.launch.meter import Meter
-        from planner.launch.sequence import Sharing, exchange_over
-        from planner.models.data import packed_batch
-        from planner.plan.model import Split
+        from planner.launch.meter import CommunicationMeter
+        from planner.launch.sequence import SharedMicroBatch, sequence_parallel_over
+        from planner.models.data import synthetic_batch
+        from planner.plan.model import SequenceSplit
 
         sizes = self.plan.uses.items["llm"]
         for row in self.plan.steps[0].micro_batches:
             name = next(name for name in row if self.rank in self.plan.groups[name].ranks)
             group, documents = self.plan.groups[name], [(item, sizes[item]) for item in row[name]]  # type: ignore[index]
-            sharing = Sharing(group.ranks, Split(**group.split), [size for _, size in documents])
-            yield packed_batch(self.spec, documents, SEED, exchange=exchange_over(self.groups, sharing, Meter()))
+            sharing = SharedMicroBatch(group.ranks, SequenceSplit(**group.split), [size for _, size in documents])
+            yield synthetic_batch(self.spec, documents, SEED, sequence_parallel=sequence_parallel_over(self.groups, sharing, CommunicationMeter()))
 
 
 class Pipeline:
@@ -82,19 +82,19 @@ class Pipeline:
         import torch
 
         from planner.models.build import build, init_weights
-        from planner.models.held import Held
+        from planner.models.held import ModuleShard
 
         self.rank, self.spec, self.sizes = worker.rank, plan.uses.models["llm"], plan.uses.items["llm"]
-        self.model = build(self.spec, held=Held(layers=plan.layouts["llm"].stages[worker.rank]))
+        self.model = build(self.spec, shard=ModuleShard(layers=plan.layouts["llm"].stages[worker.rank]))
         init_weights(self.model, SEED)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), RATE)
         self.tokens = sum(self.sizes.values())
 
     def step(self) -> None:
-        from planner.models.data import packed_batch
+        from planner.models.data import synthetic_batch
 
         self.optimizer.zero_grad()
-        self.batches = [packed_batch(self.spec, [item], SEED) for item in self.sizes.items()]
+        self.batches = [synthetic_batch(self.spec, [item], SEED) for item in self.sizes.items()]
         self.flying: list[Any] = []
         self.sent: list[Any] = []
         for number in range(len(self.batches)):

@@ -7,29 +7,29 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.registry import Figures
-from planner.costs.columns import Columns, stacked
-from planner.costs.compute.assumed import complete
-from planner.costs.compute.machine import Machine
-from planner.costs.network.network import Network, Reach
-from planner.costs.step.step import step_seconds
+from planner.costs.columns import LayoutColumns, stack_columns
+from planner.costs.compute.assumed import complete_rates
+from planner.costs.compute.machine import MachineModel
+from planner.costs.network.network import NetworkModel, NetworkLevel
+from planner.costs.step.step import static_step_seconds
 from planner.specs.layers import Module
-from planner.specs.library import read
+from planner.specs.library import read_named
 from planner.specs.model import Model
 from planner.specs.profile import Profile
 from planner.specs.software import Software
 
 REPEATS, MANY = 9, 1 << 18
-NETWORK = Network((Reach(8, 315.0, 3.0), Reach(1024, 42.0, 8.0)))
+NETWORK = NetworkModel((NetworkLevel(8, 315.0, 3.0), NetworkLevel(1024, 42.0, 8.0)))
 MODELS = ("llama-3-70b", "qwen3-235b-a22b")
 
 
 def run(data: Path | None) -> Iterator[Figures]:
-    profile, software = read("h100-80gb", Profile)[0], read("megatron", Software)[0]
-    machine = Machine(profile.device, complete(profile.rates), NETWORK, software.timing)
+    profile, software = read_named("h100-80gb", Profile)[0], read_named("megatron", Software)[0]
+    machine = MachineModel(profile.device, complete_rates(profile.rates), NETWORK, software.timing)
     for name in MODELS:
-        module = next(iter(read(name, Model)[0].modules.values()))
+        module = next(iter(read_named(name, Model)[0].modules.values()))
         some = layouts()
-        together = stacked(some * (MANY // len(some)))
+        together = stack_columns(some * (MANY // len(some)))
         alone, at_once = ([timed(module, each, machine) for _ in range(REPEATS)] for each in (some[0], together))
         yield {
             "model": name,
@@ -38,14 +38,14 @@ def run(data: Path | None) -> Iterator[Figures]:
         }
 
 
-def layouts() -> list[Columns]:
+def layouts() -> list[LayoutColumns]:
     return [
-        Columns(ranks=1024, seq=8192, batch=1024, tp=tp, pp=pp, cp=cp, micro_batch=mb, ep=ep, zero=1)
+        LayoutColumns(ranks=1024, seq=8192, batch=1024, tp=tp, pp=pp, cp=cp, micro_batch=mb, ep=ep, zero=1)
         for tp, pp, cp, mb, ep in product((1, 2, 4, 8), (1, 2, 4, 8), (1, 2), (1, 2), (1, 8))
     ]
 
 
-def timed(module: Module, at: Columns, machine: Machine) -> float:
+def timed(module: Module, at: LayoutColumns, machine: MachineModel) -> float:
     start = perf_counter()
-    step_seconds(module, at, machine)
+    static_step_seconds(module, at, machine)
     return perf_counter() - start

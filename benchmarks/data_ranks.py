@@ -17,19 +17,19 @@ from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import Way, require_legal
 from benchmarks.data_ranks_jobs import RANKS, byted, flexsp
 from benchmarks.registry import Figures
-from planner.costs.step.sequences import Sequences
-from planner.packing.packed import Packed, last_end, worth
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.packed import Packing, last_rank_end, packing_seconds
 from planner.strategies.data_ranks import pack
 from planner.verify.streams import stream_seconds
 
 EFFORT = 2  # that jobs have when they name none
 
 
-def ours(problem: Sequences) -> Packed | None:
+def ours(problem: PackingProblem) -> Packing | None:
     return pack(problem, EFFORT)[0]
 
 
-def without_offload(problem: Sequences) -> Packed | None:
+def without_offload(problem: PackingProblem) -> Packing | None:
     return ours(replace(problem, offload=None))
 
 
@@ -52,16 +52,16 @@ def run(data: Path | None) -> Iterator[Figures]:
         yield from ({**known, **line} for line in compared(problem, {"planner": ours}))
 
 
-def ablation(problem: Sequences) -> Iterator[Figures]:
+def ablation(problem: PackingProblem) -> Iterator[Figures]:
     """Every way, and how many times faster than the first it is."""
     lines = [*compared(problem, ABLATION)]
     yield from ({**line, "speed_up": round(lines[0]["value_ms"] / line["value_ms"], 2)} for line in lines)
 
 
-def compared(problem: Sequences, ways: dict[str, Way]) -> Iterator[Figures]:
+def compared(problem: PackingProblem, ways: dict[str, Way]) -> Iterator[Figures]:
     """The figures of every way, over one bound."""
     found = {name: timed(way, problem) for name, way in ways.items()}
-    bound = stream_seconds(problem, min(worth(problem, packed) for packed, _ in found.values()), EFFORT)
+    bound = stream_seconds(problem, min(packing_seconds(problem, packed) for packed, _ in found.values()), EFFORT)
     for name, (packed, seconds) in found.items():
         yield {
             "ranks": problem.ranks,
@@ -73,7 +73,7 @@ def compared(problem: Sequences, ways: dict[str, Way]) -> Iterator[Figures]:
         }
 
 
-def timed(way: Way, problem: Sequences) -> tuple[Packed, float]:
+def timed(way: Way, problem: PackingProblem) -> tuple[Packing, float]:
     start = perf_counter()
     packed = way(problem)
     seconds = perf_counter() - start
@@ -83,43 +83,43 @@ def timed(way: Way, problem: Sequences) -> tuple[Packed, float]:
     return packed, seconds
 
 
-def on_device(problem: Sequences, packed: Packed) -> Sequences:
+def on_device(problem: PackingProblem, packed: Packing) -> PackingProblem:
     """Sizes as what stays of them in the memory of their group's ranks."""
     sizes = dict(problem.sizes)
     for group in (group for row in packed for group in row):
         for item in group.items:
-            if problem.offloaded(sizes[item], group.shape):
+            if problem.offload_ratio(sizes[item], group.shape):
                 sizes[item] = floor(problem.least_tokens(sizes[item]))
     return replace(problem, sizes=sizes)
 
 
-def reached(problem: Sequences, packed: Packed, bound: float) -> Figures:
+def reached(problem: PackingProblem, packed: Packing, bound: float) -> Figures:
     """`last_over_mean`: when the last rank is done, over what ranks work on average."""
-    value, busy = worth(problem, packed), busy_seconds(problem, packed)
+    value, busy = packing_seconds(problem, packed), busy_seconds(problem, packed)
     return {
         "value_ms": round(value * 1e3, 1),
         "bound_ms": round(bound * 1e3, 1),
         "over_bound": round(value / bound - 1, 4),
-        "last_over_mean": round(last_end(problem, packed) / float(busy.mean()), 3),
+        "last_over_mean": round(last_rank_end(problem, packed) / float(busy.mean()), 3),
         "max_over_mean": round(float(busy.max() / busy.mean()), 3),
         "micro_batches": micro_batches(problem, packed),
     }
 
 
-def busy_seconds(problem: Sequences, packed: Packed) -> NDArray[np.float64]:
+def busy_seconds(problem: PackingProblem, packed: Packing) -> NDArray[np.float64]:
     """Of every rank, what it works: waiting for the others of a group is not counted."""
     busy = np.zeros(problem.ranks)
     for row in packed:
         for group in row:
-            ranks = slice(group.first, group.first + problem.shapes[group.shape].degree)
+            ranks = slice(group.first_rank, group.first_rank + problem.shapes[group.shape].degree)
             busy[ranks] += problem.seconds(group.shape, group.items)
     return busy
 
 
-def micro_batches(problem: Sequences, packed: Packed) -> tuple[int, int]:
+def micro_batches(problem: PackingProblem, packed: Packing) -> tuple[int, int]:
     """The fewest and the most that a rank runs."""
     count = np.zeros(problem.ranks, dtype=np.int64)
     for row in packed:
         for group in row:
-            count[group.first : group.first + problem.shapes[group.shape].degree] += 1
+            count[group.first_rank : group.first_rank + problem.shapes[group.shape].degree] += 1
     return int(count.min()), int(count.max())

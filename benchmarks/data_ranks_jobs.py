@@ -11,12 +11,12 @@ from pathlib import Path
 from benchmarks.solve_quality import JOB as FLEXSP_JOB
 from benchmarks.solve_quality import LENGTHS
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import Sequences, sequences
-from planner.specs.base import changed
-from planner.specs.distributions import sample
-from planner.specs.inputs import Inputs, Options, load
-from planner.strategies.base import data_parallel, uses
-from planner.strategies.data_ranks import degrees
+from planner.costs.step.sequences import PackingProblem, packing_problem
+from planner.specs.base import with_fields
+from planner.specs.distributions import draw_lengths
+from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies.base import data_parallel_layouts, plan_uses
+from planner.strategies.data_ranks import candidate_degrees
 
 JOB = "llama-3-8b-h100x64"
 RANKS = (64, 256, 1024)
@@ -32,7 +32,7 @@ FLEXSP_DEGREES = {"2, 4 … 64": (2, 4, 8, 16, 32, 64), "1, 2 … 64": (1, 2, 4,
 class Mix:
     """A global batch of ByteScale's mix."""
 
-    problem: Sequences
+    problem: PackingProblem
     clipped: int  # sequences cut to what all ranks hold
 
 
@@ -40,7 +40,7 @@ def byted(ranks: int) -> Mix:
     """As many sequences as the global batch has tokens for; none longer than all ranks hold without offloading."""
     longest, total, clipped = min(CONTEXT, ranks * CAP), 0, 0
     sizes: dict[int, int] = {}
-    for item, length in enumerate(sample("byted", ranks * PER_RANK // 1024, SEED)):  # the mean is above 1024
+    for item, length in enumerate(draw_lengths("byted", ranks * PER_RANK // 1024, SEED)):  # the mean is above 1024
         clipped += length > longest
         sizes[item] = min(length, longest)
         total += sizes[item]
@@ -51,16 +51,16 @@ def byted(ranks: int) -> Mix:
 
 def h100(ranks: int) -> Inputs:
     """The shipped job on another number of ranks, which meet once a step."""
-    inputs = load(JOB, Options())
+    inputs = load_job(JOB, JobOptions())
     (entry,), (node, whole) = inputs.cluster.ranks, inputs.cluster.levels
-    cluster = changed(inputs.cluster, ranks=(changed(entry, count=ranks),), levels=(node, changed(whole, ranks=ranks)))
-    job = changed(inputs.job, limits=changed(inputs.job.limits, tokens_per_rank=CAP))
+    cluster = with_fields(inputs.cluster, ranks=(with_fields(entry, count=ranks),), levels=(node, with_fields(whole, ranks=ranks)))
+    job = with_fields(inputs.job, limits=with_fields(inputs.job.limits, tokens_per_rank=CAP))
     return once_a_step(replace(inputs, job=job, cluster=cluster), ())
 
 
-def flexsp(data: Path) -> Iterator[tuple[int, str, Sequences]]:
+def flexsp(data: Path) -> Iterator[tuple[int, str, PackingProblem]]:
     """The first batches that FlexSP released, by allowed degrees; nothing is offloaded."""
-    inputs = load(FLEXSP_JOB, Options(lengths=str(data / LENGTHS), batches=FLEXSP_BATCHES))
+    inputs = load_job(FLEXSP_JOB, JobOptions(lengths=str(data / LENGTHS), batches=FLEXSP_BATCHES))
     for number, batch in enumerate(inputs.batches):
         for name, allowed in FLEXSP_DEGREES.items():
             problem = problem_of(once_a_step(inputs, allowed), batch.items)
@@ -68,12 +68,12 @@ def flexsp(data: Path) -> Iterator[tuple[int, str, Sequences]]:
 
 
 def once_a_step(inputs: Inputs, allowed: tuple[int, ...]) -> Inputs:
-    layout = changed(inputs.job.layout, zero=1)
-    return replace(inputs, job=changed(inputs.job, strategy="data_ranks", sync="step", layout=layout, degrees=allowed))
+    layout = with_fields(inputs.job.layout, zero=1)
+    return replace(inputs, job=with_fields(inputs.job, strategy="data_ranks", sync="step", layout=layout, degrees=allowed))
 
 
-def problem_of(inputs: Inputs, sizes: dict[int, int]) -> Sequences:
-    layouts = data_parallel(inputs)
-    used = uses(inputs, layouts, degrees(inputs))
+def problem_of(inputs: Inputs, sizes: dict[int, int]) -> PackingProblem:
+    layouts = data_parallel_layouts(inputs)
+    used = plan_uses(inputs, layouts, candidate_degrees(inputs))
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
-    return sequences(pricing, inputs.module, used, sizes, "step")
+    return packing_problem(pricing, inputs.module, used, sizes, "step")

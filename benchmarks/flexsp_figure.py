@@ -16,15 +16,15 @@ from benchmarks.baselines.flexsp import flexsp
 from benchmarks.baselines.groups import homogeneous, powers_of_two
 from benchmarks.registry import Figures
 from benchmarks.solve_quality import DEGREES, JOB, LENGTHS, problem_of
-from planner.costs.step.sequences import Sequences
-from planner.packing.packed import Packed, worth
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.packed import Packing, packing_seconds
 from planner.specs import library
-from planner.specs.base import changed
-from planner.specs.inputs import Inputs, Options, resolve
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs, JobOptions, resolve_job
 from planner.specs.job import Job
 from planner.strategies.sequence_groups import pack
 
-Way = Callable[[Sequences], Packed | None]
+Way = Callable[[PackingProblem], Packing | None]
 BATCHES = 5
 PANELS = {  # longest sequence → published times of DeepSpeed over those of each system (arXiv 2412.01523, figure 4)
     191_872: {"BatchAda": 1.34, "FlexSP": 1.72},
@@ -53,17 +53,17 @@ def run(data: Path | None) -> Iterator[Figures]:
 
 def panel(data: Path | None, longest: int) -> Inputs:
     """Batches whose sequences are at most so long, and dropped beyond, as the paper does."""
-    job, path = library.read(JOB, Job)
-    shorter = changed(job, workload=changed(job.workload, max_tokens=longest))
-    return resolve(shorter, path, Options(lengths=str(data / LENGTHS) if data else None, batches=BATCHES))
+    job, path = library.read_named(JOB, Job)
+    shorter = with_fields(job, workload=with_fields(job.workload, max_tokens=longest))
+    return resolve_job(shorter, path, JobOptions(lengths=str(data / LENGTHS) if data else None, batches=BATCHES))
 
 
-def seconds(problems: list[Sequences], way: Way) -> float:
+def seconds(problems: list[PackingProblem], way: Way) -> float:
     """Of the mean step."""
-    return mean(worth(problem, packed) for problem in problems if (packed := way(problem)) is not None)
+    return mean(packing_seconds(problem, packed) for problem in problems if (packed := way(problem)) is not None)
 
 
-def least_degree(problem: Sequences, longest: int) -> Packed:
+def least_degree(problem: PackingProblem, longest: int) -> Packing:
     """One degree for all that may come."""
     wide = min(shape for shape in powers_of_two(problem) if problem.shapes[shape].room >= longest)
     return homogeneous(problem, wide, best_fit_bins(problem, sorted(problem.sizes), problem.shapes[wide].room))

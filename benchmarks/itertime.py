@@ -8,10 +8,10 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.registry import Figures
-from planner.calibrate.joint import fit, measured, predicted
-from planner.calibrate.rows import machines
-from planner.costs.columns import Columns
-from planner.published.case import Case, Fabric, Origin
+from planner.calibrate.joint import fit_frameworks, measured_logs, predicted_seconds
+from planner.calibrate.rows import machines_of_cases
+from planner.costs.columns import LayoutColumns
+from planner.published.case import PublishedCase, StatedNetwork, RecordOrigin
 from planner.specs.layers import Decoder
 
 FILE = "itertime/vtrain_megatron_gpt_single_node.csv"
@@ -40,18 +40,18 @@ def run(data: Path | None) -> Iterator[Figures]:
     seen = np.arange(len(cases)) % 2 == 0
     start = perf_counter()
     halves = [[case for case, here in zip(cases, seen == half, strict=True) if here] for half in (True, False)]
-    found = fit(halves[0], machines(halves[0]), most=len(cases))
-    errors = np.abs(np.exp(np.log(predicted(halves[1], machines(halves[1]), found.values)) - measured(halves[1])) - 1)
+    found = fit_frameworks(halves[0], machines_of_cases(halves[0]), full_weight_records=len(cases))
+    errors = np.abs(np.exp(np.log(predicted_seconds(halves[1], machines_of_cases(halves[1]), found.values)) - measured_logs(halves[1])) - 1)
     yield {
         "rows": len(cases),
         "fit_seconds": round(perf_counter() - start, 1),
         "left_out_median_error": round(float(np.median(errors)), 4),
         "left_out_p90_error": round(float(np.quantile(errors, 0.9)), 4),
-        "spearman": round(correlation(halves[1], predicted(halves[1], machines(halves[1]), found.values)), 4),
+        "spearman": round(correlation(halves[1], predicted_seconds(halves[1], machines_of_cases(halves[1]), found.values)), 4),
     }
 
 
-def read(path: Path) -> list[Case]:
+def read(path: Path) -> list[PublishedCase]:
     """Every row as a case of one framework: Megatron-LM as it was before flash attention."""
     with path.open(encoding="utf-8-sig", newline="") as text:
         rows = list(csv.DictReader(text, skipinitialspace=True))
@@ -60,25 +60,25 @@ def read(path: Path) -> list[Case]:
     ]
 
 
-def case(line: int, row: dict[str, str]) -> Case:
+def case(line: int, row: dict[str, str]) -> PublishedCase:
     hidden = int(row["hidden size"])
     module = Decoder(layers=int(row["layers"]), hidden=hidden, heads=int(row["attention heads"]), ffn=4 * hidden, **GPT)
-    setup = Columns(
+    setup = LayoutColumns(
         ranks=int(row["gpus"]),
         seq=int(row["sequence length"]),
         sequence_parallel=False,
         dtype="fp16",
         **{name: int(row[column]) for name, column in LAYOUT.items()},
     )
-    return Case(
-        origin=Origin("itertime", str(line), "", FILE, line),
+    return PublishedCase(
+        origin=RecordOrigin("itertime", str(line), "", FILE, line),
         module=module,
         setup=setup,
         device="a100-80gb",
         software="megatron-2021",
-        fabric=Fabric(NODE),
+        network=StatedNetwork(NODE),
         adapters=False,
-        settings="",
+        settings_text="",
         seconds=float(row["iteration time (ms)"]) / 1000,
         memory_bytes=None,
         memory_rank="worst",
@@ -86,7 +86,7 @@ def case(line: int, row: dict[str, str]) -> Case:
     )
 
 
-def correlation(cases: list[Case], made: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
+def correlation(cases: list[PublishedCase], made: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
     """Spearman's, over all of them."""
-    first, second = (np.argsort(np.argsort(each)) for each in (made, measured(cases)))
+    first, second = (np.argsort(np.argsort(each)) for each in (made, measured_logs(cases)))
     return float(np.corrcoef(first, second)[0, 1])

@@ -25,9 +25,9 @@ MODEL, STEPS = "tiny-decoder", 7
 def run(data: Path | None) -> Iterator[Figures]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "profile.yaml"
-        evidence.profile(MODEL, evidence.Measuring(RANKS, "float32"), path)
+        evidence.measure_profile(MODEL, evidence.ProfileSettings(RANKS, "float32"), path)
         made = plans(base_plan(profile=path))
-    simulated = {name: pipeline.simulate(plan)[0].value for name, plan in made.items()}
+    simulated = {name: pipeline.simulate(plan)[0].step_seconds for name, plan in made.items()}
     measured = launch(body, RANKS, made, threads=1)[0]
     for name, seconds in measured.items():
         error = round(simulated[name] / seconds - 1, 4)
@@ -72,11 +72,11 @@ def plans(base: Plan) -> dict[str, Plan]:
 
 def body(worker: Any, plans: dict[str, Plan]) -> dict[str, float]:
     """On every rank; the first knows."""
-    from planner.launch.worker import joined
+    from planner.launch.worker import joined_world
     from planner.runtime import RunOptions
     from planner.runtime.worker import train
 
-    with joined(worker):
+    with joined_world(worker):
         runs = {name: train(worker, plan, RunOptions(steps=STEPS)) for name, plan in plans.items()}
     return {name: seconds_of(run.steps) for name, run in runs.items() if run}
 

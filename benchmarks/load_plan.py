@@ -14,7 +14,7 @@ from benchmarks.registry import Figures
 from benchmarks.small_plans import Mixed, base_plan, spread
 from planner import files
 from planner.launch.processes import launch
-from planner.plan.catalogue import catalogue
+from planner.plan.catalogue import process_groups
 from planner.plan.model import Plan
 
 RANKS, MICRO_BATCHES, REPEATS, SEED = 8, 40, 5, 0
@@ -29,7 +29,7 @@ def run(data: Path | None) -> Iterator[Figures]:
             read, made = zip(*launch(body, RANKS, str(path), threads=1), strict=True)
             yield {
                 "ranks": RANKS,
-                "groups": sum(len(ranks) > 1 for ranks in catalogue(plan)),
+                "groups": sum(len(ranks) > 1 for ranks in process_groups(plan)),
                 "plan_seconds": round(max(read), 3),
                 "groups_seconds": round(max(made), 3),
                 "seconds": round(max(map(sum, zip(read, made, strict=True))), 3),
@@ -54,15 +54,15 @@ def body(worker: Any, path: str) -> tuple[float, float]:
 
     import torch.distributed as dist
 
-    from planner.launch.groups import Groups
-    from planner.launch.worker import joined
+    from planner.launch.groups import ProcessGroups
+    from planner.launch.worker import joined_world
     from planner.pipeline import read_plan
 
-    with joined(worker):
+    with joined_world(worker):
         dist.barrier()
         began = time.perf_counter()
         plan = read_plan(path)
         read = time.perf_counter()
-        Groups(catalogue(plan))
+        ProcessGroups(process_groups(plan))
         dist.barrier()
         return read - began, time.perf_counter() - read

@@ -15,9 +15,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.registry import Figures
-from planner.plan.schedules import schedule
-from planner.simulate.activities import Builder
-from planner.simulate.native import run as run_clock
+from planner.plan.schedules import schedule_slots
+from planner.simulate.activities import ActivityBuilder
+from planner.simulate.native import run_activities as run_clock
 from planner.units import MS
 
 FILE = "pipeline/primus_pp8_gpu8_layer64_gbs16.json.gz"
@@ -71,14 +71,14 @@ def simulated(passes: dict[Slot, float], sends: tuple[float, ...]) -> float:
     """Seconds of 1F1B with these passes; `sends`: from each stage to the next, and back."""
     stages, count = len(sends) + 1, 1 + max(row for _, row, _ in passes)
     order: list[Slot] = []
-    for stage, slots in enumerate(schedule("1f1b", stages, count)):
+    for stage, slots in enumerate(schedule_slots("1f1b", stages, count)):
         for phase, row, _ in slots:
             order.append((phase, row, stage))
             if 0 <= towards(phase, stage) < stages:
                 order.append((f"s{phase}", row, stage))
     number = {slot: i for i, slot in enumerate(order)}
-    built = Builder()
-    lanes = [built.lane() for _ in range(stages)]
+    built = ActivityBuilder()
+    lanes = [built.add_lane() for _ in range(stages)]
     for phase, row, stage in order:
         if phase in KEYS:
             sent = (f"s{phase}", row, 2 * stage - towards(phase, stage))
@@ -86,7 +86,7 @@ def simulated(passes: dict[Slot, float], sends: tuple[float, ...]) -> float:
         else:
             pair = min(stage, towards(phase[1], stage))
             built.add(sends[pair], [lanes[stage]], [number[phase[1], row, stage]])
-    times, _ = run_clock(built.done())
+    times, _ = run_clock(built.build())
     return float(times.ends.max())
 
 

@@ -16,8 +16,8 @@ from benchmarks.gpt_175b import SEQ, job
 from benchmarks.registry import Figures
 from planner import pipeline
 from planner.plan.model import Plan
-from planner.specs.base import changed
-from planner.specs.inputs import Options
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
 from planner.specs.layers import Decoder
 from planner.specs.overlap import Overlap
 from planner.specs.shapes import step_flops
@@ -95,7 +95,7 @@ def ladder(rungs: tuple[Rung, ...]) -> list[Reached]:
     for rung in rungs:
         key = rung.batch, rung.window
         made[key] = made.get(key) or planned(RANKS, *key)
-        seconds = pipeline.simulate(made[key], rung.overlap)[0].value
+        seconds = pipeline.simulate(made[key], rung.overlap)[0].step_seconds
         flops = step_flops(unwindowed(made[key]), (SEQ,) * rung.batch)
         found.append(Reached(rung, seconds, flops / (seconds * RANKS * PEAK)))
     return found
@@ -105,15 +105,15 @@ def unwindowed(plan: Plan) -> Decoder:
     """The model as MFU counts it."""
     module = plan.uses.models["llm"]
     assert isinstance(module, Decoder)
-    return changed(module, window=None)
+    return with_fields(module, window=None)
 
 
 def scaling(points: tuple[tuple[int, int, float], ...] = SCALING) -> list[tuple[int, int, float, float]]:
     """GPUs, batch, published and simulated seconds, before any calibration."""
-    return [(*point, pipeline.simulate(planned(point[0], point[1]), ALL_ON)[0].value) for point in points]
+    return [(*point, pipeline.simulate(planned(point[0], point[1]), ALL_ON)[0].step_seconds) for point in points]
 
 
 def planned(ranks: int, batch: int, window: int | None = None) -> Plan:
     """The layout that the job fixes, as a verified plan."""
     with TemporaryDirectory() as folder:
-        return pipeline.solve(job(Path(folder), ranks, batch, window), Options()).plan
+        return pipeline.solve(job(Path(folder), ranks, batch, window), JobOptions()).plan

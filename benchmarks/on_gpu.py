@@ -21,19 +21,19 @@ from benchmarks.on_gpu_jobs import one_rank_job, run
 from benchmarks.on_gpu_session import Session
 from planner import files
 from planner.launch.processes import launch
-from planner.launch.worker import Worker, joined
+from planner.launch.worker import Worker, joined_world
 from planner.profiling import ProfileOptions, device_name, profile
-from planner.profiling.context import machine, versions
+from planner.profiling.context import processor_text, versions
 from planner.profiling.module_bench import ModuleBench
-from planner.profiling.piece import Piece, seconds
-from planner.profiling.sharded import COMPUTED
+from planner.profiling.piece import Measurement, elapsed_seconds
+from planner.profiling.sharded import COMPUTE_DTYPES
 from planner.runtime import RunOptions
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.model import Model
 from planner.specs.parallelism import Dtype, Parallelism
-from planner.specs.profile import Fit, Profile
+from planner.specs.profile import PassFit, Profile
 from planner.units import MS, percent
 
 SEED = 0
@@ -46,7 +46,7 @@ ROUNDS = 5
 def speed(session: Session) -> dict[str, float]:
     """Matrix products and copies, the best of a few: what a data sheet calls peak."""
     device = torch.device(session.kind)
-    found = {f"{name}_tflops": matrix_tflops(dtype, device) for name, dtype in COMPUTED.items()}
+    found = {f"{name}_tflops": matrix_tflops(dtype, device) for name, dtype in COMPUTE_DTYPES.items()}
     found["copy_gb_per_s"] = copy_gb_per_s(device)
     if session.kind == "cuda":
         found["memory_gib"] = torch.cuda.mem_get_info()[1] / 2**30
@@ -91,19 +91,19 @@ def settle(device: torch.device) -> None:
 
 def decoder(session: Session) -> Model:
     name = "llama-3-8b" if session.kind == "cuda" else "tiny-decoder"
-    return library.read(name, Model)[0]
+    return library.read_named(name, Model)[0]
 
 
 def tower(session: Session) -> Model:
     """A vision tower, with attention over whole images."""
-    model = library.read("qwen2.5-vl-7b" if session.kind == "cuda" else "tiny-vit", Model)[0]
-    whole = changed(model.modules["vision"], window=None, full_layers=())
-    return changed(model, modules={"vision": whole}, edges=())
+    model = library.read_named("qwen2.5-vl-7b" if session.kind == "cuda" else "tiny-vit", Model)[0]
+    whole = with_fields(model.modules["vision"], window=None, full_layers=())
+    return with_fields(model, modules={"vision": whole}, edges=())
 
 
 def measure(session: Session, model: Model) -> Any:
     """Profile a model into the session's device profile."""
-    base = library.read(session.device, Profile)[0]
+    base = library.read_named(session.device, Profile)[0]
     options = ProfileOptions(1, session.dtype, session.quick)
     measured = profile(model.name, model, base, options, session.profile_path)
     for name in model.modules:
@@ -117,12 +117,12 @@ def measure(session: Session, model: Model) -> Any:
                 )
         for how, made in costs.recomputing.items():
             kept = f"keeps {made.activation_kib_per_token:g} KiB a token"
-            session.say(f"    recompute {how}: backward {said(made.backward or Fit())}, {kept}")
+            session.say(f"    recompute {how}: backward {said(made.backward or PassFit())}, {kept}")
         session.say(f"    update {costs.update_ns_per_parameter:g} ns a parameter")
     return files.read(session.profile_path, Profile).modules
 
 
-def said(fit: Fit) -> str:
+def said(fit: PassFit) -> str:
     return f"{fit.ms_per_token2:.3g} Σs² + {fit.ms_per_token:.3g} Σs + {fit.ms:.3g} ms"
 
 
@@ -134,14 +134,14 @@ def unseen(session: Session) -> list[dict[str, Any]]:
     model = decoder(session)
     ((name, spec),) = model.modules.items()
     costs = files.read(session.profile_path, Profile).modules[f"{model.name}/{name}"]
-    pieces = [Piece("", kind, sizes, 0) for sizes in mixed_batches(session) for kind in ("layer", "ends")]
+    pieces = [Measurement("", kind, sizes, 0) for sizes in mixed_batches(session) for kind in ("layer", "ends")]
     (found,) = launch(unseen_rank, 1, spec, session.dtype, pieces, kind=session.kind)
     rows = []
     for piece, times in zip(pieces, found, strict=True):
         passes, layers = (costs.layer, 2) if piece.kind == "layer" else (costs.ends, 1)
         assert passes is not None
         for way, fit, measured in zip(("F", "B"), (passes.forward, passes.backward), times, strict=True):
-            expected = layers * predicted(fit or Fit(), piece.sizes)
+            expected = layers * predicted(fit or PassFit(), piece.sizes)
             row = {"kind": piece.kind, "pass": way, "sizes": piece.sizes, "predicted_s": expected}
             rows.append({**row, "measured_s": measured, "error": expected / measured - 1})
     for kind in ("layer", "ends"):
@@ -162,15 +162,15 @@ def mixed_batches(session: Session) -> list[tuple[int, ...]]:
     return batches
 
 
-def predicted(fit: Fit, sizes: tuple[int, ...]) -> float:
+def predicted(fit: PassFit, sizes: tuple[int, ...]) -> float:
     return (fit.ms_per_token2 * sum(s * s for s in sizes) + fit.ms_per_token * sum(sizes) + fit.ms) * MS
 
 
-def unseen_rank(worker: Worker, spec: Module, dtype: Dtype, pieces: list[Piece]) -> list[list[float]]:
+def unseen_rank(worker: Worker, spec: Module, dtype: Dtype, pieces: list[Measurement]) -> list[list[float]]:
     """Median seconds of the passes of every piece."""
-    with joined(worker):
+    with joined_world(worker):
         bench = ModuleBench(spec, dtype, worker.device)
-        rounds = [[[seconds([span], 1) for span in bench.run(piece)] for piece in pieces] for _ in range(ROUNDS + 1)]
+        rounds = [[[elapsed_seconds([span], 1) for span in bench.run(piece)] for piece in pieces] for _ in range(ROUNDS + 1)]
         return [[median(times) for times in zip(*samples, strict=True)] for samples in zip(*rounds[1:], strict=True)]
 
 
@@ -179,7 +179,7 @@ def unseen_rank(worker: Worker, spec: Module, dtype: Dtype, pieces: list[Piece])
 
 def correct(session: Session, name: str) -> dict[str, Any]:
     """A tiny model in float32, held against one process."""
-    job = one_rank_job(session, library.read(name, Model)[0], Parallelism(zero=3, dtype="float32"), 1024, 200)
+    job = one_rank_job(session, library.read_named(name, Model)[0], Parallelism(zero=3, dtype="float32"), 1024, 200)
     return run(session, job, RunOptions(steps=2, verify=True))
 
 
@@ -187,10 +187,10 @@ def few_layers(session: Session) -> Model:
     """Some layers of the profiled decoder, priced like all of them."""
     whole = decoder(session)
     ((module, spec),) = whole.modules.items()
-    few = changed(whole, name=f"{whole.name}-4-layers", modules={module: changed(spec, layers=4)})
+    few = with_fields(whole, name=f"{whole.name}-4-layers", modules={module: with_fields(spec, layers=4)})
     known = files.read(session.profile_path, Profile)
     alias = {f"{few.name}/{module}": known.modules[f"{whole.name}/{module}"]}  # costs are per layer
-    files.write(session.scratch / "profile.yaml", changed(known, modules=known.modules | alias))
+    files.write(session.scratch / "profile.yaml", with_fields(known, modules=known.modules | alias))
     return few
 
 
@@ -211,8 +211,8 @@ def main() -> None:
 
 
 def everything(session: Session) -> None:
-    session.say(f"{machine(session.kind)}, Python {platform.python_version()}, torch {versions()['torch']}")
-    session.results["machine"] = {"name": machine(session.kind), "versions": versions(), "cuda": torch.version.cuda}
+    session.say(f"{processor_text(session.kind)}, Python {platform.python_version()}, torch {versions()['torch']}")
+    session.results["machine"] = {"name": processor_text(session.kind), "versions": versions(), "cuda": torch.version.cuda}
     session.part("speed", speed)
     session.part("profile a decoder", lambda s: measure(s, decoder(s)))
     session.part("profile a vision tower", lambda s: measure(s, tower(s)))

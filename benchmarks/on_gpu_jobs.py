@@ -7,16 +7,16 @@ from typing import Any
 
 from benchmarks.on_gpu_session import Session
 from planner import files, pipeline
-from planner.ledger.memory import parts
+from planner.ledger.memory import memory_uses
 from planner.pipeline import Ran
 from planner.plan.model import Plan
 from planner.runtime import RunOptions
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.inputs import Options, resolve
+from planner.specs.inputs import JobOptions, resolve_job
 from planner.specs.job import Job, Limits
 from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism
-from planner.specs.workload import Mix, Part, Workload
+from planner.specs.workload import LogNormalMix, LogNormal, Workload
 from planner.units import GIB, duration
 
 
@@ -37,7 +37,7 @@ def one_rank_job(session: Session, model: Model, layout: Parallelism, tokens: in
         cluster="./cluster.yaml",
         profile=str(session.profile_path.resolve()),
         workload=Workload(
-            lengths=Mix(parts=(Part(weight=1.0, median=median_tokens, sigma=0.8),)),
+            lengths=LogNormalMix(parts=(LogNormal(weight=1.0, median=median_tokens, sigma=0.8),)),
             batch_rows=24,
             max_tokens=tokens,
             round_to=4,
@@ -54,7 +54,7 @@ def one_rank_job(session: Session, model: Model, layout: Parallelism, tokens: in
 
 def prepared(session: Session, job: Path) -> Plan:
     """The plan of a job."""
-    return pipeline.decide(resolve(files.read(job, Job), job, Options())).plan
+    return pipeline.decide(resolve_job(files.read(job, Job), job, JobOptions())).plan
 
 
 def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
@@ -83,6 +83,6 @@ def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
 
 def memory_lines(ran: Ran) -> Iterator[str]:
     """What the one rank's memory was used for, in GiB: predicted, measured. None on the CPU."""
-    for part in (part for rank in ran.memory for part in parts(rank)):
+    for part in (part for rank in ran.memory for part in memory_uses(rank)):
         predicted = "" if part.predicted is None else f"{part.predicted / GIB:.3f}"
         yield f"{f'GiB {part.name}':<36} {predicted:>10} {part.measured / GIB:>10.3f}"

@@ -10,24 +10,24 @@ from typing import Any
 from benchmarks.on_gpu_jobs import memory_lines, one_rank_job, prepared, run
 from benchmarks.on_gpu_session import Session
 from planner import files, pipeline
-from planner.plan.model import Piece, Plan
+from planner.plan.model import OffloadedItem, Plan
 from planner.runtime import RunOptions
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.job import Job
 from planner.specs.layers import Audio, Decoder, Module, Vit
 from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism, Recompute
-from planner.specs.parts import Experts, Latent
+from planner.specs.parts import Experts, LatentAttentionShape
 from planner.units import GIB, duration, percent
 
 DECODER = Decoder(layers=4, hidden=128, heads=8, kv_heads=4, ffn=384, vocab=2048)
 KINDS: dict[str, Module] = {  # one of each kind of layer, small enough to be held against one process
-    "experts": changed(DECODER, moe=Experts(experts=8, topk=2, ffn=128, shared_ffn=128, dense_layers=1)),
-    "latent": changed(
-        DECODER, kv_heads=None, latent=Latent(q_rank=64, kv_rank=32, rope_dim=8, nope_dim=16, value_dim=16)
+    "experts": with_fields(DECODER, moe=Experts(experts=8, topk=2, ffn=128, shared_ffn=128, dense_layers=1)),
+    "latent": with_fields(
+        DECODER, kv_heads=None, latent=LatentAttentionShape(q_rank=64, kv_rank=32, rope_dim=8, nope_dim=16, value_dim=16)
     ),
-    "window": changed(DECODER, window=64, full_every=2, qk_norm=True),
-    "sinks": changed(DECODER, sinks=True, bias="qkv"),
+    "window": with_fields(DECODER, window=64, full_every=2, qk_norm=True),
+    "sinks": with_fields(DECODER, sinks=True, bias="qkv"),
     "windowed-tower": Vit(
         layers=2, hidden=128, heads=8, ffn=256, patch=4, merge=2, out=64, window=16, full_layers=(1,)
     ),
@@ -98,10 +98,10 @@ def with_offload(plan: Plan, ratio: float) -> Plan:
     """Every item's activations offloaded alike."""
 
     def pieces(entries: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(Piece(item=entry, offload=ratio) if ratio else entry for entry in entries)
+        return tuple(OffloadedItem(item=entry, offload=ratio) if ratio else entry for entry in entries)
 
     steps = tuple(
-        changed(
+        with_fields(
             step,
             micro_batches=tuple(
                 {group: pieces(entries) for group, entries in row.items() if not isinstance(entries, dict)}
@@ -111,17 +111,17 @@ def with_offload(plan: Plan, ratio: float) -> Plan:
         for step in plan.steps
     )
     devices = {
-        name: changed(device, host_gb_per_s=device.host_gb_per_s or UNKNOWN_GB_PER_S)
+        name: with_fields(device, host_gb_per_s=device.host_gb_per_s or UNKNOWN_GB_PER_S)
         for name, device in plan.uses.devices.items()
     }
-    return changed(plan, steps=steps, uses=changed(plan.uses, devices=devices))
+    return with_fields(plan, steps=steps, uses=with_fields(plan.uses, devices=devices))
 
 
 def job_of(session: Session, few: Model, wish: Parallelism) -> Path:
     """Of a model whose layers' costs lie in `profile.yaml`, beside the job."""
     tokens, middle = (16384, 2000) if session.kind == "cuda" else (1024, 200)
     job = one_rank_job(session, few, wish, tokens, middle)
-    files.write(job, changed(files.read(job, Job), profile="./profile.yaml"))
+    files.write(job, with_fields(files.read(job, Job), profile="./profile.yaml"))
     return job
 
 

@@ -11,11 +11,11 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks.registry import Figures
-from planner.orders import Objective, even, search
-from planner.orders.timing import fits
+from planner.orders import OrderObjective, uniform_pipeline, search_order
+from planner.orders.timing import fits_memory
 
 STAGES, EFFORT = 8, 2  # effort: that jobs have when they name none
-OBJECTIVES: tuple[Objective, ...] = ("span", "step")
+OBJECTIVES: tuple[OrderObjective, ...] = ("span", "step")
 
 
 class Case(NamedTuple):
@@ -37,12 +37,12 @@ CASES = (
 
 def run(data: Path | None) -> Iterator[Figures]:
     for case in CASES:
-        pipeline = even(STAGES, case.micro_batches, case.seconds, case.transfer, 2.0 * case.room)
+        pipeline = uniform_pipeline(STAGES, case.micro_batches, case.seconds, case.transfer, 2.0 * case.room)
         for objective in OBJECTIVES:
             start = perf_counter()
-            found = search(pipeline, objective, EFFORT)
+            found = search_order(pipeline, objective, EFFORT)
             seconds = perf_counter() - start
-            if not fits(pipeline, found.order):
+            if not fits_memory(pipeline, found.order):
                 raise ValueError("an order holds more than it may")
             yield {
                 "stages": STAGES,
@@ -50,10 +50,10 @@ def run(data: Path | None) -> Iterator[Figures]:
                 "memory_forwards": case.room,
                 "objective": objective,
                 "value_ms": round(found.seconds, 3),
-                "bound_ms": round(found.floor.seconds, 3),
-                "gap": round(found.seconds / found.floor.seconds - 1, 6),
-                "bound_by": found.floor.by,
+                "bound_ms": round(found.bound.seconds, 3),
+                "gap": round(found.seconds / found.bound.seconds - 1, 6),
+                "bound_by": found.bound.by,
                 "zero_bubble_ms": case.zero_bubble if objective == "span" else None,
-                "tried": found.tried,
+                "tried": found.orders_tried,
                 "seconds": round(seconds, 4),
             }

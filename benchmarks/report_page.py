@@ -9,13 +9,13 @@ from time import perf_counter
 from benchmarks.registry import Figures
 from planner import pipeline
 from planner.report import plan_page
-from planner.specs.inputs import Options
+from planner.specs.inputs import JobOptions
 from tests.report.chromium import Chromium, browser
 
 REPEATS = 5
 JOBS = {
-    "flexsp-gpt-7b-a100x64": Options(batches=10),  # 64 ranks, ten steps
-    "llama-3.1-405b-h100x1024": Options(effort=1),  # a pipeline of 16 stages in 64 chunks
+    "flexsp-gpt-7b-a100x64": JobOptions(batches=10),  # 64 ranks, ten steps
+    "llama-3.1-405b-h100x1024": JobOptions(effort=1),  # a pipeline of 16 stages in 64 chunks
 }
 ZOOM = """
 (async () => {

@@ -36,19 +36,19 @@ def plans() -> dict[str, Plan]:
 
 def body(worker: Any, plans: dict[str, Plan]) -> dict[str, list[tuple[Took, Took]]]:
     """On every rank."""
-    from planner.launch.worker import joined
+    from planner.launch.worker import joined_world
 
-    with joined(worker):
+    with joined_world(worker):
         return {name: in_turns(planned(worker, plan), by_hand(worker, plan).step) for name, plan in plans.items()}
 
 
 def planned(worker: Any, plan: Plan) -> Callable[[], object]:
     """A step of the runtime, as `planner run` takes it."""
     from planner.plan.expand import expand
-    from planner.runtime import RunOptions, Training
-    from planner.runtime.upcoming import Upcoming
-    from planner.runtime.worker import one_step, prepare
+    from planner.runtime import RunOptions, TrainingOptions
+    from planner.runtime.upcoming import StepTasks
+    from planner.runtime.worker import train_step, prepare_executor
 
-    executor = prepare(worker, plan, RunOptions(seed=SEED, training=Training(RATE)))
-    coming = Upcoming(expand(plan))
-    return lambda: one_step(executor, coming, None, 1, kept=True)
+    executor = prepare_executor(worker, plan, RunOptions(seed=SEED, training=TrainingOptions(RATE)))
+    coming = StepTasks(expand(plan))
+    return lambda: train_step(executor, coming, None, 1, keep_records=True)

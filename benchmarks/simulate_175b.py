@@ -14,14 +14,14 @@ from benchmarks.gpt_175b import job
 from benchmarks.registry import Figures
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.plan.alike import alike_groups
+from planner.plan.alike import identical_groups
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
 from planner.simulate import simulate
-from planner.simulate.engine import wired
-from planner.simulate.native import run as run_clock
-from planner.specs.inputs import Options
+from planner.simulate.engine import task_activities
+from planner.simulate.native import run_activities as run_clock
+from planner.specs.inputs import JobOptions
 from planner.verify.score import score
 
 RANKS, REPLICAS, REPEATS = 12288, 192, 3
@@ -35,16 +35,16 @@ def run(data: Path | None) -> Iterator[Figures]:
 
 def figures(folder: Path, micro_batches: int) -> Figures:
     solving, plan = timed(
-        lambda: pipeline.solve(job(folder, RANKS, REPLICAS * micro_batches), Options()).plan, repeats=1
+        lambda: pipeline.solve(job(folder, RANKS, REPLICAS * micro_batches), JobOptions()).plan, repeats=1
     )
     path = folder / "plan.yaml"
     files.write_text(path, files.dump(plan))
     reading, plan = timed(lambda: files.read(path, Plan), repeats=1)
     legal, _ = timed(lambda: require_legal(plan, "plan.yaml"))
-    alike, others = timed(lambda: alike_groups(plan, 0))
+    alike, others = timed(lambda: identical_groups(plan, 0))
     expanding, tasks = timed(lambda: expand(plan, 0, others.ranks))
     pricing, costs = timed(lambda: priced(plan, tasks))
-    activities = wired(tasks, [task.id for task in tasks], costs)
+    activities = task_activities(tasks, [task.id for task in tasks], costs)
     clock, _ = timed(lambda: run_clock(activities))
     simulating, timeline = timed(lambda: simulate(tasks, pricing_of(plan).price, plan.size, others))
     scoring, _ = timed(lambda: score(plan))

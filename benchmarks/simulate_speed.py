@@ -15,8 +15,8 @@ from planner import pipeline
 from planner.costs.pricing import pricing_of
 from planner.plan.expand import expand
 from planner.simulate import clock, native, simulate
-from planner.simulate.activities import Activities, Builder
-from planner.specs.inputs import Options
+from planner.simulate.activities import Activities, ActivityBuilder
+from planner.specs.inputs import JobOptions
 
 REPEATS = 5
 ACTIVITIES, RANKS, LINKS = 100_000, 64, 32
@@ -25,7 +25,7 @@ ACTIVITIES, RANKS, LINKS = 100_000, 64, 32
 def run(data: Path | None) -> Iterator[Figures]:
     yield clock_figures(many(ACTIVITIES))
     for job in ("flexsp-gpt-7b-a100x64", "llama-3-8b-h100x64"):
-        plan = pipeline.solve(job, Options()).plan
+        plan = pipeline.solve(job, JobOptions()).plan
         tasks = expand(plan)
         yield {
             "job": job,
@@ -44,30 +44,30 @@ def clock_figures(activities: Activities) -> Figures:
         "activities": activities.count,
         "transfers": round(float((activities.bytes > 0).mean()), 3),
         "on_shared_lanes": round(float((activities.share < 1).mean()), 3),
-        "reference_per_second": round(activities.count / taken(lambda: clock.run(activities), 1)),
+        "reference_per_second": round(activities.count / taken(lambda: clock.run_in_python(activities), 1)),
     }
     library = native.LIB
     if library:
-        compiled = taken(lambda: native.compiled(library, activities))
+        compiled = taken(lambda: native.run_compiled(library, activities))
         figures["native_per_second"] = round(activities.count / compiled)
-        figures["native_checked_per_second"] = round(activities.count / taken(lambda: native.run(activities)))
+        figures["native_checked_per_second"] = round(activities.count / taken(lambda: native.run_activities(activities)))
     return figures
 
 
 def many(count: int) -> Activities:
-    chance, built = random.Random(0), Builder()
-    compute, comm = ([built.lane() for _ in range(RANKS)] for _ in range(2))
-    links = [built.link(chance.choice((1e9, 2e9, 4e9))) for _ in range(LINKS)]
+    chance, built = random.Random(0), ActivityBuilder()
+    compute, comm = ([built.add_lane() for _ in range(RANKS)] for _ in range(2))
+    links = [built.add_link(chance.choice((1e9, 2e9, 4e9))) for _ in range(LINKS)]
     for i in range(count):
         rank, what = chance.randrange(RANKS), chance.random()
         after = [i - chance.randint(1, min(i, 200))] if i else []
         if what < 0.30:
-            built.transfer(built.add(0.0, [comm[rank]], after), chance.random() * 1e6, chance.sample(links, 2))
+            built.set_transfer(built.add(0.0, [comm[rank]], after), chance.random() * 1e6, chance.sample(links, 2))
         elif what < 0.58:
             built.add(chance.random() * 1e-3, [compute[rank]], after, share=0.25, sharer=chance.randrange(8))
         else:
             built.add(chance.random() * 1e-3, [compute[rank]], after)
-    return built.done()
+    return built.build()
 
 
 def taken(work: Callable[[], object], repeats: int = REPEATS) -> float:

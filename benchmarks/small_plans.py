@@ -8,11 +8,11 @@ from typing import Any
 
 from planner import pipeline
 from planner.plan.legal import require_legal
-from planner.plan.model import Group, Layout, Plan, Row, Step, group_name
-from planner.specs.base import Layers, Ranks, changed
-from planner.specs.inputs import Options, resolve
+from planner.plan.model import Group, Layout, Plan, MicroBatch, Step, group_name
+from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.inputs import JobOptions, resolve_job
 from planner.specs.job import Job
-from planner.specs.library import read
+from planner.specs.library import read_named
 
 RANKS = 2
 DEGREES = (1, 2, 4, 8)
@@ -55,14 +55,14 @@ class Mixed(Work):
 
 def base_plan(ranks: int = RANKS, profile: Path | None = None) -> Plan:
     """The demo's model on so many ranks, priced by this profile."""
-    job, path = read("demo-cpu-4", Job)
+    job, path = read_named("demo-cpu-4", Job)
     with TemporaryDirectory() as folder:
         (Path(folder) / "cluster.yaml").write_text(CLUSTER.format(ranks=ranks))
-        workload = changed(job.workload, batch_rows=12)
-        small = changed(job, cluster=f"{folder}/cluster.yaml", degrees=(1, 2), workload=workload)
+        workload = with_fields(job.workload, batch_rows=12)
+        small = with_fields(job, cluster=f"{folder}/cluster.yaml", degrees=(1, 2), workload=workload)
         if profile:
-            small = changed(small, profile=str(profile))
-        return pipeline.decide(resolve(small, path, Options())).plan
+            small = with_fields(small, profile=str(profile))
+        return pipeline.decide(resolve_job(small, path, JobOptions())).plan
 
 
 def spread(base: Plan, work: Work, **layout: Any) -> Plan:
@@ -71,7 +71,7 @@ def spread(base: Plan, work: Work, **layout: Any) -> Plan:
     block, chunks = pp * layout.get("tp", 1), pp * layout.get("vpp", 1)
     groups: dict[str, Group] = {}
     items: dict[int, int] = {}
-    rows: list[Row] = []
+    rows: list[MicroBatch] = []
     for together in work.rows:
         row = {}
         for ranks in map(Ranks, together):
@@ -88,7 +88,7 @@ def spread(base: Plan, work: Work, **layout: Any) -> Plan:
         micro_batches=tuple(rows),
         order={"llm": work.order} if work.order else {},
     )
-    uses = changed(base.uses, items={"llm": items}, dropped=(), degrees=DEGREES)
-    plan = changed(base, layouts={"llm": made}, groups=groups, steps=(step,), uses=uses)
+    uses = with_fields(base.uses, items={"llm": items}, dropped=(), degrees=DEGREES)
+    plan = with_fields(base, layouts={"llm": made}, groups=groups, steps=(step,), uses=uses)
     require_legal(plan, "made up")
     return plan

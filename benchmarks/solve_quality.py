@@ -12,13 +12,13 @@ from time import perf_counter
 
 from benchmarks.registry import Figures
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import Pool, Sequences, sequences
+from planner.costs.step.sequences import RankPool, PackingProblem, packing_problem
 from planner.packing.balanced import best_balanced
-from planner.packing.packed import worth
-from planner.specs.inputs import Inputs, Options, load
-from planner.strategies.base import data_parallel, uses
+from planner.packing.packed import packing_seconds
+from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies.base import data_parallel_layouts, plan_uses
 from planner.strategies.sequence_groups import pack
-from planner.verify.bounds import lower_bound
+from planner.verify.bounds import packing_bound
 
 JOB = "flexsp-gpt-7b-a100x64"
 LENGTHS = "seqlen/flexsp_wikipedia_first_half.csv.gz"
@@ -33,7 +33,7 @@ LARGE = (1024, 32768)  # ranks, sequences
 def run(data: Path | None) -> Iterator[Figures]:
     lengths = str(data / LENGTHS) if data else None
     workload = "wikipedia (released)" if data else "wikipedia (fitted)"
-    inputs = load(JOB, Options(lengths=lengths, batches=BATCHES))
+    inputs = load_job(JOB, JobOptions(lengths=lengths, batches=BATCHES))
     for degrees in DEGREES:
         problems = [problem_of(inputs, number, DEGREES[degrees]) for number in range(BATCHES)]
         for effort in EFFORTS:
@@ -42,28 +42,28 @@ def run(data: Path | None) -> Iterator[Figures]:
             yield head | over_all(found)
             for number in FLEXSP_MS:
                 yield head | {"batch": number, **found[number], "flexsp_solver_ms": FLEXSP_MS[number] if data else None}
-    large = load(JOB, Options(lengths=lengths, batches=LARGE[1] // inputs.job.workload.batch_rows))
+    large = load_job(JOB, JobOptions(lengths=lengths, batches=LARGE[1] // inputs.job.workload.batch_rows))
     for effort in EFFORTS[:2]:
         found_large = decided(enlarged(large), effort)
         yield {"workload": workload, "ranks": LARGE[0], "rows": LARGE[1], "effort": effort, **found_large}
 
 
-def problem_of(inputs: Inputs, number: int, degrees: tuple[int, ...]) -> Sequences:
+def problem_of(inputs: Inputs, number: int, degrees: tuple[int, ...]) -> PackingProblem:
     """The sequences of one batch, on the job's ranks."""
-    layouts = data_parallel(inputs)
-    used = uses(inputs, layouts, degrees)
+    layouts = data_parallel_layouts(inputs)
+    used = plan_uses(inputs, layouts, degrees)
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
-    return sequences(pricing, inputs.module, used, inputs.batches[number].items)
+    return packing_problem(pricing, inputs.module, used, inputs.batches[number].items)
 
 
-def enlarged(inputs: Inputs) -> Sequences:
+def enlarged(inputs: Inputs) -> PackingProblem:
     """All batches as one, on more nodes of the same cluster."""
     problem = problem_of(inputs, 0, DEGREES["from 2"])
     sizes = {item: size for batch in inputs.batches for item, size in batch.items.items()}
-    return replace(problem, sizes=sizes, pools=(Pool(0, LARGE[0], problem.pools[0].per_node),))
+    return replace(problem, sizes=sizes, pools=(RankPool(0, LARGE[0], problem.pools[0].per_node),))
 
 
-def decided(problem: Sequences, effort: int) -> Figures:
+def decided(problem: PackingProblem, effort: int) -> Figures:
     """Pack and prove: medians of the seconds that each takes."""
     packing, proving, balancing = [], [], []
     for _ in range(REPEATS):
@@ -72,16 +72,16 @@ def decided(problem: Sequences, effort: int) -> Figures:
         balancing.append(perf_counter() - start)
         packed, _ = pack(problem, effort)
         packing.append(perf_counter() - start - balancing[-1])
-        value = worth(problem, packed)
+        value = packing_seconds(problem, packed)
         begun = perf_counter()
-        bound = lower_bound(problem, value, effort)
+        bound = packing_bound(problem, value, effort)
         proving.append(perf_counter() - begun)
     return {
         "value_ms": round(value * 1e3, 1),
         "bound_ms": round(bound.seconds * 1e3, 1),
         "bound_by": bound.by,
         "gap": round(value / bound.seconds - 1, 5),
-        "balanced_ms": round(worth(problem, balanced) * 1e3, 1) if balanced else None,
+        "balanced_ms": round(packing_seconds(problem, balanced) * 1e3, 1) if balanced else None,
         "first_plan_seconds": round(median(balancing), 4),
         "packing_seconds": round(median(packing), 4),
         "bound_seconds": round(median(proving), 4),

@@ -34,9 +34,9 @@ def plans() -> dict[str, Plan]:
 
 def body(worker: Any, plans: dict[str, Plan]) -> dict[str, list[tuple[Took, Took]]]:
     """On every rank."""
-    from planner.launch.worker import joined
+    from planner.launch.worker import joined_world
 
-    with joined(worker):
+    with joined_world(worker):
         return {
             order: in_turns(planned(worker, plan), torch_step(worker, plan, order)) for order, plan in plans.items()
         }
@@ -73,30 +73,30 @@ def chunk(rank: int, plan: Plan) -> Any:
 
     from planner.models.batch import Batch
     from planner.models.build import build, init_weights
-    from planner.models.data import packed_batch
-    from planner.models.held import Held
+    from planner.models.data import synthetic_batch
+    from planner.models.held import ModuleShard
 
     class Chunk(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.network = build(plan.uses.models["llm"], held=Held(layers=plan.layouts["llm"].stages[rank]))
+            self.network = build(plan.uses.models["llm"], shard=ModuleShard(layers=plan.layouts["llm"].stages[rank]))
             init_weights(self.network, SEED)
             self.shaped = self.batch((0, TOKENS))  # whose positions and ends are those of all micro-batches
 
         def batch(self, item: tuple[int, int]) -> Batch:
-            return packed_batch(self.network.spec, [item], SEED)
+            return synthetic_batch(self.network.spec, [item], SEED)
 
         def forward(self, x: Tensor) -> Tensor:
             """Tokens [t] on the first stage, activations [t, hidden] on the second; to activations."""
             batch = replace(self.shaped, inputs=x)
-            if self.network.first:
-                x = self.network.start(batch)
-            rotary = self.network.places(x, batch)
+            if self.network.has_first_layer:
+                x = self.network.embed(batch)
+            rotary = self.network.position_encoding(x, batch)
             for layer in self.network.layers.values():
                 x = layer(x, rotary, batch)
             return x
 
         def loss(self, x: Tensor, targets: Tensor) -> Tensor:
-            return self.network.finish(x, replace(self.shaped, targets=targets))
+            return self.network.output(x, replace(self.shaped, targets=targets))
 
     return Chunk()

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from planner import evidence, files, pipeline
 from planner.check import Finding, Tolerances
-from planner.deciding import Solved
+from planner.deciding import SolvedJob
 from planner.pipeline import OnProgress, Ran
 from planner.specs import library
-from planner.specs.base import changed
-from planner.specs.inputs import Inputs, Options, resolve
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs, JobOptions, resolve_job
 from planner.specs.job import Job
 from planner.specs.profile import Profile
 from planner.specs.workload import LengthsFile
@@ -21,43 +21,43 @@ JOB = "demo-cpu-4"
 STEPS = 4
 
 
-class Listener(Protocol):
+class DemoListener(Protocol):
     """Receives the beginning, the progress and the result of each chapter."""
 
     def begin(self, chapter: str) -> OnProgress: ...
 
-    def training(self, solved: Solved) -> Callable[[Any], None]: ...
+    def training(self, solved: SolvedJob) -> Callable[[Any], None]: ...
 
     def end(self, chapter: str, result: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DemoResult:
     """All results of the demo."""
 
     folder: Path
     inputs: Inputs
     profile: Profile
-    solved: Solved
+    solved: SolvedJob
     scores: list[Score]
     ran: Ran
     findings: list[Finding]
 
 
-def demo(folder: Path, listener: Listener) -> Told:
+def demo(folder: Path, listener: DemoListener) -> DemoResult:
     """Run the demo into `folder`; its job file there can be solved, run and changed afterwards."""
     from planner.runtime import RunOptions
 
-    job, source = library.read(JOB, Job)
+    job, source = library.read_named(JOB, Job)
     progress = listener.begin("profile")
-    measuring = evidence.Measuring(dtype=job.layout.dtype, quick=True)
-    profile, measured_at = evidence.profile(job.model, measuring, folder / "profile.yaml", progress)
+    measuring = evidence.ProfileSettings(dtype=job.layout.dtype, quick=True)
+    profile, measured_at = evidence.measure_profile(job.model, measuring, folder / "profile.yaml", progress)
     listener.end("profile", profile)
 
     progress = listener.begin("solve")
-    job = own_copy(job, source, measured_at)
+    job = demo_job(job, source, measured_at)
     files.write(folder / "job.yaml", job)
-    inputs = resolve(job, folder / "job.yaml", Options())
+    inputs = resolve_job(job, folder / "job.yaml", JobOptions())
     solved = pipeline.decide(inputs, progress)
     files.write(folder / "plan.yaml", solved.plan)
     listener.end("solve", (inputs, solved))
@@ -74,20 +74,20 @@ def demo(folder: Path, listener: Listener) -> Told:
     listener.end("run", ran)
 
     listener.begin("check")
-    findings = pipeline.check(folder / "plan.yaml", again(folder, inputs), Tolerances())
+    findings = pipeline.check(folder / "plan.yaml", solve_again(folder, inputs), Tolerances())
     listener.end("check", findings)
-    return Told(folder, inputs, profile, solved, scores, ran, findings)
+    return DemoResult(folder, inputs, profile, solved, scores, ran, findings)
 
 
-def own_copy(job: Job, source: Path, profile: Path) -> Job:
+def demo_job(job: Job, source: Path, profile: Path) -> Job:
     """The shipped job with the profile just measured, and with absolute paths."""
     lengths = job.workload.lengths
     if isinstance(lengths, LengthsFile):
-        lengths = changed(lengths, path=str((source.parent / lengths.path).resolve()))
-    return changed(job, workload=changed(job.workload, lengths=lengths), profile=str(profile.resolve()))
+        lengths = with_fields(lengths, path=str((source.parent / lengths.path).resolve()))
+    return with_fields(job, workload=with_fields(job.workload, lengths=lengths), profile=str(profile.resolve()))
 
 
-def again(folder: Path, inputs: Inputs) -> Path:
+def solve_again(folder: Path, inputs: Inputs) -> Path:
     """Solve the same job again; the check confirms that the plan has the same bytes."""
     path = folder / "plan-again.yaml"
     files.write(path, pipeline.decide(inputs).plan)

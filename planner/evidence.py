@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from planner import files
 from planner.errors import InputError
 from planner.ledger import own
-from planner.ledger.drift import Drift
-from planner.ledger.drift import drift as drifts
+from planner.ledger.drift import RunDrift
+from planner.ledger.drift import drift_by_plan as drifts
 from planner.pipeline import OnProgress, Ran, unheard
 from planner.specs import library
 from planner.specs.model import Model
@@ -22,23 +22,23 @@ from planner.specs.profile import Profile
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from planner.calibrate.assemble import Calibrated
-    from planner.calibrate.software import Fit as CalibrationFit
-    from planner.ledger.account import Account
-    from planner.ledger.row import Predict
+    from planner.calibrate.assemble import CalibratedDevice
+    from planner.calibrate.software import PublishedFit as CalibrationFit
+    from planner.ledger.account import AccuracyReport
+    from planner.ledger.row import Predictor
 
 RANKS_ON_CPU = 4  # the size of the shipped cluster cpu-4
 
 # --------------------------------------------------------------------------------------------------------- ledger
 
 
-def note(ran: Ran, path: Path | None = None) -> Path:
+def record_run(ran: Ran, path: Path | None = None) -> Path:
     """Append a run to the user's own ledger, or to `path`; return that path. Raises InputError."""
     path = path or own.default_path()
     if ran.predicted_step_seconds is None:
         raise InputError("the run has no prediction")
     plan, now = ran.plan, datetime.now(timezone.utc)
-    entry = own.Entry(
+    entry = own.RunEntry(
         when=now.isoformat(timespec="milliseconds"),
         machine=ran.machine,
         plan=plan.name,
@@ -51,29 +51,29 @@ def note(ran: Ran, path: Path | None = None) -> Path:
         measured_peak_bytes=ran.peak_bytes,
         kinds=tuple(ran.kinds),
     )
-    own.append(path, entry)
+    own.append_entry(path, entry)
     return path
 
 
-def drift(path: Path | None = None) -> tuple[list[Drift], list[own.Unread]]:
+def ledger_drift(path: Path | None = None) -> tuple[list[RunDrift], list[own.UnreadLine]]:
     """Prediction errors of runs in the user's own ledger, or in `path`, by plan and machine; and unreadable lines."""
-    entries, unread = own.read(path or own.default_path())
+    entries, unread = own.read_entries(path or own.default_path())
     return drifts(entries), unread
 
 
-def ledger(directory: Path, sources: Sequence[str] = (), predict: "Predict | None" = None) -> "Account":
+def published_account(directory: Path, sources: Sequence[str] = (), predict: "Predictor | None" = None) -> "AccuracyReport":
     """Published records of a folder, or of `sources` only, with their predictions. Raises InputError."""
-    from planner.ledger.published import account_of_folder
-    from planner.published.predict import predict as shipped
+    from planner.ledger.published import accuracy_of_folder
+    from planner.published.predict import predict_cases as shipped
 
-    return account_of_folder(directory, sources, predict or shipped)
+    return accuracy_of_folder(directory, sources, predict or shipped)
 
 
 # -------------------------------------------------------------------------------------------------------- profile
 
 
 @dataclass(frozen=True, slots=True)
-class Measuring:
+class ProfileSettings:
     """How to profile; None: all GPUs in bf16, or without one four ranks on the CPU in float32."""
 
     ranks: int | None = None
@@ -81,45 +81,45 @@ class Measuring:
     quick: bool = False
 
 
-def profile(
-    model: str, measuring: Measuring, target: Path | None, on_progress: OnProgress = unheard
+def measure_profile(
+    model: str, measuring: ProfileSettings, target: Path | None, on_progress: OnProgress = unheard
 ) -> tuple[Profile, Path]:
     """Measure layers, optimizer and collectives of a model here; write the profile to `target` or the user's cache."""
     from planner.profiling import ProfileOptions, device_name, gpu_count
     from planner.profiling import profile as measure
 
     kind: Literal["cpu", "cuda"] = "cuda" if gpu_count() else "cpu"
-    spec, _ = library.read(model, Model)
+    spec, _ = library.read_named(model, Model)
     device = device_name(kind)
-    base, _ = library.read(device, Profile)
+    base, _ = library.read_named(device, Profile)
     ranks = measuring.ranks or gpu_count() or RANKS_ON_CPU
     options = ProfileOptions(ranks, measuring.dtype or ("bf16" if kind == "cuda" else "float32"), measuring.quick)
-    path = target or library.cache() / f"{device}.yaml"
+    path = target or library.cache_folder() / f"{device}.yaml"
     return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path
 
 
 # ------------------------------------------------------------------------------------------------------ calibrate
 
 
-def holds_published(folder: Path) -> bool:
+def holds_published_records(folder: Path) -> bool:
     """Whether a folder holds published records; otherwise it holds tables of kernels. Raises InputError."""
-    from planner.published.rows import is_published
+    from planner.published.rows import is_published_file
 
     if not folder.is_dir():
         raise InputError("this is not a folder", where=str(folder), fix="give a folder of CSV files")
-    return any(is_published(path) for path in sorted(folder.glob("*.csv")))
+    return any(is_published_file(path) for path in sorted(folder.glob("*.csv")))
 
 
 def calibrate_tables(
     folder: Path, device: str | None, target: Path | None, on_progress: OnProgress = unheard
-) -> "tuple[Calibrated, Path | None]":
+) -> "tuple[CalibratedDevice, Path | None]":
     """Fit a device's rates on kernel tables; `device`: a profile with its specification. Raises InputError."""
     from planner.calibrate.assemble import calibrate_tables as assemble
 
     if device is None:
-        fix = f"one of {', '.join(library.names(Profile))}; or a file as in docs/devices.md"
+        fix = f"one of {', '.join(library.shipped_names(Profile))}; or a file as in docs/devices.md"
         raise InputError("the device of these tables is not given", where="--device", fix=fix)
-    base, _ = library.read(device, Profile)
+    base, _ = library.read_named(device, Profile)
     made = assemble(folder, base, today(), on_progress)
     if target:
         files.write(target, made.profile)

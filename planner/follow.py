@@ -13,14 +13,14 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import InputError
-from planner.plan.catalogue import catalogue
+from planner.plan.catalogue import process_groups
 from planner.plan.expand import expand
 from planner.plan.feeding import fed_tokens
 from planner.plan.legal import require_legal
 from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
-from planner.plan.model import Plan, Split
-from planner.plan.reshard import crossing, crossings, on_edge
-from planner.plan.shares import partners, runs_on, tokens_on
+from planner.plan.model import Plan, SequenceSplit
+from planner.plan.reshard import transfer_key, encoder_transfers, is_between_modules
+from planner.plan.shares import sharing_ranks, rank_token_runs, rank_token_spans
 from planner.plan.task import Task
 from planner.plan.work import module_work
 from planner.specs.base import Layers, Ranks
@@ -28,7 +28,7 @@ from planner.specs.items import Document
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class MeshPosition:
     """The position of a rank along one dim of a mesh."""
 
     index: int  # from 0
@@ -36,15 +36,15 @@ class Along:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankPosition:
     """The position of a rank in the meshes of a module. Dims that are missing have size 1."""
 
-    mesh: dict[str, Along]  # tp, cp, dp, replica, pp
-    experts: dict[str, Along]  # of one stage: edp (replicas of experts), ep, etp; empty without sharded experts
+    mesh: dict[str, MeshPosition]  # tp, cp, dp, replica, pp
+    experts: dict[str, MeshPosition]  # of one stage: edp (replicas of experts), ep, etp; empty without sharded experts
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenSpan:
     """Consecutive tokens of one item."""
 
     item: int
@@ -53,20 +53,20 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RankShare:
     """The share of a rank in the packed items of a task."""
 
     items: tuple[int, ...]  # of the group, in the order in which they are packed
     sizes: tuple[int, ...]  # tokens of each
     lengths: tuple[int, ...]  # tokens of each document, within which attention stays: an item, or each of its parts
     ranks: Ranks  # over which these items are sharded, including this one; of the same tp index
-    split: Split  # how: by heads within blocks of consecutive ranks, by tokens around rings over these
-    tokens: tuple[Tokens, ...]  # of this rank, in order; the same on all ranks of a tp group
-    rows: tuple[Tokens, ...]  # those whose activations it holds between layers: its tp shard of `tokens`
+    split: SequenceSplit  # how: by heads within blocks of consecutive ranks, by tokens around rings over these
+    tokens: tuple[TokenSpan, ...]  # of this rank, in order; the same on all ranks of a tp group
+    rows: tuple[TokenSpan, ...]  # those whose activations it holds between layers: its tp shard of `tokens`
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRows:
     """Consecutive outputs of one encoder item that are sent to one rank; their gradients are sent back."""
 
     reader: str  # id of the forward that reads them
@@ -79,7 +79,7 @@ class Sent:
     to: int  # row of the target's `rows` in the reader that it replaces
 
 
-class Followed:
+class FollowedPlan:
     """A legal plan, to be executed rank by rank."""
 
     def __init__(self, plan: Plan) -> None:
@@ -97,14 +97,14 @@ class Followed:
         """Return all groups of several ranks, sorted, each once. Every rank creates all of them in this order, also
         those that it is not in, as `torch.distributed.new_group` requires. One may contain all ranks.
         """
-        return tuple(sorted(ranks for ranks in catalogue(self.plan) if len(ranks) > 1))
+        return tuple(sorted(ranks for ranks in process_groups(self.plan) if len(ranks) > 1))
 
     def layers(self, module: str, rank: int) -> tuple[Layers, ...]:
         """Return the chunks of a module's layers on a rank; none where it has no layer of the module."""
         require_index("rank", rank, self.plan.size)
         return tuple(module_work(self.plan, self.plan.steps[0], known_module(self.plan, module)).chunks(rank))
 
-    def mesh(self, module: str, rank: int, layer: int = 0) -> Place:
+    def mesh(self, module: str, rank: int, layer: int = 0) -> RankPosition:
         """Return the position of a rank in a module's meshes; the experts' mesh is that of `layer`, as layers may
         differ.
 
@@ -114,44 +114,44 @@ class Followed:
         if rank not in layout.ranks:
             message = f"rank {rank} has no layer of `{module}`"
             raise InputError(message, where="rank", fix=f"its ranks are {layout.ranks}")
-        layout = layout.at(layer)
+        layout = layout.at_layer(layer)
         position, expert_position = coordinates(layout, rank), expert_coordinates(layout, rank)
-        mesh = {dim: Along(index, groups_over(layout, (dim,))[rank]) for dim, index in position.items()}
+        mesh = {dim: MeshPosition(index, groups_over(layout, (dim,))[rank]) for dim, index in position.items()}
         experts = {
-            dim: Along(expert_position[dim], expert_groups_over(layout, (dim,))[rank])
+            dim: MeshPosition(expert_position[dim], expert_groups_over(layout, (dim,))[rank])
             for dim in (expert_mesh(layout) if layout.ep * layout.etp > 1 else ())
         }
-        return Place(mesh, experts)
+        return RankPosition(mesh, experts)
 
-    def batch(self, rank: int, task: Task) -> Share:
+    def batch(self, rank: int, task: Task) -> RankShare:
         """Return the rank's share of a pass, or of a transfer within a module, that it executes. A task without items
         is an idle rank's: it takes part in the collectives of its stage only. Raises InputError for any other task.
         """
-        if on_edge(task):
+        if is_between_modules(task):
             raise InputError(f"{task.id} is between two modules", where="task", fix="ask for its routes")
         spec, layout = self.plan.uses.models[known_module(self.plan, task.module)], self.plan.layouts[task.module]
         if rank not in task.ranks:
             fix = f"its ranks are {task.ranks}"
             raise InputError(f"rank {rank} does not execute {task.id}", where="rank", fix=fix)
-        return Share(
+        return RankShare(
             items=task.items,
             sizes=task.sizes,
             lengths=task.lengths,
-            ranks=partners(layout, task.ranks, rank),
+            ranks=sharing_ranks(layout, task.ranks, rank),
             split=task.split,
-            tokens=tuple(item_tokens(task.documents[at], *span) for at, *span in tokens_on(spec, layout, task, rank)),
-            rows=tuple(Tokens(run.item, run.first, run.last) for run in runs_on(spec, layout, task, rank)),
+            tokens=tuple(item_tokens(task.documents[at], *span) for at, *span in rank_token_spans(spec, layout, task, rank)),
+            rows=tuple(TokenSpan(run.item, run.first, run.last) for run in rank_token_runs(spec, layout, task, rank)),
         )
 
-    def routes(self, task: Task, step: int = 0) -> tuple[Sent, ...]:
+    def routes(self, task: Task, step: int = 0) -> tuple[SentRows, ...]:
         """Return what a send or recv between modules carries, over all ranks: rows of outputs, or in backward of their
         gradients, which are summed where several ranks read a row. Raises InputError for any other task.
         """
-        if not on_edge(task):
+        if not is_between_modules(task):
             raise InputError(f"{task.id} is not between two modules", where="task", fix="ask for its batch")
-        sent = crossings(self.plan, all_tasks(self.plan, step))
-        found = (routes for send, routes in sent if crossing(send) == crossing(task))
-        return tuple(Sent(reader.id, *route) for routes in found for reader, route in routes)
+        sent = encoder_transfers(self.plan, all_tasks(self.plan, step))
+        found = (routes for send, routes in sent if transfer_key(send) == transfer_key(task))
+        return tuple(SentRows(reader.id, *route) for routes in found for reader, route in routes)
 
     def targets(self, module: str, step: int = 0) -> int:
         """Return the number of a step's tokens with a target, over all ranks: the divisor of the summed loss. Encoders'
@@ -170,11 +170,11 @@ class Followed:
         )
 
 
-def follow(path: str | Path) -> Followed:
+def follow(path: str | Path) -> FollowedPlan:
     """Read a plan file. Raises InputError when it cannot be read, or is no legal plan."""
     plan = files.read(path, Plan)
     require_legal(plan, str(path))
-    return Followed(plan)
+    return FollowedPlan(plan)
 
 
 def all_tasks(plan: Plan, step: int) -> tuple[Task, ...]:
@@ -183,9 +183,9 @@ def all_tasks(plan: Plan, step: int) -> tuple[Task, ...]:
     return tuple(expand(plan, step))
 
 
-def item_tokens(document: Document, first: int, last: int) -> Tokens:
+def item_tokens(document: Document, first: int, last: int) -> TokenSpan:
     """Return tokens of a document as tokens of its item."""
-    return Tokens(document.item, document.begin + first, document.begin + last)
+    return TokenSpan(document.item, document.begin + first, document.begin + last)
 
 
 def require_index(what: str, number: int, count: int) -> None:

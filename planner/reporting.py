@@ -7,42 +7,42 @@ from typing import Any
 from planner import files, pipeline
 from planner.errors import InputError
 from planner.ledger import own
-from planner.ledger.drift import drift
-from planner.ledger.overlay import measured_of
-from planner.ledger.published import account_of_folder
+from planner.ledger.drift import drift_by_plan
+from planner.ledger.overlay import measured_steps_of_plan
+from planner.ledger.published import accuracy_of_folder
 from planner.plan.expand import expand
 from planner.plan.model import Plan
-from planner.report import Page, Shown, Why, ledger_page, plan_page, recorded, runs_page, timeline_page
+from planner.report import Page, PageStep, Why, ledger_page, plan_page, recorded_step, runs_page, timeline_page
 from planner.simulate.recorded import read_steps
-from planner.simulate.strict import GZIPPED
+from planner.simulate.strict import GZIP_MAGIC
 
-BEGINNING = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
+SNIFFED_BYTES = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
 
 
 @dataclass(frozen=True, slots=True)
-class With:
+class PageExtras:
     """What a page of a plan shows in addition."""
 
     measured: Path | None = None  # a trace that `run --trace` wrote
     why: bool = False  # what more memory, ranks or bandwidth would save; solves several times
 
 
-def report(path: Path, extra: With | None = None) -> Page:
+def build_page(path: Path, extra: PageExtras | None = None) -> Page:
     """Build the page of a plan, trace, folder of records or ledger. Raises InputError and Infeasible."""
-    extra = extra or With()
+    extra = extra or PageExtras()
     if is_plan(path):
-        return of_plan(path, extra)
+        return page_of_plan(path, extra)
     if extra.measured or extra.why:
         where = "--measured" if extra.measured else "--why"
         raise InputError("this option is for plans", where=where, fix=f"leave it out, or give a plan instead of {path}")
     if path.is_dir():
-        return of_folder(path)
-    return of_runs(path) if path.suffix == ".jsonl" else of_trace(path)
+        return page_of_folder(path)
+    return page_of_runs(path) if path.suffix == ".jsonl" else page_of_trace(path)
 
 
-def write(path: Path, target: Path, extra: With | None = None) -> dict[str, Any]:
+def write_page(path: Path, target: Path, extra: PageExtras | None = None) -> dict[str, Any]:
     """Write the page to `target` atomically; return a summary for JSON. Raises InputError and Infeasible."""
-    page = report(path, extra)
+    page = build_page(path, extra)
     text = page.html()
     files.write_text(target, text)
     return {"report": str(target), "bytes": len(text.encode()), **page.summary}
@@ -54,13 +54,13 @@ def is_plan(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as handle:
-            start = handle.read(BEGINNING)
+            start = handle.read(SNIFFED_BYTES)
     except OSError as error:
         raise InputError(f"cannot read the file: {error.strerror}", where=str(path), fix="check the path") from error
-    return not start.startswith(GZIPPED) and not start.lstrip().startswith((b"{", b"["))
+    return not start.startswith(GZIP_MAGIC) and not start.lstrip().startswith((b"{", b"["))
 
 
-def of_plan(path: Path, extra: With) -> Page:
+def page_of_plan(path: Path, extra: PageExtras) -> Page:
     """The page of a plan, simulated."""
     plan = pipeline.read_plan(path)
     measured = measured_steps(plan, extra.measured) if extra.measured else []
@@ -68,31 +68,31 @@ def of_plan(path: Path, extra: With) -> Page:
     return plan_page(plan, pipeline.simulate(plan), measured, found if isinstance(found, Why) else None)
 
 
-def measured_steps(plan: Plan, path: Path) -> list[tuple[int, Shown]]:
+def measured_steps(plan: Plan, path: Path) -> list[tuple[int, PageStep]]:
     """Steps that a run of the plan measured, each with its number in the plan. Raises InputError."""
     tasks = [expand(plan, number) for number in range(len(plan.steps))]
-    steps = measured_of(path, tasks, plan.name, plan.size)
+    steps = measured_steps_of_plan(path, tasks, plan.name, plan.size)
     runs = ["" if len(steps) == 1 or step.run_step is None else f" {step.run_step}" for step in steps]
-    return [(step.step, recorded(f"{step.label}{run}", step)) for step, run in zip(steps, runs, strict=True)]
+    return [(step.step, recorded_step(f"{step.label}{run}", step)) for step, run in zip(steps, runs, strict=True)]
 
 
-def of_trace(path: Path) -> Page:
+def page_of_trace(path: Path) -> Page:
     """The timelines of a trace that planner wrote."""
     steps = read_steps(path)
-    shown = [recorded(f"step {at if step.run_step is None else step.run_step}", step) for at, step in enumerate(steps)]
+    shown = [recorded_step(f"step {at if step.run_step is None else step.run_step}", step) for at, step in enumerate(steps)]
     return timeline_page(steps[0].plan or path.name, shown)
 
 
-def of_folder(path: Path) -> Page:
+def page_of_folder(path: Path) -> Page:
     """Published records of a folder, predicted and measured."""
-    from planner.published.predict import predict
+    from planner.published.predict import predict_cases
 
-    return ledger_page(account_of_folder(path, (), predict), path.name or str(path))
+    return ledger_page(accuracy_of_folder(path, (), predict_cases), path.name or str(path))
 
 
-def of_runs(path: Path) -> Page:
+def page_of_runs(path: Path) -> Page:
     """The user's ledger of runs."""
     if not path.is_file():
         raise InputError("there is no such file", where=str(path), fix="check the path")
-    entries, unread = own.read(path)
-    return runs_page(drift(entries), unread, path.name)
+    entries, unread = own.read_entries(path)
+    return runs_page(drift_by_plan(entries), unread, path.name)

@@ -21,7 +21,7 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} µs"
 
 
-def seconds_in(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds of a duration given as text: `90s`, `10m`, `1h30m`, `2d`; a number alone is seconds.
 
     Raises ValueError where the text is no duration.
@@ -43,7 +43,7 @@ def signed(seconds: float, least: float = 1e-9) -> str:
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
 
 
-def size(count_bytes: float) -> str:
+def byte_size(count_bytes: float) -> str:
     """A number of bytes as text: `1.5 GiB`, `20.0 MiB`."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(count_bytes) >= unit:

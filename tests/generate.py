@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from planner.plan.model import Layout, Place
+from planner.plan.model import Layout, TaskPlacement
 from planner.plan.reference import TaskName, TaskRef
 from planner.specs.base import Indices, Layers
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.items import ItemSize
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.model import Model, ModelEdge
-from planner.specs.parallelism import DIMS, Parallelism
+from planner.specs.parallelism import MESH_DIMS, Parallelism
 from planner.specs.parts import Experts, StateSpace
-from planner.specs.profile import Fit, Passes
+from planner.specs.profile import PassFit, PassCosts
 
 TEXT = st.one_of(
     st.sampled_from(
@@ -122,7 +122,7 @@ def experts() -> st.SearchStrategy:
 
 def layouts(kind: type) -> st.SearchStrategy:
     """Chunks only where a schedule takes them, heads for some of cp's ranks, each dim once in an order."""
-    orders = st.lists(st.sampled_from(DIMS), min_size=1, unique=True).map("-".join)
+    orders = st.lists(st.sampled_from(MESH_DIMS), min_size=1, unique=True).map("-".join)
     return unchecked(
         kind,
         schedule=st.sampled_from([None, "interleaved"]),
@@ -171,10 +171,10 @@ def sizes() -> st.SearchStrategy[ItemSize]:
 
 
 def passes() -> st.SearchStrategy:
-    fit, none = unchecked(Fit), st.none()
+    fit, none = unchecked(PassFit), st.none()
     return st.one_of(
-        unchecked(Passes, forward=fit, backward=fit, both=none),
-        unchecked(Passes, forward=none, backward=none, both=fit),
+        unchecked(PassCosts, forward=fit, backward=fit, both=none),
+        unchecked(PassCosts, forward=none, backward=none, both=fit),
     )
 
 
@@ -207,7 +207,7 @@ def places() -> st.SearchStrategy:
     names = references().map(lambda ref: TaskName(str(ref)))
     moved = references().map(lambda ref: TaskName(str(replace(ref, group=""))))
     return st.sampled_from(["before", "after", "beside"]).flatmap(
-        lambda where: st.builds(Place, do=moved, on=TEXT, **{where: names})
+        lambda where: st.builds(TaskPlacement, do=moved, on=TEXT, **{where: names})
     )
 
 
@@ -222,6 +222,6 @@ CHECKED = {
     ItemSize: sizes,
     Cluster: clusters,
     Model: models,
-    Passes: passes,
-    Place: places,
+    PassCosts: passes,
+    TaskPlacement: places,
 }

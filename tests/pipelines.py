@@ -5,12 +5,12 @@ from itertools import product
 from math import inf
 from random import Random
 
-from planner.orders import Order, Pipeline, held_peak
+from planner.orders import Order, PipelineProblem, peak_activations
 
 NARROW, WIDE = 1.0, 3.0  # micro-batches of memory
 
 
-def made_up(seed: int, stages: int, micro_batches: int, room: float | None = None) -> Pipeline:
+def made_up(seed: int, stages: int, micro_batches: int, room: float | None = None) -> PipelineProblem:
     """All seconds and bytes different; `room`: how many of the largest micro-batches a stage holds."""
     chance = Random(seed)
 
@@ -20,16 +20,16 @@ def made_up(seed: int, stages: int, micro_batches: int, room: float | None = Non
     held = rows(1.0, 3.0)
     shares = rows(0.0, 1.0)
     rooms = [chance.uniform(NARROW, WIDE) if room is None else room for _ in range(stages)]
-    return Pipeline(
+    return PipelineProblem(
         forward=rows(0.5, 2.0),
-        inputs=rows(0.5, 2.0),
-        weights=rows(0.2, 2.0),
-        ahead=rows(0.0, 0.7, stages - 1),
-        back=rows(0.0, 0.7, stages - 1),
-        held=held,
-        kept=tuple(tuple(h * s for h, s in zip(*both, strict=True)) for both in zip(held, shares, strict=True)),
-        cap=tuple(each * max(row) for each, row in zip(rooms, held, strict=True)),
-        after=tuple(chance.uniform(0.0, 2.0) for _ in range(stages)),
+        input_grads=rows(0.5, 2.0),
+        weight_grads=rows(0.2, 2.0),
+        forward_sends=rows(0.0, 0.7, stages - 1),
+        backward_sends=rows(0.0, 0.7, stages - 1),
+        activations=held,
+        kept_for_weights=tuple(tuple(h * s for h, s in zip(*both, strict=True)) for both in zip(held, shares, strict=True)),
+        capacity=tuple(each * max(row) for each, row in zip(rooms, held, strict=True)),
+        tail_seconds=tuple(chance.uniform(0.0, 2.0) for _ in range(stages)),
     )
 
 
@@ -47,13 +47,13 @@ def words(micro_batches: int) -> Iterator[str]:
     yield from grow("")
 
 
-def all_orders(pipeline: Pipeline) -> Iterator[Order]:
+def all_orders(pipeline: PipelineProblem) -> Iterator[Order]:
     """Every order that memory allows."""
     every = [*words(pipeline.micro_batches)]
     blank = [every[0]] * pipeline.stages
     allowed = [
-        [w for w in every if held_peak(pipeline, tuple([*blank[:s], w, *blank[s + 1 :]]), s) <= cap * (1 + 1e-9)]
-        for s, cap in enumerate(pipeline.cap)
+        [w for w in every if peak_activations(pipeline, tuple([*blank[:s], w, *blank[s + 1 :]]), s) <= cap * (1 + 1e-9)]
+        for s, cap in enumerate(pipeline.capacity)
     ]
     yield from product(*allowed)
 
@@ -75,18 +75,18 @@ def labelled_words(micro_batches: int) -> Iterator[Slots]:
     yield from grow(())
 
 
-def labelled_fits(pipeline: Pipeline, s: int, slots: Slots) -> bool:
-    now, held, kept = 0.0, pipeline.held[s], pipeline.kept[s]
+def labelled_fits(pipeline: PipelineProblem, s: int, slots: Slots) -> bool:
+    now, held, kept = 0.0, pipeline.activations[s], pipeline.kept_for_weights[s]
     for letter, k in slots:
         now += {"F": held[k], "I": kept[k] - held[k], "W": -kept[k]}[letter]
-        if now > pipeline.cap[s] * (1 + 1e-9):
+        if now > pipeline.capacity[s] * (1 + 1e-9):
             return False
     return True
 
 
-def labelled_seconds(pipeline: Pipeline, order: tuple[Slots, ...]) -> float:
+def labelled_seconds(pipeline: PipelineProblem, order: tuple[Slots, ...]) -> float:
     """What such an order takes, slot by slot from what each waits for; infinite where slots wait in a circle."""
-    tables = {"F": pipeline.forward, "I": pipeline.inputs, "W": pipeline.weights}
+    tables = {"F": pipeline.forward, "I": pipeline.input_grads, "W": pipeline.weight_grads}
     ends: dict[tuple[int, str, int], float] = {}
     free, at, last, moved = [0.0] * len(order), [0] * len(order), len(order) - 1, True
     while moved:
@@ -96,10 +96,10 @@ def labelled_seconds(pipeline: Pipeline, order: tuple[Slots, ...]) -> float:
                 letter, k = slots[at[s]]
                 if letter == "F":
                     needed = (s - 1, "F", k) if s else None
-                    sent = pipeline.ahead[s - 1][k] if s else 0.0
+                    sent = pipeline.forward_sends[s - 1][k] if s else 0.0
                 elif letter == "I":
                     needed = (s, "F", k) if s == last else (s + 1, "I", k)
-                    sent = 0.0 if s == last else pipeline.back[s][k]
+                    sent = 0.0 if s == last else pipeline.backward_sends[s][k]
                 else:
                     needed, sent = (s, "I", k), 0.0
                 if (needed and needed not in ends) or (letter == "I" and (s, "F", k) not in ends):
@@ -109,4 +109,4 @@ def labelled_seconds(pipeline: Pipeline, order: tuple[Slots, ...]) -> float:
                 at[s], moved = at[s] + 1, True
     if any(place < len(slots) for place, slots in zip(at, order, strict=True)):
         return inf
-    return max(end + after for end, after in zip(free, pipeline.after, strict=True))
+    return max(end + after for end, after in zip(free, pipeline.tail_seconds, strict=True))

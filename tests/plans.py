@@ -5,14 +5,14 @@ from planner.plan.model import (
     Edge,
     Group,
     Layout,
-    Made,
+    PlanOrigin,
     Outcome,
-    Place,
+    TaskPlacement,
     Plan,
     Prediction,
     Prices,
     Step,
-    Uses,
+    PlanInputs,
 )
 from planner.specs.base import Layers, Ranks
 from planner.specs.cluster import Cluster, Level, RankKind
@@ -37,8 +37,8 @@ def vit(layers: int = 2) -> Vit:
     return Vit(layers=layers, hidden=16, heads=16, ffn=32, patch=2, out=32)
 
 
-def uses(size: int, models: dict, items: dict, feeds: dict | None = None) -> Uses:
-    return Uses(
+def uses(size: int, models: dict, items: dict, feeds: dict | None = None) -> PlanInputs:
+    return PlanInputs(
         models=models,
         cluster=Cluster(
             format=Cluster.FORMAT,
@@ -54,11 +54,11 @@ def uses(size: int, models: dict, items: dict, feeds: dict | None = None) -> Use
     )
 
 
-def plan_of(size: int, facts: Uses, layouts: dict, groups: dict, step: Step, edges: tuple[Edge, ...] = ()) -> Plan:
+def plan_of(size: int, facts: PlanInputs, layouts: dict, groups: dict, step: Step, edges: tuple[Edge, ...] = ()) -> Plan:
     return Plan(
         format=Plan.FORMAT,
         name="toy",
-        made=Made(by="a test", strategy="by_hand"),
+        made=PlanOrigin(by="a test", strategy="by_hand"),
         uses=facts,
         outcome=OUTCOME,
         prediction=NOTHING,
@@ -78,7 +78,7 @@ def stages_of(layers: int, stages: int) -> tuple[Layers, ...]:
 def degrees_of(plan: Plan) -> dict[str, int]:
     """Of each group of a plan of one module: over how many ranks it spreads an item."""
     (layout,) = plan.layouts.values()
-    return {name: group.split_in(layout).degree for name, group in plan.groups.items()}
+    return {name: group.resolved_split(layout).degree for name, group in plan.groups.items()}
 
 
 def staged_plan(pp: int, micro_batches: int, order: str = "1f1b") -> Plan:
@@ -115,7 +115,7 @@ def sharded_plan(size: int, rows: list[list[tuple[int, int]]]) -> Plan:
     )
 
 
-def encoder_plan(places: tuple[Place, ...] = (), zero: int = 1, rows: tuple = (), feeds: dict | None = None) -> Plan:
+def encoder_plan(places: tuple[TaskPlacement, ...] = (), zero: int = 1, rows: tuple = (), feeds: dict | None = None) -> Plan:
     """A decoder on four stages, an encoder of two stages on either half of the ranks, an image per micro-batch."""
     everyone = Ranks(range(4))
     if not rows:

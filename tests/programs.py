@@ -23,7 +23,7 @@ def programs(draw, shared: bool = True):
         after = draw(st.sets(st.integers(0, number - 1), max_size=3)) if number else ()
         share = draw(st.sampled_from((1.0, 1.0, 0.5, 0.3, 0.1))) if shared else 1.0
         drawn = task(number, ranks, draw(st.sampled_from(PHASES)), share, draw(st.sampled_from("ghk")))
-        tasks.append(drawn.waiting_for(*(tasks[i].id for i in sorted(after)), "m[0]/F/99/unknown"))
+        tasks.append(drawn.with_dependencies(*(tasks[i].id for i in sorted(after)), "m[0]/F/99/unknown"))
     seconds = draw(st.lists(st.integers(0, 8), min_size=len(tasks), max_size=len(tasks)))
     costs = {t.id: Cost(s / 4, "fitted", 0.1, s / 16) for t, s in zip(tasks, seconds, strict=True)}
     return tasks, lambda t: costs[t.id]

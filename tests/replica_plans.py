@@ -1,7 +1,7 @@
 """Plans of replicas that work on items of a few sizes, for what is alike among them."""
 
 from planner.plan.model import Group, Layout, Plan, Step
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.specs.cluster import Level
 from tests.plans import decoder, plan_of, stages_of, uses
 
@@ -16,7 +16,7 @@ def replicas(rows: list[list[int]], pp: int = 1, levels: tuple[int, ...] = (), s
     facts = uses(size, {"llm": decoder(2 * pp)}, {"llm": sizes})
     if levels:
         each = (*(Level(name=f"of{n}", ranks=n, gb_per_s=10.0, latency_us=1.0) for n in levels), *facts.cluster.levels)
-        facts = changed(facts, cluster=changed(facts.cluster, levels=each))
+        facts = with_fields(facts, cluster=with_fields(facts.cluster, levels=each))
     groups = {
         f"r{r}": Group(
             ranks=Ranks(stage * 2 * dp + 2 * r + i for stage in range(pp) for i in (0, 1)),

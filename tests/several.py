@@ -6,7 +6,7 @@ from itertools import chain, islice
 from random import Random
 
 from planner.plan.legal import violations
-from planner.plan.model import Edge, Group, Layout, Place, Plan, Step, group_name
+from planner.plan.model import Edge, Group, Layout, TaskPlacement, Plan, Step, group_name
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Decoder, Vit
 from tests.meshes import meshed
@@ -108,7 +108,7 @@ def placed(random: Random, spread: dict[str, Layout], items: dict[str, list[int]
     return tuple({module: cells for module, cells in row.items() if cells} for row in rows), groups
 
 
-def placements(random: Random, rows, spread: dict[str, Layout]) -> tuple[Place, ...]:
+def placements(random: Random, rows, spread: dict[str, Layout]) -> tuple[TaskPlacement, ...]:
     """Of forwards, whole and cut, and of backwards, whole and in two."""
     cells = [(name, number, at) for name in spread for number, row in enumerate(rows) for at in row.get(name, ())]
     cells = [cell for cell in cells if cell[0] != "llm"]
@@ -118,7 +118,7 @@ def placements(random: Random, rows, spread: dict[str, Layout]) -> tuple[Place, 
         part = random.choice(["", "[0-1]", "[0]", "[2-3]"]) if phase == "F" and spread[module].pp == 1 else ""
         anchor = f"llm.{'F' if phase == 'F' else random.choice('FB')}{random.randrange(len(rows))}@0"
         how = {random.choice(["before", "after", "beside"]): anchor}
-        found.append(Place(do=f"{module}.{phase}{number}{part}", on=name, **how))
+        found.append(TaskPlacement(do=f"{module}.{phase}{number}{part}", on=name, **how))
     return tuple(found)
 
 

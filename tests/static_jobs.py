@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.specs.inputs import Inputs, Options, load
+from planner.specs.inputs import Inputs, JobOptions, load_job
 
 CLUSTER = """\
 format: planner.cluster/1
@@ -41,7 +41,7 @@ def static_inputs(
     folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "", kept: str = ""
 ) -> Inputs:
     """Of a search, which decides what `kept` leaves out."""
-    return load(static_job(folder, model, cluster, sizes, fixed, kept), Options())
+    return load_job(static_job(folder, model, cluster, sizes, fixed, kept), JobOptions())
 
 
 def small_cluster(folder: Path, kind: str, count: int, per_node: int = 8) -> str:

@@ -6,9 +6,9 @@ from functools import cache
 from hypothesis import strategies as st
 
 from planner.costs.memory.offload import Offloading
-from planner.costs.step.sequences import Sequences
-from planner.packing.balanced import best_balanced, one_by_one
-from planner.packing.packed import Packed
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.balanced import best_balanced, one_item_per_micro_batch
+from planner.packing.packed import Packing
 from tests.groupings import problems, require_lies_well, with_first
 
 LAYERS = 8
@@ -16,11 +16,11 @@ LAYERS = 8
 
 def offloading(most: float) -> Offloading:
     """As much as `most` of every item's activations hides behind its computing."""
-    return Offloading(LAYERS, layer_bytes=1.0, end_bytes=0.5, passes=((0.0, most),), bytes_per_second=1.0)
+    return Offloading(LAYERS, layer_bytes=1.0, head_bytes=0.5, passes=((0.0, most),), bytes_per_second=1.0)
 
 
 @st.composite
-def step_problems(draw, **of_groupings) -> Sequences:
+def step_problems(draw, **of_groupings) -> PackingProblem:
     """Those of tests.groupings below ZeRO-3; some items are so long that no group holds them without offloading."""
     problem = replace(draw(problems(**of_groupings)), sync="step", row_seconds=0.0)
     most = draw(st.sampled_from((None, None, 0.0, 0.4, 1.0)))
@@ -33,26 +33,26 @@ def step_problems(draw, **of_groupings) -> Sequences:
     return problem
 
 
-def warm_start(problem: Sequences) -> Packed:
+def warm_start(problem: PackingProblem) -> Packing:
     meeting = replace(problem, sync="micro_batch")
-    return best_balanced(meeting) or one_by_one(meeting)
+    return best_balanced(meeting) or one_item_per_micro_batch(meeting)
 
 
-def require_possible(problem: Sequences, packed: Packed) -> None:
+def require_possible(problem: PackingProblem, packed: Packing) -> None:
     """Each item once, on a group that holds it; a rank in one group of a row; groups lie as they may."""
     assert sorted(item for row in packed for group in row for item in group.items) == sorted(problem.sizes)
     for row in packed:
-        ranks = [r for g in row for r in range(g.first, g.first + problem.shapes[g.shape].degree)]
+        ranks = [r for g in row for r in range(g.first_rank, g.first_rank + problem.shapes[g.shape].degree)]
         assert len({*ranks}) == len(ranks), "a rank is in two groups of a row"
         for group in row:
-            require_lies_well(problem, group.shape, group.first)
+            require_lies_well(problem, group.shape, group.first_rank)
             assert all(group.shape in problem.choices(item) for item in group.items)
             tokens = sum(problem.sizes[item] for item in group.items)
             alone = len(group.items) == 1 and problem.offload is not None
             assert group.items and (tokens <= problem.shapes[group.shape].room or alone)
 
 
-def best(problem: Sequences) -> float:
+def best(problem: PackingProblem) -> float:
     """The least seconds of a step, wherever ranks lie in their pool, and however many items offload what hides.
 
     Groups in the order in which they begin. One that begins at t takes ranks that were free last before t, so that its

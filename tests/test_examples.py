@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from planner import pipeline
-from planner.runtime import RunOptions, Training
-from planner.specs.library import read
+from planner.runtime import RunOptions, TrainingOptions
+from planner.specs.library import read_named
 from planner.specs.model import Model
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "k2-small"
-TRAINING = Training(3e-3, "cosine", warmup=4, clip=1.0, betas=(0.9, 0.95), decay=0.1)
+TRAINING = TrainingOptions(3e-3, "cosine", warmup=4, clip=1.0, betas=(0.9, 0.95), decay=0.1)
 
 
 def test_small_k2_has_the_shape_of_the_release():
-    released, small = (read(name, Model)[0].modules["llm"] for name in ("k2-65b", str(EXAMPLE / "model.yaml")))
+    released, small = (read_named(name, Model)[0].modules["llm"] for name in ("k2-65b", str(EXAMPLE / "model.yaml")))
     assert [released.hidden / small.hidden, released.ffn / small.ffn, released.vocab / small.vocab] == [32] * 3
     assert released.layers == 10 * small.layers
     own = ("layers", "hidden", "ffn", "vocab", "heads")

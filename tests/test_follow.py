@@ -12,18 +12,18 @@ import pytest
 
 from planner.errors import InputError
 from planner.files import write
-from planner.follow import Followed, follow
+from planner.follow import FollowedPlan, follow
 from planner.plan.expand import expand
-from planner.plan.feeding import feeding
+from planner.plan.feeding import fed_spans
 from planner.plan.model import Group, Layout, Step
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.specs.parts import Experts
 from tests.plans import encoder_plan, plan_of, uses
 from tests.runtime.worlds import DECODER, spread
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "docs" / "examples" / "follow_a_plan.py"
-MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
+MOE = with_fields(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
 PIPELINE = spread(4, pp=2, dp=2, zero=1, rows=[[(0, 2), (1, 3)], [(0, 1, 2, 3)], [(0, 2)]])
 PLANS = {
     "groups": spread(4, dp=4, zero=3, rows=[[(0, 1), (2,)], [(0, 1, 2, 3)], [(3,)]]),
@@ -40,7 +40,7 @@ every = pytest.mark.parametrize("name", PLANS)
 @every
 def test_tasks_are_those_of_all_ranks_in_one_order(name):
     plan = PLANS[name]
-    followed, tasks = Followed(plan), expand(plan)
+    followed, tasks = FollowedPlan(plan), expand(plan)
     for rank in range(plan.size):
         own = followed.tasks(rank)
         assert [task.id for task in own] == [task.id for task in tasks if rank in task.ranks]
@@ -51,7 +51,7 @@ def test_tasks_are_those_of_all_ranks_in_one_order(name):
 def test_ranks_of_a_group_share_its_tokens_out(name):
     """Each token of each item is on one rank of those that share it, and between layers on one rank of the stage."""
     plan = PLANS[name]
-    followed = Followed(plan)
+    followed = FollowedPlan(plan)
     for task in expand(plan):
         if task.phase != "F":
             continue
@@ -72,7 +72,7 @@ def flat(spans):
 @every
 def test_places_and_layers_agree_with_the_tasks(name):
     plan = PLANS[name]
-    followed = Followed(plan)
+    followed = FollowedPlan(plan)
     layout = plan.layouts["llm"]
     places = {rank: followed.mesh("llm", rank) for rank in range(plan.size)}
     for rank, place in places.items():
@@ -93,7 +93,7 @@ def test_places_and_layers_agree_with_the_tasks(name):
 def test_every_group_that_a_rank_needs_is_made(name):
     """Those of its meshes, those it shares sequences with, and all ranks of a stage; in one order without repeats."""
     plan = PLANS[name]
-    followed = Followed(plan)
+    followed = FollowedPlan(plan)
     groups = followed.groups()
     assert list(groups) == sorted(set(groups)) and all(len(ranks) > 1 for ranks in groups)
     for rank in range(plan.size):
@@ -109,11 +109,11 @@ def test_every_group_that_a_rank_needs_is_made(name):
 
 def test_targets_are_the_tokens_of_a_step():
     for plan in PLANS.values():
-        assert Followed(plan).targets("llm") == sum(plan.uses.items["llm"].values())
+        assert FollowedPlan(plan).targets("llm") == sum(plan.uses.items["llm"].values())
 
 
 def test_tokens_that_encoders_make_have_no_target():
-    followed = Followed(FED)
+    followed = FollowedPlan(FED)
     made = sum(FED.uses.items["vit"].values())  # an output for each
     assert followed.targets("llm") == sum(FED.uses.items["llm"].values()) - made > 0
     with pytest.raises(InputError, match="`vit` feeds another module"):
@@ -122,9 +122,9 @@ def test_tokens_that_encoders_make_have_no_target():
 
 def test_routes_bring_every_output_to_the_row_that_it_stands_for():
     """Of the outputs of a rank, to the rows of another: each row that is read comes from one place."""
-    followed = Followed(FED)
+    followed = FollowedPlan(FED)
     tasks = {task.id: task for task in expand(FED)}
-    places, brought = feeding(FED), []
+    places, brought = fed_spans(FED), []
     for send in (task for task in tasks.values() if task.phase == "send" and ">" in task.group):
         encoder = next(tasks[id] for id in tasks[send_of_outputs(send, tasks)].after if "/F/" in id)
         routes = followed.routes(send)
@@ -150,9 +150,9 @@ def send_of_outputs(send, tasks):
 
 
 def test_what_is_not_there_is_refused_by_name(tmp_path):
-    followed = Followed(PIPELINE)
+    followed = FollowedPlan(PIPELINE)
     last = next(task for task in followed.tasks(3) if task.layers[0])
-    crossing = next(task for task in Followed(FED).tasks(0) if ">" in task.group)
+    crossing = next(task for task in FollowedPlan(FED).tasks(0) if ">" in task.group)
     for call, says in (
         (lambda: followed.tasks(4), "no rank 4"),
         (lambda: followed.tasks(0, 1), "no step 1"),
@@ -161,7 +161,7 @@ def test_what_is_not_there_is_refused_by_name(tmp_path):
         (lambda: followed.layers("vit", 0), "no module `vit`"),
         (lambda: followed.layers("llm", 4), "no rank 4"),
         (lambda: followed.routes(last), "not between two modules"),
-        (lambda: Followed(FED).batch(0, crossing), "between two modules"),
+        (lambda: FollowedPlan(FED).batch(0, crossing), "between two modules"),
         (lambda: followed.mesh("vit", 0), "no module `vit`"),
         (lambda: followed.batch(0, last), "rank 0 does not execute"),
         (lambda: follow(tmp_path / "none.yaml"), "cannot read the file"),

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.compute.assumed import ASSUMED
+from planner.costs.compute.assumed import ASSUMED_RATES
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Plan
-from planner.specs.base import changed
-from planner.verify.score import outcome, prediction, require_memory, score
+from planner.specs.base import with_fields
+from planner.verify.score import outcome_of, prediction_of, require_memory, score
 from tests.plans import degrees_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -43,9 +43,9 @@ def test_a_stored_plan_is_legal_and_worth_what_it_says(folder):
     plan = pipeline.read_plan(folder / "plan.yaml")
     (s,) = pipeline.simulate(plan)
     require_memory(plan, s)
-    stated = changed(plan.outcome, status=outcome(s, "").status, effort="")
-    assert stated == outcome(s, "")
-    assert plan.prediction == prediction(s)
+    stated = with_fields(plan.outcome, status=outcome_of(s, "").status, effort="")
+    assert stated == outcome_of(s, "")
+    assert plan.prediction == prediction_of(s)
     assert all(not source.path.startswith("/") for source in plan.uses.sources.values())
 
 
@@ -134,14 +134,14 @@ def test_what_crosses_the_edge_went_through_the_projector():
     """Four patches become one token as wide as the LLM: 8192 patches are 2048 tokens of 5120 numbers of two bytes."""
     events = {event.id: event for event in score(BUBBLES).timeline.events}
     a_rank, level = 2048 * 5120 * 2 / 2, BUBBLES.uses.cluster.levels[0]
-    seconds = level.latency_us * 1e-6 + a_rank / (ASSUMED.link_share * level.gb_per_s * 1e9)
+    seconds = level.latency_us * 1e-6 + a_rank / (ASSUMED_RATES.link_share * level.gb_per_s * 1e9)
     assert events["vit[24-47]/sendF/1/v1>llm"].seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("fed", [0, 1])
 def test_an_image_placed_behind_what_needs_it_is_refused(fed):
     """Image 2 runs once stage 2 has sent micro-batch 1 on, which cannot have begun without it."""
-    plan = changed(BUBBLES, uses=changed(BUBBLES.uses, feeds={"vit": {0: 0, 1: 1, 2: fed}}))
+    plan = with_fields(BUBBLES, uses=with_fields(BUBBLES.uses, feeds={"vit": {0: 0, 1: 1, 2: fed}}))
     (violation,) = violations(plan)
     assert "the tasks wait for each other" in violation.message and "change `order`" in violation.fix
     assert violation.where == "steps[0].order.place[1]"
@@ -163,5 +163,5 @@ def test_backwards_of_the_encoder_lie_in_the_gaps():
     assert of_rank(tasks, 2)[-3:] == ["llm.B4", "vit.B1", "llm.B5"]
     of_one = [f"{t.module}.{t.phase}{t.micro_batch}" for t in tasks if 1 in t.ranks and t.phase in "FBIW"]
     assert of_one[-4:] == ["llm.B4", "vit.I3", "llm.B5", "vit.W3"]
-    bare = changed(GAPS, steps=(changed(GAPS.steps[0], order={}),))
+    bare = with_fields(GAPS, steps=(with_fields(GAPS.steps[0], order={}),))
     assert score(GAPS).timeline.step_seconds < score(bare).timeline.step_seconds

@@ -14,20 +14,20 @@ from planner import export, files, hf, pipeline, strategies
 from planner.cli import app as cli
 from planner.cli import export as cli_export
 from planner.costs import objective, pricing
-from planner.costs.columns import Columns
+from planner.costs.columns import LayoutColumns
 from planner.costs.step import sequences
-from planner.costs.step.step import step_seconds
+from planner.costs.step.step import static_step_seconds
 from planner.export import torch_csv
 from planner.hf import decoders
 from planner.models import build
-from planner.models.data import packed_batch
+from planner.models.data import synthetic_batch
 from planner.packing import balanced
 from planner.plan.schedules import explicit
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers import decoder as specs_decoder
 from planner.specs.model import Model
-from planner.specs.parameters import model_parameters, parameters
+from planner.specs.parameters import model_parameters, parameter_counts
 from planner.specs.shapes import layer_flops
 from planner.strategies import base, sequence_groups
 from planner.verify import bounds, score
@@ -47,7 +47,7 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # an
         (strategies, base, sequence_groups, balanced, pricing, sequences, score),
     ),
     "BOUNDS": (bounds.BOUNDS, (bounds,)),
-    "FORMS": (export.FORMS, (export, torch_csv, explicit)),
+    "FORMS": (export.EXPORT_FORMATS, (export, torch_csv, explicit)),
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
     "NETWORKS": (build.NETWORKS, (build, specs_decoder)),
@@ -83,7 +83,7 @@ def added(monkeypatch):
 
 def planner(*words: object, code: int = 0) -> str:
     """What the command says."""
-    done = CliRunner().invoke(cli.with_verbs(), [*map(str, words)])
+    done = CliRunner().invoke(cli.build_app(), [*map(str, words)])
     assert done.exit_code == code, done.output
     return done.stdout
 
@@ -134,7 +134,7 @@ def test_a_form(added, tmp_path):
     assert (tmp_path / "order").read_text() == "F0 F1 F2 F3 B0 B1 B2 B3\n" * 2
     new, old = (pipeline.read_plan(tmp_path / f"{name}.yaml") for name in ("new", "gpipe"))
     assert new.steps[0].order == {"llm": tuple(["F0 F1 F2 F3 B0 B1 B2 B3"] * 2)}
-    assert new.made.strategy == "words" and pipeline.verify(new)[0].value == pipeline.verify(old)[0].value
+    assert new.made.strategy == "words" and pipeline.verify(new)[0].step_seconds == pipeline.verify(old)[0].step_seconds
 
 
 def test_a_family(added, tmp_path):
@@ -152,7 +152,7 @@ def test_an_objective(added, job, tmp_path):
     plan = pipeline.read_plan(tmp_path / "plan.yaml")
     assert plan.outcome.value == pytest.approx(plan.prediction.step_seconds * 4 / 3600)
     assert "device h simulated" in planner("show", tmp_path / "plan.yaml")
-    worse = changed(plan, outcome=changed(plan.outcome, bound=2 * plan.outcome.value))
+    worse = with_fields(plan, outcome=with_fields(plan.outcome, bound=2 * plan.outcome.value))
     files.write(tmp_path / "worse.yaml", worse)
     assert "device h" in planner("check", tmp_path / "plan.yaml", tmp_path / "worse.yaml", code=1)
 
@@ -161,17 +161,17 @@ def test_a_kind_of_module(added):
     """It is counted, priced and built by its answers alone: all tokens see each other, in twice as many pairs."""
     kind = added("NETWORKS")["Prefix"]
     prefix, usual = kind(**PREFIX), Decoder(**PREFIX)
-    assert parameters(prefix) == parameters(usual)
+    assert parameter_counts(prefix) == parameter_counts(usual)
     assert layer_flops(prefix)[0] == 2 * layer_flops(usual)[0]
 
-    alone, machine = Columns(ranks=1, seq=4096.0, batch=1), shipped("h100-80gb")
-    slower = step_seconds(prefix, alone, machine).seconds / step_seconds(usual, alone, machine).seconds
+    alone, machine = LayoutColumns(ranks=1, seq=4096.0, batch=1), shipped("h100-80gb")
+    slower = static_step_seconds(prefix, alone, machine).seconds / static_step_seconds(usual, alone, machine).seconds
     assert 1 < slower < 2
     losses = []
     for module in (prefix, usual):
         network = build.build(module)
         build.init_weights(network, 0)
-        losses.append(network(packed_batch(module, [(0, 8)], 0)))
+        losses.append(network(synthetic_batch(module, [(0, 8)], 0)))
         losses[-1].backward()
     assert losses[0] != losses[1] and all(parameter.grad is not None for parameter in network.parameters())
 

@@ -12,11 +12,11 @@ from benchmarks.baselines.flexsp import flexsp
 from benchmarks.baselines.hybrid_cp import hybrid_cp
 from benchmarks.baselines.karmarkar_karp import karmarkar_karp
 from benchmarks.baselines.static_degree import static_degree
-from planner.costs.step.sequences import Sequences
+from planner.costs.step.sequences import PackingProblem
 from planner.packing.balanced import best_balanced
-from planner.packing.packed import Packed
+from planner.packing.packed import Packing
 
-Baseline = Callable[[Sequences], Packed | None]
+Baseline = Callable[[PackingProblem], Packing | None]
 
 BASELINES: dict[str, Baseline] = {
     "static degree": static_degree,

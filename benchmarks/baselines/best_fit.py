@@ -8,21 +8,21 @@ step is shortest is taken. Memory is filled, time is not balanced.
 from bisect import bisect_left, insort
 
 from benchmarks.baselines.groups import Bin, homogeneous, longest_first, powers_of_two, slowest_first
-from planner.costs.step.sequences import Sequences
-from planner.packing.packed import Packed, worth
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.packed import Packing, packing_seconds
 
 
-def best_fit(problem: Sequences) -> Packed | None:
+def best_fit(problem: PackingProblem) -> Packing | None:
     longest = max(problem.sizes.values())
     found = []
     for shape in powers_of_two(problem):
         if problem.shapes[shape].room >= longest:
             bins = best_fit_bins(problem, longest_first(problem), problem.shapes[shape].room)
             found.append(homogeneous(problem, shape, slowest_first(problem, shape, bins)))
-    return min(found, key=lambda packed: worth(problem, packed), default=None)
+    return min(found, key=lambda packed: packing_seconds(problem, packed), default=None)
 
 
-def best_fit_bins(problem: Sequences, items: list[int], room: int) -> list[Bin]:
+def best_fit_bins(problem: PackingProblem, items: list[int], room: int) -> list[Bin]:
     """Items, in this order, each into the fullest bin that has room for it; a bin holds `room` tokens."""
     left: list[tuple[int, int]] = []  # rising: tokens left, bin
     bins: list[list[int]] = []

@@ -13,21 +13,21 @@ Degrees are those that have a price.
 import numpy as np
 
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.step.sequences import Sequences
-from planner.packing.packed import Packed, PackedGroup, worth
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.packed import Packing, PackedGroup, packing_seconds
 
 
-def dhp(problem: Sequences) -> Packed | None:
+def dhp(problem: PackingProblem) -> Packing | None:
     smallest = memory_groups(problem)
     if smallest is None:
         return None
     found = [
         placed(problem, [widened(problem, row) for row in dealt(problem, smallest, spread)]) for spread in (False, True)
     ]
-    return min(found, key=lambda packed: worth(problem, packed))
+    return min(found, key=lambda packed: packing_seconds(problem, packed))
 
 
-def memory_groups(problem: Sequences) -> list[PackedGroup] | None:
+def memory_groups(problem: PackingProblem) -> list[PackedGroup] | None:
     """Groups of the smallest degree that memory allows; None when a sequence fits in none."""
     opened: list[tuple[int, list[int]]] = []  # shape, items
     left: list[int] = []  # tokens
@@ -46,7 +46,7 @@ def memory_groups(problem: Sequences) -> list[PackedGroup] | None:
     return [PackedGroup(shape, tuple(items)) for shape, items in opened]
 
 
-def dealt(problem: Sequences, groups: list[PackedGroup], spread: bool) -> list[list[PackedGroup]]:
+def dealt(problem: PackingProblem, groups: list[PackedGroup], spread: bool) -> list[list[PackedGroup]]:
     """Groups into as few micro-batches as hold them, like with like or spread over all."""
     degrees = [problem.shapes[group.shape].degree for group in groups]
     count = -(-sum(degrees) // problem.ranks)
@@ -65,7 +65,7 @@ def dealt(problem: Sequences, groups: list[PackedGroup], spread: bool) -> list[l
         count += 1
 
 
-def widened(problem: Sequences, row: list[PackedGroup]) -> list[PackedGroup]:
+def widened(problem: PackingProblem, row: list[PackedGroup]) -> list[PackedGroup]:
     """The degrees that make a micro-batch shortest. f is an array over n, the ranks given out at most."""
     shortest = np.zeros(problem.ranks + 1)
     chosen = []

@@ -13,9 +13,9 @@ from itertools import accumulate
 
 from benchmarks.baselines.flexsp_program import solve_micro_batch
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import make_table
-from planner.packing.packed import Packed, PackedGroup, makespan, worth
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import packing_table
+from planner.packing.packed import Packing, PackedGroup, makespan, packing_seconds
 
 TRIALS = 5  # of M
 SECONDS = 5.0  # a micro-batch
@@ -23,21 +23,21 @@ SECONDS = 5.0  # a micro-batch
 Row = list[PackedGroup]
 
 
-def flexsp(problem: Sequences, seconds: float = SECONDS) -> Packed | None:
+def flexsp(problem: PackingProblem, seconds: float = SECONDS) -> Packing | None:
     best, value = None, float("inf")
     first = fewest_chunks(problem)
     for count in range(first, first + TRIALS):
         chunks = [replace(problem, sizes={i: problem.sizes[i] for i in chunk}) for chunk in blast(problem, count)]
         rows = solve_chunks(chunks, value - problem.step_seconds, seconds)
         packed = placed(problem, rows) if rows else None
-        if packed and worth(problem, packed) < value:
-            best, value = packed, worth(problem, packed)
+        if packed and packing_seconds(problem, packed) < value:
+            best, value = packed, packing_seconds(problem, packed)
     return best
 
 
-def solve_chunks(chunks: list[Sequences], value: float, seconds: float) -> list[Row] | None:
+def solve_chunks(chunks: list[PackingProblem], value: float, seconds: float) -> list[Row] | None:
     """Micro-batches that together last less than `value`; None as soon as that cannot be any more."""
-    least = [make_table(chunk).work / chunk.ranks + chunk.row_constant for chunk in chunks]
+    least = [packing_table(chunk).least_rank_seconds / chunk.ranks + chunk.least_micro_batch_seconds for chunk in chunks]
     to_come, spent = list(accumulate(reversed(least))), 0.0
     rows: list[Row] = []
     for chunk in chunks:
@@ -46,24 +46,24 @@ def solve_chunks(chunks: list[Sequences], value: float, seconds: float) -> list[
         row = solve_micro_batch(chunk, seconds)
         if row is None:
             return None
-        spent += makespan(chunk, tuple(row)) + chunk.row_seconds
+        spent += makespan(chunk, tuple(row)) + chunk.micro_batch_seconds
         rows.append(row)
     return rows
 
 
-def fewest_chunks(problem: Sequences) -> int:
+def fewest_chunks(problem: PackingProblem) -> int:
     """The least number of chunks none of which exceeds what a micro-batch holds."""
-    count = -(-problem.tokens // problem.row_tokens)
-    while count < len(problem.sizes) and tokens_of_fullest(problem, count) > problem.row_tokens:
+    count = -(-problem.tokens // problem.micro_batch_tokens)
+    while count < len(problem.sizes) and tokens_of_fullest(problem, count) > problem.micro_batch_tokens:
         count += 1
     return count
 
 
-def tokens_of_fullest(problem: Sequences, count: int) -> int:
+def tokens_of_fullest(problem: PackingProblem, count: int) -> int:
     return max(sum(problem.sizes[item] for item in chunk) for chunk in blast(problem, count))
 
 
-def blast(problem: Sequences, count: int) -> list[list[int]]:
+def blast(problem: PackingProblem, count: int) -> list[list[int]]:
     """Longest first, at most `count` consecutive chunks; the largest token count is least (bisection)."""
     items = longest_first(problem)
     low, high = max(problem.sizes.values()), problem.tokens
@@ -76,7 +76,7 @@ def blast(problem: Sequences, count: int) -> list[list[int]]:
     return cut(problem, items, low)
 
 
-def cut(problem: Sequences, items: list[int], most: int) -> list[list[int]]:
+def cut(problem: PackingProblem, items: list[int], most: int) -> list[list[int]]:
     """Consecutive chunks of at most so many tokens."""
     chunks: list[list[int]] = [[]]
     held = 0

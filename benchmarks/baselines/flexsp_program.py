@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.baselines.groups import longest_first, powers_of_two
 from benchmarks.baselines.karmarkar_karp import partition
-from planner.costs.step.sequences import Sequences
+from planner.costs.step.sequences import PackingProblem
 from planner.packing.packed import PackedGroup, makespan
 from planner.solve import Program, ProgramBuilder, solve
 from planner.solve.program import Floats
@@ -35,7 +35,7 @@ class Formulation:
     counts: dict[tuple[int, Slot], int]  # A, by length of the bucket
 
 
-def solve_micro_batch(problem: Sequences, seconds: float) -> list[PackedGroup] | None:
+def solve_micro_batch(problem: PackingProblem, seconds: float) -> list[PackedGroup] | None:
     """The groups of one micro-batch; None when none were found."""
     ends = bucket_ends(sorted(problem.sizes.values()), BUCKETS)
     rounded = replace(problem, sizes={i: ends[bisect_left(ends, size)] for i, size in problem.sizes.items()})
@@ -67,7 +67,7 @@ def bucket_ends(sizes: list[int], count: int) -> list[int]:
     return ends[::-1]
 
 
-def formulate(problem: Sequences) -> Formulation:
+def formulate(problem: PackingProblem) -> Formulation:
     """Over lengths that are few; times in milliseconds, since solvers' tolerances are absolute."""
     b = ProgramBuilder()
     lasts = b.variable(cost=1.0, name="C")
@@ -84,7 +84,7 @@ def formulate(problem: Sequences) -> Formulation:
     for slot, group in used.items():
         shape = problem.shapes[slot[0]]
         mine = {variable: length for (length, at), variable in counts.items() if at == slot}
-        seconds = {variable: shape.line.of(length) / MS for variable, length in mine.items()}
+        seconds = {variable: shape.line.item_seconds(length) / MS for variable, length in mine.items()}
         b.row({**seconds, group: shape.line.const / MS, lasts: -1.0}, upper=0.0)
         b.row({**{variable: float(length) for variable, length in mine.items()}, group: -float(shape.room)}, upper=0.0)
         if (slot[0], slot[1] + 1) in used:
@@ -95,19 +95,19 @@ def formulate(problem: Sequences) -> Formulation:
     return Formulation(b.build(), lasts, used, counts)
 
 
-def balanced_row(problem: Sequences) -> list[PackedGroup] | None:
+def balanced_row(problem: PackingProblem) -> list[PackedGroup] | None:
     """The best homogeneous micro-batch, balanced by largest differencing."""
     found = []
     for number in powers_of_two(problem):
         shape = problem.shapes[number]
-        weights = {item: shape.line.of(size) for item, size in problem.sizes.items()}
+        weights = {item: shape.line.item_seconds(size) for item, size in problem.sizes.items()}
         bins = partition(weights, problem.ranks // shape.degree)
         if all(sum(problem.sizes[item] for item in held) <= shape.room for held in bins):
             found.append([PackedGroup(number, held) for held in bins])
     return min(found, key=lambda row: makespan(problem, tuple(row)), default=None)
 
 
-def values_of(problem: Sequences, formulation: Formulation, row: list[PackedGroup]) -> Floats:
+def values_of(problem: PackingProblem, formulation: Formulation, row: list[PackedGroup]) -> Floats:
     """A micro-batch as values of the program."""
     values = np.zeros(formulation.program.variables)
     copies: dict[int, int] = {}
@@ -121,7 +121,7 @@ def values_of(problem: Sequences, formulation: Formulation, row: list[PackedGrou
     return values
 
 
-def read(problem: Sequences, formulation: Formulation, values: Floats) -> list[PackedGroup]:
+def read(problem: PackingProblem, formulation: Formulation, values: Floats) -> list[PackedGroup]:
     """Items of a bucket go to its groups, by id."""
     waiting: dict[int, deque[int]] = {}
     for item in longest_first(problem):

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.groups import homogeneous, powers_of_two
-from planner.costs.step.sequences import Sequences
-from planner.packing.packed import Packed, PackedGroup
-from planner.packing.places import Nodes, make_nodes, place
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.packed import Packing, PackedGroup
+from planner.packing.places import NodeTable, make_nodes, place_group
 
 
-def static(problem: Sequences) -> Packed | None:
+def static(problem: PackingProblem) -> Packing | None:
     longest = max(problem.sizes.values())
     degree = next((shape for shape in powers_of_two(problem) if problem.shapes[shape].room >= longest), None)
     if degree is None:
@@ -25,16 +25,16 @@ def static(problem: Sequences) -> Packed | None:
     return homogeneous(problem, degree, best_fit_bins(problem, sorted(problem.sizes), problem.shapes[degree].room))
 
 
-def naive(problem: Sequences) -> Packed | None:
+def naive(problem: PackingProblem) -> Packing | None:
     return dealt(replace(problem, offload=None))
 
 
-def naive_offloaded(problem: Sequences) -> Packed | None:
+def naive_offloaded(problem: PackingProblem) -> Packing | None:
     """D(s) counts what is left of a sequence when as much is offloaded as hides behind its computing."""
     return dealt(problem)
 
 
-def dealt(problem: Sequences) -> Packed | None:
+def dealt(problem: PackingProblem) -> Packing | None:
     fewest = {item: min(problem.choices(item), default=None) for item in sorted(problem.sizes)}
     if None in fewest.values():
         return None
@@ -44,7 +44,7 @@ def dealt(problem: Sequences) -> Packed | None:
     return first_rows(problem, [*long, *(PackedGroup(0, held) for held in bins)])
 
 
-def first_rows(problem: Sequences, groups: list[PackedGroup]) -> Packed:
+def first_rows(problem: PackingProblem, groups: list[PackedGroup]) -> Packing:
     """Each group in the first micro-batch with ranks for it."""
     nodes = make_nodes(problem)
     free: list[list[int]] = []  # of each micro-batch: ranks of each node
@@ -58,14 +58,14 @@ def first_rows(problem: Sequences, groups: list[PackedGroup]) -> Packed:
     return tuple(tuple(row) for row in rows)
 
 
-def first_place(nodes: Nodes, shape: int, degree: int, free: list[list[int]]) -> tuple[int, int]:
+def first_place(nodes: NodeTable, shape: int, degree: int, free: list[list[int]]) -> tuple[int, int]:
     """Micro-batch and first rank; a new micro-batch where none has room."""
     for row, ranks in enumerate(free):
-        first = place(nodes, shape, degree, ranks)
+        first = place_group(nodes, shape, degree, ranks)
         if first is not None:
             return row, first
     free.append(nodes.size.tolist())
-    first = place(nodes, shape, degree, free[-1])
+    first = place_group(nodes, shape, degree, free[-1])
     if first is None:
         raise ValueError(f"no {degree} ranks make a group")
     return len(free) - 1, first

@@ -14,8 +14,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from benchmarks.baselines.groups import longest_first, placed, powers_of_two
-from planner.costs.step.sequences import Sequences
-from planner.packing.packed import Packed, PackedGroup
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.packed import Packing, PackedGroup
 
 SLACK = 0.05  # of the largest load
 QUEUE_EXCESS = 1.1
@@ -33,7 +33,7 @@ class Open:
 class Row:
     """A micro-batch in the making."""
 
-    problem: Sequences
+    problem: PackingProblem
     shapes: dict[int, int]  # item → the shape it needs
     free: int  # ranks
     groups: list[Open] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Row:
         return not self.free and max(loads) - min(loads) <= SLACK * max(loads)
 
 
-def hybrid_cp(problem: Sequences) -> Packed | None:
+def hybrid_cp(problem: PackingProblem) -> Packing | None:
     shapes = needed(problem)
     if shapes is None:
         return None
@@ -76,7 +76,7 @@ def hybrid_cp(problem: Sequences) -> Packed | None:
     return placed(problem, rows)
 
 
-def needed(problem: Sequences) -> dict[int, int] | None:
+def needed(problem: PackingProblem) -> dict[int, int] | None:
     """The smallest power-of-two shape that holds each item."""
     powers, shapes = powers_of_two(problem), {}
     for item, size in problem.sizes.items():

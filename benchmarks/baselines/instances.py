@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.solve_quality import JOB, problem_of
-from planner.costs.step.sequences import Pool, Sequences
-from planner.specs.distributions import sample
-from planner.specs.inputs import Options, load
+from planner.costs.step.sequences import RankPool, PackingProblem
+from planner.specs.distributions import draw_lengths
+from planner.specs.inputs import JobOptions, load_job
 from planner.specs.lengths import read_lengths
 
 RANKS = (8, 64, 256, 1024)
@@ -22,7 +22,7 @@ class Instance:
     workload: str
     batch: int
     clipped: int  # sequences cut to what the widest group holds
-    problem: Sequences
+    problem: PackingProblem
 
 
 def instances(data: Path | None) -> Iterator[Instance]:
@@ -38,27 +38,27 @@ def instances(data: Path | None) -> Iterator[Instance]:
 
 def workloads(data: Path | None) -> Iterator[tuple[str, list[int]]]:
     if data is None:
-        yield "wikipedia (fitted)", sample("wikipedia", PER_RANK * max(RANKS), 0)
+        yield "wikipedia (fitted)", draw_lengths("wikipedia", PER_RANK * max(RANKS), 0)
         return
     for path in sorted((data / "seqlen").glob("*.csv.gz")):
         name = path.name.removesuffix(".csv.gz")
         yield name, read_lengths(path, COLUMNS.get(name, "tokens"))
 
 
-def priced_problem() -> tuple[Sequences, int]:
+def priced_problem() -> tuple[PackingProblem, int]:
     """The job's problem on its own 64 ranks, for its prices; and what its lengths are rounded to."""
-    inputs = load(JOB, Options())
+    inputs = load_job(JOB, JobOptions())
     return problem_of(inputs, 0, inputs.job.degrees), inputs.job.workload.round_to
 
 
-def on_ranks(priced: Sequences, ranks: int) -> Sequences:
+def on_ranks(priced: PackingProblem, ranks: int) -> PackingProblem:
     """The same prices on another number of ranks: degrees beyond them go, wider ones have no price."""
     (pool,) = priced.pools
     shapes = tuple(shape for shape in priced.shapes if shape.degree <= ranks)
-    return replace(priced, pools=(Pool(0, ranks, pool.per_node),), shapes=shapes)
+    return replace(priced, pools=(RankPool(0, ranks, pool.per_node),), shapes=shapes)
 
 
-def instance(name: str, batch: int, rows: list[int], priced: Sequences, round_to: int) -> Instance:
+def instance(name: str, batch: int, rows: list[int], priced: PackingProblem, round_to: int) -> Instance:
     """Lengths rounded up as the job does, and cut to what the widest group holds."""
     longest = priced.shapes[-1].room // round_to * round_to
     rounded = [-(-length // round_to) * round_to for length in rows]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchmarks.baselines.groups import Bin, homogeneous, powers_of_two, slowest_first
-from planner.costs.step.sequences import Sequences
-from planner.packing.balanced import starts
-from planner.packing.packed import Packed, worth
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.balanced import group_starts
+from planner.packing.packed import Packing, packing_seconds
 
 RAISES = 8  # of the number of micro-batches
 
@@ -29,33 +29,33 @@ class Part:
 State = list[Part]  # by falling weight, without the empty parts
 
 
-def karmarkar_karp(problem: Sequences) -> Packed | None:
+def karmarkar_karp(problem: PackingProblem) -> Packing | None:
     """Degrees by their time in perfect balance: those that cannot become the best are left out."""
     best, value = None, float("inf")
     for promised, shape in sorted(promises(problem)):
         if promised >= value:
             break
         packed = of_shape(problem, shape)
-        if packed and worth(problem, packed) < value:
-            best, value = packed, worth(problem, packed)
+        if packed and packing_seconds(problem, packed) < value:
+            best, value = packed, packing_seconds(problem, packed)
     return best
 
 
-def promises(problem: Sequences) -> list[tuple[float, int]]:
+def promises(problem: PackingProblem) -> list[tuple[float, int]]:
     """Seconds of a step in perfect balance, for shapes that hold every sequence."""
     found, longest = [], max(problem.sizes.values())
     for shape in powers_of_two(problem):
-        groups, chosen = len(starts(problem, shape)), problem.shapes[shape]
+        groups, chosen = len(group_starts(problem, shape)), problem.shapes[shape]
         if groups and chosen.room >= longest:
-            work = sum(chosen.line.of(size) for size in problem.sizes.values()) / groups
+            work = sum(chosen.line.item_seconds(size) for size in problem.sizes.values()) / groups
             rows = -(-problem.tokens // (groups * chosen.room))
-            found.append((work + rows * (chosen.line.const + problem.row_seconds) + problem.step_seconds, shape))
+            found.append((work + rows * (chosen.line.const + problem.micro_batch_seconds) + problem.step_seconds, shape))
     return found
 
 
-def of_shape(problem: Sequences, shape: int) -> Packed | None:
-    groups, chosen = len(starts(problem, shape)), problem.shapes[shape]
-    weights = {item: chosen.line.of(size) for item, size in problem.sizes.items()}
+def of_shape(problem: PackingProblem, shape: int) -> Packing | None:
+    groups, chosen = len(group_starts(problem, shape)), problem.shapes[shape]
+    weights = {item: chosen.line.item_seconds(size) for item, size in problem.sizes.items()}
     fewest = -(-problem.tokens // (groups * chosen.room))
     for rows in range(fewest, fewest + RAISES):
         bins = partition(weights, rows * groups)

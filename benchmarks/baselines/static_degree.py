@@ -7,11 +7,11 @@ into the fullest group that has room (best fit), and groups into micro-batches a
 
 from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.groups import homogeneous, powers_of_two
-from planner.costs.step.sequences import Sequences
-from planner.packing.packed import Packed
+from planner.costs.step.sequences import PackingProblem
+from planner.packing.packed import Packing
 
 
-def static_degree(problem: Sequences) -> Packed | None:
+def static_degree(problem: PackingProblem) -> Packing | None:
     widest = max(powers_of_two(problem), default=None)
     if widest is None or max(problem.sizes.values()) > problem.shapes[widest].room:
         return None

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_to_all_single
 
-from planner.follow import Followed, Share, follow
+from planner.follow import FollowedPlan, RankShare, follow
 from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.plan.task import Task
@@ -48,7 +48,7 @@ class Layer(nn.Module):
 class Sequences:
     """The ranks that share the items of one task."""
 
-    def __init__(self, share: Share, sizes: list[int], group: dist.ProcessGroup | None) -> None:
+    def __init__(self, share: RankShare, sizes: list[int], group: dist.ProcessGroup | None) -> None:
         self.share, self.sizes, self.group = share, sizes, group
         self.ranks, self.mine = len(sizes), sum(span.last - span.first for span in share.tokens)
 
@@ -71,7 +71,7 @@ class Sequences:
 class Trainer:
     """One rank: the layers that the plan gives it, and what to do for each task."""
 
-    def __init__(self, followed: Followed, module: str) -> None:
+    def __init__(self, followed: FollowedPlan, module: str) -> None:
         self.followed, self.module, self.rank = followed, module, dist.get_rank()
         self.groups = {ranks: dist.new_group(list(ranks)) for ranks in followed.groups()}
         self.last = followed.plan.uses.models[module].layers - 1
@@ -148,7 +148,7 @@ class Trainer:
 EMPTY = torch.empty(0, dtype=torch.long)
 
 
-def item_tokens(share: Share, item: int) -> Tensor:
+def item_tokens(share: RankShare, item: int) -> Tensor:
     """Any data: row `item` of yours. Here drawn, one token more than the item has, since each is to tell the next."""
     size = share.sizes[share.items.index(item)]
     return torch.randint(VOCAB, (size + 1,), generator=torch.Generator().manual_seed(item))
@@ -161,9 +161,9 @@ def unfit(plan: Plan) -> str:
     (layout,) = plan.layouts.values()
     if layout.tp > 1:
         return "it has no tensor parallelism"
-    if layout.ep * layout.etp > 1 or plan.uses.models[next(iter(plan.layouts))].routed:
+    if layout.ep * layout.etp > 1 or plan.uses.models[next(iter(plan.layouts))].routed_experts:
         return "its layers have no experts"
-    ring = [name for name, group in plan.groups.items() if group.split_in(layout).ring > 1]
+    ring = [name for name, group in plan.groups.items() if group.resolved_split(layout).ring > 1]
     if ring:
         return f"it has no ring attention, which group {ring[0]} asks for"
     phases = {task.phase for number in range(len(plan.steps)) for task in expand(plan, number)}

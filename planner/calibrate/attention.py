@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibrate.curve import Coefficient, Form, Found, fit
-from planner.calibrate.gemm import SHARE, rounded
-from planner.calibrate.tables import Array, Mask, Table, read
+from planner.calibrate.curve import BoundedCoefficient, KernelFormula, FittedCurve, fit_curve
+from planner.calibrate.gemm import PEAK_SHARE, rounded_coefficients
+from planner.calibrate.tables import Array, Mask, KernelTable, read_table
 from planner.specs.rates import AttentionCurve
 
 BACKWARD_SHARE = 63 / 73
@@ -18,39 +18,39 @@ TOKENS, HEADS = 1024, 16  # least sequence length, and least heads times batch, 
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionFit:
     """A fitted curve, and the fit's errors."""
 
     curve: AttentionCurve
-    found: Found
+    fit: FittedCurve
 
 
-def read_attention(path: str, head_dim: int) -> Table:
+def read_attention(path: str, head_dim: int) -> KernelTable:
     """Rows of one head_dim, without a sliding window, with keys and values in bf16. Raises InputError.
 
     Columns batch_size, isl, num_heads, latency; head_dim, window_size, kv_cache_dtype where the table has them.
     """
     needed = {"batch_size": None, "isl": None, "num_heads": None, "latency": None}
-    table = read(path, {**needed, "head_dim": float(head_dim), "window_size": 0.0}, {"kv_cache_dtype": "bfloat16"})
+    table = read_table(path, {**needed, "head_dim": float(head_dim), "window_size": 0.0}, {"kv_cache_dtype": "bfloat16"})
     mask = (table.numbers["head_dim"] == head_dim) & (table.numbers["window_size"] == 0)
     return table.where(mask).only(kv_cache_dtype="bfloat16")
 
 
-def fit_attention(table: Table, peak_tflops: float, causal: bool = True, sources: tuple[str, ...] = ()) -> Attention:
+def fit_attention(table: KernelTable, peak_tflops: float, causal: bool = True, sources: tuple[str, ...] = ()) -> AttentionFit:
     """The curve of one head size; `causal`: half of the scores are masked. Raises InputError, as `fit_curve` does."""
     peak = peak_tflops * 1e12 / (0.5 if causal else 1.0)
 
-    def seconds(rows: Table, values: dict[str, float]) -> Array:
-        return work(rows, values["s0"]) / (values["share"] * peak) + values["launch_us"] * 1e-6
+    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
+        return attention_flops(rows, values["s0"]) / (values["share"] * peak) + values["launch_us"] * 1e-6
 
-    coefficients = (SHARE, Coefficient("s0", 0.0, 1e5, 100.0), Coefficient("launch_us", 0.0, 1e4, 10.0))
-    form = Form(coefficients, ("batch_size", "isl", "num_heads", "head_dim"), seconds)
-    curve = fit(form, table, in_training(table), work(table, 0.0) / peak, sources)
-    values = rounded(curve.values)
-    return Attention(AttentionCurve(**values, backward_share=round(values["share"] * BACKWARD_SHARE, 4)), curve)
+    coefficients = (PEAK_SHARE, BoundedCoefficient("s0", 0.0, 1e5, 100.0), BoundedCoefficient("launch_us", 0.0, 1e4, 10.0))
+    form = KernelFormula(coefficients, ("batch_size", "isl", "num_heads", "head_dim"), seconds)
+    curve = fit_curve(form, table, is_training_shape(table), attention_flops(table, 0.0) / peak, sources)
+    values = rounded_coefficients(curve.values)
+    return AttentionFit(AttentionCurve(**values, backward_share=round(values["share"] * BACKWARD_SHARE, 4)), curve)
 
 
-def work(table: Table, s0: float) -> Array:
+def attention_flops(table: KernelTable, s0: float) -> Array:
     """FLOPs (rows,) when every token attends to every token and to s0 more."""
     s = table.numbers["isl"]
     product: Array = (
@@ -59,7 +59,7 @@ def work(table: Table, s0: float) -> Array:
     return product
 
 
-def in_training(table: Table) -> Mask:
+def is_training_shape(table: KernelTable) -> Mask:
     """Whether each row (rows,) has a shape of training."""
     heads = table.numbers["num_heads"] * table.numbers["batch_size"]
     return np.asarray((table.numbers["isl"] >= TOKENS) & (heads >= HEADS))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibrate.curve import Coefficient, Form, Found, fit
-from planner.calibrate.gemm import rounded
-from planner.calibrate.tables import Array, Table, read
-from planner.specs.profile import Collective, Point
+from planner.calibrate.curve import BoundedCoefficient, KernelFormula, FittedCurve, fit_curve
+from planner.calibrate.gemm import rounded_coefficients
+from planner.calibrate.tables import Array, KernelTable, read_table
+from planner.specs.profile import CollectiveCosts, CollectivePoint
 
 KINDS = {
     "all_gather": "all_gather",
@@ -22,62 +22,62 @@ KINDS = {
     "send_recv": "p2p",
 }
 ELEMENT_BYTES = 2  # of half
-LARGE = 4 * 2**20  # bytes: least size that training sends; NCCL sends smaller buffers by other protocols
+LEAST_BYTES = 4 * 2**20  # bytes: least size that training sends; NCCL sends smaller buffers by other protocols
 
 
 @dataclass(frozen=True)
-class Collectives:
+class CollectiveFits:
     """Fitted collectives of a device, and each fit's errors."""
 
-    table: dict[str, Collective]  # by kind
-    found: dict[str, Found]  # by kind/ranks
+    table: dict[str, CollectiveCosts]  # by kind
+    fits: dict[str, FittedCurve]  # by kind/ranks
 
 
-def read_collectives(path: str, **words: str) -> Table:
+def read_collectives(path: str, **words: str) -> KernelTable:
     """Rows in half precision whose columns have these words (such as system, version). Raises InputError.
 
     Columns op_name, num_gpus, message_size in elements, latency.
     """
     numbers = {"num_gpus": None, "message_size": None, "latency": None}
     chosen = {"nccl_dtype": "half", **words}
-    return read(path, numbers, {"op_name": None, **chosen}).only(**chosen)
+    return read_table(path, numbers, {"op_name": None, **chosen}).only(**chosen)
 
 
-def fit_collectives(table: Table, sources: tuple[str, ...] = ()) -> Collectives:
+def fit_collectives(table: KernelTable, sources: tuple[str, ...] = ()) -> CollectiveFits:
     """Every kind of collective at every number of ranks in the table. Raises InputError where one has too few sizes."""
-    points: dict[str, list[Point]] = {}
-    lines: dict[str, Found] = {}
+    points: dict[str, list[CollectivePoint]] = {}
+    lines: dict[str, FittedCurve] = {}
     for name in sorted(set(table.words["op_name"].tolist()) & set(KINDS)):
         kind, of_kind = KINDS[name], table.words["op_name"] == name
         for ranks in sorted(set(table.numbers["num_gpus"][of_kind].tolist())):
-            line = fit_point(table.where(of_kind & (table.numbers["num_gpus"] == ranks)), sources)
+            line = fit_line(table.where(of_kind & (table.numbers["num_gpus"] == ranks)), sources)
             lines[f"{kind}/{ranks:.0f}"] = line
-            points.setdefault(kind, []).append(Point(ranks=int(ranks), **rounded(line.values)))
+            points.setdefault(kind, []).append(CollectivePoint(ranks=int(ranks), **rounded_coefficients(line.values)))
     spread = {
-        kind: max(line.fitted.p90_error for key, line in lines.items() if key.startswith(kind)) for kind in points
+        kind: max(line.summary.p90_error for key, line in lines.items() if key.startswith(kind)) for kind in points
     }
-    return Collectives(
-        {kind: Collective(source="fitted", spread=spread[kind], points=tuple(points[kind])) for kind in sorted(points)},
+    return CollectiveFits(
+        {kind: CollectiveCosts(source="fitted", spread=spread[kind], points=tuple(points[kind])) for kind in sorted(points)},
         lines,
     )
 
 
-def fit_point(table: Table, sources: tuple[str, ...] = ()) -> Found:
+def fit_line(table: KernelTable, sources: tuple[str, ...] = ()) -> FittedCurve:
     """latency_us and gb_per_s of one kind at one number of ranks. Raises InputError, as `fit_curve` does."""
     coefficients = (
-        Coefficient("gb_per_s", 1e-3, 1e5, 100.0, prior=None),
-        Coefficient("latency_us", 0.0, 1e6, 10.0),
+        BoundedCoefficient("gb_per_s", 1e-3, 1e5, 100.0, prior=None),
+        BoundedCoefficient("latency_us", 0.0, 1e6, 10.0),
     )
-    return fit(Form(coefficients, ("message_size",), seconds), table, np.asarray(sent(table) >= LARGE), None, sources)
+    return fit_curve(KernelFormula(coefficients, ("message_size",), collective_seconds), table, np.asarray(buffer_bytes(table) >= LEAST_BYTES), None, sources)
 
 
-def seconds(table: Table, values: dict[str, float]) -> Array:
+def collective_seconds(table: KernelTable, values: dict[str, float]) -> Array:
     """Seconds (rows,) of each transfer."""
-    whole: Array = values["latency_us"] * 1e-6 + sent(table) / (values["gb_per_s"] * 1e9)
+    whole: Array = values["latency_us"] * 1e-6 + buffer_bytes(table) / (values["gb_per_s"] * 1e9)
     return whole
 
 
-def sent(table: Table) -> Array:
+def buffer_bytes(table: KernelTable) -> Array:
     """Bytes (rows,) of the buffer."""
     total: Array = table.numbers["message_size"] * ELEMENT_BYTES
     return total

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.calibrate.extra import require_scipy
-from planner.calibrate.tables import Array, Mask, Table
+from planner.calibrate.tables import Array, Mask, KernelTable
 from planner.errors import InputError
-from planner.specs.rates import Fitted
+from planner.specs.rates import FitQuality
 
 KNEE = 0.1  # residual beyond which its cost grows linearly
 CONVERGED = 1e-12  # relative change of loss or coefficients, or gradient, at which the search ends
 EVALUATIONS = 1000  # most evaluations of the residuals in a search
 DIFFERENCE = 1e-6  # step of finite differences, over a coefficient or its usual size, whichever is larger
 UNIT_MISTAKE = 100.0  # times off the curve: half of 1000 on a logarithmic scale is 32, noise stays below 10
-TELLING = 1e-3  # root mean square of log seconds that a usual change of a determined coefficient moves at least
+LEAST_EFFECT = 1e-3  # root mean square of log seconds that a usual change of a determined coefficient moves at least
 LEFT_OUT = 5  # every fifth configuration is held out
 
 
 @dataclass(frozen=True)
-class Coefficient:
+class BoundedCoefficient:
     """A coefficient's bounds, usual size, and the value it keeps when the data cannot determine it (None: required)."""
 
     name: str
@@ -36,24 +36,24 @@ class Coefficient:
 
 
 @dataclass(frozen=True)
-class Form:
+class KernelFormula:
     """Seconds (rows,) of a table's rows from coefficients by name; `axes` are the columns of a configuration."""
 
-    coefficients: tuple[Coefficient, ...]
+    coefficients: tuple[BoundedCoefficient, ...]
     axes: tuple[str, ...]
-    seconds: Callable[[Table, dict[str, float]], Array]
+    seconds: Callable[[KernelTable, dict[str, float]], Array]
 
 
 @dataclass(frozen=True)
-class Found:
+class FittedCurve:
     """Coefficients by name, the errors over the fitted rows, and a message for every row that was left out."""
 
     values: dict[str, float]
-    fitted: Fitted
-    left_out: tuple[str, ...] = ()
+    summary: FitQuality
+    rejected_rows: tuple[str, ...] = ()
 
 
-def fit(form: Form, table: Table, inside: Mask, fastest: Array | None = None, sources: tuple[str, ...] = ()) -> Found:
+def fit_curve(form: KernelFormula, table: KernelTable, inside: Mask, fastest: Array | None = None, sources: tuple[str, ...] = ()) -> FittedCurve:
     """The formula's coefficients from the rows `inside`; the other rows are only compared.
 
     `fastest` (rows,): seconds at the device's peak; a faster row has its unit wrong. Raises InputError when there are
@@ -68,7 +68,7 @@ def fit(form: Form, table: Table, inside: Mask, fastest: Array | None = None, so
     values, held = determined(form, table.where(used))
     errors = relative_errors(form, table, values)
     small = errors[~inside & plausible]
-    fitted = Fitted(
+    fitted = FitQuality(
         rows=int(used.sum()),
         median_error=four_places(np.median(errors[used])),
         p90_error=four_places(np.quantile(errors[used], 0.9)),
@@ -77,10 +77,10 @@ def fit(form: Form, table: Table, inside: Mask, fastest: Array | None = None, so
         held=held,
         sources=sources or (table.path,),
     )
-    return Found(values, fitted, rejected_rows(table, inside, plausible, near))
+    return FittedCurve(values, fitted, rejected_rows(table, inside, plausible, near))
 
 
-def determined(form: Form, table: Table) -> tuple[dict[str, float], tuple[str, ...]]:
+def determined(form: KernelFormula, table: KernelTable) -> tuple[dict[str, float], tuple[str, ...]]:
     """Coefficients by name, and which of them keep their prior since the table cannot determine them."""
     held: list[str] = []
     while True:
@@ -92,7 +92,7 @@ def determined(form: Form, table: Table) -> tuple[dict[str, float], tuple[str, .
         held.append(name)
 
 
-def minimised(form: Form, table: Table, free: list[Coefficient]) -> dict[str, float]:
+def minimised(form: KernelFormula, table: KernelTable, free: list[BoundedCoefficient]) -> dict[str, float]:
     """The free coefficients of the least loss, the others at their priors."""
     low, high, scale = (np.array([getattr(item, field) for item in free]) for field in ("low", "high", "scale"))
     start = np.where(low > 0, np.sqrt(np.maximum(low * high, 1e-30)), scale)
@@ -123,13 +123,13 @@ def robust_least_squares(residuals: Callable[[Array], Array], start: Array, low:
     return np.asarray(found.x, np.float64)
 
 
-def with_priors(form: Form, free: list[Coefficient], point: Array) -> dict[str, float]:
+def with_priors(form: KernelFormula, free: list[BoundedCoefficient], point: Array) -> dict[str, float]:
     """Every coefficient by name: those of `point` (free,), and the priors of the others."""
     priors = {item.name: item.prior or 0.0 for item in form.coefficients}
     return {**priors, **{item.name: float(value) for item, value in zip(free, point, strict=True)}}
 
 
-def undetermined(form: Form, table: Table, values: dict[str, float], free: list[Coefficient]) -> str | None:
+def undetermined(form: KernelFormula, table: KernelTable, values: dict[str, float], free: list[BoundedCoefficient]) -> str | None:
     """The coefficient to keep at its prior, when some usual change of the free ones hardly moves any time.
 
     The smallest singular value of the scaled Jacobian tells; the coefficient is that of its direction's largest part.
@@ -147,7 +147,7 @@ def undetermined(form: Form, table: Table, values: dict[str, float], free: list[
 
     slopes = approx_fprime(point, residuals, step).reshape(-1, len(free)) * scale / np.sqrt(len(table.lines))
     _, sizes, directions = np.linalg.svd(slopes, full_matrices=False)
-    if sizes[-1] >= TELLING:
+    if sizes[-1] >= LEAST_EFFECT:
         return None
     parts = [(abs(part), item.name) for part, item in zip(directions[-1], free, strict=True) if item.prior is not None]
     if not parts:
@@ -156,7 +156,7 @@ def undetermined(form: Form, table: Table, values: dict[str, float], free: list[
     return max(parts)[1]
 
 
-def require_configurations(form: Form, table: Table) -> None:
+def require_configurations(form: KernelFormula, table: KernelTable) -> None:
     """Raises InputError when there are fewer configurations than coefficients."""
     count, needed = len(set(configuration_numbers(form, table).tolist())), len(form.coefficients)
     if count < needed:
@@ -164,13 +164,13 @@ def require_configurations(form: Form, table: Table) -> None:
         raise InputError(message, where=table.path, fix="measure more shapes, or larger ones")
 
 
-def configuration_numbers(form: Form, table: Table) -> Array:
+def configuration_numbers(form: KernelFormula, table: KernelTable) -> Array:
     """The number of each row's configuration (rows,): repeated measurements share one."""
     columns = np.stack([table.numbers[axis] for axis in form.axes], axis=1)
     return np.asarray(np.unique(columns, axis=0, return_inverse=True)[1], np.float64).reshape(-1)
 
 
-def held_out_error(form: Form, table: Table) -> float | None:
+def held_out_error(form: KernelFormula, table: KernelTable) -> float | None:
     """The median error on every fifth configuration, by coefficients from the others; None where too few remain."""
     held_out = configuration_numbers(form, table) % LEFT_OUT == LEFT_OUT - 1
     if not held_out.any() or len(set(configuration_numbers(form, table.where(~held_out)).tolist())) < len(
@@ -181,13 +181,13 @@ def held_out_error(form: Form, table: Table) -> float | None:
     return four_places(np.median(relative_errors(form, table.where(held_out), values)))
 
 
-def log_errors(form: Form, table: Table, values: dict[str, float]) -> Array:
+def log_errors(form: KernelFormula, table: KernelTable, values: dict[str, float]) -> Array:
     """Logarithms of predicted over measured seconds (rows,)."""
     errors: Array = np.log(form.seconds(table, values) / table.seconds)
     return errors
 
 
-def relative_errors(form: Form, table: Table, values: dict[str, float]) -> Array:
+def relative_errors(form: KernelFormula, table: KernelTable, values: dict[str, float]) -> Array:
     """Absolute errors of the predicted seconds over the measured ones (rows,)."""
     errors: Array = np.abs(form.seconds(table, values) / table.seconds - 1)
     return errors
@@ -197,8 +197,8 @@ def four_places(value: float) -> float:
     return round(float(value), 4)
 
 
-def rejected_rows(table: Table, inside: Mask, plausible: Mask, near: Mask) -> tuple[str, ...]:
+def rejected_rows(table: KernelTable, inside: Mask, plausible: Mask, near: Mask) -> tuple[str, ...]:
     """A message for each rejected row, with its file and line and the reason."""
-    fast = [f"{table.place(row)}: faster than the device's peak" for row in np.flatnonzero(~plausible).tolist()]
+    fast = [f"{table.location(row)}: faster than the device's peak" for row in np.flatnonzero(~plausible).tolist()]
     far = np.flatnonzero(inside & plausible & ~near).tolist()
-    return (*fast, *(f"{table.place(row)}: {UNIT_MISTAKE:.0f} times off all others: a wrong unit?" for row in far))
+    return (*fast, *(f"{table.location(row)}: {UNIT_MISTAKE:.0f} times off all others: a wrong unit?" for row in far))

@@ -8,71 +8,71 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibrate.curve import Coefficient, Form, Found, fit
-from planner.calibrate.tables import Array, Mask, Table, read
+from planner.calibrate.curve import BoundedCoefficient, KernelFormula, FittedCurve, fit_curve
+from planner.calibrate.tables import Array, Mask, KernelTable, read_table
 from planner.specs.rates import GemmCurve
 
 TOKENS, WIDTH = 1024, 512  # least m, and least n and k, of a product in training
-WHOLE = 16  # m must be a multiple: fp8 kernels require it, and run up to 15 % slower where they must pad
+TOKEN_MULTIPLE = 16  # m must be a multiple: fp8 kernels require it, and run up to 15 % slower where they must pad
 DTYPES = {"bf16": "bfloat16", "fp8": "fp8"}  # names of dtypes in tables
-SHARE = Coefficient("share", 1e-3, 1.0, 0.1, prior=None)
+PEAK_SHARE = BoundedCoefficient("share", 1e-3, 1.0, 0.1, prior=None)
 
 
 @dataclass(frozen=True)
-class Gemm:
+class GemmFit:
     """A fitted curve, and the fit's errors."""
 
     curve: GemmCurve
-    found: Found
+    fit: FittedCurve
 
 
-def read_gemm(path: str, dtype: str = "bf16", system: str = "") -> Table:
+def read_gemm(path: str, dtype: str = "bf16", system: str = "") -> KernelTable:
     """Matrix products of one dtype. Raises InputError.
 
     Columns m, n, k, latency; gemm_dtype and system where the table has them.
     """
     name = DTYPES.get(dtype, dtype)
     numbers = {"m": None, "n": None, "k": None, "latency": None}
-    return read(path, numbers, {"gemm_dtype": name, "system": system}).only(gemm_dtype=name, system=system)
+    return read_table(path, numbers, {"gemm_dtype": name, "system": system}).only(gemm_dtype=name, system=system)
 
 
-def fit_gemm(table: Table, peak_tflops: float, sources: tuple[str, ...] = ()) -> Gemm:
+def fit_gemm(table: KernelTable, peak_tflops: float, sources: tuple[str, ...] = ()) -> GemmFit:
     """The curve of a table's matrix products. Raises InputError, as `fit_curve` does."""
     peak = peak_tflops * 1e12
 
-    def seconds(rows: Table, values: dict[str, float]) -> Array:
+    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
         return padded_seconds(rows, values, peak)
 
     coefficients = (
-        SHARE,
-        *(Coefficient(name, 0.0, 1e5, 100.0) for name in ("m0", "n0", "k0")),
-        Coefficient("launch_us", 0.0, 1e4, 10.0),
+        PEAK_SHARE,
+        *(BoundedCoefficient(name, 0.0, 1e5, 100.0) for name in ("m0", "n0", "k0")),
+        BoundedCoefficient("launch_us", 0.0, 1e4, 10.0),
     )
-    form = Form(coefficients, ("m", "n", "k"), seconds)
-    curve = fit(form, table, in_training(table), flops(table) / peak, sources)
-    return Gemm(GemmCurve(**rounded(curve.values)), curve)
+    form = KernelFormula(coefficients, ("m", "n", "k"), seconds)
+    curve = fit_curve(form, table, is_training_shape(table), gemm_flops(table) / peak, sources)
+    return GemmFit(GemmCurve(**rounded_coefficients(curve.values)), curve)
 
 
-def padded_seconds(table: Table, values: dict[str, float], peak: float) -> Array:
+def padded_seconds(table: KernelTable, values: dict[str, float], peak: float) -> Array:
     """Seconds (rows,) with each dimension extended by its coefficient; `peak` in FLOP/s."""
     m, n, k = (table.numbers[axis] + values[f"{axis}0"] for axis in "mnk")
     seconds: Array = 2 * m * n * k / (values["share"] * peak) + values["launch_us"] * 1e-6
     return seconds
 
 
-def flops(table: Table) -> Array:
+def gemm_flops(table: KernelTable) -> Array:
     """FLOPs (rows,)."""
     m, n, k = (table.numbers[axis] for axis in "mnk")
     product: Array = 2 * m * n * k
     return product
 
 
-def in_training(table: Table) -> Mask:
+def is_training_shape(table: KernelTable) -> Mask:
     """Whether each row (rows,) has a shape of training."""
     m, n, k = (table.numbers[axis] for axis in "mnk")
-    return np.asarray((m >= TOKENS) & (m % WHOLE == 0) & (n >= WIDTH) & (k >= WIDTH))
+    return np.asarray((m >= TOKENS) & (m % TOKEN_MULTIPLE == 0) & (n >= WIDTH) & (k >= WIDTH))
 
 
-def rounded(values: dict[str, float]) -> dict[str, float]:
+def rounded_coefficients(values: dict[str, float]) -> dict[str, float]:
     """Coefficients rounded for files: shares to four decimals, lengths and microseconds to two."""
     return {name: round(value, 4 if name.endswith("share") else 2) for name, value in values.items()}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibrate.curve import Form, Found, fit
-from planner.calibrate.gemm import SHARE, rounded
-from planner.calibrate.tables import Array, Table, read
+from planner.calibrate.curve import KernelFormula, FittedCurve, fit_curve
+from planner.calibrate.gemm import PEAK_SHARE, rounded_coefficients
+from planner.calibrate.tables import Array, KernelTable, read_table
 from planner.errors import InputError
 from planner.specs.rates import GemmCurve
 
@@ -21,64 +21,64 @@ TOKENS, WIDTH = 256, 512  # least tokens of an expert, and least inner width on 
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupedFit:
     """The fitted share of a separate product's rate, the imbalance factors, and the fit's errors."""
 
     share: float
     imbalance: dict[str, float]  # by load distribution: median time over the balanced kernel's
-    found: Found
+    fit: FittedCurve
 
 
-def read_grouped(path: str) -> Table:
+def read_grouped(path: str) -> KernelTable:
     """Rows with all experts on one device: rows of several devices time one of them without naming it.
 
     Raises InputError.
     """
     numbers = {**dict.fromkeys(AXES), "moe_ep_size": 1.0, "latency": None}
-    table = read(path, numbers, {"distribution": "balanced"})
+    table = read_table(path, numbers, {"distribution": "balanced"})
     return table.where(table.numbers["moe_ep_size"] == 1)
 
 
-def fit_grouped(table: Table, gemm: GemmCurve, peak_tflops: float, sources: tuple[str, ...] = ()) -> Grouped:
+def fit_grouped(table: KernelTable, gemm: GemmCurve, peak_tflops: float, sources: tuple[str, ...] = ()) -> GroupedFit:
     """The share of `gemm`'s rate that a table's balanced kernels reach. Raises InputError where it has none."""
     balanced = table.only(distribution="balanced")
 
-    def seconds(rows: Table, values: dict[str, float]) -> Array:
-        whole: Array = apart_seconds(rows, gemm, peak_tflops * 1e12) / values["share"] + 2e-6 * gemm.launch_us
+    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
+        whole: Array = separate_seconds(rows, gemm, peak_tflops * 1e12) / values["share"] + 2e-6 * gemm.launch_us
         return whole
 
-    def inside(rows: Table) -> NDArray[np.bool_]:
-        return np.asarray((tokens(rows) >= TOKENS) & (inter(rows) >= WIDTH))
+    def inside(rows: KernelTable) -> NDArray[np.bool_]:
+        return np.asarray((tokens_per_expert(rows) >= TOKENS) & (inner_width(rows) >= WIDTH))
 
-    curve = fit(Form((SHARE,), AXES, seconds), balanced, inside(balanced), sources=sources)
+    curve = fit_curve(KernelFormula((PEAK_SHARE,), AXES, seconds), balanced, inside(balanced), sources=sources)
     training = table.where(inside(table))
     names = sorted(set(training.words["distribution"].tolist()) - {"balanced"})
-    return Grouped(rounded(curve.values)["share"], {name: imbalance(training, name) for name in names}, curve)
+    return GroupedFit(rounded_coefficients(curve.values)["share"], {name: imbalance(training, name) for name in names}, curve)
 
 
-def apart_seconds(table: Table, gemm: GemmCurve, peak: float) -> Array:
+def separate_seconds(table: KernelTable, gemm: GemmCurve, peak: float) -> Array:
     """Seconds (rows,) of the experts' products as separate kernels, without launch overhead."""
-    m, hidden, width = tokens(table) + gemm.m0, table.numbers["hidden_size"], inter(table)
+    m, hidden, width = tokens_per_expert(table) + gemm.m0, table.numbers["hidden_size"], inner_width(table)
     gate_and_up = m * (2 * width + gemm.n0) * (hidden + gemm.k0)
     down = m * (hidden + gemm.n0) * (width + gemm.k0)
     seconds: Array = table.numbers["num_experts"] * 2 * (gate_and_up + down) / (gemm.share * peak)
     return seconds
 
 
-def tokens(table: Table) -> Array:
+def tokens_per_expert(table: KernelTable) -> Array:
     """Tokens of one expert (rows,)."""
     numbers = table.numbers
     share: Array = numbers["num_tokens"] * numbers["topk"] / numbers["num_experts"]
     return share
 
 
-def inter(table: Table) -> Array:
+def inner_width(table: KernelTable) -> Array:
     """An expert's inner width on one device (rows,)."""
     width: Array = table.numbers["inter_size"] / table.numbers["moe_tp_size"]
     return width
 
 
-def imbalance(table: Table, distribution: str) -> float:
+def imbalance(table: KernelTable, distribution: str) -> float:
     """Median of a load distribution's time over the balanced one, of configurations with both. Raises InputError."""
     keys = list(zip(*(table.numbers[axis].tolist() for axis in AXES), strict=True))
     times: dict[str, dict[tuple[float, ...], float]] = {}

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.published.case import Case
-from planner.specs.base import changed
-from planner.specs.rates import Rates
-from planner.specs.timing import Timing
+from planner.published.case import PublishedCase
+from planner.specs.base import with_fields
+from planner.specs.rates import DeviceRates
+from planner.specs.timing import TimingCoefficients
 
 
-class Knob(NamedTuple):
+class CoefficientName(NamedTuple):
     """A coefficient to fit: its owner is a framework or a device, its name a field of `Timing` or a precision."""
 
     owner: str
@@ -31,19 +31,19 @@ class Prior:
     width: float  # standard deviation of the logarithm
 
 
-PACE = Prior(0.92, 0.15)  # sustained over the rate of kernels timed alone
-CHIPS = {  # devices with the same chip as another
+SUSTAINED_PRIOR = Prior(0.92, 0.15)  # sustained over the rate of kernels timed alone
+SAME_CHIP = {  # devices with the same chip as another
     "h800": "h100-80gb",
     "a800": "a100-80gb",
     "a100-40gb": "a100-80gb",
     "v100-16gb": "v100-32gb",
     "gb300": "b300",
 }
-COMMON = "generic"  # the framework that all are fitted as at first
-OWN = ("shard_ms",)  # coefficients that do not carry over to other frameworks
-SPARSE = ("experts", "ep_exposed", "imbalance", "expert_us")  # of mixture-of-experts layers
-PACES = ("bf16", "fp8")
-TRAITS = {
+GENERIC = "generic"  # the framework that all are fitted as at first
+NOT_SHARED = ("shard_ms",)  # coefficients that do not carry over to other frameworks
+EXPERT_COEFFICIENTS = ("experts", "ep_exposed", "imbalance", "expert_us")  # of mixture-of-experts layers
+SUSTAINED_PRECISIONS = ("bf16", "fp8")
+FRAMEWORK_PRIORS = {
     "passes": Prior(1.2, 0.25),
     "kernels": Prior(1.0, 0.07),
     "attention": Prior(0.7, 0.25),
@@ -63,47 +63,47 @@ TRAITS = {
     "shard_ms": Prior(0.02, 1.5),
     "jitter": Prior(0.003, 0.3),
 }
-SHARES = ("overlapped", "cast", "tp_exposed", "ep_exposed", "pp_exposed", "dp_window")
-Values = Mapping[Knob, Any]  # numbers, or arrays that broadcast with a setup's
+AT_MOST_ONE = ("overlapped", "cast", "tp_exposed", "ep_exposed", "pp_exposed", "dp_window")
+CoefficientValues = Mapping[CoefficientName, Any]  # numbers, or arrays that broadcast with a setup's
 
 
-def knobs(cases: Iterable[Case]) -> list[Knob]:
+def coefficients_of_cases(cases: Iterable[PublishedCase]) -> list[CoefficientName]:
     """The coefficients that these cases depend on, sorted."""
-    coefficients: dict[Knob, None] = {}
+    coefficients: dict[CoefficientName, None] = {}
     for case in cases:
-        coefficients.update(dict.fromkeys(of_case(case)))
+        coefficients.update(dict.fromkeys(coefficients_of_case(case)))
     return sorted(coefficients)
 
 
-def of_case(case: Case) -> list[Knob]:
+def coefficients_of_case(case: PublishedCase) -> list[CoefficientName]:
     """The coefficients of a case: without those of experts in dense models, and of one framework in the common fit."""
-    traits = [n for n in TRAITS if case.software != COMMON or n not in OWN]
-    if case.module.routed is None:
-        traits = [n for n in traits if n not in SPARSE]
-    return [Knob(case.software, name) for name in traits] + [pace_of(case)]
+    traits = [n for n in FRAMEWORK_PRIORS if case.software != GENERIC or n not in NOT_SHARED]
+    if case.module.routed_experts is None:
+        traits = [n for n in traits if n not in EXPERT_COEFFICIENTS]
+    return [CoefficientName(case.software, name) for name in traits] + [sustained_rate_of(case)]
 
 
-def pace_of(case: Case) -> Knob:
+def sustained_rate_of(case: PublishedCase) -> CoefficientName:
     """The sustained rate that a case depends on, of its chip and precision."""
-    return Knob(CHIPS.get(case.device, case.device), "fp8" if case.setup.dtype == "fp8" else "bf16")
+    return CoefficientName(SAME_CHIP.get(case.device, case.device), "fp8" if case.setup.dtype == "fp8" else "bf16")
 
 
-def prior(coefficient: Knob) -> Prior:
+def prior_of(coefficient: CoefficientName) -> Prior:
     """The prior of a coefficient of a framework, or of a sustained rate."""
-    return TRAITS.get(coefficient.name, PACE)
+    return FRAMEWORK_PRIORS.get(coefficient.name, SUSTAINED_PRIOR)
 
 
-def with_traits(timing: Timing, owner: str, values: Values) -> Timing:
+def with_coefficients(timing: TimingCoefficients, owner: str, values: CoefficientValues) -> TimingCoefficients:
     """`timing` with the fitted coefficients of a framework."""
-    fitted = {name: values[Knob(owner, name)] for name in TRAITS if Knob(owner, name) in values}
-    fitted |= {name: np.minimum(1.0, fitted[name]) for name in SHARES if name in fitted}
+    fitted = {name: values[CoefficientName(owner, name)] for name in FRAMEWORK_PRIORS if CoefficientName(owner, name) in values}
+    fitted |= {name: np.minimum(1.0, fitted[name]) for name in AT_MOST_ONE if name in fitted}
     if "tp_exposed" in fitted:
         fitted["tp_exposed_backward"] = fitted["tp_exposed"]
-    return changed(timing, **fitted)
+    return with_fields(timing, **fitted)
 
 
-def with_pace(rates: Rates, owner: str, values: Values) -> Rates:
+def with_sustained_rates(rates: DeviceRates, owner: str, values: CoefficientValues) -> DeviceRates:
     """`rates` with the fitted sustained rates of a device's chip."""
-    chip = CHIPS.get(owner, owner)
-    fitted = {name: values[Knob(chip, name)] for name in PACES if Knob(chip, name) in values}
-    return changed(rates, sustained={**rates.sustained, **fitted})
+    chip = SAME_CHIP.get(owner, owner)
+    fitted = {name: values[CoefficientName(chip, name)] for name in SUSTAINED_PRECISIONS if CoefficientName(chip, name) in values}
+    return with_fields(rates, sustained={**rates.sustained, **fitted})

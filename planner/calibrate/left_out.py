@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from planner.calibrate.joint import Logs, fit, measured, predicted
-from planner.calibrate.knobs import COMMON, Values
-from planner.costs.compute.machine import Machine
-from planner.published.case import Case
+from planner.calibrate.joint import Logs, fit_frameworks, measured_logs, predicted_seconds
+from planner.calibrate.knobs import GENERIC, CoefficientValues
+from planner.costs.compute.machine import MachineModel
+from planner.published.case import PublishedCase
 
 SHARE = 0.8  # of held-out records within the interval
-FEW = 10  # records: with fewer, a framework's interval is no narrower than the generic one's
+FEW_RECORDS = 10  # records: with fewer, a framework's interval is no narrower than the generic one's
 OnSource = Callable[[int, int, str], None]  # number done, total, name of the source
 
 
-def left_out(
-    cases: Sequence[Case],
-    machines: Sequence[Machine],
-    start: Values,
+def held_out_errors(
+    cases: Sequence[PublishedCase],
+    machines: Sequence[MachineModel],
+    start: CoefficientValues,
     sources: Sequence[str] | None = None,
     on_source: OnSource = lambda done, of, source: None,
 ) -> tuple[Logs, Logs]:
@@ -39,33 +39,33 @@ def left_out(
         outside = [n for n, case in enumerate(cases) if case.origin.source != source]
         if not inside or not outside:
             continue
-        others = fit([cases[n] for n in outside], [machines[n] for n in outside], start)
+        others = fit_frameworks([cases[n] for n in outside], [machines[n] for n in outside], start)
         held_out_cases, held_out_machines = [cases[n] for n in inside], [machines[n] for n in inside]
         generic = {
             coefficient: value
             for coefficient, value in others.values.items()
-            if coefficient.owner not in software(cases)
+            if coefficient.owner not in named_frameworks(cases)
         }
-        target = measured(held_out_cases)
-        own_errors[inside] = np.log(predicted(held_out_cases, held_out_machines, others.values)) - target
-        generic_errors[inside] = np.log(predicted(held_out_cases, held_out_machines, generic)) - target
+        target = measured_logs(held_out_cases)
+        own_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, others.values)) - target
+        generic_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, generic)) - target
     on_source(len(asked), len(asked), "")
     return own_errors, generic_errors
 
 
-def software(cases: Sequence[Case]) -> set[str]:
+def named_frameworks(cases: Sequence[PublishedCase]) -> set[str]:
     """The frameworks of these cases, without the generic one."""
-    return {case.software for case in cases} - {COMMON}
+    return {case.software for case in cases} - {GENERIC}
 
 
-def spreads(cases: Sequence[Case], own: Logs, common: Logs) -> dict[str, float]:
+def interval_spreads(cases: Sequence[PublishedCase], own: Logs, common: Logs) -> dict[str, float]:
     """Spread of each framework: seconds·e^±spread holds four fifths of its held-out records (generic: of all)."""
     known = np.isfinite(common)
     generic_width = half_width(common[known])
-    widths = {COMMON: generic_width}
-    for name in sorted(software(cases)):
+    widths = {GENERIC: generic_width}
+    for name in sorted(named_frameworks(cases)):
         errors = own[np.array([case.software == name for case in cases]) & np.isfinite(own)]
-        widths[name] = half_width(errors) if len(errors) >= FEW else max(generic_width, half_width(errors))
+        widths[name] = half_width(errors) if len(errors) >= FEW_RECORDS else max(generic_width, half_width(errors))
     return widths
 
 

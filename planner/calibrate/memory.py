@@ -8,39 +8,39 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibrate.curve import Coefficient, Form, Found, fit
-from planner.calibrate.gemm import SHARE, rounded
-from planner.calibrate.tables import Array, Table
+from planner.calibrate.curve import BoundedCoefficient, KernelFormula, FittedCurve, fit_curve
+from planner.calibrate.gemm import PEAK_SHARE, rounded_coefficients
+from planner.calibrate.tables import Array, KernelTable
 
 ROWS = 16  # one tile: with more rows, compute begins to count
 BYTES = 2  # of an element of bf16
-BEYOND_CACHES = 128e6  # bytes: over twice the last-level cache of an A100 (40 MB) or an H100 (50 MB)
+LEAST_BYTES = 128e6  # bytes: over twice the last-level cache of an A100 (40 MB) or an H100 (50 MB)
 
 
 @dataclass(frozen=True)
-class Memory:
+class BandwidthFit:
     """The fitted share of the bandwidth, launch overhead, and the fit's errors."""
 
     share: float
     launch_us: float
-    found: Found
+    fit: FittedCurve
 
 
-def fit_memory(gemms: Table, gb_per_s: float, sources: tuple[str, ...] = ()) -> Memory:
+def fit_memory_bandwidth(gemms: KernelTable, gb_per_s: float, sources: tuple[str, ...] = ()) -> BandwidthFit:
     """The share of the bandwidth that thin bf16 products reach. Raises InputError where there are too few."""
     bandwidth = gb_per_s * 1e9
     thin = gemms.where(gemms.numbers["m"] <= ROWS)
 
-    def seconds(rows: Table, values: dict[str, float]) -> Array:
-        return moved(rows) / (values["share"] * bandwidth) + values["launch_us"] * 1e-6
+    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
+        return moved_bytes(rows) / (values["share"] * bandwidth) + values["launch_us"] * 1e-6
 
-    form = Form((SHARE, Coefficient("launch_us", 0.0, 1e4, 10.0)), ("m", "n", "k"), seconds)
-    curve = fit(form, thin, np.asarray(moved(thin) >= BEYOND_CACHES), sources=sources)
-    values = rounded(curve.values)
-    return Memory(values["share"], values["launch_us"], curve)
+    form = KernelFormula((PEAK_SHARE, BoundedCoefficient("launch_us", 0.0, 1e4, 10.0)), ("m", "n", "k"), seconds)
+    curve = fit_curve(form, thin, np.asarray(moved_bytes(thin) >= LEAST_BYTES), sources=sources)
+    values = rounded_coefficients(curve.values)
+    return BandwidthFit(values["share"], values["launch_us"], curve)
 
 
-def moved(table: Table) -> Array:
+def moved_bytes(table: KernelTable) -> Array:
     """Bytes (rows,) read and written."""
     m, n, k = (table.numbers[axis] for axis in "mnk")
     total: Array = BYTES * (m * n + n * k + m * k)

@@ -9,14 +9,14 @@ import numpy as np
 
 from planner import files
 from planner.calibrate.frameworks import FRAMEWORKS
-from planner.calibrate.joint import Found, Logs
-from planner.calibrate.knobs import CHIPS, COMMON, PACES, Knob, with_traits
-from planner.costs.compute.assumed import SPREAD
-from planner.published.case import Case
+from planner.calibrate.joint import FittedCoefficients, Logs
+from planner.calibrate.knobs import SAME_CHIP, GENERIC, SUSTAINED_PRECISIONS, CoefficientName, with_coefficients
+from planner.costs.compute.assumed import ASSUMED_SPREAD
+from planner.published.case import PublishedCase
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.profile import Profile, Provenance
-from planner.specs.rates import Fitted
+from planner.specs.rates import FitQuality
 from planner.specs.software import Software
 
 DIGITS = 4
@@ -24,96 +24,96 @@ KIND = "least squares on published steps"
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class PublishedFit:
     """A fit to published step times with its log errors (cases,), log(predicted/measured seconds)."""
 
-    cases: Sequence[Case]
-    found: Found
-    inside: Logs  # of the fit to all sources
-    outside: Logs  # of the fits without the case's source; NaN where it was not held out
-    common: Logs  # the same with the generic framework's coefficients
+    cases: Sequence[PublishedCase]
+    coefficients: FittedCoefficients
+    fitted_logs: Logs  # of the fit to all sources
+    held_out_logs: Logs  # of the fits without the case's source; NaN where it was not held out
+    generic_logs: Logs  # the same with the generic framework's coefficients
     spreads: Mapping[str, float]  # half-width of the 80 % interval, of each framework
 
 
-def software(name: str, fit: Fit, date: str) -> Software:
+def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
     """The file of a framework; the generic one's errors are of every held-out record, as of an unknown framework."""
-    facts = FRAMEWORKS.get(name, FRAMEWORKS[COMMON])
+    facts = FRAMEWORKS.get(name, FRAMEWORKS[GENERIC])
     values = {
-        coefficient: rounded(value) for coefficient, value in fit.found.values.items() if coefficient.owner == name
+        coefficient: four_digits(value) for coefficient, value in fit.coefficients.values.items() if coefficient.owner == name
     }
-    timing = with_traits(facts.timing, name, values)
-    if name == COMMON:
-        timing = changed(timing, shard_ms=0.0)
+    timing = with_coefficients(facts.timing, name, values)
+    if name == GENERIC:
+        timing = with_fields(timing, shard_ms=0.0)
     return Software(
         format=Software.FORMAT,
         name=name,
         provenance=Provenance(source=KIND, date=date, note=facts.about),
-        timing=changed(timing, **{each: float(getattr(timing, each)) for each in timing.__struct_fields__}),
+        timing=with_fields(timing, **{each: float(getattr(timing, each)) for each in timing.__struct_fields__}),
         accounting=facts.accounting,
         spread=round(fit.spreads[name], 3),
-        fitted={"time": fitted(name, fit, date)},
+        fitted={"time": fit_summary(name, fit, date)},
     )
 
 
-def fitted(name: str, fit: Fit, date: str) -> Fitted:
+def fit_summary(name: str, fit: PublishedFit, date: str) -> FitQuality:
     """A framework's records, the errors on them, and the coefficients that they do not determine."""
-    used_cases = np.array([name in (COMMON, case.software) for case in fit.cases])
-    outside = (fit.common if name == COMMON else fit.outside)[used_cases]
-    inside = np.abs(np.exp(fit.inside[used_cases]) - 1)
+    used_cases = np.array([name in (GENERIC, case.software) for case in fit.cases])
+    outside = (fit.generic_logs if name == GENERIC else fit.held_out_logs)[used_cases]
+    inside = np.abs(np.exp(fit.fitted_logs[used_cases]) - 1)
     held_out = np.abs(np.exp(outside[np.isfinite(outside)]) - 1)
-    coefficients = [coefficient for coefficient in fit.found.values if coefficient.owner == name]
-    return Fitted(
+    coefficients = [coefficient for coefficient in fit.coefficients.values if coefficient.owner == name]
+    return FitQuality(
         rows=int(used_cases.sum()),
-        median_error=rounded(np.median(inside)) if len(inside) else 0.0,
-        p90_error=rounded(np.quantile(inside, 0.9)) if len(inside) else 0.0,
-        left_out_error=rounded(np.median(held_out)) if len(held_out) else None,
-        held=tuple(coefficient.name for coefficient in coefficients if fit.found.held(coefficient)),
+        median_error=four_digits(np.median(inside)) if len(inside) else 0.0,
+        p90_error=four_digits(np.quantile(inside, 0.9)) if len(inside) else 0.0,
+        left_out_error=four_digits(np.median(held_out)) if len(held_out) else None,
+        held=tuple(coefficient.name for coefficient in coefficients if fit.coefficients.stays_at_prior(coefficient)),
         sources=tuple(sorted({case.origin.source for case, used in zip(fit.cases, used_cases, strict=True) if used})),
         date=date,
     )
 
 
-def paces(fit: Fit) -> dict[str, dict[str, float]]:
+def sustained_rates(fit: PublishedFit) -> dict[str, dict[str, float]]:
     """Sustained rates of each device by precision; boards with one chip share them."""
     rates: dict[str, dict[str, float]] = {}
-    owners = {coefficient.owner for coefficient in fit.found.values if coefficient.name in PACES}
-    chips = {**{board: chip for board, chip in CHIPS.items() if chip in owners}, **{owner: owner for owner in owners}}
+    owners = {coefficient.owner for coefficient in fit.coefficients.values if coefficient.name in SUSTAINED_PRECISIONS}
+    chips = {**{board: chip for board, chip in SAME_CHIP.items() if chip in owners}, **{owner: owner for owner in owners}}
     for board, chip in sorted(chips.items()):
-        values = {name: fit.found.values.get(Knob(chip, name)) for name in PACES}
-        rates[board] = {name: rounded(value) for name, value in values.items() if value is not None}
+        values = {name: fit.coefficients.values.get(CoefficientName(chip, name)) for name in SUSTAINED_PRECISIONS}
+        rates[board] = {name: four_digits(value) for name, value in values.items() if value is not None}
     return rates
 
 
-def write_software(fit: Fit, folder: Path, date: str) -> list[Path]:
+def write_software(fit: PublishedFit, folder: Path, date: str) -> list[Path]:
     """Write a file of each framework in the records, and of the generic one; returns their paths."""
-    names = sorted({COMMON, *(case.software for case in fit.cases)})
+    names = sorted({GENERIC, *(case.software for case in fit.cases)})
     paths = [folder / f"{name}.yaml" for name in names]
     for name, path in zip(names, paths, strict=True):
-        files.write(path, software(name, fit, date))
+        files.write(path, framework_file(name, fit, date))
     return paths
 
 
-def write_fit(fit: Fit, folder: Path, date: str) -> list[Path]:
+def write_fit(fit: PublishedFit, folder: Path, date: str) -> list[Path]:
     """Write `software/NAME.yaml` of each framework, `devices/NAME.yaml` of each shipped device; returns the paths."""
     paths = write_software(fit, folder / "software", date)
-    for name, values in paces(fit).items():
-        if name in library.names(Profile):
+    for name, values in sustained_rates(fit).items():
+        if name in library.shipped_names(Profile):
             paths.append(folder / "devices" / f"{name}.yaml")
-            files.write_text(paths[-1], with_paces(files.read_text(library.find(name, Profile)), values))
+            files.write_text(paths[-1], replace_sustained_rates(files.read_text(library.find_file(name, Profile)), values))
     return paths
 
 
-def with_paces(text: str, values: Mapping[str, float]) -> str:
+def replace_sustained_rates(text: str, values: Mapping[str, float]) -> str:
     """A device file's text with these sustained rates and nothing else changed; with new `rates` where it has none."""
     line = "  sustained: {" + ", ".join(f"{name}: {value:g}" for name, value in values.items()) + "}\n"
     text = re.sub(r"^  sustained: \{.*\}\n", "", text, flags=re.MULTILINE)
     if not re.search(r"^rates:", text, flags=re.MULTILINE):
-        text += f"rates:\n  source: published\n  spread: {SPREAD}\n"
+        text += f"rates:\n  source: published\n  spread: {ASSUMED_SPREAD}\n"
     head = re.search(r"^rates:\n  source: .*\n  spread: .*\n", text, flags=re.MULTILINE)
     assert head, "rates begin with their source and their spread"
     return text[: head.end()] + line + text[head.end() :]
 
 
-def rounded(value: float) -> float:
+def four_digits(value: float) -> float:
     """A number of four significant digits."""
     return float(f"{float(value):.{DIGITS}g}")

@@ -20,7 +20,7 @@ MAY_BE_ZERO = {"window_size"}  # 0: no window
 
 
 @dataclass(frozen=True)
-class Table:
+class KernelTable:
     """Columns of numbers and of words, (rows,) each, and the line of every row."""
 
     path: str
@@ -28,19 +28,19 @@ class Table:
     numbers: dict[str, Array]
     words: dict[str, NDArray[np.str_]]
 
-    def where(self, mask: Mask) -> "Table":
+    def where(self, mask: Mask) -> "KernelTable":
         """The rows of the mask."""
         numbers = {name: values[mask] for name, values in self.numbers.items()}
-        return Table(self.path, self.lines[mask], numbers, {name: values[mask] for name, values in self.words.items()})
+        return KernelTable(self.path, self.lines[mask], numbers, {name: values[mask] for name, values in self.words.items()})
 
-    def only(self, **words: str) -> "Table":
+    def only(self, **words: str) -> "KernelTable":
         """The rows that have these words."""
         mask = np.ones(len(self.lines), np.bool_)
         for name, word in words.items():
             mask &= self.words[name] == word
         return self.where(mask)
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """`path:line` of a row."""
         return f"{self.path}:{self.lines[row]}"
 
@@ -51,28 +51,28 @@ class Table:
         return seconds
 
 
-def read(path: str | Path, numbers: Mapping[str, float | None], words: Mapping[str, str | None] | None = None) -> Table:
+def read_table(path: str | Path, numbers: Mapping[str, float | None], words: Mapping[str, str | None] | None = None) -> KernelTable:
     """A table with these columns, each with its default where the file lacks it; None: the column is required.
 
     Raises InputError for a missing column and, with its line, for a row without a positive number where one is needed.
     """
-    header, rows = raw(Path(path))
+    header, rows = read_cells(Path(path))
     wanted = {**numbers, **(words or {})}
-    at = {name: column(name, header, default is None, str(path)) for name, default in wanted.items()}
+    at = {name: column_index(name, header, default is None, str(path)) for name, default in wanted.items()}
     lines = np.array([line for line, _ in rows], np.int64)
     columns = {name: [cells[index] for _, cells in rows] for name, index in at.items() if index is not None}
-    return Table(
+    return KernelTable(
         str(path),
         lines,
         {
-            name: positive(name, columns[name], lines, str(path)) if name in columns else np.full(len(lines), default)
+            name: positive_numbers(name, columns[name], lines, str(path)) if name in columns else np.full(len(lines), default)
             for name, default in numbers.items()
         },
         {name: np.array(columns.get(name, [default] * len(lines)), np.str_) for name, default in (words or {}).items()},
     )
 
 
-def raw(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def read_cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """The header, and each row's cells with its line number. Raises InputError."""
     try:
         with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else open(path, newline="") as file:
@@ -90,7 +90,7 @@ def raw(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     return header, rows
 
 
-def column(name: str, header: Sequence[str], needed: bool, path: str) -> int | None:
+def column_index(name: str, header: Sequence[str], needed: bool, path: str) -> int | None:
     """The index of a column under any of its names, None without it. Raises InputError where it is needed."""
     found = next((header.index(alias) for alias in ALIASES.get(name, (name,)) if alias in header), None)
     if found is None and needed:
@@ -98,7 +98,7 @@ def column(name: str, header: Sequence[str], needed: bool, path: str) -> int | N
     return found
 
 
-def positive(name: str, cells: Sequence[str], lines: NDArray[np.int64], path: str) -> Array:
+def positive_numbers(name: str, cells: Sequence[str], lines: NDArray[np.int64], path: str) -> Array:
     """The cells as numbers above 0 (rows,). Raises InputError with the line."""
     values = np.empty(len(cells))
     for row, cell in enumerate(cells):

@@ -12,25 +12,25 @@ from planner import files
 from planner.check.compare import differences
 from planner.check.finding import Category, Finding
 from planner.check.judge import Tolerances
-from planner.check.verified import Verified, broken_laws, false_statements, verify
+from planner.check.verified import CheckedPlan, violation_findings, false_statements, check_plan
 from planner.errors import InputError, PlannerError
 from planner.plan.model import Plan
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 
 JOB, PLAN = "job.yaml", "plan.yaml"
 
-Resolve = Callable[[Path, Plan], Plan]  # solves a job file again, with the stored plan's options
+ResolveJob = Callable[[Path, Plan], Plan]  # solves a job file again, with the stored plan's options
 OnCase = Callable[[int, int, str], None]  # cases done, of how many, the current one
 
 
-def check_folder(root: Path, resolve: Resolve, tolerances: Tolerances, on_case: OnCase) -> list[Finding]:
+def check_folder(root: Path, resolve: ResolveJob, tolerances: Tolerances, on_case: OnCase) -> list[Finding]:
     """Findings of all cases, each `where` prefixed with its case. Raises InputError when there is nothing to check."""
     cases = find_cases(root)
     found: list[Finding] = []
     for number, folder in enumerate(cases):
         name = folder.relative_to(root).as_posix() if folder != root else root.resolve().name
         on_case(number, len(cases), name)
-        found += [changed(f, where=f"{name}: {f.where}") for f in check_case(folder, resolve, tolerances)]
+        found += [with_fields(f, where=f"{name}: {f.where}") for f in check_case(folder, resolve, tolerances)]
     on_case(len(cases), len(cases), "")
     return found
 
@@ -59,26 +59,26 @@ def hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
-def check_case(folder: Path, resolve: Resolve, tolerances: Tolerances) -> list[Finding]:
+def check_case(folder: Path, resolve: ResolveJob, tolerances: Tolerances) -> list[Finding]:
     """Check the stored plan of a case, solve its job again, compare both."""
     try:
-        stored = verify(files.read(folder / PLAN, Plan))
+        stored = check_plan(files.read(folder / PLAN, Plan))
     except InputError as error:
         return [failure("illegal", error, PLAN, "the stored plan cannot be read")]
-    if stored.broken:
-        return broken_laws(stored, "illegal", "stored")
+    if stored.violations:
+        return violation_findings(stored, "illegal", "stored")
     if not (folder / JOB).is_file():
         return [*false_statements(stored, "stored")]
-    return compare_again(stored, folder / JOB, resolve, tolerances)
+    return compare_resolved(stored, folder / JOB, resolve, tolerances)
 
 
-def compare_again(stored: Verified, job: Path, resolve: Resolve, tolerances: Tolerances) -> list[Finding]:
+def compare_resolved(stored: CheckedPlan, job: Path, resolve: ResolveJob, tolerances: Tolerances) -> list[Finding]:
     """Compare the stored plan with a new one. A job that can no longer be solved is a regression."""
     try:
         resolved = resolve(job, stored.plan)
     except PlannerError as error:
         return [failure("regression", error, JOB, "the job can no longer be solved")]
-    return differences(stored, verify(resolved), tolerances)
+    return differences(stored, check_plan(resolved), tolerances)
 
 
 def failure(category: Category, error: PlannerError, name: str, what: str) -> Finding:

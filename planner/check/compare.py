@@ -8,12 +8,12 @@ tells stale inputs from a worse plan.
 from collections.abc import Iterator
 
 from planner.check.finding import Category, Finding
-from planner.check.judge import Tolerances, judge_gap, judge_value
-from planner.check.stale import carried_over, same_question, same_work, stale_inputs, unexplained_inputs
-from planner.check.structure import decisions
-from planner.check.verified import Verified, broken_laws, false_statements, verify
+from planner.check.judge import Tolerances, classify_gap, classify_value
+from planner.check.stale import old_decisions_repriced, same_problem, same_work, stale_inputs, unexplained_inputs
+from planner.check.structure import decision_findings
+from planner.check.verified import CheckedPlan, violation_findings, false_statements, check_plan
 from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective
-from planner.plan.join import tidy
+from planner.plan.join import round_digits
 from planner.plan.model import Plan
 from planner.units import percent
 
@@ -22,50 +22,50 @@ DEFAULT = Tolerances()
 
 def compare(old: Plan, new: Plan, tolerances: Tolerances = DEFAULT) -> list[Finding]:
     """Every difference, classified; an empty list for equal plans."""
-    return differences(verify(old), verify(new), tolerances)
+    return differences(check_plan(old), check_plan(new), tolerances)
 
 
-def differences(old: Verified, new: Verified, tolerances: Tolerances) -> list[Finding]:
+def differences(old: CheckedPlan, new: CheckedPlan, tolerances: Tolerances) -> list[Finding]:
     stale = [*stale_inputs(old.plan, new.plan)]
-    if old.broken or new.broken:
-        fixed: Category = "drift" if new.broken else "gain"
-        return [*broken_laws(new, "illegal", "new"), *broken_laws(old, fixed, "old"), *stale]
+    if old.violations or new.violations:
+        fixed: Category = "drift" if new.violations else "gain"
+        return [*violation_findings(new, "illegal", "new"), *violation_findings(old, fixed, "old"), *stale]
     return [
-        *worth(old, new, bool(stale), tolerances),
+        *value_findings(old, new, bool(stale), tolerances),
         *stale,
         *([] if stale else unexplained_inputs(old.plan, new.plan)),
-        *decisions(old.plan, new.plan),
+        *decision_findings(old.plan, new.plan),
         *false_statements(old, "old"),
         *false_statements(new, "new"),
     ]
 
 
-def worth(old: Verified, new: Verified, stale: bool, tolerances: Tolerances) -> Iterator[Finding]:
+def value_findings(old: CheckedPlan, new: CheckedPlan, stale: bool, tolerances: Tolerances) -> Iterator[Finding]:
     """Compare objective value and gap over the steps that both plans have; judged, or only noted."""
-    note = why_not_comparable(old.plan, new.plan, stale)
+    note = incomparable_reason(old.plan, new.plan, stale)
     steps = min(len(old.plan.steps), len(new.plan.steps))
     name = common_objective(old.plan, new.plan)
     goal = OBJECTIVES[name]
     before, after = old.value(steps, name), new.value(steps, name)
-    category = judge_value(goal.loss(before), goal.loss(after), tolerances.value)
+    category = classify_value(goal.loss(before), goal.loss(after), tolerances.value)
     if category:
-        yield worth_finding("drift" if note else category, before, after, note, goal)
+        yield value_finding("drift" if note else category, before, after, note, goal)
     old_gap, new_gap = old.gap(steps), new.gap(steps)
     if old_gap is not None and new_gap is not None:
-        category = judge_gap(old_gap, new_gap, tolerances.gap)
+        category = classify_gap(old_gap, new_gap, tolerances.gap)
         if category:
             yield gap_finding("drift" if note else category, old_gap, new_gap, note)
-    carried = carried_over(old.plan, new.plan) if note else None
+    carried = old_decisions_repriced(old.plan, new.plan) if note else None
     if carried:
         kept = carried.value(steps, name)
-        category = judge_value(goal.loss(kept), goal.loss(after), tolerances.value)
+        category = classify_value(goal.loss(kept), goal.loss(after), tolerances.value)
         if category in ("regression", "gain"):
             yield decisions_finding(category, kept, after, goal)
 
 
-def why_not_comparable(old: Plan, new: Plan, stale: bool) -> str:
+def incomparable_reason(old: Plan, new: Plan, stale: bool) -> str:
     """Why a difference in objective value says nothing about the decisions; empty when it does."""
-    if stale and not same_question(old, new):
+    if stale and not same_problem(old, new):
         return "the inputs changed"
     if not same_work(old, new):
         return "the work changed"
@@ -79,24 +79,24 @@ def common_objective(old: Plan, new: Plan) -> str:
     return new.outcome.objective if old.outcome.objective == new.outcome.objective else STEP_SECONDS
 
 
-def worth_finding(category: Category, old: float, new: float, note: str, goal: Objective) -> Finding:
+def value_finding(category: Category, old: float, new: float, note: str, goal: Objective) -> Finding:
     more = new / old - 1 if old else 0.0
-    message = f"the plan {goal.verb} {goal.said(new)} instead of {goal.said(old)} ({more:+.1%})"
-    return Finding(category=category, where="outcome.value", old=tidy(old), new=tidy(new), message=noted(message, note))
+    message = f"the plan {goal.verb} {goal.formatted(new)} instead of {goal.formatted(old)} ({more:+.1%})"
+    return Finding(category=category, where="outcome.value", old=round_digits(old), new=round_digits(new), message=with_note(message, note))
 
 
 def gap_finding(category: Category, old: float, new: float, note: str) -> Finding:
     message = f"the gap is {percent(new)} instead of {percent(old)}"
-    return Finding(category=category, where="outcome.gap", old=tidy(old), new=tidy(new), message=noted(message, note))
+    return Finding(category=category, where="outcome.gap", old=round_digits(old), new=round_digits(new), message=with_note(message, note))
 
 
 def decisions_finding(category: Category, old: float, new: float, goal: Objective) -> Finding:
     how, verb = "worse" if category == "regression" else "better", goal.verb.removesuffix("s")
     message = (
-        f"the new decisions are {how}: under the new inputs they {verb} {goal.said(new)}, the old ones {goal.said(old)}"
+        f"the new decisions are {how}: under the new inputs they {verb} {goal.formatted(new)}, the old ones {goal.formatted(old)}"
     )
-    return Finding(category=category, where="decisions", old=tidy(old), new=tidy(new), message=message)
+    return Finding(category=category, where="decisions", old=round_digits(old), new=round_digits(new), message=message)
 
 
-def noted(message: str, note: str) -> str:
+def with_note(message: str, note: str) -> str:
     return f"{message}, not judged: {note}" if note else message

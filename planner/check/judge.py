@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from planner.check.finding import Category
 
-SAME = 1e-6  # relative: two evaluations of the same plan differ by less
+EQUAL = 1e-6  # relative: two evaluations of the same plan differ by less
 SLACK = 1e-9  # so that a change of exactly the tolerance is tolerated
 
 
@@ -16,17 +16,17 @@ class Tolerances:
     gap: float = 0.01  # absolute: one point
 
 
-def judge_value(old: float, new: float, tolerance: float) -> Category | None:
+def classify_value(old: float, new: float, tolerance: float) -> Category | None:
     """Classify a change of a value of which less is better; None when both are the same."""
     factor = (1 + tolerance) * (1 + SLACK)
     if new > old * factor:
         return "regression"
     if old > new * factor:
         return "gain"
-    return None if same(old, new) else "drift"
+    return None if is_equal(old, new) else "drift"
 
 
-def judge_gap(old: float, new: float, tolerance: float) -> Category | None:
+def classify_gap(old: float, new: float, tolerance: float) -> Category | None:
     """Classify a change of the gap, of which less is better; None within the tolerance."""
     if new - old > tolerance + SLACK:
         return "regression"
@@ -35,5 +35,5 @@ def judge_gap(old: float, new: float, tolerance: float) -> Category | None:
     return None
 
 
-def same(one: float, other: float) -> bool:
-    return abs(one - other) <= SAME * max(abs(one), abs(other))
+def is_equal(one: float, other: float) -> bool:
+    return abs(one - other) <= EQUAL * max(abs(one), abs(other))

@@ -5,38 +5,38 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.check.finding import Finding
-from planner.plan.model import Plan, Row, assignments
+from planner.plan.model import Plan, MicroBatch, assignments
 
 SHOWN = 3  # micro-batches described in full
 
-Cell = tuple[Any, ...]  # module, layers, ranks, split, share, entries: a group's work, without its name
+GroupWork = tuple[Any, ...]  # module, layers, ranks, split, share, entries: a group's work, without its name
 
 
-def changed_rows(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
+def changed_micro_batches(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
     """A finding for a step whose micro-batches differ; at most one."""
-    before = [cells(old, micro_batch) for micro_batch in old.steps[number].micro_batches]
-    after = [cells(new, micro_batch) for micro_batch in new.steps[number].micro_batches]
+    before = [group_works(old, micro_batch) for micro_batch in old.steps[number].micro_batches]
+    after = [group_works(new, micro_batch) for micro_batch in new.steps[number].micro_batches]
     if before != after:
         yield Finding(
             category="drift",
             where=f"steps[{number}].micro_batches",
             old=all_degrees(old, number),
             new=all_degrees(new, number),
-            message=summary(before, after),
+            message=change_summary(before, after),
         )
 
 
-def summary(before: list[list[Cell]], after: list[list[Cell]]) -> str:
+def change_summary(before: list[list[GroupWork]], after: list[list[GroupWork]]) -> str:
     """One line: `1 of 3 micro-batches differs: [2] ⟨32,16,8x2⟩ → ⟨32x2⟩; 4 of 48 items moved`."""
     if Counter(map(str, before)) == Counter(map(str, after)):
         return "the same micro-batches in another order"
-    was, now = places(before), places(after)
+    was, now = item_places(before), item_places(after)
     moved = sum(was[item] != now[item] for item in was if item in now)
     if not moved and was.keys() == now.keys():
         return "the same groups work on the same items in another order"
     many = max(len(before), len(after))
     differing = [at for at in range(many) if before[at : at + 1] != after[at : at + 1]]
-    changes = [f"[{at}] {degrees(before, at)} → {degrees(after, at)}" for at in differing[:SHOWN]]
+    changes = [f"[{at}] {degrees_text(before, at)} → {degrees_text(after, at)}" for at in differing[:SHOWN]]
     more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
     differ = "differs" if len(differing) == 1 else "differ"
     return (
@@ -45,19 +45,19 @@ def summary(before: list[list[Cell]], after: list[list[Cell]]) -> str:
     )
 
 
-def cells(plan: Plan, micro_batch: Row) -> list[Cell]:
+def group_works(plan: Plan, micro_batch: MicroBatch) -> list[GroupWork]:
     """A micro-batch by content: groups may be renamed or listed in another order."""
     found = []
     for a in assignments(plan, micro_batch):
         group = plan.groups[a.group]
         layout = plan.layouts[a.module]
-        entries = tuple(zip(a.items, a.offload_in(layout), strict=True))
-        split = group.split_in(layout)
+        entries = tuple(zip(a.items, a.offload_shares(layout), strict=True))
+        split = group.resolved_split(layout)
         found.append((a.module, str(a.layers or ""), group.ranks, split, a.share, entries))
     return sorted(found)
 
 
-def places(micro_batches: list[list[Cell]]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
+def item_places(micro_batches: list[list[GroupWork]]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
     """(module, layers, item) → its micro-batch, ranks, split, share and offload."""
     return {
         (module, layers, item): (at, *group, offload)
@@ -67,7 +67,7 @@ def places(micro_batches: list[list[Cell]]) -> dict[tuple[str, str, int], tuple[
     }
 
 
-def degrees(micro_batches: list[list[Cell]], at: int) -> str:
+def degrees_text(micro_batches: list[list[GroupWork]], at: int) -> str:
     """The degrees of a micro-batch as a multiset, by module where there are several; `nothing` if it is missing."""
     if at >= len(micro_batches):
         return "nothing"
@@ -88,6 +88,6 @@ def multiset(counts: Counter[int]) -> str:
 
 def all_degrees(plan: Plan, number: int) -> str:
     """The degrees of a step by micro-batch; of a long step, only the first ones."""
-    micro_batches = [cells(plan, micro_batch) for micro_batch in plan.steps[number].micro_batches]
-    text = " ".join(degrees(micro_batches, at) for at in range(min(len(micro_batches), 2 * SHOWN)))
+    micro_batches = [group_works(plan, micro_batch) for micro_batch in plan.steps[number].micro_batches]
+    text = " ".join(degrees_text(micro_batches, at) for at in range(min(len(micro_batches), 2 * SHOWN)))
     return text if len(micro_batches) <= 2 * SHOWN else f"{text} … ({len(micro_batches)} micro-batches)"

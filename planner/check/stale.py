@@ -7,11 +7,11 @@ under the new inputs, and the new plan has to beat those.
 from collections.abc import Iterator
 
 from planner.check.finding import Finding
-from planner.check.verified import Verified, price
+from planner.check.verified import CheckedPlan, reprice
 from planner.plan.model import Plan, SourceFile, assignments
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 
-QUESTION = ("models", "cluster", "devices", "feeds", "degrees", "limits", "fix", "prices")  # of `uses`, without items
+PROBLEM_FIELDS = ("models", "cluster", "devices", "feeds", "degrees", "limits", "fix", "prices")  # of `uses`, without items
 
 WIDTH = 80  # characters
 
@@ -28,7 +28,7 @@ def stale_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
                 where=f"uses.sources.{role}",
                 old=digest(before),
                 new=digest(after),
-                message=f"the plans were made from different inputs: {role} {history(before, after)}",
+                message=f"the plans were made from different inputs: {role} {source_change(before, after)}",
             )
 
 
@@ -36,7 +36,7 @@ def digest(source: SourceFile | None) -> str | None:
     return source.sha256 if source else None
 
 
-def history(before: SourceFile | None, after: SourceFile | None) -> str:
+def source_change(before: SourceFile | None, after: SourceFile | None) -> str:
     if before is None or after is None:
         return f"is only an input of the {'new' if before is None else 'old'} plan"
     return f"({after.path}) changed"
@@ -44,22 +44,22 @@ def history(before: SourceFile | None, after: SourceFile | None) -> str:
 
 def unexplained_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
     """Findings for parts of `uses` that differ though no digest does: planner changed, or the plan was edited."""
-    for name in QUESTION:
+    for name in PROBLEM_FIELDS:
         before, after = getattr(old.uses, name), getattr(new.uses, name)
         if before != after:
             message = f"what the plans use differs in {name}, though no source changed"
-            yield Finding(category="drift", where=f"uses.{name}", old=shown(before), new=shown(after), message=message)
+            yield Finding(category="drift", where=f"uses.{name}", old=short_text(before), new=short_text(after), message=message)
 
 
-def shown(value: object) -> str | None:
+def short_text(value: object) -> str | None:
     """A value as text if that is short enough to read: degrees and limits, not a table of prices."""
     text = str(value)
     return text if len(text) <= WIDTH else None
 
 
-def same_question(old: Plan, new: Plan) -> bool:
+def same_problem(old: Plan, new: Plan) -> bool:
     """Whether prices, limits, models and work are the same, so that only decisions can differ."""
-    return all(getattr(old.uses, name) == getattr(new.uses, name) for name in QUESTION) and same_work(old, new)
+    return all(getattr(old.uses, name) == getattr(new.uses, name) for name in PROBLEM_FIELDS) and same_work(old, new)
 
 
 def same_work(old: Plan, new: Plan) -> bool:
@@ -88,7 +88,7 @@ def step_items(plan: Plan, number: int) -> Work:
     return work
 
 
-def carried_over(old: Plan, new: Plan) -> Verified | None:
+def old_decisions_repriced(old: Plan, new: Plan) -> CheckedPlan | None:
     """The old decisions priced under the new inputs; None where they are illegal there, or solve another job."""
     comparable = (
         old.layouts == new.layouts
@@ -96,21 +96,21 @@ def carried_over(old: Plan, new: Plan) -> Verified | None:
         and old.edges == new.edges
         and [step.sync for step in old.steps] == [step.sync for step in new.steps]
         and same_items(old, new)
-        and allowed(old, new)
+        and degrees_allowed(old, new)
     )
     if not comparable:
         return None
-    repriced = price(changed(old, uses=new.uses))
-    return None if repriced.broken else repriced
+    repriced = reprice(with_fields(old, uses=new.uses))
+    return None if repriced.violations else repriced
 
 
-def allowed(old: Plan, new: Plan) -> bool:
+def degrees_allowed(old: Plan, new: Plan) -> bool:
     """Whether the new inputs allow the degrees of the old groups, and fixed items have the degree they must have."""
     degrees, fixed = new.uses.degrees, new.uses.fix.items
     for step in old.steps:
         for micro_batch in step.micro_batches:
             for a in assignments(old, micro_batch):
-                degree = old.groups[a.group].split_in(old.layouts[a.module]).degree
+                degree = old.groups[a.group].resolved_split(old.layouts[a.module]).degree
                 if degrees and degree not in degrees:
                     return False
                 if any(item in fixed and fixed[item].degree != degree for item in a.items):

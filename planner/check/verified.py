@@ -5,33 +5,33 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from planner.check.finding import Category, Finding
-from planner.check.judge import SAME, same
+from planner.check.judge import EQUAL, is_equal
 from planner.errors import PlannerError
-from planner.plan.join import tidy
+from planner.plan.join import round_digits
 from planner.plan.legal import Violation, violations
 from planner.plan.model import Outcome, Plan
 from planner.units import percent
 from planner.verify.score import Score, require_memory, score
-from planner.verify.worth import objective_of, seconds_of, worth
+from planner.verify.worth import objective_of, seconds_for_value, objective_value
 
 DIGITS = 8  # of a gap: files state bounds with nine
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class CheckedPlan:
     """A plan with its violations, and the score of each step; an illegal plan may have no scores."""
 
     plan: Plan
-    broken: tuple[Violation, ...]
+    violations: tuple[Violation, ...]
     scores: tuple[Score, ...]
 
     def seconds(self, steps: int) -> float:
         """Simulated seconds of the first `steps` steps."""
-        return sum(s.value for s in self.scores[:steps])
+        return sum(s.step_seconds for s in self.scores[:steps])
 
     def value(self, steps: int, objective: str) -> float:
         """Objective value of the first `steps` steps, in the unit of the objective."""
-        return worth(self.plan, self.seconds(steps), range(steps), objective)
+        return objective_value(self.plan, self.seconds(steps), range(steps), objective)
 
     def gap(self, steps: int) -> float | None:
         """Relative distance from the stated bound; None where none is stated.
@@ -42,7 +42,7 @@ class Verified:
         return round(max(0.0, self.seconds(steps) / bound - 1), DIGITS) if bound > 0 else None
 
 
-class Statement(NamedTuple):
+class StatedOutcome(NamedTuple):
     """A stated outcome, with the value and bound that its own prices give, in the unit of its objective."""
 
     where: str
@@ -51,37 +51,37 @@ class Statement(NamedTuple):
     bound: float
 
 
-def verify(plan: Plan) -> Verified:
+def check_plan(plan: Plan) -> CheckedPlan:
     """Check legality, then re-price, then check that the stated bound can be true."""
-    priced = price(plan)
-    return Verified(plan, (*priced.broken, *refuted(priced)), priced.scores)
+    priced = reprice(plan)
+    return CheckedPlan(plan, (*priced.violations, *beaten_bounds(priced)), priced.scores)
 
 
-def price(plan: Plan) -> Verified:
+def reprice(plan: Plan) -> CheckedPlan:
     """Check legality and memory, and score each step, whatever the plan states."""
     broken = violations(plan)
     if broken:
-        return Verified(plan, tuple(broken), ())
+        return CheckedPlan(plan, tuple(broken), ())
     try:
-        worth(plan, 1.0, range(len(plan.steps)))  # raises for an unknown objective, or missing prices
+        objective_value(plan, 1.0, range(len(plan.steps)))  # raises for an unknown objective, or missing prices
         scores = tuple(score(plan, number) for number in range(len(plan.steps)))
         for one in scores:
             require_memory(plan, one)
     except PlannerError as error:
-        return Verified(plan, (Violation(error.where, error.message, error.fix),), ())
-    return Verified(plan, (), scores)
+        return CheckedPlan(plan, (Violation(error.where, error.message, error.fix),), ())
+    return CheckedPlan(plan, (), scores)
 
 
-def statements(verified: Verified) -> Iterator[Statement]:
+def statements(verified: CheckedPlan) -> Iterator[StatedOutcome]:
     """The stated outcome of the plan, and of each step that states one."""
     plan, scores = verified.plan, verified.scores
 
-    def compared(where: str, stated: Outcome, numbers: Sequence[int]) -> Statement:
+    def compared(where: str, stated: Outcome, numbers: Sequence[int]) -> StatedOutcome:
         seconds = (
-            sum(scores[number].value for number in numbers),
+            sum(scores[number].step_seconds for number in numbers),
             sum(scores[number].bound.seconds for number in numbers),
         )
-        return Statement(where, stated, *(worth(plan, each, numbers) for each in seconds))
+        return StatedOutcome(where, stated, *(objective_value(plan, each, numbers) for each in seconds))
 
     if scores:
         yield compared("outcome", plan.outcome, range(len(scores)))
@@ -93,45 +93,45 @@ def statements(verified: Verified) -> Iterator[Statement]:
 def stated_bound(plan: Plan, steps: int) -> float:
     """Stated lower bound in seconds on the first `steps` steps; 0 when the plan states none."""
     if steps == len(plan.steps):
-        return seconds_of(plan, plan.outcome.bound, range(steps))
+        return seconds_for_value(plan, plan.outcome.bound, range(steps))
     outcomes = [step.outcome for step in plan.steps[:steps]]
-    bounds = [seconds_of(plan, o.bound, [number]) for number, o in enumerate(outcomes) if o]
+    bounds = [seconds_for_value(plan, o.bound, [number]) for number, o in enumerate(outcomes) if o]
     return sum(bounds) if all(outcomes) else 0.0
 
 
-def refuted(verified: Verified) -> Iterator[Violation]:
+def beaten_bounds(verified: CheckedPlan) -> Iterator[Violation]:
     """Violations for stated bounds that the plan itself beats."""
     for s in statements(verified):
         goal = objective_of(verified.plan)
-        if goal.loss(s.stated.bound) > goal.loss(s.value) * (1 + SAME):
+        if goal.loss(s.stated.bound) > goal.loss(s.value) * (1 + EQUAL):
             yield Violation(
                 f"{s.where}.bound",
-                f"states that nothing beats {goal.said(s.stated.bound)}, and {goal.verb} {goal.said(s.value)} itself",
+                f"states that nothing beats {goal.formatted(s.stated.bound)}, and {goal.verb} {goal.formatted(s.value)} itself",
                 "solve again",
             )
 
 
-def false_statements(verified: Verified, side: str) -> Iterator[Finding]:
+def false_statements(verified: CheckedPlan, side: str) -> Iterator[Finding]:
     """Findings for stated values, bounds and gaps that the plan's own prices do not confirm."""
     for s in statements(verified):
         o, goal = s.stated, objective_of(verified.plan)
-        if not same(o.value, s.value):
-            message = f"the {side} plan states {goal.said(o.value)}, its own prices give {goal.said(s.value)}"
-            yield drift(side, f"{s.where}.value", o.value, s.value, message)
-        if goal.loss(o.bound) > goal.loss(s.bound) * (1 + SAME):
-            message = f"the {side} plan states a bound of {goal.said(o.bound)}, {goal.said(s.bound)} can be proven"
-            yield drift(side, f"{s.where}.bound", o.bound, s.bound, message)
+        if not is_equal(o.value, s.value):
+            message = f"the {side} plan states {goal.formatted(o.value)}, its own prices give {goal.formatted(s.value)}"
+            yield drift_finding(side, f"{s.where}.value", o.value, s.value, message)
+        if goal.loss(o.bound) > goal.loss(s.bound) * (1 + EQUAL):
+            message = f"the {side} plan states a bound of {goal.formatted(o.bound)}, {goal.formatted(s.bound)} can be proven"
+            yield drift_finding(side, f"{s.where}.bound", o.bound, s.bound, message)
         gap = goal.gap(o.value, o.bound) if o.bound > 0 else o.gap
-        if abs(gap - o.gap) > SAME:
+        if abs(gap - o.gap) > EQUAL:
             message = f"the {side} plan states a gap of {percent(o.gap)}, its own numbers give {percent(gap)}"
-            yield drift(side, f"{s.where}.gap", o.gap, gap, message)
+            yield drift_finding(side, f"{s.where}.gap", o.gap, gap, message)
 
 
-def drift(side: str, where: str, stated: float, computed: float, message: str) -> Finding:
-    return Finding(category="drift", where=f"{side}: {where}", old=stated, new=tidy(computed), message=message)
+def drift_finding(side: str, where: str, stated: float, computed: float, message: str) -> Finding:
+    return Finding(category="drift", where=f"{side}: {where}", old=stated, new=round_digits(computed), message=message)
 
 
-def broken_laws(verified: Verified, category: Category, side: str) -> list[Finding]:
+def violation_findings(verified: CheckedPlan, category: Category, side: str) -> list[Finding]:
     """A finding for each violation of a plan."""
     return [
         Finding(
@@ -141,5 +141,5 @@ def broken_laws(verified: Verified, category: Category, side: str) -> list[Findi
             new="illegal" if side == "new" else None,
             message=f"the {side} plan is illegal: {violation.message}; fix: {violation.fix}",
         )
-        for violation in verified.broken
+        for violation in verified.violations
     ]

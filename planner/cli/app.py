@@ -64,17 +64,17 @@ VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
 debugging = False
 
 
-def say_version(wanted: bool) -> None:
+def print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"planner {planner.__version__}")
         raise typer.Exit
 
 
-def settings(
+def global_options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     log_level: Annotated[str, typer.Option(help="Log messages to show: debug, info, warning or error.")] = "warning",
     version: Annotated[
-        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     global debugging
@@ -83,7 +83,7 @@ def settings(
     logging.basicConfig(level=level or getattr(logging, log_level.upper(), logging.WARNING), stream=sys.stderr)
 
 
-def with_verbs() -> typer.Typer:
+def build_app() -> typer.Typer:
     """Build the command with every verb of `VERBS`."""
     command = typer.Typer(
         help="Find the parallel plan for training a model on a cluster: proven, readable, ready to launch.",
@@ -91,13 +91,13 @@ def with_verbs() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    command.callback()(settings)
+    command.callback()(global_options)
     for name, verb in VERBS.items():
         command.command(name)(verb)
     return command
 
 
-app = with_verbs()
+app = build_app()
 
 
 def main() -> None:
@@ -106,21 +106,21 @@ def main() -> None:
     `--debug` adds a traceback.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupted)
+        signal.signal(number, exit_on_signal)
     try:
         app()
     except PlannerError as error:
-        leave(error)
+        exit_with_error(error)
     except Exception as error:
-        bug(error)
+        exit_with_bug(error)
 
 
-def interrupted(number: int, frame: FrameType | None) -> None:
+def exit_on_signal(number: int, frame: FrameType | None) -> None:
     """End the process through its `finally` blocks on Ctrl-C or SIGTERM: no orphans, no half-written files."""
     sys.exit(128 + number)
 
 
-def leave(error: PlannerError) -> None:
+def exit_with_error(error: PlannerError) -> None:
     if debugging:
         traceback.print_exception(error)
     message, *rest = str(error).split("\n")
@@ -128,7 +128,7 @@ def leave(error: PlannerError) -> None:
     sys.exit(error.exit_code)
 
 
-def bug(error: Exception) -> None:
+def exit_with_bug(error: Exception) -> None:
     if debugging:
         traceback.print_exception(error)
     sys.stderr.write(f"error: {type(error).__name__}: {error}\n  this is a bug in planner, not in your input\n")

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from planner.cli.canvas import COLOURS, NOTHING, Canvas, Cell, line
+from planner.cli.canvas import COLOURS, NOTHING, Canvas, Cell, cell_line
 from planner.plan.model import Assignment, Plan, assignments
 from planner.plan.words import items_text
 from planner.specs.base import Ranks
@@ -20,7 +20,7 @@ from planner.verify.score import Score
 
 WIDEST = 72  # columns at most, where ranks are fewer than columns
 LINES = 16  # of the picture of a whole step
-CROWD: Cell = ("▒", "bright_blue")  # columns that several groups share
+SHARED_COLUMN: Cell = ("▒", "bright_blue")  # columns that several groups share
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Block:
     fill: str
 
 
-def micro_batches(plan: Plan, number: int, score: Score, canvas: Canvas) -> Iterator[RenderableType]:
+def micro_batch_bands(plan: Plan, number: int, score: Score, canvas: Canvas) -> Iterator[RenderableType]:
     """Draw each micro-batch of a step as a band of ranks by time."""
     columns = min(canvas.width - 4, plan.size * max(1, WIDEST // plan.size))
     least_ranks = 1 if columns >= plan.size else 2 * plan.size / columns  # ranks of a group that get a block of its own
@@ -55,10 +55,10 @@ def micro_batches(plan: Plan, number: int, score: Score, canvas: Canvas) -> Iter
         ]
         lines = max(1, round(LINES * durations[at] / max(sum(durations), 1e-12)))
         yield Text(f"\nmicro-batch {at}  {duration(durations[at])}  {composition(plan, members)}", style="bold")
-        yield Padding(band(blocks, crowded(narrow, plan.size, columns), lines), (0, 2))
+        yield Padding(band(blocks, crowded_shares(narrow, plan.size, columns), lines), (0, 2))
         if narrow:
             yield Text(
-                f"  {CROWD[0]} several groups share a column: its height is their mean working time", style="dim"
+                f"  {SHARED_COLUMN[0]} several groups share a column: its height is their mean working time", style="dim"
             )
 
 
@@ -87,13 +87,13 @@ def band(blocks: Sequence[Block], below: Sequence[float], lines: int) -> Rendera
     """
     picture = []
     for number in range(lines):
-        cells: list[Cell] = [CROWD if share * lines > number + 0.5 else NOTHING for share in below]
+        cells: list[Cell] = [SHARED_COLUMN if share * lines > number + 0.5 else NOTHING for share in below]
         for drawn in blocks:
             if number == 0 or drawn.share * lines > number + 0.5:
                 cells[drawn.first : drawn.last] = [(drawn.fill, drawn.colour)] * (drawn.last - drawn.first)
             if number == 0:
                 cells = labelled(cells, drawn)
-        picture.append(line(cells))
+        picture.append(cell_line(cells))
     return Stack(*picture)
 
 
@@ -107,7 +107,7 @@ def labelled(cells: list[Cell], drawn: Block) -> list[Cell]:
     return [*cells[:start], *written, *cells[start + len(drawn.label) :]]
 
 
-def crowded(placed: Sequence[tuple[Ranks, float]], size: int, columns: int) -> list[float]:
+def crowded_shares(placed: Sequence[tuple[Ranks, float]], size: int, columns: int) -> list[float]:
     """Mean share of the time during which the ranks of each column work, for columns that groups share; else 0."""
     busy, ranks_of = [0.0] * columns, [0] * columns
     for ranks, share in placed:

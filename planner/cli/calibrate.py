@@ -33,8 +33,8 @@ def calibrate(
     from planner.cli import progress, render
     from planner.errors import InputError
 
-    with progress.bar("calibrating", "") as on_progress:
-        if evidence.holds_published(folder):
+    with progress.progress_bar("calibrating", "") as on_progress:
+        if evidence.holds_published_records(folder):
             if device:
                 raise InputError("these are published records of many devices", where="--device", fix="leave it out")
             fit, paths = evidence.calibrate_published(folder, output, leave_out or (), on_progress)
@@ -43,6 +43,6 @@ def calibrate(
                 fix = "omit it: a fifth of the shapes of each table is held out already"
                 raise InputError("these are measured tables, not published sources", where="--leave-out", fix=fix)
             calibrated, path = evidence.calibrate_tables(folder, device, output, on_progress)
-            render.emit(json, views.tables_answer(calibrated, path), *views.tables(calibrated, path))
+            render.emit(json, views.kernel_answer(calibrated, path), *views.kernel_tables(calibrated, path))
             return
-    render.emit(json, views.published_answer(fit, paths), *views.published(fit, paths))
+    render.emit(json, views.framework_answer(fit, paths), *views.framework_tables(fit, paths))

@@ -27,7 +27,7 @@ class Canvas:
         return self.width < NARROW
 
 
-def line(cells: Iterable[Cell], before: str = "") -> Text:
+def cell_line(cells: Iterable[Cell], before: str = "") -> Text:
     """Cells as one line, after a label."""
     drawn = Text(before)
     for symbol, style in cells:
@@ -35,16 +35,16 @@ def line(cells: Iterable[Cell], before: str = "") -> Text:
     return drawn
 
 
-def labels(sets: Sequence[Ranks], canvas: Canvas) -> list[str]:
+def rank_labels(sets: Sequence[Ranks], canvas: Canvas) -> list[str]:
     """Labels such as `rank 3` or `ranks 0,8,… ×128`, padded to one width; numbers only on a narrow canvas."""
-    texts = [f"rank{'s' if len(ranks) > 1 else ''} {shortened(ranks)}" for ranks in sets]
+    texts = [f"rank{'s' if len(ranks) > 1 else ''} {short_ranks(ranks)}" for ranks in sets]
     if canvas.narrow:
         texts = [text.partition(" ")[2] for text in texts]
     width = max(map(len, texts), default=0)
     return [f"{text:<{width}} " for text in texts]
 
 
-def shortened(ranks: Ranks) -> str:
+def short_ranks(ranks: Ranks) -> str:
     """Ranges of ranks; a long list is cut, and the number of ranks added."""
     ranges = str(ranks).split(",")
     shown = 2 if len(",".join(ranges[:2])) <= LONG else 1

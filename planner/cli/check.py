@@ -33,10 +33,10 @@ def check(
     from planner.check import Tolerances, exit_code, to_markdown
     from planner.cli import progress, render, summary, tables
 
-    with progress.bar("checking", "cases") as on_case:
+    with progress.progress_bar("checking", "cases") as on_case:
         found = pipeline.check(old, new, Tolerances(value, gap), on_case)
     if markdown:
-        render.raw(to_markdown(found))
+        render.print_raw(to_markdown(found))
     else:
-        render.emit(json, summary.findings(found), tables.findings(found))
+        render.emit(json, summary.findings_answer(found), tables.finding_lines(found))
     raise typer.Exit(exit_code(found))

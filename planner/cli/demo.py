@@ -21,6 +21,6 @@ def demo(
     from planner.demo import demo as run_demo
 
     pipeline.require_torch("demo")
-    with story.telling(json) as listener:
+    with story.demo_printer(json) as listener:
         result = run_demo(folder, listener)
-    render.emit(json, summary.demo(result), *story.ending(result))
+    render.emit(json, summary.demo_answer(result), *story.closing_panel(result))

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.cli.tables import table
-from planner.ledger import Overlay
-from planner.ledger.explain import Explained, Line
+from planner.ledger import StepOverlay
+from planner.ledger.explain import StepDifference, DifferenceLine
 from planner.ledger.slow import slow_ranks
 from planner.units import duration, percent, signed
 
@@ -22,16 +22,16 @@ ROUND = 1e-9  # seconds: below the rounding of the trace
 METHOD = "time along the measured critical path"
 
 
-def pictures(overlays: Sequence[Overlay]) -> Iterator[RenderableType]:
+def difference_tables(overlays: Sequence[StepOverlay]) -> Iterator[RenderableType]:
     """Tables of each measured step."""
     for each in overlays:
-        yield Stack(head(each), by_kind(each.explained), by_task(each.explained), *remarks(each))
+        yield Stack(step_line(each), kind_table(each.explained), task_table(each.explained), *remarks(each))
 
 
-def head(overlay: Overlay) -> Text:
+def step_line(overlay: StepOverlay) -> Text:
     explained, run_step = overlay.explained, overlay.recorded.run_step
     which = "" if run_step is None else f"step {run_step} of the run"
-    of = f"{which}, the median of {overlay.of}" if overlay.of > 1 else which
+    of = f"{which}, the median of {overlay.measured_count}" if overlay.measured_count > 1 else which
     share = f", {signed_percent(explained)}" if explained.simulated else ""
     return Text.assemble(
         f"\nstep {overlay.step}: ",
@@ -43,32 +43,32 @@ def head(overlay: Overlay) -> Text:
     )
 
 
-def by_kind(explained: Explained) -> Table:
+def kind_table(explained: StepDifference) -> Table:
     rows = table("kind of work", ">simulated", ">measured", ">difference", title=f"\n{METHOD}")
-    for line in explained.kinds():
+    for line in explained.by_kind():
         rows.add_row(*cells(line))
-    rows.add_row(*cells(Line("step", explained.simulated, explained.measured)), style="bold")
+    rows.add_row(*cells(DifferenceLine("step", explained.simulated, explained.measured)), style="bold")
     return rows
 
 
-def by_task(explained: Explained) -> Table:
+def task_table(explained: StepDifference) -> Table:
     """Tasks that differ most, and the sum of the others: together they add up to the difference."""
     rows = table(
         "task", ">simulated", ">measured", ">difference", "mostly", title="\ntasks that explain the difference"
     )
-    lines = [line for line in explained.tasks() if abs(line.difference) > ROUND]
+    lines = [line for line in explained.by_task() if abs(line.difference) > ROUND]
     for line in lines[:TASKS_SHOWN]:
         _, *seconds = cells(line)
-        rows.add_row(folded(line.name), *seconds, mostly(explained, line.name))
+        rows.add_row(folded(line.name), *seconds, main_reason(explained, line.name))
     rows.columns[0].no_wrap = True  # ids are for searching: the rest of the line is for text
     rest = lines[TASKS_SHOWN:]
     if rest:
-        sums = Line(f"{len(rest)} more", sum(line.simulated for line in rest), sum(line.measured for line in rest))
+        sums = DifferenceLine(f"{len(rest)} more", sum(line.simulated for line in rest), sum(line.measured for line in rest))
         rows.add_row(*cells(sums), style="dim")
     return rows
 
 
-def cells(line: Line) -> tuple[str, str, str, str]:
+def cells(line: DifferenceLine) -> tuple[str, str, str, str]:
     return line.name, duration(line.simulated), duration(line.measured), signed(line.difference)
 
 
@@ -82,9 +82,9 @@ def folded(id: str) -> str:
     return "\n".join(lines)
 
 
-def mostly(explained: Explained, id: str) -> str:
+def main_reason(explained: StepDifference, id: str) -> str:
     """Which part of a task differs most (work, wait or start), and on which rank."""
-    pieces = [piece for piece in explained.pieces if piece.id == id]
+    pieces = [piece for piece in explained.path if piece.id == id]
     if not pieces:
         return ""
     parts = [sum(piece.difference[at] for piece in pieces) for at in range(3)]
@@ -98,25 +98,25 @@ def mostly(explained: Explained, id: str) -> str:
     return f"{what}, rank {pieces[0].rank}"
 
 
-def remarks(overlay: Overlay) -> Iterator[Text]:
+def remarks(overlay: StepOverlay) -> Iterator[Text]:
     """Ranks on the critical path, slow ranks, and tasks that were not measured."""
-    by_rank = sorted(overlay.explained.ranks(), key=lambda line: (-abs(line.difference), int(line.name)))
+    by_rank = sorted(overlay.explained.by_rank(), key=lambda line: (-abs(line.difference), int(line.name)))
     if len(by_rank) > 1:
         listed = ", ".join(f"{line.name} {signed(line.difference)}" for line in by_rank[:TASKS_SHOWN])
         more = f", and {len(by_rank) - TASKS_SHOWN} more" if len(by_rank) > TASKS_SHOWN else ""
         yield Text(f"\nby rank on the critical path: {listed}{more}", style="dim")
-    slow = slow_ranks(overlay.paces)
+    slow = slow_ranks(overlay.compute_times)
     if slow:
         slowest = ", ".join(f"rank {each.rank} {each.ratio:.2f} ×" for each in slow[:TASKS_SHOWN])
         yield Text(f"\nslow: {slowest} the simulated compute time, measured; other ranks are less slow", style="yellow")
-    missing = overlay.explained.missing
+    missing = overlay.explained.unmeasured_tasks
     if missing:
         listed = ", ".join(missing[:MISSING_SHOWN]) + (" …" if len(missing) > MISSING_SHOWN else "")
         of = len(overlay.tasks)
         yield Text(f"\n{len(missing)} of {of} tasks were not measured: {listed}", style="yellow")
 
 
-def signed_percent(explained: Explained) -> str:
+def signed_percent(explained: StepDifference) -> str:
     share = explained.difference / explained.simulated
     return f"{'+' if share >= 0 else '−'}{percent(abs(share))}"
 
@@ -124,23 +124,23 @@ def signed_percent(explained: Explained) -> str:
 # ------------------------------------------------------------------------------------------------------------ programs
 
 
-def summary(overlays: Sequence[Overlay]) -> dict[str, Any]:
+def summary(overlays: Sequence[StepOverlay]) -> dict[str, Any]:
     """The JSON answer; its keys are promises to scripts."""
-    return {"measured": [of_step(each) for each in overlays]}
+    return {"measured": [step_summary(each) for each in overlays]}
 
 
-def of_step(overlay: Overlay) -> dict[str, Any]:
+def step_summary(overlay: StepOverlay) -> dict[str, Any]:
     explained = overlay.explained
     return {
         "step": overlay.step,
         "run_step": overlay.recorded.run_step,
-        "steps_measured": overlay.of,
+        "steps_measured": overlay.measured_count,
         "simulated_seconds": explained.simulated,
         "measured_seconds": explained.measured,
         "difference_seconds": explained.difference,
-        "kinds": [row(line, "kind") for line in explained.kinds()],
-        "ranks": [{**row(line, "rank"), "rank": int(line.name)} for line in explained.ranks()],
-        "tasks": [{**row(line, "task"), "because": mostly(explained, line.name)} for line in explained.tasks()],
+        "kinds": [line_summary(line, "kind") for line in explained.by_kind()],
+        "ranks": [{**line_summary(line, "rank"), "rank": int(line.name)} for line in explained.by_rank()],
+        "tasks": [{**line_summary(line, "task"), "because": main_reason(explained, line.name)} for line in explained.by_task()],
         "path": [
             {
                 "task": piece.id,
@@ -148,14 +148,14 @@ def of_step(overlay: Overlay) -> dict[str, Any]:
                 "simulated": dict(zip(("work", "exchange", "wait"), piece.simulated, strict=True)),
                 "measured": dict(zip(("work", "exchange", "wait"), piece.measured, strict=True)),
             }
-            for piece in explained.pieces
+            for piece in explained.path
         ],
-        "slow_ranks": [{"rank": each.rank, "ratio": each.ratio} for each in slow_ranks(overlay.paces)],
-        "missing": [*explained.missing],
+        "slow_ranks": [{"rank": each.rank, "ratio": each.ratio} for each in slow_ranks(overlay.compute_times)],
+        "missing": [*explained.unmeasured_tasks],
     }
 
 
-def row(line: Line, key: str) -> dict[str, Any]:
+def line_summary(line: DifferenceLine, key: str) -> dict[str, Any]:
     return {
         key: line.name,
         "simulated": line.simulated,

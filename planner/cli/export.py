@@ -24,7 +24,7 @@ def export(
 
     exported = pipeline.export(pipeline.read_plan(plan), to)
     if str(output) == "-":
-        render.raw(exported.text)
+        render.print_raw(exported.text)
         return
     write_text(output, exported.text)
-    render.emit(json, export_lines.exported_summary(exported, to, output), *export_lines.exported(exported, output))
+    render.emit(json, export_lines.export_summary(exported, to, output), *export_lines.export_lines(exported, output))

@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from planner.export import Exported
+from planner.export import ExportedOrder
 from planner.plan.model import Plan
-from planner.verify.worth import objective_of, worth
+from planner.verify.worth import objective_of, objective_value
 
 
-def exported_summary(exported: Exported, to: str, out: Path) -> dict[str, Any]:
+def export_summary(exported: ExportedOrder, to: str, out: Path) -> dict[str, Any]:
     return {"form": to, "file": str(out), "micro_batches": [*exported.micro_batches]}
 
 
-def exported(exported: Exported, out: Path) -> list[str]:
+def export_lines(exported: ExportedOrder, out: Path) -> list[str]:
     lines = [f"schedule written to {out}"]
     if [*exported.micro_batches] != sorted(exported.micro_batches):
         numbers = ", ".join(map(str, exported.micro_batches))
@@ -20,7 +20,7 @@ def exported(exported: Exported, out: Path) -> list[str]:
     return lines
 
 
-def imported_summary(before: float, plan: Plan, out: Path) -> dict[str, Any]:
+def import_summary(before: float, plan: Plan, out: Path) -> dict[str, Any]:
     """The JSON answer for an imported schedule; `before`: seconds of a step with the plan's own order."""
     return {
         "plan": str(out),
@@ -28,13 +28,13 @@ def imported_summary(before: float, plan: Plan, out: Path) -> dict[str, Any]:
         "objective": plan.outcome.objective,
         "unit": objective_of(plan).unit,
         "value": plan.outcome.value,
-        "before": worth(plan, before, range(len(plan.steps))),
+        "before": objective_value(plan, before, range(len(plan.steps))),
         "bound": plan.outcome.bound,
         "peak_memory_gib": plan.prediction.peak_memory_gib,
     }
 
 
-def imported(before: float, plan: Plan, out: Path) -> list[str]:
+def import_lines(before: float, plan: Plan, out: Path) -> list[str]:
     """Lines for an imported schedule; `before`: simulated seconds of a step with the plan's own order."""
     after = plan.prediction.step_seconds
     lines = [f"plan written to {out}"]

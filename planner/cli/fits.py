@@ -19,9 +19,9 @@ def fits(
     """
     from planner import pipeline
     from planner.cli import render, static_tables
-    from planner.specs.inputs import Options
+    from planner.specs.inputs import JobOptions
 
-    answer = pipeline.fits(job, Options(seed=seed, lengths=lengths or None))
-    render.emit(json, static_tables.fits_summary(answer), *static_tables.fits(answer))
-    if not answer.yes:
+    answer = pipeline.fits(job, JobOptions(seed=seed, lengths=lengths or None))
+    render.emit(json, static_tables.fits_summary(answer), *static_tables.fits_lines(answer))
+    if not answer.fits:
         raise typer.Exit(DOES_NOT_FIT)

@@ -30,10 +30,10 @@ def import_order(
     """
     from planner import files, pipeline
     from planner.cli import export_lines, model_lines, render
-    from planner.export import FORMS
+    from planner.export import EXPORT_FORMATS
 
-    if form not in (*FORMS, HF):
-        raise InputError(f"no form is called `{form}`", where="FORM", fix=f"one of {', '.join((*FORMS, HF))}")
+    if form not in (*EXPORT_FORMATS, HF):
+        raise InputError(f"no form is called `{form}`", where="FORM", fix=f"one of {', '.join((*EXPORT_FORMATS, HF))}")
     if form == HF:
         model_lines.import_model(file, output, json)
         return
@@ -44,6 +44,6 @@ def import_order(
         )
     old = pipeline.read_plan(into)
     plan = pipeline.import_order(form, file, old)
-    before = sum(score.value for score in pipeline.simulate(old))
+    before = sum(score.step_seconds for score in pipeline.simulate(old))
     files.write(output, plan)
-    render.emit(json, export_lines.imported_summary(before, plan, output), *export_lines.imported(before, plan, output))
+    render.emit(json, export_lines.import_summary(before, plan, output), *export_lines.import_lines(before, plan, output))

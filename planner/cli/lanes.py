@@ -11,10 +11,10 @@ from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.canvas import NOTHING, Canvas, Cell, labels, line
+from planner.cli.canvas import NOTHING, Canvas, Cell, rank_labels, cell_line
 from planner.plan.task import Phase
-from planner.simulate import Event, Timeline
-from planner.simulate.drawn import kinds_of
+from planner.simulate import TaskEvent, Timeline
+from planner.simulate.drawn import rank_kinds
 from planner.specs.base import Ranks
 from planner.units import duration
 
@@ -30,7 +30,7 @@ SHOWN = 16  # lines
 CLEAR = 0.75  # share of a column above which it shows only that
 
 
-class Owner(NamedTuple):
+class PassCell(NamedTuple):
     """The pass that a cell shows."""
 
     phase: Phase
@@ -42,15 +42,15 @@ class Lane(NamedTuple):
     """Ranks that look the same, and what their line shows."""
 
     ranks: Ranks
-    owners: tuple[Owner | bool, ...]  # by column; False: idle, True: communication only
+    owners: tuple[PassCell | bool, ...]  # by column; False: idle, True: communication only
 
 
-def lanes(timeline: Timeline, canvas: Canvas) -> RenderableType:
+def rank_lanes(timeline: Timeline, canvas: Canvas) -> RenderableType:
     """Draw the timeline in at most SHOWN lines."""
     all_lanes, drawn_lanes, names = fitted(timeline, canvas)
-    passes = {owner for lane in all_lanes for owner in lane.owners if isinstance(owner, Owner)}
-    style = Style(sorted({owner.module for owner in passes}), canvas.plain)
-    drawn = [line(painted(lane.owners, style), name) for lane, name in zip(drawn_lanes, names, strict=True)]
+    passes = {owner for lane in all_lanes for owner in lane.owners if isinstance(owner, PassCell)}
+    style = LaneStyle(sorted({owner.module for owner in passes}), canvas.plain)
+    drawn = [cell_line(painted(lane.owners, style), name) for lane, name in zip(drawn_lanes, names, strict=True)]
     if len(all_lanes) > SHOWN:
         drawn.insert(SHOWN // 2, Text(f"… {len(all_lanes) - SHOWN} more that look different", style="dim"))
     communicates = any(True in lane.owners for lane in all_lanes)
@@ -60,57 +60,57 @@ def lanes(timeline: Timeline, canvas: Canvas) -> RenderableType:
 def fitted(timeline: Timeline, canvas: Canvas) -> tuple[list[Lane], list[Lane], list[str]]:
     """All lanes, those to draw and their labels; wider labels leave fewer columns, so more lanes look the same."""
     for reserved in (6, 8, 10, 12, 16, 20):
-        all_lanes = looking_alike(timeline, max(10, canvas.width - reserved))
+        all_lanes = group_lanes(timeline, max(10, canvas.width - reserved))
         drawn_lanes = [*all_lanes[: SHOWN // 2], *all_lanes[-SHOWN // 2 :]] if len(all_lanes) > SHOWN else all_lanes
-        names = labels([lane.ranks for lane in drawn_lanes], canvas)
+        names = rank_labels([lane.ranks for lane in drawn_lanes], canvas)
         if len(names[0]) <= reserved:
             break
     return all_lanes, drawn_lanes, names
 
 
-def looking_alike(timeline: Timeline, columns: int) -> list[Lane]:
+def group_lanes(timeline: Timeline, columns: int) -> list[Lane]:
     """Group all ranks by what their lines show, lowest rank first."""
     kinds: dict[int, list[int]] = {}
-    for rank, kind in enumerate(kinds_of(timeline)):
+    for rank, kind in enumerate(rank_kinds(timeline)):
         kinds.setdefault(kind, []).append(rank)
-    events: dict[int, list[Event]] = {kind: [] for kind in kinds}
+    events: dict[int, list[TaskEvent]] = {kind: [] for kind in kinds}
     for event in timeline.events:
         for rank in event.ranks:
             if rank in events:
                 events[rank].append(event)
-    looks: dict[tuple[Owner | bool, ...], list[int]] = {}
+    looks: dict[tuple[PassCell | bool, ...], list[int]] = {}
     for kind, ranks in kinds.items():
-        looks.setdefault(owners(events[kind], timeline.step_seconds, columns), []).extend(ranks)
+        looks.setdefault(column_owners(events[kind], timeline.step_seconds, columns), []).extend(ranks)
     return sorted(Lane(Ranks(sorted(ranks)), look) for look, ranks in looks.items())
 
 
-def owners(events: Sequence[Event], seconds: float, columns: int) -> tuple[Owner | bool, ...]:
+def column_owners(events: Sequence[TaskEvent], seconds: float, columns: int) -> tuple[PassCell | bool, ...]:
     """What each column shows: what takes most of it, or several things in turn where they share it."""
-    pass_shares: list[dict[Owner | bool, float]] = [{} for _ in range(columns)]
+    pass_shares: list[dict[PassCell | bool, float]] = [{} for _ in range(columns)]
     communication = [0.0] * columns
     scale = columns / seconds if seconds else 0.0
     for event in events:
         first, last = event.start * scale, event.end * scale
-        owner = Owner(event.phase, event.module, event.id.rsplit("/", 2)[-2]) if event.phase in PASSES else None
+        owner = PassCell(event.phase, event.module, event.id.rsplit("/", 2)[-2]) if event.phase in PASSES else None
         for column in range(int(first), min(columns, int(last) + 1)):
             overlap_share = min(last, column + 1) - max(first, column)
             if owner:
                 pass_shares[column][owner] = pass_shares[column].get(owner, 0.0) + overlap_share
             elif event.stream != "compute":
                 communication[column] += overlap_share
-    turns = Turns()
+    turns = ColumnTurns()
     return tuple(
         turns.take(overlap_share, talk) for overlap_share, talk in zip(pass_shares, communication, strict=True)
     )
 
 
-class Turns:
+class ColumnTurns:
     """Columns in which several things happen show them in turn, in proportion to their shares of the time."""
 
     def __init__(self) -> None:
         self.due: dict[object, float] = {}
 
-    def take(self, parts: dict[Owner | bool, float], talk: float) -> Owner | bool:
+    def take(self, parts: dict[PassCell | bool, float], talk: float) -> PassCell | bool:
         """Choose what a column shows. `parts`: share of each pass; `talk`: of communication, exposed or hidden."""
         rest = max(0.0, 1.0 - sum(parts.values()))
         parts = {**parts, True: min(rest, talk), False: max(0.0, rest - talk)}
@@ -119,25 +119,25 @@ class Turns:
             return most
         shares: dict[object, float] = {}
         for owner, part in parts.items():
-            shares[kind(owner)] = shares.get(kind(owner), 0.0) + part
+            shares[owner_kind(owner)] = shares.get(owner_kind(owner), 0.0) + part
         for each, part in shares.items():
             self.due[each] = self.due.get(each, 0.0) + part
         taken = max((each for each, part in shares.items() if part > 0), key=lambda each: self.due[each])
         self.due[taken] -= 1.0
-        return max((owner for owner in parts if kind(owner) == taken), key=lambda owner: parts[owner])
+        return max((owner for owner in parts if owner_kind(owner) == taken), key=lambda owner: parts[owner])
 
 
-def kind(owner: Owner | bool) -> object:
-    return owner[:2] if isinstance(owner, Owner) else owner
+def owner_kind(owner: PassCell | bool) -> object:
+    return owner[:2] if isinstance(owner, PassCell) else owner
 
 
-class Style(NamedTuple):
+class LaneStyle(NamedTuple):
     """Colours mean passes where there is one module, else modules; without colours, letters mean modules."""
 
     modules: list[str]
     plain: bool
 
-    def look(self, owner: Owner) -> tuple[str, str]:
+    def look(self, owner: PassCell) -> tuple[str, str]:
         symbol, colour, _ = PASSES[owner.phase]
         return symbol, colour if len(self.modules) == 1 else self.colour(owner.module)
 
@@ -151,16 +151,16 @@ class Style(NamedTuple):
         alone = len({name[0] for name in self.modules}) == len(self.modules)
         return module[0] if alone else "abcdefghijklmnopqrstuvwxyz"[self.modules.index(module) % 26]
 
-    def number(self, owner: Owner) -> str:
+    def number(self, owner: PassCell) -> str:
         return self.letter(owner.module) + owner.micro_batch
 
 
-def painted(owned: Sequence[Owner | bool], style: Style) -> list[Cell]:
+def painted(owned: Sequence[PassCell | bool], style: LaneStyle) -> list[Cell]:
     """Cells of a lane; a pass that is wide enough begins with its micro-batch."""
     cells: list[Cell] = []
     start = 0
     for column, owner in enumerate(owned):
-        if not isinstance(owner, Owner):
+        if not isinstance(owner, PassCell):
             cells.append(COMMUNICATING if owner else NOTHING)
             continue
         start = column if column == 0 or owned[column - 1] != owner else start
@@ -171,7 +171,7 @@ def painted(owned: Sequence[Owner | bool], style: Style) -> list[Cell]:
     return cells
 
 
-def legend(phases: set[Phase], style: Style, communicates: bool, seconds: float) -> Text:
+def legend(phases: set[Phase], style: LaneStyle, communicates: bool, seconds: float) -> Text:
     text = Text()
     for module in style.modules if len(style.modules) > 1 else ():
         letter = style.letter(module)

@@ -25,20 +25,20 @@ def ledger(
     from planner.cli import ledger_runs, ledger_tables, render
     from planner.errors import InputError
     from planner.files import write_text
-    from planner.ledger.answer import answer
+    from planner.ledger.answer import accuracy_json
     from planner.ledger.own import default_path
-    from planner.ledger.picture import scatter
+    from planner.ledger.picture import accuracy_svg
 
     if directory is not None:
-        account = evidence.ledger(directory, source or ())
+        account = evidence.published_account(directory, source or ())
         if svg:
-            write_text(svg, scatter(account))
-        render.emit(json, answer(account, rows), *ledger_tables.account(account, rows, svg))
+            write_text(svg, accuracy_svg(account))
+        render.emit(json, accuracy_json(account, rows), *ledger_tables.ledger_tables(account, rows, svg))
         return
     if svg or source:
         raise InputError(
             "this option is for published records", where="--svg" if svg else "--source", fix="give their folder"
         )
-    drifts, unread = evidence.drift()
-    pictures = ledger_runs.drifts(drifts, unread, default_path(), rows)
+    drifts, unread = evidence.ledger_drift()
+    pictures = ledger_runs.drift_tables(drifts, unread, default_path(), rows)
     render.emit(json, ledger_runs.summary(drifts, unread, default_path(), rows), *pictures)

@@ -12,16 +12,16 @@ from planner import evidence
 from planner.cli.render import console
 from planner.cli.tables import table
 from planner.errors import InputError
-from planner.ledger.drift import Drift
-from planner.ledger.own import Entry, Unread
+from planner.ledger.drift import RunDrift
+from planner.ledger.own import RunEntry, UnreadLine
 from planner.pipeline import Ran
-from planner.units import duration, percent, size
+from planner.units import duration, percent, byte_size
 
 
-def drifts(drifted: Sequence[Drift], unread: Sequence[Unread], path: Path, each: bool) -> Iterator[RenderableType]:
+def drift_tables(drifted: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool) -> Iterator[RenderableType]:
     """Tables of the last run of every plan and machine, compared with the runs before."""
     if drifted:
-        yield from (runs(one) for one in drifted if each)
+        yield from (runs_table(one) for one in drifted if each)
         yield drift_table(drifted)
         yield Text("\nratio: measured / predicted; before: its median over the earlier runs", style="dim")
     else:
@@ -33,35 +33,35 @@ def drifts(drifted: Sequence[Drift], unread: Sequence[Unread], path: Path, each:
         yield Text(f"{path}:{line.line} is not a run: {line.why}", style="yellow")
 
 
-def drift_table(drifted: Sequence[Drift]) -> RenderableType:
+def drift_table(drifted: Sequence[RunDrift]) -> RenderableType:
     rows = table(
         "plan, machine", ">runs", ">predicted", ">measured", ">ratio", ">before", ">peak", "", title="last runs"
     )
     for column in rows.columns[1:]:
         column.no_wrap = True
     for one in drifted:
-        last = one.last
+        last = one.last_run
         rows.add_row(
             Text.assemble((one.plan, "bold"), (f"\n{one.machine}", "dim")),
             str(len(one.runs)),
             f"{duration(last.predicted_seconds)} ± {percent(last.spread)}",
             duration(last.measured_seconds),
             f"{last.ratio:.2f}",
-            "" if one.before is None else f"{one.before:.2f}",
-            "" if last.measured_peak_bytes is None else size(last.measured_peak_bytes),
-            verdict(one),
+            "" if one.earlier_ratio is None else f"{one.earlier_ratio:.2f}",
+            "" if last.measured_peak_bytes is None else byte_size(last.measured_peak_bytes),
+            drift_verdict(one),
         )
     return rows
 
 
-def verdict(one: Drift) -> Text:
+def drift_verdict(one: RunDrift) -> Text:
     """Drifted: further from the earlier runs than the interval is wide; missed: outside the predicted interval."""
     if one.drifted:
         return Text("drifted", style="bold yellow")
     return Text("missed", style="yellow") if one.missed else Text("as predicted", style="green")
 
 
-def runs(one: Drift) -> RenderableType:
+def runs_table(one: RunDrift) -> RenderableType:
     rows = table("when", "digest", ">steps", ">predicted", ">measured", ">ratio", title=f"{one.plan} on {one.machine}")
     for entry in one.runs:
         seconds = (entry.predicted_seconds, entry.measured_seconds)
@@ -75,36 +75,36 @@ def runs(one: Drift) -> RenderableType:
     return rows
 
 
-def summary(found: Sequence[Drift], unread: Sequence[Unread], path: Path, each: bool) -> dict[str, Any]:
+def summary(found: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool) -> dict[str, Any]:
     """The JSON answer."""
     return {
         "ledger": str(path),
-        "drift": [drift_line(one, each) for one in found],
+        "drift": [drift_answer(one, each) for one in found],
         "unread": [{"line": line.line, "why": line.why} for line in unread],
     }
 
 
-def drift_line(one: Drift, each: bool) -> dict[str, Any]:
+def drift_answer(one: RunDrift, each: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "plan": one.plan,
         "machine": one.machine,
         "runs": len(one.runs),
-        "last": entry_line(one.last),
-        "before": one.before,
+        "last": entry_answer(one.last_run),
+        "before": one.earlier_ratio,
         "drifted": one.drifted,
         "missed": one.missed,
     }
-    return {**answer, "entries": [entry_line(entry) for entry in one.runs]} if each else answer
+    return {**answer, "entries": [entry_answer(entry) for entry in one.runs]} if each else answer
 
 
-def entry_line(entry: Entry) -> dict[str, Any]:
+def entry_answer(entry: RunEntry) -> dict[str, Any]:
     return {**asdict(entry), "ratio": entry.ratio}
 
 
-def note(ran: Ran) -> None:
+def add_to_ledger(ran: Ran) -> None:
     """Append a run to the user's ledger; a failure only prints a warning."""
     try:
-        evidence.note(ran)
+        evidence.record_run(ran)
     except InputError as error:
         where = f" ({error.where})" if error.where else ""
         console(stderr=True).print(

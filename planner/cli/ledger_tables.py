@@ -7,19 +7,19 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.tables import table
-from planner.ledger.account import Account, Figures
-from planner.ledger.row import Row
-from planner.published.case import Origin
-from planner.units import duration, percent, size
+from planner.ledger.account import AccuracyReport, AccuracyFigures
+from planner.ledger.row import PredictedRecord
+from planner.published.case import RecordOrigin
+from planner.units import duration, percent, byte_size
 
 ALL = "all"
 SOURCES_NAMED = 3  # beside each reason
 
 
-def account(ledger: Account, with_rows: bool, svg: Path | None) -> Iterator[RenderableType]:
+def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> Iterator[RenderableType]:
     """Errors of time, order and memory by source, and why records were skipped."""
     if with_rows:
-        yield from each_row(ledger)
+        yield from record_tables(ledger)
     overall = ledger.overall
     yield Text.assemble(
         (f"{overall.rows_read} records", "bold"),
@@ -28,17 +28,17 @@ def account(ledger: Account, with_rows: bool, svg: Path | None) -> Iterator[Rend
         f"{overall.rows_read - overall.rows_used} skipped",
     )
     by_source = {**ledger.sources, ALL: overall}
-    for table_of in (times, orders, memories):
+    for table_of in (time_table, ranking_table, memory_table):
         yield from table_of(by_source)
-    yield from reasons(ledger)
-    if ledger.files:
-        names = ", ".join(sorted({one.origin.file for one in ledger.files}))
+    yield from skipped_table(ledger)
+    if ledger.other_files:
+        names = ", ".join(sorted({one.origin.file for one in ledger.other_files}))
         yield Text(f"\nfiles without such records: {names}", style="dim")
     if svg:
         yield Text(f"\npicture written to {svg}", style="dim")
 
 
-def times(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
+def time_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
     columns = (">used", ">filled", ">skipped", ">median", ">90th %", ">bias", ">in 80 %")
     rows = table("source", *columns, title="\nstep time: errors, and the share within the 80 % interval")
     for name, f in by_source.items():
@@ -56,7 +56,7 @@ def times(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
     yield rows
 
 
-def orders(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
+def ranking_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
     rows = table(
         "source",
         ">groups",
@@ -79,7 +79,7 @@ def orders(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
         yield rows
 
 
-def memories(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
+def memory_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
     rows = table(
         "source", ">records", ">median", ">out of memory: recall", ">precision", title="\npeak memory of a rank"
     )
@@ -97,7 +97,7 @@ def memories(by_source: Mapping[str, Figures]) -> Iterator[RenderableType]:
         yield rows
 
 
-def reasons(ledger: Account) -> Iterator[RenderableType]:
+def skipped_table(ledger: AccuracyReport) -> Iterator[RenderableType]:
     """Why records were skipped, most frequent reason first, and in which sources."""
     rows = table("reason", ">records", "in", title="\nskipped")
     for reason, count in ledger.overall.rows_skipped.items():
@@ -110,15 +110,15 @@ def reasons(ledger: Account) -> Iterator[RenderableType]:
         yield rows
 
 
-def each_row(ledger: Account) -> Iterator[RenderableType]:
+def record_tables(ledger: AccuracyReport) -> Iterator[RenderableType]:
     """Predicted records, then skipped ones, each with its place in the files."""
     rows = table("record", ">measured", ">predicted", ">error", ">memory", ">predicted", ">error", "out?")
     rows.columns[0].overflow = "fold"
     for column in rows.columns[1:]:
         column.no_wrap = True
-    for record in ledger.rows:
-        rows.add_row(named(record.case.origin), *row_cells(record))
-    if ledger.rows:
+    for record in ledger.records:
+        rows.add_row(named(record.case.origin), *record_cells(record))
+    if ledger.records:
         yield rows
     skipped = table("record", "skipped", "because", title="\nskipped records")
     for one in ledger.skipped:
@@ -128,26 +128,26 @@ def each_row(ledger: Account) -> Iterator[RenderableType]:
     yield Text()
 
 
-def row_cells(record: Row) -> list[str]:
+def record_cells(record: PredictedRecord) -> list[str]:
     seconds, memory = record.seconds, record.memory_bytes
     return [
         duration(seconds) if seconds else "",
-        duration(record.predicted.seconds) if seconds else "",
+        duration(record.prediction.seconds) if seconds else "",
         signed(record.time_error),
-        size(memory) if memory else "",
-        size(record.predicted.memory_bytes) if memory else "",
+        byte_size(memory) if memory else "",
+        byte_size(record.prediction.memory_bytes) if memory else "",
         signed(record.memory_error),
-        ran_out(record),
+        out_of_memory_text(record),
     ]
 
 
-def ran_out(record: Row) -> str:
-    chance = percent(record.predicted.oom_probability)
-    return f"yes ({chance})" if record.case.oom else f"no ({chance})" if record.named else ""
+def out_of_memory_text(record: PredictedRecord) -> str:
+    chance = percent(record.prediction.oom_probability)
+    return f"yes ({chance})" if record.case.oom else f"no ({chance})" if record.predicted_oom else ""
 
 
-def named(origin: Origin) -> str:
-    return origin.row or f"{origin.file}:{origin.line}"
+def named(origin: RecordOrigin) -> str:
+    return origin.record_id or f"{origin.file}:{origin.line}"
 
 
 def style(name: str) -> str:

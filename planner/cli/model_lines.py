@@ -7,7 +7,7 @@ from typing import Any
 
 from planner import files, hf
 from planner.cli import render
-from planner.specs.parameters import counts_text, parameters
+from planner.specs.parameters import counts_text, parameter_counts
 
 
 def import_model(file: Path, output: Path | None, json: bool) -> None:
@@ -15,28 +15,28 @@ def import_model(file: Path, output: Path | None, json: bool) -> None:
     imported = hf.read(file)
     if output is not None:
         files.write(output, imported.model)
-        render.emit(json, summary(imported, output), *lines(imported, output))
+        render.emit(json, summary(imported, output), *import_lines(imported, output))
     elif json:
-        render.emit(True, summary(imported, None), *lines(imported, None))
+        render.emit(True, summary(imported, None), *import_lines(imported, None))
     else:
-        sys.stderr.writelines(f"{line}\n" for line in lines(imported, None))
-        render.raw(files.dump(imported.model))
+        sys.stderr.writelines(f"{line}\n" for line in import_lines(imported, None))
+        render.print_raw(files.dump(imported.model))
 
 
-def summary(imported: hf.Imported, output: Path | None) -> dict[str, Any]:
+def summary(imported: hf.ImportedModel, output: Path | None) -> dict[str, Any]:
     return {
         "model": imported.model,
         "file": str(output) if output else None,
-        "parameters": {name: parameters(module).total for name, module in imported.model.modules.items()},
+        "parameters": {name: parameter_counts(module).total for name, module in imported.model.modules.items()},
         "source_parameters": imported.source_parameters,
         "notes": [note._asdict() for note in imported.notes],
     }
 
 
-def lines(imported: hf.Imported, output: Path | None) -> Iterator[str]:
+def import_lines(imported: hf.ImportedModel, output: Path | None) -> Iterator[str]:
     """A line for each module with its parameters, and for each difference from the source."""
     for name, module in imported.model.modules.items():
-        yield f"{name}: {parameters(module).total:,} parameters: {counts_text(module)}"
+        yield f"{name}: {parameter_counts(module).total:,} parameters: {counts_text(module)}"
     for note in imported.notes:
         by = f" ({abs(note.parameters):,} parameters)" if note.parameters else ""
         yield f"{note.kind}: {note.what}{by}"

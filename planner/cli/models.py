@@ -9,4 +9,4 @@ def models(json: Json = False) -> None:
     from planner.specs.catalogue import shipped_models
 
     shipped = shipped_models()
-    render.emit(json, {"models": [row._asdict() for row in shipped]}, tables.models(shipped))
+    render.emit(json, {"models": [row._asdict() for row in shipped]}, tables.model_table(shipped))

@@ -9,7 +9,7 @@ import typer
 from planner.cli.complete import job_names, model_names
 from planner.errors import InputError
 from planner.specs.base import Ranks
-from planner.units import seconds_in
+from planner.units import parse_duration
 
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 ModelName = Annotated[str, typer.Argument(help="A shipped model, or a model file.", autocompletion=model_names)]
@@ -48,7 +48,7 @@ Dtype = Annotated[
 ]
 
 
-def given_ranks(text: str | None, size: int) -> Ranks | None:
+def parse_ranks(text: str | None, size: int) -> Ranks | None:
     """Parse `--trace-ranks` for a plan of `size` ranks; None where it is not given. Raises InputError."""
     if text is None:
         return None
@@ -62,11 +62,11 @@ def given_ranks(text: str | None, size: int) -> Ranks | None:
     return ranks
 
 
-def given_seconds(text: str | None) -> float | None:
+def optional_duration(text: str | None) -> float | None:
     """Parse `--max-time`, such as `10m`, into seconds; None where it is not given. Raises InputError."""
     if text is None:
         return None
     try:
-        return seconds_in(text)
+        return parse_duration(text)
     except ValueError as error:
         raise InputError(str(error), where="--max-time", fix="such as 90s, 10m or 1h30m") from error

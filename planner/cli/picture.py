@@ -5,50 +5,50 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.bands import micro_batches
-from planner.cli.bars import memory
+from planner.cli.bands import micro_batch_bands
+from planner.cli.bars import memory_bars
 from planner.cli.canvas import Canvas
-from planner.cli.lanes import lanes
-from planner.cli.tables import outcome_line, prediction_lines
+from planner.cli.lanes import rank_lanes
+from planner.cli.tables import outcome_line, plan_table_lines
 from planner.plan.model import Plan
 from planner.units import duration
 from planner.verify.score import Score
-from planner.verify.worth import objective_of, worth
+from planner.verify.worth import objective_of, objective_value
 
 STEPS_SHOWN = 3
 EDITED = 1e-6  # relative difference: less is rounding
 
 
-def plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[RenderableType]:
+def draw_plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[RenderableType]:
     """Lines and pictures of a plan."""
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in shown.ranks)
     yield Text.assemble((shown.name, "bold"), f"  {shown.made.strategy} on {kinds}")
     yield outcome_line(shown.outcome, len(shown.steps))
-    yield from edited(shown, scores)
+    yield from edit_warning(shown, scores)
     for number, score in enumerate(scores[:STEPS_SHOWN]):
         if len(scores) > 1:
-            yield Text(f"\nstep {number}: {duration(score.value)}", style="bold")
-        if shown.steps[number].sync == "step" or overlapping(shown):
-            yield lanes(score.timeline, canvas)
+            yield Text(f"\nstep {number}: {duration(score.step_seconds)}", style="bold")
+        if shown.steps[number].sync == "step" or has_overlap(shown):
+            yield rank_lanes(score.timeline, canvas)
         else:
-            yield from micro_batches(shown, number, score, canvas)
+            yield from micro_batch_bands(shown, number, score, canvas)
     if len(scores) > STEPS_SHOWN:
         yield Text(f"… and {len(scores) - STEPS_SHOWN} more steps", style="dim")
-    yield memory(shown, scores, canvas)
-    yield from prediction_lines(shown)
+    yield memory_bars(shown, scores, canvas)
+    yield from plan_table_lines(shown)
 
 
-def overlapping(shown: Plan) -> bool:
+def has_overlap(shown: Plan) -> bool:
     """Whether micro-batches overlap in time: on the stages of a pipeline, or of several modules."""
     return len(shown.layouts) > 1 or any(layout.pp > 1 for layout in shown.layouts.values())
 
 
-def edited(plan: Plan, scores: Sequence[Score]) -> Iterator[Text]:
+def edit_warning(plan: Plan, scores: Sequence[Score]) -> Iterator[Text]:
     """A warning where the time that the file states is not what its decisions take: they were edited by hand."""
     goal = objective_of(plan)
-    simulated = worth(plan, sum(score.value for score in scores), range(len(scores)))
+    simulated = objective_value(plan, sum(score.step_seconds for score in scores), range(len(scores)))
     if abs(simulated - plan.outcome.value) > EDITED * simulated:
-        stated, found = goal.said(plan.outcome.value), goal.said(simulated)
+        stated, found = goal.formatted(plan.outcome.value), goal.formatted(simulated)
         verb = goal.verb.removesuffix("s")
         text = (
             f"the file states {stated}, but its decisions {verb} {found}, simulated: it was edited after it was solved;"

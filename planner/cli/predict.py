@@ -17,7 +17,7 @@ def predict(
     """
     from planner import pipeline
     from planner.cli import render, static_tables
-    from planner.specs.inputs import Options
+    from planner.specs.inputs import JobOptions
 
-    prediction = pipeline.predict(job, Options(seed=seed, lengths=lengths or None))
-    render.emit(json, static_tables.predicted_summary(prediction), *static_tables.predicted(prediction))
+    prediction = pipeline.predict(job, JobOptions(seed=seed, lengths=lengths or None))
+    render.emit(json, static_tables.prediction_summary(prediction), *static_tables.prediction_lines(prediction))

@@ -28,7 +28,7 @@ def profile(
     from planner.cli import profile_tables, progress, render, summary
 
     pipeline.require_torch("profile")
-    measuring = evidence.Measuring(ranks, dtype.value if dtype else None, quick)
-    with progress.bar("profiling", "measurements") as on_progress:
-        measured, path = evidence.profile(model, measuring, output, on_progress)
-    render.emit(json, summary.profiled(measured, path), *profile_tables.profiled(measured, path))
+    measuring = evidence.ProfileSettings(ranks, dtype.value if dtype else None, quick)
+    with progress.progress_bar("profiling", "measurements") as on_progress:
+        measured, path = evidence.measure_profile(model, measuring, output, on_progress)
+    render.emit(json, summary.profile_answer(measured, path), *profile_tables.profile_tables(measured, path))

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.tables import table
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Profile
+from planner.specs.profile import CollectiveCosts, PassFit, ModuleCosts, PassCosts, Profile
 from planner.units import percent
 
 GATHERED = {"held": "gathered once", "resharded": "gathered in each pass"}  # ZeRO-1 and 2; ZeRO-3
@@ -22,50 +22,50 @@ LEGEND = (
 )
 
 
-def profiled(profile: Profile, path: Path) -> Iterator[RenderableType]:
+def profile_tables(profile: Profile, path: Path) -> Iterator[RenderableType]:
     yield Text(f"measured on {profile.provenance.machine}")
     for name, costs in profile.modules.items():
-        yield passes(name, costs)
+        yield pass_table(name, costs)
         if costs.fsdp:
-            yield fsdp(costs)
-        yield kept(costs)
+            yield fsdp_table(costs)
+        yield activation_table(costs)
     yield Text(f"\n{LEGEND}", style="dim")
     if profile.collectives:
-        yield collectives(profile.collectives)
+        yield collective_table(profile.collectives)
     yield Text(f"\nwritten to {path}", style="dim")
 
 
-def passes(name: str, costs: ModuleCosts) -> RenderableType:
+def pass_table(name: str, costs: ModuleCosts) -> RenderableType:
     """Passes of a layer, of embedding and head, and of a layer that is recomputed."""
     rows = table("pass", ">ms", ">µs·Σs", ">ns·Σs²", ">spread", ">held out")
-    for what, fit, error in fits(costs):
+    for what, fit, error in named_fits(costs):
         rows.add_row(what, *terms(fit), percent(costs.spread), "" if error is None else percent(error))
     return Stack(Text(f"\n{name}", style="bold"), rows)
 
 
-def fits(costs: ModuleCosts) -> Iterator[tuple[str, Fit, float | None]]:
+def named_fits(costs: ModuleCosts) -> Iterator[tuple[str, PassFit, float | None]]:
     """Each fit with its name and its median error on held-out measurements."""
-    by_part: dict[str, Passes] = {"layer": costs.layer}
+    by_part: dict[str, PassCosts] = {"layer": costs.layer}
     if costs.ends:
         by_part[EMBEDDING_HEAD] = costs.ends
     for part, timed in by_part.items():
         for what, fit in (("forward", timed.forward), ("backward", timed.backward)):
             if fit:
-                yield f"{counted(part, timed)} {what}", fit, timed.holdout_error
+                yield f"{part_name(part, timed)} {what}", fit, timed.holdout_error
     for how, recomputed in costs.recomputing.items():
         if recomputed.backward:
             yield (
-                f"{counted('layer', recomputed)} backward, recompute {how}",
+                f"{part_name('layer', recomputed)} backward, recompute {how}",
                 recomputed.backward,
                 recomputed.holdout_error,
             )
 
 
-def counted(part: str, of: Passes) -> str:
+def part_name(part: str, of: PassCosts) -> str:
     return part if of.layers == 1 else f"{of.layers} {part}s"
 
 
-def fsdp(costs: ModuleCosts) -> RenderableType:
+def fsdp_table(costs: ModuleCosts) -> RenderableType:
     """Time that FSDP2 adds to the passes of a layer and of embedding and head, besides its communication."""
     rows = table("FSDP2 adds to a pass", ">forward ms", ">backward ms")
     for how, units in costs.fsdp.items():
@@ -74,14 +74,14 @@ def fsdp(costs: ModuleCosts) -> RenderableType:
     return Stack(Text(), rows)
 
 
-def terms(fit: Fit) -> tuple[str, str, str]:
+def terms(fit: PassFit) -> tuple[str, str, str]:
     """Terms in ms, µs per token and ns per squared token; one that rounds to zero is left blank."""
     shown = (f"{value:.3f}" for value in (fit.ms, fit.ms_per_token * 1e3, fit.ms_per_token2 * 1e6))
     ms, linear, squared = ("" if float(text) == 0 else text for text in shown)
     return ms, linear, squared
 
 
-def kept(costs: ModuleCosts) -> RenderableType:
+def activation_table(costs: ModuleCosts) -> RenderableType:
     """Activations kept from forward to backward for each kind of recomputation; and the optimizer's time."""
     rows = table("kept for backward", ">KiB per token and layer")
     rows.add_row("everything", f"{costs.layer.activation_kib_per_token:.2f}")
@@ -90,7 +90,7 @@ def kept(costs: ModuleCosts) -> RenderableType:
     return Stack(Text(), rows, Text(f"\nupdate: {costs.update_ns_per_parameter:.2f} ns per parameter"))
 
 
-def collectives(measured: dict[str, Collective]) -> RenderableType:
+def collective_table(measured: dict[str, CollectiveCosts]) -> RenderableType:
     """Latency and bandwidth of each collective."""
     rows = table("collective", ">ranks", ">µs", ">+ bytes at GB/s", ">spread")
     for kind, collective in measured.items():

@@ -13,7 +13,7 @@ WORDS = 74  # columns of the text beside the bar of a run, with long numbers
 
 
 @contextmanager
-def bar(title: str, unit: str) -> Iterator[OnProgress]:
+def progress_bar(title: str, unit: str) -> Iterator[OnProgress]:
     """Show a bar with the remaining time; the yielded function reports progress."""
     out = console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
@@ -29,7 +29,7 @@ def bar(title: str, unit: str) -> Iterator[OnProgress]:
 
 
 @contextmanager
-def interruptible(on_step: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
+def report_interrupt(on_step: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
     """Print on an immediate exit that nothing of the run is reported; wraps `on_step`."""
     begun = False
 
@@ -47,7 +47,7 @@ def interruptible(on_step: Callable[[Any], None]) -> Iterator[Callable[[Any], No
 
 
 @contextmanager
-def training(plan: Any) -> Iterator[Callable[[Any], None]]:
+def training_bar(plan: Any) -> Iterator[Callable[[Any], None]]:
     """Show step, loss, tokens per second, and step time measured and predicted, while training."""
     out = console(stderr=True)
     columns = (

@@ -12,23 +12,23 @@ from rich.console import Console, RenderableType
 from planner.cli.canvas import Canvas
 
 SVG_CANVAS = Canvas(92)
-READER_LEFT = 141  # exit code: that of a program which SIGPIPE ended
+BROKEN_PIPE = 141  # exit code: that of a program which SIGPIPE ended
 FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # would be fetched from the network
 
 
-class Screen(Console):
+class PipeSafeConsole(Console):
     def on_broken_pipe(self) -> NoReturn:
-        reader_left()
+        exit_on_closed_pipe()
 
 
-def reader_left() -> NoReturn:
+def exit_on_closed_pipe() -> NoReturn:
     """Exit silently when the reader of stdout has closed it, as `head` does."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what is buffered
-    sys.exit(READER_LEFT)
+    sys.exit(BROKEN_PIPE)
 
 
 def console(stderr: bool = False) -> Console:
-    return Screen(stderr=stderr, highlight=False, soft_wrap=False)
+    return PipeSafeConsole(stderr=stderr, highlight=False, soft_wrap=False)
 
 
 def canvas() -> Canvas:
@@ -45,7 +45,7 @@ def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None
     for picture in pictures:
         out.print(picture, crop=False)  # commands to copy are longer than a line, and stay in one
     if as_json:
-        raw(json_text(data))
+        print_raw(json_text(data))
 
 
 def svg(title: str, pictures: Iterable[RenderableType]) -> str:
@@ -56,10 +56,10 @@ def svg(title: str, pictures: Iterable[RenderableType]) -> str:
     return FONT.sub("", out.export_svg(title=title, unique_id="planner"))
 
 
-def raw(text: str) -> None:
+def print_raw(text: str) -> None:
     """Print text unchanged on stdout."""
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        reader_left()
+        exit_on_closed_pipe()

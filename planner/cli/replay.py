@@ -55,16 +55,16 @@ def replay(
     from planner import replaying
     from planner.cli import progress, render
     from planner.cli import replay_tables as views
-    from planner.replay.whatif.asked import Asked
+    from planner.replay.whatif.asked import WhatIfOptions
 
     options = [tuple(each or ()) for each in (scale, settings, remove, fuse)]
-    replaying.not_over(trace, traces)
-    with progress.bar("reading", "traces") as on_progress:
-        changes = Asked(options[0], bandwidth, *options[1:])
+    replaying.require_not_overwriting(trace, traces)
+    with progress.progress_bar("reading", "traces") as on_progress:
+        changes = WhatIfOptions(options[0], bandwidth, *options[1:])
         answer = replaying.replay_traces(traces, without or (), changes, on_progress)
     if trace:
-        replaying.write_picture(trace, answer)
+        replaying.write_replay_trace(trace, answer)
     if json:
         render.emit(True, views.summary(answer))
     else:
-        render.emit(False, {}, views.pictures(answer, trace))
+        render.emit(False, {}, views.replay_view(answer, trace))

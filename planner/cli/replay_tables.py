@@ -9,9 +9,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.tables import table
-from planner.replay import Link
-from planner.replay.replayed import middle_error, worst_error
-from planner.replaying import Answer
+from planner.replay import PathLink
+from planner.replay.replayed import median_step_error, worst_step_error
+from planner.replaying import ReplayAnswer
 from planner.units import duration, percent
 
 SHOWN = 12  # rows of a printed table
@@ -19,7 +19,7 @@ LONGEST = 60  # characters of a printed name
 LINKS = 10_000  # of the critical path in the JSON answer: the longest
 
 
-def summary(answer: Answer) -> dict[str, Any]:
+def summary(answer: ReplayAnswer) -> dict[str, Any]:
     """The JSON answer."""
     replayed = answer.replay
     return {
@@ -39,22 +39,22 @@ def summary(answer: Answer) -> dict[str, Any]:
         "replayed_step_seconds": replayed.step_seconds,
         "median_error": replayed.median_error,
         "worst_error": replayed.worst_error,
-        "explained_median_error": middle_error(answer.explained),
-        "explained_worst_error": worst_error(answer.explained),
-        "copied": copied_of(answer),
-        "breakdown": breakdown_of(answer, 0),
-        "critical_path": [link_of(link) for link in longest(answer.path)],
-        "critical_path_left_out": max(0, len(answer.path) - LINKS),
+        "explained_median_error": median_step_error(answer.explained),
+        "explained_worst_error": worst_step_error(answer.explained),
+        "copied": copied_answer(answer),
+        "breakdown": breakdown_answer(answer, 0),
+        "critical_path": [link_answer(link) for link in longest_links(answer.critical_path)],
+        "critical_path_left_out": max(0, len(answer.critical_path) - LINKS),
         "operators": [row._asdict() for row in answer.operators],
-        "ranks": ranks(answer),
+        "ranks": rank_answers(answer),
         "stragglers": [{**each._asdict(), "slower": dict(each.slower)} for each in answer.stragglers],
-        "streams": [each._asdict() for each in replayed.busy()],
-        "whatif": whatif(answer),
+        "streams": [each._asdict() for each in replayed.stream_seconds()],
+        "whatif": whatif_answer(answer),
         "notes": answer.notes,
     }
 
 
-def copied_of(answer: Answer) -> dict[str, Any]:
+def copied_answer(answer: ReplayAnswer) -> dict[str, Any]:
     """Time that is copied from the trace, as no inferred dependency accounts for it."""
     copied = answer.replay.copied
     return {
@@ -66,45 +66,45 @@ def copied_of(answer: Answer) -> dict[str, Any]:
     }
 
 
-def longest(path: Sequence[Link]) -> list[Link]:
+def longest_links(path: Sequence[PathLink]) -> list[PathLink]:
     """The longest links of a very long path, in their order."""
     kept = sorted(sorted(range(len(path)), key=lambda i: (-path[i].seconds, i))[:LINKS])
     return [path[i] for i in kept]
 
 
-def breakdown_of(answer: Answer, graph: int) -> dict[str, Any]:
+def breakdown_answer(answer: ReplayAnswer, graph: int) -> dict[str, Any]:
     breakdown = answer.replay.breakdown(graph)
     return {**breakdown.parts._asdict(), "kinds": breakdown.kinds}
 
 
-def link_of(link: Link) -> dict[str, Any]:
+def link_answer(link: PathLink) -> dict[str, Any]:
     return {
         "rank": link.rank,
-        "where": link.where,
+        "where": link.lane,
         "kind": link.kind,
         "name": link.name,
-        "annotations": link.within.annotations,
-        "operators": link.within.operators,
+        "annotations": link.enclosing.annotations,
+        "operators": link.enclosing.operators,
         "start": link.start,
         "seconds": link.seconds,
     }
 
 
-def ranks(answer: Answer) -> list[dict[str, Any]]:
+def rank_answers(answer: ReplayAnswer) -> list[dict[str, Any]]:
     return [
         {
             "rank": graph.trace.rank,
             "source": graph.trace.source,
             "device": graph.trace.device,
             "versions": graph.trace.versions,
-            "dependencies": graph.found,
-            "breakdown": breakdown_of(answer, g),
+            "dependencies": graph.dependency_counts,
+            "breakdown": breakdown_answer(answer, g),
         }
         for g, graph in enumerate(answer.replay.graphs)
     ]
 
 
-def whatif(answer: Answer) -> dict[str, Any] | None:
+def whatif_answer(answer: ReplayAnswer) -> dict[str, Any] | None:
     predicted = answer.predicted
     if predicted is None:
         return None
@@ -117,20 +117,20 @@ def whatif(answer: Answer) -> dict[str, Any] | None:
     }
 
 
-def pictures(answer: Answer, trace: Path | None) -> RenderableType:
+def replay_view(answer: ReplayAnswer, trace: Path | None) -> RenderableType:
     """Tables and text for the terminal."""
-    return Stack(*lines(answer, trace))
+    return Stack(*replay_lines(answer, trace))
 
 
-def lines(answer: Answer, trace: Path | None) -> Iterator[RenderableType]:
+def replay_lines(answer: ReplayAnswer, trace: Path | None) -> Iterator[RenderableType]:
     replayed, copied = answer.replay, answer.replay.copied
-    yield steps(answer)
+    yield step_table(answer)
     yield Text.assemble(
         "\nmedian error ",
         (percent(replayed.median_error), "bold"),
         f", worst {percent(replayed.worst_error)}; explained: without {duration(copied.unseen)} of waits that no "
-        f"inferred dependency accounts for, median error {percent(middle_error(answer.explained))}, "
-        f"worst {percent(worst_error(answer.explained))}",
+        f"inferred dependency accounts for, median error {percent(median_step_error(answer.explained))}, "
+        f"worst {percent(worst_step_error(answer.explained))}",
     )
     yield Text(
         f"copied from the trace: {duration(copied.host)} of host threads, {duration(copied.gaps)} of gaps between "
@@ -138,18 +138,18 @@ def lines(answer: Answer, trace: Path | None) -> Iterator[RenderableType]:
         "was not inferred are part of this; `--without` a kind of dependency shows what that kind explains",
         style="dim",
     )
-    yield from (Text(), parts(answer), Text(), path(answer))
+    yield from (Text(), breakdown_table(answer), Text(), critical_path_table(answer))
     if answer.stragglers:
         yield from (Text(), stragglers(answer))
     if answer.predicted:
-        yield from predicted(answer)
+        yield from whatif_lines(answer)
     for note in answer.notes:
         yield plain(f"note: {note}", "dim")
     if trace:
         yield plain(f"trace written to {trace}: open it at ui.perfetto.dev", "dim")
 
 
-def steps(answer: Answer) -> RenderableType:
+def step_table(answer: ReplayAnswer) -> RenderableType:
     columns = (">measured", ">replayed", ">error", ">explained")
     rows = table("rank", "step", *columns, title="steps, measured and replayed")
     for step, explained in zip(answer.replay.steps, answer.explained, strict=True):
@@ -158,7 +158,7 @@ def steps(answer: Answer) -> RenderableType:
     return rows
 
 
-def parts(answer: Answer) -> RenderableType:
+def breakdown_table(answer: ReplayAnswer) -> RenderableType:
     """Where the time of the mean step goes, a row per rank, with the largest kinds of work."""
     columns = (">compute", ">overlapped", ">exposed comm", ">copies", ">idle")
     rows = table("rank", *columns, "mostly", title="where a step's time goes on the device, replayed")
@@ -170,8 +170,8 @@ def parts(answer: Answer) -> RenderableType:
     return rows
 
 
-def path(answer: Answer) -> RenderableType:
-    total = sum(link.seconds for link in answer.path) or 1.0
+def critical_path_table(answer: ReplayAnswer) -> RenderableType:
+    total = sum(link.seconds for link in answer.critical_path) or 1.0
     title = f"the critical path through all steps, {duration(total)} replayed, by operator"
     rows = table("operator", "kind", ">seconds", ">share", ">count", title=title)
     for row in answer.operators[:SHOWN]:
@@ -181,7 +181,7 @@ def path(answer: Answer) -> RenderableType:
     return rows
 
 
-def stragglers(answer: Answer) -> RenderableType:
+def stragglers(answer: ReplayAnswer) -> RenderableType:
     columns = (">last to arrive", ">others waited", "own work slower than the median rank's")
     rows = table("rank", *columns, title="stragglers: ranks that others waited for, measured")
     for each in answer.stragglers:
@@ -190,7 +190,7 @@ def stragglers(answer: Answer) -> RenderableType:
     return rows
 
 
-def predicted(answer: Answer) -> Iterator[RenderableType]:
+def whatif_lines(answer: ReplayAnswer) -> Iterator[RenderableType]:
     prediction = answer.predicted
     if prediction is None:
         return

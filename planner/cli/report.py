@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.options import Json
-from planner.units import size
+from planner.units import byte_size
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -34,7 +34,7 @@ def report(
     from planner import reporting
     from planner.cli import render
 
-    written = reporting.write(what, output, reporting.With(measured, why))
+    written = reporting.write_page(what, output, reporting.PageExtras(measured, why))
     render.emit(json, written, page_line(written))
 
 
@@ -44,5 +44,5 @@ def page_line(written: dict[str, Any]) -> "Text":
 
     return Text.assemble(
         (f"{written['report']}", "bold"),
-        f"  {size(written['bytes'])}: open it in a browser; it loads nothing from the network",
+        f"  {byte_size(written['bytes'])}: open it in a browser; it loads nothing from the network",
     )

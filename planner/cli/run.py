@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.options import CONSTANT, Dtype, Json, PlanFile, ScheduleName, Seed, given_seconds
+from planner.cli.options import CONSTANT, Dtype, Json, PlanFile, ScheduleName, Seed, optional_duration
 from planner.errors import InputError
 from planner.files.writable import require_writable
-from planner.specs.running import MEANING
+from planner.specs.running import OPTION_HELP
 from planner.units import percent, plural
 
 if TYPE_CHECKING:
@@ -19,17 +19,17 @@ INTERRUPTED = 130
 
 def run(
     plan: PlanFile,
-    steps: Annotated[int | None, typer.Option(help=MEANING["steps"], min=1)] = None,
-    verify: Annotated[bool, typer.Option("--verify", help=MEANING["verify"])] = False,
+    steps: Annotated[int | None, typer.Option(help=OPTION_HELP["steps"], min=1)] = None,
+    verify: Annotated[bool, typer.Option("--verify", help=OPTION_HELP["verify"])] = False,
     dtype: Dtype = None,
-    learning_rate: Annotated[float, typer.Option(help=MEANING["learning_rate"], min=0.0)] = 1e-3,
-    schedule: Annotated[ScheduleName, typer.Option(help=MEANING["schedule"])] = CONSTANT,
-    warmup: Annotated[int, typer.Option(help=MEANING["warmup"], min=0)] = 0,
-    clip: Annotated[float | None, typer.Option(help=MEANING["clip"])] = None,
-    betas: Annotated[tuple[float, float], typer.Option(help=MEANING["betas"])] = (0.9, 0.999),
-    weight_decay: Annotated[float, typer.Option(help=MEANING["weight_decay"], min=0.0)] = 0.01,
-    max_time: Annotated[str | None, typer.Option(help=MEANING["max_time"])] = None,
-    metrics: Annotated[Path | None, typer.Option(help=MEANING["metrics"])] = None,
+    learning_rate: Annotated[float, typer.Option(help=OPTION_HELP["learning_rate"], min=0.0)] = 1e-3,
+    schedule: Annotated[ScheduleName, typer.Option(help=OPTION_HELP["schedule"])] = CONSTANT,
+    warmup: Annotated[int, typer.Option(help=OPTION_HELP["warmup"], min=0)] = 0,
+    clip: Annotated[float | None, typer.Option(help=OPTION_HELP["clip"])] = None,
+    betas: Annotated[tuple[float, float], typer.Option(help=OPTION_HELP["betas"])] = (0.9, 0.999),
+    weight_decay: Annotated[float, typer.Option(help=OPTION_HELP["weight_decay"], min=0.0)] = 0.01,
+    max_time: Annotated[str | None, typer.Option(help=OPTION_HELP["max_time"])] = None,
+    metrics: Annotated[Path | None, typer.Option(help=OPTION_HELP["metrics"])] = None,
     trace: Annotated[
         Path | None,
         typer.Option(help="Write the measured steps here, for `simulate --measured` and `report --measured`."),
@@ -37,12 +37,12 @@ def run(
     job: Annotated[
         str | None, typer.Option(help="The plan's job, to plan further batches; needed if it is not beside the plan.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help=MEANING["data"])] = None,
-    weights: Annotated[Path | None, typer.Option(help=MEANING["weights"])] = None,
-    save: Annotated[Path | None, typer.Option(help=MEANING["save"])] = None,
-    save_every: Annotated[int | None, typer.Option(help=MEANING["save_every"], min=1)] = None,
-    resume: Annotated[Path | None, typer.Option(help=MEANING["resume"])] = None,
-    memory_snapshot: Annotated[Path | None, typer.Option(help=MEANING["memory_snapshot"])] = None,
+    data: Annotated[Path | None, typer.Option(help=OPTION_HELP["data"])] = None,
+    weights: Annotated[Path | None, typer.Option(help=OPTION_HELP["weights"])] = None,
+    save: Annotated[Path | None, typer.Option(help=OPTION_HELP["save"])] = None,
+    save_every: Annotated[int | None, typer.Option(help=OPTION_HELP["save_every"], min=1)] = None,
+    resume: Annotated[Path | None, typer.Option(help=OPTION_HELP["resume"])] = None,
+    memory_snapshot: Annotated[Path | None, typer.Option(help=OPTION_HELP["memory_snapshot"])] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
     json: Json = False,
@@ -58,7 +58,7 @@ def run(
     from planner.cli import ledger_runs, progress, render, summary, tables
 
     pipeline.require_torch("run")
-    from planner.runtime import RunOptions, Training, require_at_once, taken_up, unenforced, unlike, within
+    from planner.runtime import RunOptions, TrainingOptions, require_quick_checks, resolve_resume, unenforced_shares, parity_failure, within_tolerance
 
     read = pipeline.read_plan(plan)
     options = RunOptions(
@@ -66,8 +66,8 @@ def run(
         verify=verify,
         dtype=dtype.value if dtype else None,
         seed=seed,
-        training=Training(learning_rate, schedule.value, warmup, clip, betas, weight_decay),
-        max_seconds=given_seconds(max_time),
+        training=TrainingOptions(learning_rate, schedule.value, warmup, clip, betas, weight_decay),
+        max_seconds=optional_duration(max_time),
         metrics=metrics.absolute() if metrics else None,
         base=plan.parent,
         data=data.absolute() if data else None,
@@ -79,30 +79,30 @@ def run(
         source=str(plan),
     )
     require_outputs(trace, metrics)
-    options = taken_up(options)
-    require_at_once(read, options)  # before a progress bar says that processes start
-    for warning in filter(None, (too_long(options.training.warmup, options.count(read)), unenforced(read))):
+    options = resolve_resume(options)
+    require_quick_checks(read, options)  # before a progress bar says that processes start
+    for warning in filter(None, (warmup_warning(options.training.warmup, options.step_count(read)), unenforced_shares(read))):
         render.console(stderr=True).print(warning)
-    with progress.training(read) as on_progress, progress.interruptible(on_progress) as on_step:
+    with progress.training_bar(read) as on_progress, progress.report_interrupt(on_progress) as on_step:
         ran = pipeline.run(read, options, on_step, job)
-    trace_error = written(trace, ran)
+    trace_error = write_trace(trace, ran)
     lines = (
-        *tables.resumed(ran),
-        *tables.ran(ran, None if trace_error else trace),
-        *tables.kept(ran, plan, save, steps),
+        *tables.resume_line(ran),
+        *tables.run_lines(ran, None if trace_error else trace),
+        *tables.checkpoint_lines(ran, plan, save, steps),
     )
-    render.emit(json, summary.ran(ran), *lines)
+    render.emit(json, summary.run_answer(ran), *lines)
     if not no_ledger:
-        ledger_runs.note(ran)
+        ledger_runs.add_to_ledger(ran)
     if trace_error:
         raise trace_error
-    if ran.verified and ran.bound and not within(ran.verified, ran.bound):
-        raise unlike(ran.verified, ran.bound)
+    if ran.verified and ran.bound and not within_tolerance(ran.verified, ran.bound):
+        raise parity_failure(ran.verified, ran.bound)
     if ran.ended == "interrupt":
         raise typer.Exit(INTERRUPTED)
 
 
-def too_long(warmup: int, steps: int) -> str:
+def warmup_warning(warmup: int, steps: int) -> str:
     """A warning that the run ends within the warm-up; empty where it does not."""
     if warmup <= steps:
         return ""
@@ -119,7 +119,7 @@ def require_outputs(trace: Path | None, metrics: Path | None) -> None:
         require_writable(trace, "--trace")
 
 
-def written(trace: Path | None, ran: "Ran") -> InputError | None:
+def write_trace(trace: Path | None, ran: "Ran") -> InputError | None:
     """Write the trace, if asked for; returns the error if that failed, to be raised after the report of the run."""
     from planner import pipeline
 

@@ -13,4 +13,4 @@ def schema(
     from planner.files import json_text
     from planner.plan.formats import schema_of_format
 
-    render.raw(json_text(schema_of_format(kind)))
+    render.print_raw(json_text(schema_of_format(kind)))

@@ -27,5 +27,5 @@ def show(
     loaded = pipeline.read_plan(plan)
     scores = pipeline.simulate(loaded)
     if svg:
-        write_text(svg, render.svg(f"planner show {plan}", picture.plan(loaded, scores, render.SVG_CANVAS)))
-    render.emit(json, summary.simulated(loaded, scores), *picture.plan(loaded, scores, render.canvas()))
+        write_text(svg, render.svg(f"planner show {plan}", picture.draw_plan(loaded, scores, render.SVG_CANVAS)))
+    render.emit(json, summary.simulation_answer(loaded, scores), *picture.draw_plan(loaded, scores, render.canvas()))

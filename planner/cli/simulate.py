@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, PlanFile, TraceRanks, given_ranks
+from planner.cli.options import Json, PlanFile, TraceRanks, parse_ranks
 from planner.errors import InputError
-from planner.specs.overlap import overlap_of
+from planner.specs.overlap import parse_overlap
 
 
 def simulate(
@@ -38,12 +38,12 @@ def simulate(
     if trace_ranks and not trace:
         raise InputError("no trace is asked for", where="--trace-ranks", fix="add --trace FILE")
     loaded = pipeline.read_plan(plan)
-    ranks = given_ranks(trace_ranks, loaded.size)
-    overlaps = overlap_of(overlap)
+    ranks = parse_ranks(trace_ranks, loaded.size)
+    overlaps = parse_overlap(overlap)
     scores = pipeline.simulate(loaded, overlaps)
     overlays = pipeline.overlay(loaded, scores, measured) if measured else ()
     drawn = pipeline.write_trace(trace, loaded, scores, overlays, ranks) if trace else 0
-    data = summary.simulated(loaded, scores) | (explained.summary(overlays) if measured else {})
-    data |= {"overlap": {kind: getattr(overlaps, kind) for kind in overlaps.said}} if overlaps.said else {}
-    trace_lines = tables.traced(trace, len(overlays or scores), (drawn, loaded.size))
-    render.emit(json, data, tables.simulated(loaded, scores), *explained.pictures(overlays), *trace_lines)
+    data = summary.simulation_answer(loaded, scores) | (explained.summary(overlays) if measured else {})
+    data |= {"overlap": {kind: getattr(overlaps, kind) for kind in overlaps.switched}} if overlaps.switched else {}
+    trace_lines = tables.trace_line(trace, len(overlays or scores), (drawn, loaded.size))
+    render.emit(json, data, tables.simulation_table(loaded, scores), *explained.difference_tables(overlays), *trace_lines)

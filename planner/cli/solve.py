@@ -9,7 +9,7 @@ from planner.cli.options import Effort, Job, Json, Seed
 
 if TYPE_CHECKING:
     from planner.plan.model import Plan
-    from planner.specs.inputs import Options
+    from planner.specs.inputs import JobOptions
 
 
 def solve(
@@ -38,39 +38,39 @@ def solve(
     """
     from planner import pipeline
     from planner.cli import progress, render, summary, tables
-    from planner.specs.inputs import Options
+    from planner.specs.inputs import JobOptions
 
-    options = Options(batches=batches, first_row=first_row, seed=seed, effort=effort, lengths=lengths)
+    options = JobOptions(batches=batches, first_row=first_row, seed=seed, effort=effort, lengths=lengths)
     if static:
         solve_static(job, options, output, json)
         return
-    with progress.bar("solving", "batches") as on_batch:
+    with progress.progress_bar("solving", "batches") as on_batch:
         solved = pipeline.solve(job, options, on_batch)
-    path = written(solved.plan, output, ".plan.yaml")
+    path = write_plan(solved.plan, output, ".plan.yaml")
     if path:
-        render.emit(json, summary.solved(solved, path), tables.solved(solved, path))
+        render.emit(json, summary.solve_answer(solved, path), tables.solve_lines(solved, path))
 
 
-def solve_static(job: str, options: "Options", output: Path | None, json: bool) -> None:
+def solve_static(job: str, options: "JobOptions", output: Path | None, json: bool) -> None:
     """Write the best plan with one degree for all batches, and what per-batch planning saves."""
     from planner import pipeline
     from planner.cli import progress, render, why_tables
 
-    with progress.bar("solving", "degrees") as on_degree:
+    with progress.progress_bar("solving", "degrees") as on_degree:
         best = pipeline.static(job, options, on_degree)
-    path = written(best.plan, output, ".static.plan.yaml")
+    path = write_plan(best.plan, output, ".static.plan.yaml")
     if path:
-        lines = (*why_tables.shown(best.beside), why_tables.static_written(path))
-        render.emit(json, {**why_tables.summary(best.beside), "plan": str(path)}, *lines)
+        lines = (*why_tables.answer_lines(best.comparison), why_tables.static_path_line(path))
+        render.emit(json, {**why_tables.why_answer(best.comparison), "plan": str(path)}, *lines)
 
 
-def written(plan: "Plan", output: Path | None, ending: str) -> Path | None:
+def write_plan(plan: "Plan", output: Path | None, ending: str) -> Path | None:
     """Write the plan; returns the path, or None when it went to stdout, where nothing else may be printed then."""
     from planner import files
     from planner.cli import render
 
     if str(output) == "-":
-        render.raw(files.dump(plan))
+        render.print_raw(files.dump(plan))
         return None
     path = output or Path(f"{plan.name}{ending}")
     files.write(path, plan)

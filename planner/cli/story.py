@@ -13,10 +13,10 @@ from rich.text import Text
 
 from planner.cli import picture
 from planner.cli.render import canvas, console
-from planner.cli.tables import beside_one_process
-from planner.cli.tables import ran as ran_table
-from planner.deciding import Solved
-from planner.demo import Told
+from planner.cli.tables import parity_text
+from planner.cli.tables import run_lines as ran_table
+from planner.deciding import SolvedJob
+from planner.demo import DemoResult
 from planner.pipeline import OnProgress
 from planner.plan.model import Plan
 from planner.units import duration, percent
@@ -31,7 +31,7 @@ CHAPTERS = {
 }
 
 
-class Storyteller:
+class DemoPrinter:
     """Prints a line as each stage begins and ends, with a progress bar in between on a terminal."""
 
     def __init__(self, out: Console, bars: Progress) -> None:
@@ -50,7 +50,7 @@ class Storyteller:
 
         return on_progress
 
-    def training(self, solved: Solved) -> Callable[[Any], None]:
+    def training(self, solved: SolvedJob) -> Callable[[Any], None]:
         on_progress = self.begin("run")
         predicted = solved.plan.prediction.step_seconds
 
@@ -64,21 +64,21 @@ class Storyteller:
         if self.bar is not None:
             self.bars.remove_task(self.bar)
             self.bar = None
-        for line in told_of(chapter, result):
+        for line in stage_lines(chapter, result):
             self.out.print(line)
         self.out.print(Text(f"   {duration(perf_counter() - self.started)}", style="dim"))
 
 
 @contextmanager
-def telling(to_stderr: bool) -> Iterator[Storyteller]:
+def demo_printer(to_stderr: bool) -> Iterator[DemoPrinter]:
     out = console(stderr=to_stderr)
     bar = BarColumn(min(40, max(4, out.width - WORDS)))
     columns = (TextColumn("  "), SpinnerColumn(), bar, TextColumn("{task.description}"), TimeRemainingColumn())
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bars:
-        yield Storyteller(out, bars)
+        yield DemoPrinter(out, bars)
 
 
-def told_of(chapter: str, result: Any) -> Iterator[RenderableType]:
+def stage_lines(chapter: str, result: Any) -> Iterator[RenderableType]:
     """Lines for the result of a stage."""
     if chapter == "profile":
         (costs,) = result.modules.values()
@@ -94,14 +94,14 @@ def told_of(chapter: str, result: Any) -> Iterator[RenderableType]:
         )
     elif chapter == "simulate":
         plan, scores = result
-        yield from picture.plan(plan, scores, canvas())
+        yield from picture.draw_plan(plan, scores, canvas())
     elif chapter == "run":
         yield from ran_table(result, None)
     elif chapter == "check":
         yield Text("   no differences" if not result else f"   {len(result)} differences", "red" if result else "green")
 
 
-def ending(result: Told) -> Iterator[RenderableType]:
+def closing_panel(result: DemoResult) -> Iterator[RenderableType]:
     """The closing panel."""
     plan: Plan = result.solved.plan
     ran = result.ran
@@ -112,15 +112,15 @@ def ending(result: Told) -> Iterator[RenderableType]:
         f"decided     {len(plan.steps[0].micro_batches)} micro-batches; no plan of this job can be more than "
         f"{percent(plan.outcome.gap)} faster at the measured prices",
         f"ran         {len(ran.losses)} steps of training on 4 processes"
-        + (f", {beside_one_process(ran.verified, ran.bound)[0]}" if ran.verified and ran.bound else ""),
+        + (f", {parity_text(ran.verified, ran.bound)[0]}" if ran.verified and ran.bound else ""),
         f"predicted   {duration(predicted)} a step; measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
-        f"files       {listing(result.folder)}",
+        f"files       {file_list(result.folder)}",
         f"next        edit {result.folder / 'job.yaml'}, then: planner solve {result.folder / 'job.yaml'}",
     ]
     yield Text()
     yield Panel("\n".join(lines), title="what just happened", title_align="left")
 
 
-def listing(folder: Path) -> str:
+def file_list(folder: Path) -> str:
     """Paths of the demo's files, plan first."""
     return ", ".join(str(folder / name) for name in ("plan.yaml", "job.yaml", "profile.yaml", "measured.json"))

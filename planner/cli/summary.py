@@ -6,22 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from planner.check import Finding, verdict
-from planner.deciding import Solved
-from planner.demo import Told
+from planner.deciding import SolvedJob
+from planner.demo import DemoResult
 from planner.pipeline import Ran
 from planner.plan.model import Plan
 from planner.specs.profile import Profile
 from planner.units import GIB
-from planner.verify.answer import answer
+from planner.verify.answer import plan_answer
 from planner.verify.score import Score, score
-from planner.verify.worth import worth
+from planner.verify.worth import objective_value
 
 Summary = dict[str, Any]
 
 
-def solved(result: Solved, path: Path) -> Summary:
+def solve_answer(result: SolvedJob, path: Path) -> Summary:
     plan = result.plan
-    common = answer(plan, [score(plan, number) for number in range(len(plan.steps))])
+    common = plan_answer(plan, [score(plan, number) for number in range(len(plan.steps))])
     outcomes = [step.outcome or plan.outcome for step in plan.steps]
     return {
         **common,
@@ -41,10 +41,10 @@ def solved(result: Solved, path: Path) -> Summary:
     }
 
 
-def simulated(plan: Plan, scores: Sequence[Score]) -> Summary:
+def simulation_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
     parts = [score.timeline.breakdown() for score in scores]
     return {
-        **answer(plan, scores),
+        **plan_answer(plan, scores),
         "plan": plan.name,
         "breakdown": {
             "compute": sum(p.compute for p in parts) / len(parts),
@@ -54,8 +54,8 @@ def simulated(plan: Plan, scores: Sequence[Score]) -> Summary:
         "memory_gib": [max(peaks) / GIB for peaks in zip(*(score.memory.peaks for score in scores), strict=True)],
         "steps": [
             {
-                "step_seconds": score.value,
-                "bound": worth(plan, score.bound.seconds, [number]),
+                "step_seconds": score.step_seconds,
+                "bound": objective_value(plan, score.bound.seconds, [number]),
                 "bound_by": score.bound.by,
             }
             for number, score in enumerate(scores)
@@ -63,7 +63,7 @@ def simulated(plan: Plan, scores: Sequence[Score]) -> Summary:
     }
 
 
-def ran(result: Ran) -> Summary:
+def run_answer(result: Ran) -> Summary:
     return {
         "plan": result.plan.name,
         "machine": result.machine,
@@ -75,30 +75,30 @@ def ran(result: Ran) -> Summary:
         "tokens_per_second": result.tokens_per_second,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
         "memory_bytes": [asdict(rank) for rank in result.memory] or None,
-        "planning": planning(result),
-        "verify": verification(result),
+        "planning": planning_answer(result),
+        "verify": parity_answer(result),
     }
 
 
-def verification(result: Ran) -> Summary | None:
+def parity_answer(result: Ran) -> Summary | None:
     """How far losses and gradients are from those of one process, and whether that is within rounding."""
-    from planner.runtime import within
-    from planner.runtime.metrics import known
+    from planner.runtime import within_tolerance
+    from planner.runtime.metrics import finite_or_none
 
     found = result.verified
     if not found or not result.bound:
         return None
     return {
-        "loss_rel_err": known(found.loss_rel_err),
-        "grad_rel_err": known(found.grad_rel_err) if found.worst else None,
+        "loss_rel_err": finite_or_none(found.loss_rel_err),
+        "grad_rel_err": finite_or_none(found.grad_rel_err) if found.worst else None,
         "worst": found.worst or None,
         "steps": found.steps,
         "items": found.items,
-        "within": within(found, result.bound),
+        "within": within_tolerance(found, result.bound),
     }
 
 
-def planning(result: Ran) -> Summary | None:
+def planning_answer(result: Ran) -> Summary | None:
     """Seconds of planning hidden behind training and exposed, step by step; None if all was planned ahead."""
     steps = result.planned
     return (
@@ -112,14 +112,14 @@ def planning(result: Ran) -> Summary | None:
     )
 
 
-def profiled(profile: Profile, path: Path) -> Summary:
+def profile_answer(profile: Profile, path: Path) -> Summary:
     return {"profile": str(path), "name": profile.name, "modules": profile.modules, "collectives": profile.collectives}
 
 
-def demo(result: Told) -> Summary:
-    solved_there = solved(result.solved, result.folder / "plan.yaml")
-    return {"folder": str(result.folder), "solve": solved_there, "run": ran(result.ran), **findings(result.findings)}
+def demo_answer(result: DemoResult) -> Summary:
+    solved_there = solve_answer(result.solved, result.folder / "plan.yaml")
+    return {"folder": str(result.folder), "solve": solved_there, "run": run_answer(result.ran), **findings_answer(result.findings)}
 
 
-def findings(listed: Sequence[Finding]) -> Summary:
+def findings_answer(listed: Sequence[Finding]) -> Summary:
     return {"verdict": verdict(listed), "findings": [*listed]}

@@ -12,25 +12,25 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.check import Finding, verdict
-from planner.costs.objective import objective_called
-from planner.deciding import Solved
-from planner.ledger import Used
-from planner.ledger.memory import holds_most, parts
+from planner.costs.objective import find_objective
+from planner.deciding import SolvedJob
+from planner.ledger import PeakMemoryUse
+from planner.ledger.memory import fullest_rank, memory_uses
 from planner.pipeline import TRACED_STEPS, Ran
 from planner.plan.model import Outcome, Plan
-from planner.plan.words import layout_text, way_text, work_text
+from planner.plan.words import layout_text, alternative_text, all_items_text
 from planner.specs.catalogue import ModelRow
-from planner.specs.cluster import kind_of
-from planner.specs.kinds import kinds
+from planner.specs.cluster import device_of_rank
+from planner.specs.kinds import rank_kinds
 from planner.strategies import is_static
-from planner.units import GIB, MIB, duration, percent, plural, size
-from planner.verify.bounds import same_work
-from planner.verify.held import allowed_on
+from planner.units import GIB, MIB, duration, percent, plural, byte_size
+from planner.verify.bounds import bounds_same_work
+from planner.verify.held import allowed_bytes_on
 from planner.verify.score import Score
 from planner.verify.worth import objective_of
 
 if TYPE_CHECKING:
-    from planner.runtime import Bound, Verified
+    from planner.runtime import ParityTolerance, ParityErrors
 
 ALLOWED = "chance of running out of memory"
 STYLES = {
@@ -58,26 +58,26 @@ def outcome_line(outcome: Outcome, steps: int = 1) -> Text:
 
     Of several steps: `6 steps 31.30 s, 5.22 s each, simulated, …`, with the bound of all together.
     """
-    of_order, goal = same_work(outcome.bound_by), objective_called(outcome.objective)
+    of_order, goal = bounds_same_work(outcome.bound_by), find_objective(outcome.objective)
     optimal = "no other order of the same work is shorter" if of_order else "proven optimal"
     status = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
     best = "the best order of the same work" if of_order else "the best possible"
     distance_text = (
         f"{best} gives at most {percent(outcome.gap)} more"
-        if goal.more
+        if goal.larger_is_better
         else f"at most {percent(outcome.gap)} above {best}"
     )
     distance = status or distance_text
-    each = f", {goal.said(outcome.value / steps)} each," if steps > 1 and not goal.more else ""
+    each = f", {goal.formatted(outcome.value / steps)} each," if steps > 1 and not goal.larger_is_better else ""
     return Text.assemble(
         "step " if steps == 1 else f"{plural(steps, 'step')} ",
-        (goal.said(outcome.value), "bold"),
+        (goal.formatted(outcome.value), "bold"),
         f"{each} simulated, {distance} ",
-        (f"(bound {goal.said(outcome.bound)}, by {outcome.bound_by})", "dim"),
+        (f"(bound {goal.formatted(outcome.bound)}, by {outcome.bound_by})", "dim"),
     )
 
 
-def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
+def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
     """Step time with its interval, where it goes, memory, sources of the numbers, layouts and alternatives."""
     p = plan.prediction
     total = p.step_seconds or 1.0
@@ -90,20 +90,20 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
         f"{percent(p.breakdown.exposed_comm / total)}, idle {percent(p.breakdown.idle / total)}",
     )
     rows.add_row("memory", memory_text(plan))
-    rows.add_row("rests on", rests_on(plan))
-    for note in rests_notes(plan):
+    rows.add_row("rests on", price_sources(plan))
+    for note in extrapolation_notes(plan):
         rows.add_row("", note)
     if len(plan.layouts) > 1:
-        rows.add_row("works on", work_text(plan))
+        rows.add_row("works on", all_items_text(plan))
     for name, layout in plan.layouts.items():
         rows.add_row("layout", f"{name}: {layout_text(layout)}")
     for alternative in plan.alternatives:
         outcome = (
-            objective_of(plan).said(alternative.value)
+            objective_of(plan).formatted(alternative.value)
             if alternative.value is not None
             else f"impossible: {alternative.because}"
         )
-        layout_of = way_text(alternative, plan.made.strategy)
+        layout_of = alternative_text(alternative, plan.made.strategy)
         why = f" ({alternative.because})" if alternative.because and alternative.value is not None else ""
         rows.add_row("alternative", f"{layout_of}: {outcome}{why}")
     if plan.uses.dropped:
@@ -119,9 +119,9 @@ def prediction_lines(plan: Plan) -> Iterator[RenderableType]:
     yield rows
 
 
-def beyond(plan: Plan, kind: str) -> str:
+def memory_warning(plan: Plan, kind: str) -> str:
     """A warning where the job's limit in tokens lets more through than the memory model allows; else empty."""
-    cap = allowed_on(plan, kind)
+    cap = allowed_bytes_on(plan, kind)
     more = plan.prediction.peak_memory_gib * GIB > cap
     return f"; by the memory model that is more than {kind} allows ({gib_text(cap)})" if more else ""
 
@@ -129,16 +129,16 @@ def beyond(plan: Plan, kind: str) -> str:
 def memory_text(plan: Plan) -> str:
     """`67.77 GiB on the fullest rank, 73.35 GiB allowed, …`; names the rank where there are several kinds."""
     prediction, limit = plan.prediction, plan.uses.limits.tokens_per_rank
-    kind = kind_of(plan.uses.cluster, prediction.fullest_rank)
+    kind = device_of_rank(plan.uses.cluster, prediction.fullest_rank)
     rank = (
         f"rank {prediction.fullest_rank}, the fullest ({kind})"
-        if len(kinds(plan.uses.cluster)) > 1
+        if len(rank_kinds(plan.uses.cluster)) > 1
         else "the fullest rank"
     )
     used = f"{gib_text(prediction.peak_memory_gib * GIB)} on {rank}"
     if limit:
-        return f"{used}, {limit:,} tokens a rank, the job's limit{beyond(plan, kind)}"
-    return f"{used}, {gib_text(allowed_on(plan, kind))} allowed, {percent(prediction.oom_chance)} {ALLOWED}"
+        return f"{used}, {limit:,} tokens a rank, the job's limit{memory_warning(plan, kind)}"
+    return f"{used}, {gib_text(allowed_bytes_on(plan, kind))} allowed, {percent(prediction.oom_chance)} {ALLOWED}"
 
 
 def gib_text(count_bytes: float) -> str:
@@ -146,7 +146,7 @@ def gib_text(count_bytes: float) -> str:
     return f"{count_bytes / GIB:.2f} GiB" if abs(count_bytes) >= GIB / 10 else f"{count_bytes / MIB:.1f} MiB"
 
 
-def rests_on(plan: Plan) -> str:
+def price_sources(plan: Plan) -> str:
     """The share of the time that is priced by measurements, and the sources of all prices."""
     prices = plan.uses.prices
     sources = sorted({costs.source for costs in prices.modules.values()} | {r.source for r in prices.rates.values()})
@@ -154,21 +154,21 @@ def rests_on(plan: Plan) -> str:
     return f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
 
 
-def rests_notes(plan: Plan) -> Iterator[str]:
+def extrapolation_notes(plan: Plan) -> Iterator[str]:
     """Notes on collectives that are wider than any measured one."""
-    prices, widest = plan.uses.prices, widest_exchange(plan)
+    prices, widest = plan.uses.prices, widest_collective(plan)
     most = max((point.ranks for each in prices.collectives.values() for point in each.points), default=widest)
     if widest > most:
         yield f"collectives were measured over {most} ranks, the plan has groups of {widest}: extrapolated"
 
 
-def widest_exchange(plan: Plan) -> int:
+def widest_collective(plan: Plan) -> int:
     """Ranks of the largest collective: over a dimension of a layout, or over a group of sequences."""
     dims = [max(layout.tp, layout.cp, layout.dp, layout.replica) for layout in plan.layouts.values()]
     return max([*dims, *(prod(group.split.values()) for group in plan.groups.values())])
 
 
-def solved(result: Solved, path: Path) -> RenderableType:
+def solve_lines(result: SolvedJob, path: Path) -> RenderableType:
     plan = result.plan
     micro_batches = sum(len(step.micro_batches) for step in plan.steps)
     steps = f"{plural(len(plan.steps), 'step')}, " if len(plan.steps) > 1 else ""
@@ -177,13 +177,13 @@ def solved(result: Solved, path: Path) -> RenderableType:
             (plan.name, "bold"), f"  {steps}{plural(micro_batches, 'micro-batch')} on {plural(plan.size, 'rank')}"
         ),
         outcome_line(plan.outcome, len(plan.steps)),
-        *prediction_lines(plan),
+        *plan_table_lines(plan),
         Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
         Text(f"next: planner show {path}", style="dim"),
     )
 
 
-def simulated(plan: Plan, scores: Sequence[Score]) -> RenderableType:
+def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
     """A table with a row for each step."""
     rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak", ">tasks", title="simulated")
     for number, score in enumerate(scores):
@@ -191,15 +191,15 @@ def simulated(plan: Plan, scores: Sequence[Score]) -> RenderableType:
         shares = (parts.compute, parts.exposed_comm, parts.idle)
         rows.add_row(
             str(number),
-            f"{score.value:.4f}",
-            *(percent(part / (score.value or 1)) for part in shares),
+            f"{score.step_seconds:.4f}",
+            *(percent(part / (score.step_seconds or 1)) for part in shares),
             gib_text(max(score.memory.peaks)),
             str(len(score.tasks)),
         )
     return rows
 
 
-def traced(trace: Path | None, steps: int, ranks: tuple[int, int] | None = None) -> Iterator[RenderableType]:
+def trace_line(trace: Path | None, steps: int, ranks: tuple[int, int] | None = None) -> Iterator[RenderableType]:
     """Where the trace was written, and which part; `ranks`: how many are in it, and of how many."""
     if trace is None:
         return
@@ -214,29 +214,29 @@ def traced(trace: Path | None, steps: int, ranks: tuple[int, int] | None = None)
     yield Text(f"\ntrace written to {trace}{of}: open it at ui.perfetto.dev", style="dim")
 
 
-def models(shipped: Sequence[ModelRow]) -> RenderableType:
+def model_table(shipped: Sequence[ModelRow]) -> RenderableType:
     rows = table("model", "module", "kind", ">parameters", "counted")
     for model in shipped:
         rows.add_row(model.model, model.module, model.kind, f"{model.parameters:,}", model.counted)
     return rows
 
 
-def findings(listed: Sequence[Finding]) -> RenderableType:
+def finding_lines(listed: Sequence[Finding]) -> RenderableType:
     """The verdict, then a line and a message for each finding."""
     lines = [Text(verdict(listed), style="bold")]
     for finding in listed:
         category = (f"{finding.category.replace('_', ' '):<14}", STYLES.get(finding.category, ""))
-        change = f"{value_text(finding.old)} → {value_text(finding.new)}".strip(" →")
+        change = f"{finding_value(finding.old)} → {finding_value(finding.new)}".strip(" →")
         lines.append(Text.assemble("\n", category, (finding.where, "bold"), f"  {change}"))
         lines.append(Text(f"              {finding.message}", style="dim"))
     return Stack(*lines)
 
 
-def value_text(value: float | str | None) -> str:
+def finding_value(value: float | str | None) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
+def run_lines(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
     """Predicted and measured times by kind of task, the loss, and the comparison with one process."""
     yield Text(f"a step, predicted and measured ({result.machine})")
     rows = table("task", ">predicted", ">measured", ">ratio")
@@ -247,30 +247,30 @@ def ran(result: Ran, trace: Path | None) -> Iterator[RenderableType]:
             rows.add_row(kind.name, "" if known is None else duration(kind.predicted), duration(kind.measured), ratio)
     yield rows
     if result.memory:
-        yield memory(result.memory)
+        yield run_memory_table(result.memory)
     yield Text.assemble(
         "\nstep ",
         (duration(result.step_seconds), "bold"),
         f" measured (median of {len(result.losses)}), {'nothing' if known is None else duration(known)} predicted; ",
         f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}",
     )
-    yield from guessed(result)
+    yield from price_source_note(result)
     if result.ended != "steps":
         why = {"time": "the time limit was reached", "interrupt": "interrupted"}[result.ended]
         yield Text(f"ended after {plural(len(result.losses), 'step')}: {why}", style="yellow")
     if result.planned:
         yield planning_line(result)
-    yield from verified(result)
-    yield from traced(trace, len(result.timelines))
+    yield from parity_line(result)
+    yield from trace_line(trace, len(result.timelines))
 
 
-def resumed(result: Ran) -> Iterator[RenderableType]:
+def resume_line(result: Ran) -> Iterator[RenderableType]:
     """The step from which the run resumed, if it did."""
     if result.before:
         yield Text(f"resumed from step {result.before:,}")
 
 
-def kept(result: Ran, plan: Path, save: Path | None, steps: int | None) -> Iterator[RenderableType]:
+def checkpoint_lines(result: Ran, plan: Path, save: Path | None, steps: int | None) -> Iterator[RenderableType]:
     """Where the checkpoint is, and the command that resumes it; `steps`: as given by `--steps`."""
     if save is None:
         return
@@ -282,24 +282,24 @@ def kept(result: Ran, plan: Path, save: Path | None, steps: int | None) -> Itera
     yield Text(f"  {command}{more}", no_wrap=True, overflow="ignore")
 
 
-def memory(ranks: Sequence[Used]) -> RenderableType:
+def run_memory_table(ranks: Sequence[PeakMemoryUse]) -> RenderableType:
     """Memory of the fullest rank in its fullest step, predicted and measured, and the range over all ranks."""
-    fullest = holds_most(ranks)
+    fullest = fullest_rank(ranks)
     which = f"rank {fullest.rank}, the fullest of {len(ranks)}" if len(ranks) > 1 else f"rank {fullest.rank}"
     rows = table("memory", ">predicted", ">measured", ">ratio", title=f"\n{which}, in its fullest step")
     if len(ranks) > 1:
         rows.add_column("all ranks", justify="right")
-    each = [[*parts(rank)] for rank in ranks]
-    for part, *of_all in zip(parts(fullest), *each, strict=True):
+    each = [[*memory_uses(rank)] for rank in ranks]
+    for part, *of_all in zip(memory_uses(fullest), *each, strict=True):
         ratio = f"{part.measured / part.predicted:.2f}" if part.predicted else ""
-        expected = "" if part.predicted is None else size(part.predicted)
+        expected = "" if part.predicted is None else byte_size(part.predicted)
         measured = [other.measured for other in of_all]
-        range_text = [f"{size(min(measured))} – {size(max(measured))}"] if len(ranks) > 1 else []
-        rows.add_row(part.name, expected, size(part.measured), ratio, *range_text)
+        range_text = [f"{byte_size(min(measured))} – {byte_size(max(measured))}"] if len(ranks) > 1 else []
+        rows.add_row(part.name, expected, byte_size(part.measured), ratio, *range_text)
     return rows
 
 
-def guessed(result: Ran) -> Iterator[RenderableType]:
+def price_source_note(result: Ran) -> Iterator[RenderableType]:
     """A note on the source of predictions where nothing was measured on this machine."""
     prices = result.plan.uses.prices
     if result.predicted_step_seconds is None:
@@ -311,19 +311,19 @@ def guessed(result: Ran) -> Iterator[RenderableType]:
         yield Text(note, style="dim")
 
 
-def verified(result: Ran) -> Iterator[RenderableType]:
+def parity_line(result: Ran) -> Iterator[RenderableType]:
     """Whether losses and gradients are those of one process."""
     if result.verified and result.bound:
-        line, same = beside_one_process(result.verified, result.bound)
+        line, same = parity_text(result.verified, result.bound)
         yield Text(line, style="green" if same else "bold red")
 
 
-def beside_one_process(found: "Verified", bound: "Bound") -> tuple[str, bool]:
+def parity_text(found: "ParityErrors", bound: "ParityTolerance") -> tuple[str, bool]:
     """A line on the comparison with one process, and whether they agree."""
-    from planner.runtime import errors, within
+    from planner.runtime import parity_errors_text, within_tolerance
 
-    same = within(found, bound)
-    return f"{'same as' if same else 'differs from'} one process: {errors(found)}", same
+    same = within_tolerance(found, bound)
+    return f"{'same as' if same else 'differs from'} one process: {parity_errors_text(found)}", same
 
 
 def planning_line(result: Ran) -> Text:

@@ -24,4 +24,4 @@ def why(
     from planner.cli import render, why_tables
 
     answer = pipeline.why(pipeline.read_plan(plan), what, step)
-    render.emit(json, why_tables.summary(answer), *why_tables.shown(answer))
+    render.emit(json, why_tables.why_answer(answer), *why_tables.answer_lines(answer))

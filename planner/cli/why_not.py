@@ -27,4 +27,4 @@ def why_not(
     from planner.cli import render, why_tables
 
     answer = pipeline.why_not(pipeline.read_plan(plan), tuple(changes), step)
-    render.emit(json, why_tables.summary(answer), *why_tables.shown(answer))
+    render.emit(json, why_tables.why_answer(answer), *why_tables.answer_lines(answer))

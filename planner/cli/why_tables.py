@@ -9,32 +9,32 @@ from rich.text import Text
 
 from planner.cli.tables import gib_text, table
 from planner.units import GIB, duration, percent
-from planner.why import Static, WhyGroup, WhyItem, WhyNot, WhyPlan
-from planner.why.facts import Facts
-from planner.why.loads import Load
+from planner.why import StaticComparison, WhyGroup, WhyItem, WhyNot, WhyPlan
+from planner.why.facts import StepFacts
+from planner.why.loads import GroupLoad
 
-Answer = WhyPlan | WhyItem | WhyGroup | WhyNot | Static
+WhyAnswer = WhyPlan | WhyItem | WhyGroup | WhyNot | StaticComparison
 NOT_SOLVED = "not solved"
 CLOSE = 1e-6  # share of the step: a smaller difference is none
 
 
-def shown(answer: Answer) -> Iterator[RenderableType]:
+def answer_lines(answer: WhyAnswer) -> Iterator[RenderableType]:
     """Lines and tables of any answer."""
     if isinstance(answer, WhyNot):
-        return why_not(answer)
+        return why_not_lines(answer)
     if isinstance(answer, WhyItem):
-        return why_item(answer)
+        return why_item_lines(answer)
     if isinstance(answer, WhyGroup):
-        return why_group(answer)
+        return why_group_lines(answer)
     if isinstance(answer, WhyPlan):
-        return why_plan(answer)
-    return static(answer)
+        return why_plan_lines(answer)
+    return static_lines(answer)
 
 
 # ---------------------------------------------------------------------------------------------------------- why-not
 
 
-def why_not(answer: WhyNot) -> Iterator[RenderableType]:
+def why_not_lines(answer: WhyNot) -> Iterator[RenderableType]:
     """The cost of a change, its reasons, and both steps."""
     asked = ", ".join(answer.changes)
     if answer.infeasible:
@@ -44,19 +44,19 @@ def why_not(answer: WhyNot) -> Iterator[RenderableType]:
         if answer.infeasible.fix:
             yield Text(f"  feasible with: {answer.infeasible.fix}")
     elif answer.after:
-        yield verdict(answer, asked)
+        yield cost_line(answer, asked)
         reasons = table("", "")
         for number, clause in enumerate(answer.because):
             reasons.add_row("" if number else "  because", clause.text)
         yield reasons
         yield Text()
-        yield beside(answer.before, answer.after)
+        yield facts_table(answer.before, answer.after)
     if answer.follows:
         yield Text(f"this also requires {', '.join(answer.follows)}", style="dim")
-    yield from solved_again(answer.again, answer.before)
+    yield from resolve_warning(answer.again, answer.before)
 
 
-def verdict(answer: WhyNot, asked: str) -> Text:
+def cost_line(answer: WhyNot, asked: str) -> Text:
     seconds, share = answer.seconds or 0.0, answer.share or 0.0
     after = answer.after.value if answer.after else 0.0
     line = Text.assemble((asked, "bold"))
@@ -75,7 +75,7 @@ def steps(before: float, after: float) -> str:
     return f"{duration(before)} → {duration(after)} a step, simulated"
 
 
-def solved_again(again: float | None, before: Facts) -> Iterator[RenderableType]:
+def resolve_warning(again: float | None, before: StepFacts) -> Iterator[RenderableType]:
     """A warning where the solver, given the plan's own problem again, reaches another step time."""
     if again is not None and abs(again - before.value) > CLOSE * before.value:
         yield Text(
@@ -84,14 +84,14 @@ def solved_again(again: float | None, before: Facts) -> Iterator[RenderableType]
         )
 
 
-def beside(before: Facts, after: Facts) -> RenderableType:
+def facts_table(before: StepFacts, after: StepFacts) -> RenderableType:
     rows = table("", ">plan", ">changed")
     for (name, old), (_, new) in zip(fact_lines(before), fact_lines(after), strict=True):
         rows.add_row(name, old, new)
     return rows
 
 
-def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+def fact_lines(facts: StepFacts) -> Iterator[tuple[str, str]]:
     """Where the mean rank's time goes, and the counts that explain it."""
     yield "step", duration(facts.value)
     yield f"bound ({facts.bound_by})", duration(facts.bound)
@@ -100,13 +100,13 @@ def fact_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "exchanges inside nodes", duration(facts.exchange_within)
     yield "gathers, reductions, transfers", duration(facts.other_comm)
     yield "idle", duration(facts.idle)
-    yield "micro-batches", micro_batches(facts)
+    yield "micro-batches", micro_batch_count(facts)
     yield "groups", f"⟨{facts.groups}⟩"
     yield "token capacity in use", percent(facts.held / facts.room if facts.room else 0.0)
     yield "memory of the fullest rank", gib_text(facts.peak_memory_gib * GIB)
 
 
-def micro_batches(facts: Facts) -> str:
+def micro_batch_count(facts: StepFacts) -> str:
     """Number of micro-batches; per rank where ranks synchronise once a step."""
     if facts.sync == "micro_batch":
         return str(facts.micro_batches)
@@ -117,7 +117,7 @@ def micro_batches(facts: Facts) -> str:
 # -------------------------------------------------------------------------------------------------------------- why
 
 
-def why_plan(answer: WhyPlan) -> Iterator[RenderableType]:
+def why_plan_lines(answer: WhyPlan) -> Iterator[RenderableType]:
     """Where the time goes, and what would shorten the step."""
     facts = answer.facts
     yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, mean over ranks, simulated")
@@ -133,10 +133,10 @@ def why_plan(answer: WhyPlan) -> Iterator[RenderableType]:
         else:
             rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
     yield rows
-    yield from solved_again(answer.again, facts)
+    yield from resolve_warning(answer.again, facts)
 
 
-def why_item(answer: WhyItem) -> Iterator[RenderableType]:
+def why_item_lines(answer: WhyItem) -> Iterator[RenderableType]:
     """Where the item is, and each degree that it could have instead."""
     load = answer.load
     yield Text.assemble(
@@ -173,14 +173,14 @@ def signed(seconds: float) -> str:
     return f"{'+' if seconds >= 0 else '−'}{duration(abs(seconds))}"
 
 
-def load_text(load: Load) -> str:
+def load_text(load: GroupLoad) -> str:
     """A sentence: `the group takes 1.2 s and waits 0.3 s for g0-31; it holds 6,000 of 12,000 tokens`."""
     share = percent(load.held / load.room) if load.room else "none"
     offloaded = f", and {load.tokens - load.held:,} more in host memory" if load.held < load.tokens else ""
-    return f"the group takes {pace_text(load)}; it holds {load.held:,} of {load.room:,} tokens ({share}){offloaded}"
+    return f"the group takes {slack_text(load)}; it holds {load.held:,} of {load.room:,} tokens ({share}){offloaded}"
 
 
-def pace_text(load: Load) -> str:
+def slack_text(load: GroupLoad) -> str:
     """Slack of a group in its micro-batch, or over the step where ranks synchronise once a step."""
     if load.rank_seconds is None:
         slack = f"waits {duration(load.slack)} for {load.waits_for}" if load.waits_for else "is critical"
@@ -190,7 +190,7 @@ def pace_text(load: Load) -> str:
     return f"{works} and {critical}"
 
 
-def why_group(answer: WhyGroup) -> Iterator[RenderableType]:
+def why_group_lines(answer: WhyGroup) -> Iterator[RenderableType]:
     """Load of a group in every micro-batch, and its items."""
     first = answer.loads[0]
     where = "several nodes" if first.crosses_nodes else "one node"
@@ -206,7 +206,7 @@ def why_group(answer: WhyGroup) -> Iterator[RenderableType]:
 # ----------------------------------------------------------------------------------------------------- solve --static
 
 
-def static(answer: Static) -> Iterator[RenderableType]:
+def static_lines(answer: StaticComparison) -> Iterator[RenderableType]:
     """The best single degree for all batches, compared with planning each batch."""
     count, total = len(answer.static_seconds), sum(answer.static_seconds)
     yield Text.assemble(
@@ -231,10 +231,10 @@ def static(answer: Static) -> Iterator[RenderableType]:
         )
 
 
-def static_written(path: Path) -> RenderableType:
+def static_path_line(path: Path) -> RenderableType:
     return Text(f"static plan written to {path}", style="dim")
 
 
-def summary(answer: Answer) -> dict[str, Any]:
+def why_answer(answer: WhyAnswer) -> dict[str, Any]:
     """The JSON answer."""
     return {name: getattr(answer, name) for name in answer.__struct_fields__}

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.costs.columns import columns_of
-from planner.costs.compute.fsdp import units_line
-from planner.costs.compute.lines import Line
-from planner.costs.compute.machine import Machine
-from planner.costs.compute.measured import compute_line, weights_line
-from planner.costs.compute.recomputing import costs_of_layers
-from planner.costs.cost import FREE, Cost, summed
-from planner.costs.memory.caps import Held
-from planner.costs.network.network import Group
-from planner.costs.network.reduced import blocks_of, farthest, held_by, places_of
-from planner.costs.network.replicas import Exchanged, exchanged, updated
-from planner.costs.network.sequence import exchange_line, ring_line
-from planner.costs.network.tensor import of_one_rank, settled_cost, tensor_line
-from planner.costs.part import Part, mixed
-from planner.plan.model import Layout, Split
+from planner.costs.compute.fsdp import fsdp_line
+from planner.costs.compute.lines import CostLine
+from planner.costs.compute.machine import MachineModel
+from planner.costs.compute.measured import fit_line, fit_weight_gradient_line
+from planner.costs.compute.recomputing import costs_with_recompute
+from planner.costs.cost import NO_COST, Cost, total_cost
+from planner.costs.memory.caps import ActivationBytes
+from planner.costs.network.network import CommGroup
+from planner.costs.network.reduced import rank_blocks, farthest_group, replicated_by_task, pass_groups
+from planner.costs.network.replicas import ReplicaExchange, replica_exchange, update_pass_seconds
+from planner.costs.network.sequence import ulysses_line, ring_line
+from planner.costs.network.tensor import measured_on_one_rank, replicated_gradients_cost, tensor_parallel_line
+from planner.costs.part import LayerPass, recompute_counts
+from planner.plan.model import Layout, SequenceSplit
 from planner.plan.task import Task
 from planner.specs.base import Layers
 from planner.specs.cluster import Cluster
@@ -31,93 +31,93 @@ NANO = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class ByModule:
+class FitPricing:
     """Prices a module by its fits, on ranks of one device kind."""
 
     spec: Module
     layout: Layout
     cluster: Cluster
-    machine: Machine
+    machine: MachineModel
     costs: ModuleCosts
 
     @property
-    def slower(self) -> float:
+    def straggler_factor(self) -> float:
         """The straggler factor: 1, as measured seconds do not tell how long many ranks wait for the slowest of them."""
         return 1.0
 
-    def worked(self, seconds: float) -> Cost:
+    def compute_cost(self, seconds: float) -> Cost:
         """Seconds of compute with the source and spread of the fits."""
         return Cost(seconds, self.costs.source, self.costs.spread)
 
-    def line(self, part: Part) -> tuple[Line, Cost]:
+    def pass_line(self, part: LayerPass) -> tuple[CostLine, Cost]:
         """The cost line of a pass, sharded over its group, communication included; and one token's communication, for
         its source.
         """
-        costs, layout, network = costs_of_layers(self.costs, part.again), self.layout, self.machine.network
+        costs, layout, network = costs_with_recompute(self.costs, part.recompute), self.layout, self.machine.network
         degree = part.split.degree * layout.tp
-        line = compute_line(costs, part.layers, part.ends, part.forward, degree)
-        line += units_line(costs, layout, part.layers, part.ends, part.forward)
-        groups, exchanges = places_of(part, layout, self.cluster), list[tuple[Line, Cost]]()
+        line = fit_line(costs, part.layers, part.embedding_head, part.forward, degree)
+        line += fsdp_line(costs, layout, part.layers, part.embedding_head, part.forward)
+        groups, exchanges = pass_groups(part, layout, self.cluster), list[tuple[CostLine, Cost]]()
         if part.split.ulysses > 1:
-            exchanges.append(exchange_line(part, self.spec, costs, layout.dtype, groups.heads, network))
+            exchanges.append(ulysses_line(part, self.spec, costs, layout.dtype, groups.heads, network))
         if part.split.ring > 1:
-            attention = compute_line(costs, part.layers, False, part.forward, degree).quad
+            attention = fit_line(costs, part.layers, False, part.forward, degree).quad
             exchanges.append(ring_line(part, self.spec, layout.dtype, groups.ring, network, attention))
-        if layout.tp > 1 and of_one_rank(costs):
-            exchanges.append(tensor_line(part, self.spec, layout.dtype, groups.tensor, network))
+        if layout.tp > 1 and measured_on_one_rank(costs):
+            exchanges.append(tensor_parallel_line(part, self.spec, layout.dtype, groups.tensor, network))
         for each, _ in exchanges:
             line += each
-        return line, summed(*(source for _, source in exchanges)) if exchanges else FREE
+        return line, total_cost(*(source for _, source in exchanges)) if exchanges else NO_COST
 
-    def weights(self, part: Part) -> Line:
+    def weight_gradient_line(self, part: LayerPass) -> CostLine:
         """The cost line of a backward's weight gradients (W), which no profile measures by itself.
 
         `layer` includes recomputation only where no fits of recomputing layers stand beside it.
         """
-        recomputes = part.again == (("full", part.layers),) and "full" not in self.costs.recomputing
-        return weights_line(self.costs, part.layers, part.ends, part.split.degree * self.layout.tp, recomputes)
+        recomputes = part.recompute == (("full", part.layers),) and "full" not in self.costs.recomputing
+        return fit_weight_gradient_line(self.costs, part.layers, part.embedding_head, part.split.degree * self.layout.tp, recomputes)
 
-    def memory(self, part: Part) -> None:
+    def memory_lines(self, part: LayerPass) -> None:
         """None: fits do not tell how much of a pass is bound by memory, so all of it counts as compute
         (compute/contention.py).
         """
 
-    def held(self, layers: Layers, ends: bool, split: Split, sizes: Sequence[int]) -> Held:
+    def activation_bytes(self, layers: Layers, ends: bool, split: SequenceSplit, sizes: Sequence[int]) -> ActivationBytes:
         """Bytes of activations that a micro-batch of `sizes` tokens leaves on each rank of a group, in these layers."""
-        costs = costs_of_layers(self.costs, mixed(self.layout, layers))
+        costs = costs_with_recompute(self.costs, recompute_counts(self.layout, layers))
         tokens = sum(sizes) * costs.tp / (split.degree * self.layout.tp)
         layer_kib = costs.layer.activation_kib_per_token * len(layers) / costs.layer.layers
         head_kib = costs.ends.activation_kib_per_token if ends and costs.ends else 0.0
-        return Held(*(each * KIB * tokens for each in (layer_kib, head_kib, costs.layer.working_kib_per_token)))
+        return ActivationBytes(*(each * KIB * tokens for each in (layer_kib, head_kib, costs.layer.working_kib_per_token)))
 
-    def layer_lines(self) -> list[Line]:
+    def layer_lines(self) -> list[CostLine]:
         """Cost lines of one layer on one rank, forward and backward, in the mean of all layers."""
-        costs = costs_of_layers(self.costs, mixed(self.layout, range(self.spec.layers)))
-        return [compute_line(costs, 1, False, forward, 1) for forward in (True, False)]
+        costs = costs_with_recompute(self.costs, recompute_counts(self.layout, range(self.spec.layers)))
+        return [fit_line(costs, 1, False, forward, 1) for forward in (True, False)]
 
-    def exchanged(self, task: Task) -> tuple[Exchanged, Cost]:
+    def replica_exchange(self, task: Task) -> tuple[ReplicaExchange, Cost]:
         """Seconds in which replicas exchange the task's gradients and parameters; and a cost with their source."""
         if self.costs.sharding == "included":
-            return Exchanged(), FREE
+            return ReplicaExchange(), NO_COST
         at, network = columns_of(self.layout), self.machine.network
-        parts = held_by(task, self.spec, self.layout, self.cluster)
-        each = [exchanged(part, at, network, self.machine.timing) for part in parts]
+        parts = replicated_by_task(task, self.spec, self.layout, self.cluster)
+        each = [replica_exchange(part, at, network, self.machine.timing) for part in parts]
         kind = "all_gather" if task.phase == "gather" else "reduce_scatter"
-        source = network.cost(kind, 1.0, parts[0].shard)
-        return Exchanged(*(float(sum(numbers)) for numbers in zip(*each, strict=True))), source
+        source = network.collective_cost(kind, 1.0, parts[0].shard)
+        return ReplicaExchange(*(float(sum(numbers)) for numbers in zip(*each, strict=True))), source
 
-    def update(self, task: Task) -> Cost:
+    def update_cost(self, task: Task) -> Cost:
         """The optimizer's step over the parameters that a rank updates, and the all-reduce over tp of replicated
         gradients.
         """
-        parts = held_by(task, self.spec, self.layout, self.cluster)
-        seconds = updated(parts, columns_of(self.layout), self.costs.update_ns_per_parameter * NANO)
-        own = self.worked(float(seconds))
-        if self.layout.tp == 1 or not of_one_rank(self.costs):
+        parts = replicated_by_task(task, self.spec, self.layout, self.cluster)
+        seconds = update_pass_seconds(parts, columns_of(self.layout), self.costs.update_ns_per_parameter * NANO)
+        own = self.compute_cost(float(seconds))
+        if self.layout.tp == 1 or not measured_on_one_rank(self.costs):
             return own
-        block = farthest(blocks_of(task.ranks, self.layout, ("tp",)), self.cluster)
-        return summed(own, settled_cost(task.layers, self.spec, self.layout, block, self.machine.network))
+        block = farthest_group(rank_blocks(task.ranks, self.layout, ("tp",)), self.cluster)
+        return total_cost(own, replicated_gradients_cost(task.layers, self.spec, self.layout, block, self.machine.network))
 
-    def sent(self, size_bytes: float, ranks: Group) -> Cost:
+    def send_cost(self, size_bytes: float, ranks: CommGroup) -> Cost:
         """A point-to-point send."""
-        return self.machine.network.cost("p2p", size_bytes, ranks)
+        return self.machine.network.collective_cost("p2p", size_bytes, ranks)

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.plan.model import Layout
-from planner.specs.parallelism import Dispatch, Gradients, Overlapped, Recompute, Schedule
+from planner.specs.parallelism import Dispatch, GradientDtype, OverlappedKind, Recompute, Schedule
 
 Number = Any  # int, float or an array of these; all arrays of one Columns have one shape
 Precision = Literal["bf16", "fp8", "fp16", "float32", "float64"]
 # What selective recomputation recomputes in backward: the attention matrix, norms, the MLP's activations, the experts.
-Part = Literal["attention", "norm", "mlp", "moe"]
-SELECTIVE: frozenset[Part] = frozenset({"norm", "mlp"})  # what is cheap to recompute and large to keep
+RecomputedPart = Literal["attention", "norm", "mlp", "moe"]
+SELECTIVE_PARTS: frozenset[RecomputedPart] = frozenset({"norm", "mlp"})  # what is cheap to recompute and large to keep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class LayoutColumns:
     """A layout and its batch; ranks are numbered with tp fastest, then cp (and ep over dp·cp), dp, replica, and pp
     slowest.
     """
@@ -41,15 +41,15 @@ class Columns:
     etp: Number = 1
     replica: Number = 1  # replicas of each ZeRO shard (HSDP)
     zero: Number = 0
-    reads: Number = 0.0  # tokens that cross attention reads per token of a sequence
+    cross_reads: Number = 0.0  # tokens that cross attention reads per token of a sequence
     sequence_parallel: Number = True  # of no effect without tp
-    full: Number = 0.0  # share of the layers that are recomputed in full
-    parts: frozenset[Part] = frozenset()  # what the other layers recompute
+    full_recompute: Number = 0.0  # share of the layers that are recomputed in full
+    recomputed_parts: frozenset[RecomputedPart] = frozenset()  # what the other layers recompute
     dtype: Precision = "bf16"
     schedule: Schedule = "1f1b"
     dispatch: Dispatch = "all_to_all"
-    gradients: Gradients = "float32"
-    overlap: frozenset[Overlapped] = frozenset()
+    gradients: GradientDtype = "float32"
+    overlap: frozenset[OverlappedKind] = frozenset()
     balanced: bool = True  # every expert gets equally many tokens
     adapters: bool = False  # only low-rank adapters are trained: no gradients of the other weights
 
@@ -89,7 +89,7 @@ class Columns:
         return {"float32": 4.0, "float64": 8.0}.get(self.dtype, 2.0)
 
     @property
-    def wide(self) -> bool:
+    def full_precision(self) -> bool:
         """Whether weights are float32 or float64 in compute as in the update, without a narrower copy."""
         return self.dtype in ("float32", "float64")
 
@@ -99,23 +99,23 @@ class Columns:
         return self.micro_batch * self.seq / self.cp
 
 
-WORDS = tuple(field.name for field in fields(Columns) if field.type is not Number)  # fields that are no numbers
+NON_NUMERIC_FIELDS = tuple(field.name for field in fields(LayoutColumns) if field.type is not Number)  # fields that are no numbers
 
 
-def stacked(layouts: list[Columns]) -> Columns:
+def stack_columns(layouts: list[LayoutColumns]) -> LayoutColumns:
     """Many layouts as one Columns of arrays. They must agree in the fields that are no numbers."""
-    names = [field.name for field in fields(Columns) if field.name not in WORDS]
+    names = [field.name for field in fields(LayoutColumns) if field.name not in NON_NUMERIC_FIELDS]
     numbers: dict[str, Any] = {name: field_column(layouts, name) for name in names}
     return replace(layouts[0], **numbers)
 
 
-def field_column(layouts: list[Columns], name: str) -> NDArray[np.float64]:
+def field_column(layouts: list[LayoutColumns], name: str) -> NDArray[np.float64]:
     """One field of many layouts as an array (layouts,)."""
     return np.array([getattr(layout, name) for layout in layouts], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PipelineBatch:
     """The batch of a pipeline: sequences of about `seq` tokens, `micro_batch` at a time, `batch` in a step."""
 
     seq: float
@@ -123,10 +123,10 @@ class Batch:
     micro_batch: float = 1.0
 
 
-ONE = Batch(seq=4096.0)  # for model states and costs per token, which the batch does not change
+ONE_SEQUENCE = PipelineBatch(seq=4096.0)  # for model states and costs per token, which the batch does not change
 
 
-def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
+def columns_of(layout: Layout, batch: PipelineBatch = ONE_SEQUENCE) -> LayoutColumns:
     """The columns of a plan's layout. Where layers differ in recomputation, those of layers without any.
 
     Raises InputError where some layers place their experts differently: callers that can price those ask for each
@@ -135,15 +135,15 @@ def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
     if layout.experts:
         message = "some layers place their experts differently, which has no closed form"
         raise InputError(message, where="layouts", fix="leave `experts` out of the layout, or simulate the plan")
-    full, parts = recomputed("none" if isinstance(layout.recompute, dict) else layout.recompute)
-    return Columns(
+    full, parts = recompute_columns("none" if isinstance(layout.recompute, dict) else layout.recompute)
+    return LayoutColumns(
         ranks=len(layout.ranks),
         seq=batch.seq,
         batch=batch.batch,
         micro_batch=batch.micro_batch,
         **{name: getattr(layout, name) for name in LAYOUT_FIELDS},
-        full=full,
-        parts=parts,
+        full_recompute=full,
+        recomputed_parts=parts,
         dtype=layout.dtype,
         schedule=layout.schedule or ("interleaved" if layout.vpp > 1 else "1f1b"),
         dispatch=layout.dispatch,
@@ -155,6 +155,6 @@ def columns_of(layout: Layout, batch: Batch = ONE) -> Columns:
 LAYOUT_FIELDS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel")
 
 
-def recomputed(how: Recompute) -> tuple[float, frozenset[Part]]:
+def recompute_columns(how: Recompute) -> tuple[float, frozenset[RecomputedPart]]:
     """The share of layers that are recomputed in full, and the parts that the other layers recompute."""
-    return (1.0 if how == "full" else 0.0), (SELECTIVE if how == "selective" else frozenset())
+    return (1.0 if how == "full" else 0.0), (SELECTIVE_PARTS if how == "selective" else frozenset())

@@ -16,25 +16,25 @@ class Cost:
     comm: float = 0.0  # seconds of `value` that are exposed communication
 
 
-FREE = Cost(0.0, "measured", 0.0)
+NO_COST = Cost(0.0, "measured", 0.0)
 
 
-def trust(sources: list[Source]) -> Source:
+def least_trusted(sources: list[Source]) -> Source:
     """The least trustworthy of several sources: a sum is only as good as its worst term."""
     order: list[Source] = ["measured", "fitted", "published", "analytic"]
     return max(sources, key=order.index, default="measured")
 
 
-def summed(*costs: Cost) -> Cost:
+def total_cost(*costs: Cost) -> Cost:
     """The cost of several pieces of work one after another; their spreads add up as if their errors were fully
     correlated.
     """
     seconds = sum(cost.value for cost in costs)
     spread = sum(cost.value * cost.spread for cost in costs) / seconds if seconds else 0.0
     sources = [cost.source for cost in costs if cost.value > 0]
-    return Cost(seconds, trust(sources), spread, sum(cost.comm for cost in costs))
+    return Cost(seconds, least_trusted(sources), spread, sum(cost.comm for cost in costs))
 
 
-def slowest(costs: Iterable[Cost]) -> Cost:
+def slowest_cost(costs: Iterable[Cost]) -> Cost:
     """The cost of the slowest of several ranks that wait for each other."""
     return max(costs, key=lambda cost: cost.value)

@@ -19,7 +19,7 @@ HOUR = 3600.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StepWork:
     """Seconds that all ranks of a cluster take, and the tokens that they train on in them."""
 
     seconds: float
@@ -45,18 +45,18 @@ class Objective(NamedTuple):
     """How an objective is computed and shown; `more`: larger is better. 0 means unknown, as it does for seconds."""
 
     unit: str
-    of: Callable[[Work], float]
-    said: Callable[[float], str]
-    more: bool = False
+    of: Callable[[StepWork], float]
+    formatted: Callable[[float], str]
+    larger_is_better: bool = False
 
     @property
     def verb(self) -> str:
         """The verb for texts: a plan takes seconds or dollars, and gives tokens per dollar."""
-        return "gives" if self.more else "takes"
+        return "gives" if self.larger_is_better else "takes"
 
     def loss(self, value: float) -> float:
         """The loss to minimise, proportional to seconds: the objective value, or one over it where larger is better."""
-        return value if not self.more else 1.0 / value if value else 0.0
+        return value if not self.larger_is_better else 1.0 / value if value else 0.0
 
     def gap(self, value: float, bound: float) -> float:
         """The relative gap between an objective value and its bound, as a share of the bound's loss."""
@@ -73,12 +73,12 @@ OBJECTIVES: dict[str, Objective] = {
     STEP_SECONDS: Objective("s", lambda work: work.seconds, duration),
     "dollars": Objective("$", lambda work: work.dollars, dollar_text),
     "tokens_per_dollar": Objective(
-        "tokens/$", lambda work: work.tokens_per_dollar, "{:,.0f} tokens/$".format, more=True
+        "tokens/$", lambda work: work.tokens_per_dollar, "{:,.0f} tokens/$".format, larger_is_better=True
     ),
 }
 
 
-def objective_called(name: str, where: str = "objective") -> Objective:
+def find_objective(name: str, where: str = "objective") -> Objective:
     """The objective of this name. Raises InputError, listing those there are."""
     if name not in OBJECTIVES:
         raise InputError(f"no objective is called `{name}`", where=where, fix=f"one of {', '.join(OBJECTIVES)}")

@@ -6,23 +6,23 @@ of communication that is inside them is refused.
 
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan
-from planner.specs.base import changed
-from planner.specs.kinds import entry, kinds
+from planner.specs.base import with_fields
+from planner.specs.kinds import entry_of_kind, rank_kinds
 from planner.specs.overlap import Overlap
 from planner.specs.profile import ModuleCosts
 
 
-def overlapped(plan: Plan, overlap: Overlap) -> Plan:
+def with_overlap(plan: Plan, overlap: Overlap) -> Plan:
     """The plan with prices as the switches have it. Raises InputError where its prices cannot tell."""
-    if not overlap.said:
+    if not overlap.switched:
         return plan
     prices = plan.uses.prices
     for name, layout in plan.layouts.items():
-        for kind in kinds(plan.uses.cluster):
-            costs = entry(prices.modules, name, kind)
+        for kind in rank_kinds(plan.uses.cluster):
+            costs = entry_of_kind(prices.modules, name, kind)
             if costs:
                 refuse_switches(name, layout, costs, overlap)
-    return changed(plan, uses=changed(plan.uses, prices=changed(prices, timing=overlap.traits(prices.timing))))
+    return with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(prices, timing=overlap.switched_timing(prices.timing))))
 
 
 def refuse_switches(name: str, layout: Layout, costs: ModuleCosts, overlap: Overlap) -> None:
@@ -34,7 +34,7 @@ def refuse_switches(name: str, layout: Layout, costs: ModuleCosts, overlap: Over
         "ep": layout.ep * layout.etp > 1 or bool(layout.experts),
         "dp": layout.zero == 3 and costs.sharding == "included",
     }
-    for kind in overlap.said:
+    for kind in overlap.switched:
         if inside.get(kind):
             raise InputError(
                 f"`{name}` is priced by fits, which do not say what of its {kind} exchanges compute could hide",

@@ -9,31 +9,31 @@ concurrent passes (compute/contention.py).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from planner.costs.by_module import ByModule
-from planner.costs.by_rates import ByRates
-from planner.costs.compute.assumed import complete, spread_of
-from planner.costs.compute.contention import SPREAD, Use, density, slower
-from planner.costs.compute.lines import Line
-from planner.costs.compute.machine import Machine, machine_of
-from planner.costs.compute.recomputing import require_told
-from planner.costs.cost import FREE, Cost, slowest, summed, trust
-from planner.costs.memory.offload import Offloading, offloading
-from planner.costs.network.network import among, network_of
-from planner.costs.network.replicas import exposed
-from planner.costs.part import Part, mixed, spread_over
+from planner.costs.by_module import FitPricing
+from planner.costs.by_rates import RatePricing
+from planner.costs.compute.assumed import complete_rates, step_spread
+from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
+from planner.costs.compute.lines import CostLine
+from planner.costs.compute.machine import MachineModel, machine_of
+from planner.costs.compute.recomputing import require_measured_recompute
+from planner.costs.cost import NO_COST, Cost, slowest_cost, total_cost, least_trusted
+from planner.costs.memory.offload import Offloading, offloading_of
+from planner.costs.network.network import group_of_ranks, network_of
+from planner.costs.network.replicas import exposed_part
+from planner.costs.part import LayerPass, recompute_counts, counts_by_placement
 from planner.errors import InputError
-from planner.plan.beside import PASSES, Beside, Row
+from planner.plan.beside import PASS_PHASES, ConcurrentPasses, ConcurrentGroups
 from planner.plan.feeding import fed_tokens
-from planner.plan.model import Layout, Plan, Prices, Split
+from planner.plan.model import Layout, Plan, Prices, SequenceSplit
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
-from planner.specs.cluster import Cluster, kind_of
-from planner.specs.kinds import entries, entry, kinds
+from planner.specs.cluster import Cluster, device_of_rank
+from planner.specs.kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
 from planner.specs.profile import Device
-from planner.specs.shapes import BYTES
+from planner.specs.shapes import DTYPE_BYTES
 
-ModulePricing = ByModule | ByRates
+ModulePricing = FitPricing | RatePricing
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,131 +47,131 @@ class Pricing:
     cluster: Cluster
     prices: Prices
     devices: dict[str, Device]
-    reads: dict[str, float] = field(default_factory=dict)  # by module, as Columns.reads
-    copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
+    cross_reads: dict[str, float] = field(default_factory=dict)  # by module, as Columns.reads
+    edge_copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
-    lines: dict[tuple[Part, str], tuple[Line, Cost]] = field(default_factory=dict)
+    lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
-    def among(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
+    def with_concurrency(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
         """The price of each of these tasks of a step, given the tasks of the step that run concurrently with it."""
-        passes = Beside(tasks)
-        return lambda task: self.price(task, passes.of(task))
+        passes = ConcurrentPasses(tasks)
+        return lambda task: self.price(task, passes.beside(task))
 
-    def price(self, task: Task, concurrent: tuple[Row, ...] = ()) -> Cost:
+    def price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...] = ()) -> Cost:
         """Seconds of a task next to concurrent passes, with source and spread; cached by all that they depend on."""
         key = price_key(task)
         if concurrent:
             key = (*key, tuple(tuple(tuple(map(price_key, passes)) for passes in groups) for groups in concurrent))
         if key not in self.known:
-            self.known[key] = self.priced(task, concurrent)
+            self.known[key] = self.new_price(task, concurrent)
         return self.known[key]
 
-    def priced(self, task: Task, concurrent: tuple[Row, ...]) -> Cost:
+    def new_price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """Seconds of a task, computed anew."""
-        if task.phase in PASSES:
-            return self.compute(task) if task.share == 1 else self.shared(task, concurrent)
+        if task.phase in PASS_PHASES:
+            return self.pass_cost(task) if task.share == 1 else self.shared_pass_cost(task, concurrent)
         if task.phase in ("gather", "sync"):
-            return slowest(self.exposed(task, basis, concurrent) for basis in self.rank_pricings(task))
+            return slowest_cost(self.exposed_cost(task, basis, concurrent) for basis in self.rank_pricings(task))
         if task.phase == "update":
-            return slowest(basis.update(task) for basis in self.rank_pricings(task))
-        return self.transfer(task) if task.phase == "send" else FREE
+            return slowest_cost(basis.update_cost(task) for basis in self.rank_pricings(task))
+        return self.send_cost(task) if task.phase == "send" else NO_COST
 
-    def compute(self, task: Task, ends: bool = True) -> Cost:
+    def pass_cost(self, task: Task, embedding_head: bool = True) -> Cost:
         """A forward or backward pass: compute, and the communication of its group inside it. I and W add up to the
         backward.
 
         `ends`: with all that is outside the layers, counted behind the last.
         """
         if not task.tokens:
-            return FREE
-        part = self.part_of(task)
-        part = part if ends else part._replace(ends=False)
-        costs = {kind: self.passed(part, kind, task.lengths) for kind in self.kinds(task.ranks)}
+            return NO_COST
+        part = self.layer_pass(task)
+        part = part if embedding_head else part._replace(embedding_head=False)
+        costs = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
         kind = max(costs, key=lambda each: costs[each].value)
         if task.phase in ("F", "B"):
             return costs[kind]
-        weights = self.basis(task.module, kind).weights(part).seconds(task.lengths)
+        weights = self.module_pricing(task.module, kind).weight_gradient_line(part).seconds(task.lengths)
         if task.phase == "W":
             return Cost(weights, "analytic", costs[kind].spread)
         return Cost(costs[kind].value - weights, "analytic", costs[kind].spread, costs[kind].comm)
 
-    def shared(self, task: Task, concurrent: tuple[Row, ...]) -> Cost:
+    def shared_pass_cost(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """A pass with a share of its devices: compute slows down, communication takes as long as on whole devices."""
-        whole = self.compute(task)
-        densest = [max((self.use(each) for each in passes), key=density) for groups in concurrent for passes in groups]
-        compute = (whole.value - whole.comm) * slower(self.use(task), densest)
-        source = trust([whole.source, "analytic"])
-        return Cost(compute + whole.comm, source, whole.spread + SPREAD, whole.comm)
+        whole = self.pass_cost(task)
+        densest = [max((self.device_use(each) for each in passes), key=demand_density) for groups in concurrent for passes in groups]
+        compute = (whole.value - whole.comm) * slowdown(self.device_use(task), densest)
+        source = least_trusted([whole.source, "analytic"])
+        return Cost(compute + whole.comm, source, whole.spread + CONTENTION_SPREAD, whole.comm)
 
-    def use(self, task: Task) -> Use:
+    def device_use(self, task: Task) -> DeviceUse:
         """What a pass (of a backward in two, both halves) asks of its devices; of several kinds, of the slowest."""
-        part = self.part_of(task)
-        each = {kind: self.passed(part, kind, task.lengths) for kind in self.kinds(task.ranks)}
+        part = self.layer_pass(task)
+        each = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
         kind = max(each, key=lambda kind: each[kind].value)
-        seconds, lines = each[kind].value - each[kind].comm, self.basis(task.module, kind).memory(part)
+        seconds, lines = each[kind].value - each[kind].comm, self.module_pricing(task.module, kind).memory_lines(part)
         if lines is None:
-            return Use(task.share, seconds, 0.0)
+            return DeviceUse(task.share, seconds, 0.0)
         memory_bound, streamed = (line.seconds(task.lengths) for line in lines)
-        return Use(task.share, max(0.0, seconds - memory_bound), min(memory_bound, seconds), streamed)
+        return DeviceUse(task.share, max(0.0, seconds - memory_bound), min(memory_bound, seconds), streamed)
 
-    def part_of(self, task: Task) -> Part:
+    def layer_pass(self, task: Task) -> LayerPass:
         """The layers that a task's pass goes through, with their group and recomputation."""
         layout, module, layers = self.layouts[task.module], self.models[task.module], task.layers
-        recompute, by_placement = mixed(layout, layers), spread_over(layout, module, layers)
+        recompute, by_placement = recompute_counts(layout, layers), counts_by_placement(layout, module, layers)
         ends, forward = layers[-1] == module.layers - 1, task.phase == "F"
-        return Part(task.module, len(layers), ends, task.ranks, task.split, forward, recompute, by_placement)
+        return LayerPass(task.module, len(layers), ends, task.ranks, task.split, forward, recompute, by_placement)
 
-    def passed(self, part: Part, kind: str, lengths: Sequence[int]) -> Cost:
+    def kind_pass_cost(self, part: LayerPass, kind: str, lengths: Sequence[int]) -> Cost:
         """A pass over documents of these lengths, on ranks of one device kind."""
-        line, source = self.part(part, kind)
-        comm, basis = line.comm(lengths), self.basis(part.module, kind)
-        compute = basis.worked(line.seconds(lengths) - comm)
-        return summed(compute, Cost(comm, source.source, source.spread, comm))
+        line, source = self.pass_line(part, kind)
+        comm, basis = line.comm_seconds(lengths), self.module_pricing(part.module, kind)
+        compute = basis.compute_cost(line.seconds(lengths) - comm)
+        return total_cost(compute, Cost(comm, source.source, source.spread, comm))
 
-    def line(self, module: str, ranks: Ranks, split: Split, forward: bool) -> tuple[Line, Cost]:
+    def module_line(self, module: str, ranks: Ranks, split: SequenceSplit, forward: bool) -> tuple[CostLine, Cost]:
         """The cost line of a pass over a whole module on a group of one device kind, and a cost with the
         communication's source.
         """
-        kind, layers = kind_of(self.cluster, ranks[0]), range(self.models[module].layers)
+        kind, layers = device_of_rank(self.cluster, ranks[0]), range(self.models[module].layers)
         layout = self.layouts[module]
-        recompute, by_placement = mixed(layout, layers), spread_over(layout, self.models[module], layers)
-        return self.part(Part(module, len(layers), True, ranks, split, forward, recompute, by_placement), kind)
+        recompute, by_placement = recompute_counts(layout, layers), counts_by_placement(layout, self.models[module], layers)
+        return self.pass_line(LayerPass(module, len(layers), True, ranks, split, forward, recompute, by_placement), kind)
 
-    def part(self, part: Part, kind: str) -> tuple[Line, Cost]:
+    def pass_line(self, part: LayerPass, kind: str) -> tuple[CostLine, Cost]:
         """The cost line of a pass on ranks of one device kind, cached."""
         if (part, kind) not in self.lines:
-            self.lines[part, kind] = self.basis(part.module, kind).line(part)
+            self.lines[part, kind] = self.module_pricing(part.module, kind).pass_line(part)
         return self.lines[part, kind]
 
-    def exposed(self, task: Task, basis: ModulePricing, concurrent: tuple[Row, ...]) -> Cost:
+    def exposed_cost(self, task: Task, basis: ModulePricing, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """The exposed part of a collective among replicas: in a micro-batch, next to the slowest group's passes; once a
         step, next to the passes of the group that has least. Only layers hide communication: nothing is left to gather
         behind the last of them, and nothing yet to reduce.
         """
         layout, once = self.layouts[task.module], task.micro_batch is None
         if layout.zero == 3 and layout.pp > 1 and basis.machine.accounting.keeps_gathered and task.micro_batch:
-            return FREE  # parameters stay gathered, and gradients whole, from the first micro-batch on
+            return NO_COST  # parameters stay gathered, and gradients whole, from the first micro-batch on
         pick, hiding = min if once else max, self.hiding_passes(task, basis, concurrent)
         compute = [
-            pick(sum(self.compute(each, False).value for each in passes) for passes in groups) for groups in hiding
+            pick(sum(self.pass_cost(each, False).value for each in passes) for passes in groups) for groups in hiding
         ]
-        return self.behind(task, basis, compute or [0.0])
+        return self.exposed_behind(task, basis, compute or [0.0])
 
-    def behind(self, task: Task, basis: ModulePricing, compute: Sequence[float]) -> Cost:
+    def exposed_behind(self, task: Task, basis: ModulePricing, compute: Sequence[float]) -> Cost:
         """The exposed part of a collective that runs once next to each of these seconds of compute."""
-        exchange, source = basis.exchanged(task)
+        exchange, source = basis.replica_exchange(task)
         once, uncovered = task.micro_batch is None, 1.0 / len(task.layers)
-        whole = exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.again)
-        own, window = whole * basis.slower, basis.machine.window  # passes have the straggler factor already
-        seconds = sum(float(exposed(own, each, window, uncovered)) for each in compute)
+        whole = exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.gather_again)
+        own, window = whole * basis.straggler_factor, basis.machine.dp_window  # passes have the straggler factor already
+        seconds = sum(float(exposed_part(own, each, window, uncovered)) for each in compute)
         return Cost(seconds, source.source, source.spread, seconds)
 
-    def left(self, task: Task, compute: float) -> float:
+    def exposed_seconds(self, task: Task, compute: float) -> float:
         """Exposed seconds of a collective next to so many seconds of compute."""
-        return max(self.behind(task, basis, [compute]).value for basis in self.rank_pricings(task))
+        return max(self.exposed_behind(task, basis, [compute]).value for basis in self.rank_pricings(task))
 
-    def hiding_passes(self, task: Task, basis: ModulePricing, concurrent: tuple[Row, ...]) -> tuple[Row, ...]:
+    def hiding_passes(self, task: Task, basis: ModulePricing, concurrent: tuple[ConcurrentGroups, ...]) -> tuple[ConcurrentGroups, ...]:
         """The micro-batches whose passes can hide a collective: of one that runs once a step the last, or all of them
         where gradients are reduced as they come (ZeRO-2).
         """
@@ -183,36 +183,36 @@ class Pricing:
             return concurrent[:1]
         return concurrent if every else concurrent[-1:]
 
-    def transfer(self, task: Task) -> Cost:
+    def send_cost(self, task: Task) -> Cost:
         """A send of activations or their gradients from stage to stage, or over an edge between modules (`v0>llm`)."""
         layout, tokens = self.layouts[task.module], task.tokens
         senders = len(task.ranks) if layout.sequence_parallel else task.degree  # without it, each tp rank sends all
-        size = tokens * self.width(task) * BYTES[layout.dtype] / senders
+        size = tokens * self.send_width(task) * DTYPE_BYTES[layout.dtype] / senders
         near, far = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
-        pair = among(self.cluster, Ranks(sorted({near, far})))
-        own = self.kinds(layout.ranks)
-        receiving = (kind for kind in self.kinds(Ranks((far,))) if kind in own)
-        both = dict.fromkeys((*self.kinds(task.ranks), *receiving))  # the slower side is critical
-        return slowest(self.basis(task.module, kind).sent(size, pair) for kind in both)
+        pair = group_of_ranks(self.cluster, Ranks(sorted({near, far})))
+        own = self.device_kinds(layout.ranks)
+        receiving = (kind for kind in self.device_kinds(Ranks((far,))) if kind in own)
+        both = dict.fromkeys((*self.device_kinds(task.ranks), *receiving))  # the slower side is critical
+        return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, pair) for kind in both)
 
-    def width(self, task: Task) -> float:
+    def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""
         module = self.models[task.module]
-        if not module.gives or ">" not in task.group:
+        if not module.feature_width or ">" not in task.group:
             return float(module.hidden)
         edge = f"{task.module}>{task.group.partition('>')[2]}"
-        return module.gives / module.merged * self.copies.get(edge, 1)
+        return module.feature_width / module.tokens_per_output * self.edge_copies.get(edge, 1)
 
-    def kinds(self, ranks: Ranks) -> tuple[str, ...]:
+    def device_kinds(self, ranks: Ranks) -> tuple[str, ...]:
         """The device kinds of these ranks, each once."""
-        all_kinds = kinds(self.cluster)
-        return all_kinds if len(all_kinds) == 1 else tuple(dict.fromkeys(kind_of(self.cluster, rank) for rank in ranks))
+        all_kinds = rank_kinds(self.cluster)
+        return all_kinds if len(all_kinds) == 1 else tuple(dict.fromkeys(device_of_rank(self.cluster, rank) for rank in ranks))
 
     def rank_pricings(self, task: Task) -> list[ModulePricing]:
         """What prices the task's module on each device kind of its ranks."""
-        return [self.basis(task.module, kind) for kind in self.kinds(task.ranks)]
+        return [self.module_pricing(task.module, kind) for kind in self.device_kinds(task.ranks)]
 
-    def basis(self, module: str, kind: str) -> ModulePricing:
+    def module_pricing(self, module: str, kind: str) -> ModulePricing:
         """What prices a module on a device kind. Raises InputError where the plan has no prices for it."""
         if (module, kind) not in self.known_pricings:
             self.known_pricings[module, kind] = self.new_module_pricing(module, kind)
@@ -220,33 +220,33 @@ class Pricing:
 
     def new_module_pricing(self, module: str, kind: str) -> ModulePricing:
         """Prices by fits where the plan has them for the module, else by rates."""
-        costs, machine = entry(self.prices.modules, module, kind), self.machine(kind)
+        costs, machine = entry_of_kind(self.prices.modules, module, kind), self.machine(kind)
         if costs:
-            return ByModule(self.models[module], self.layouts[module], self.cluster, machine, costs)
+            return FitPricing(self.models[module], self.layouts[module], self.cluster, machine, costs)
         if kind not in self.prices.rates:
-            several = f" on {kind}" if len(kinds(self.cluster)) > 1 else ""
+            several = f" on {kind}" if len(rank_kinds(self.cluster)) > 1 else ""
             message, fix = f"the plan has no prices for `{module}`{several}", "add them, or solve its job again"
             raise InputError(message, where="uses.prices.modules", fix=fix)
-        spread = spread_of(self.prices.spread, self.prices.rates[kind])
-        reads = self.reads.get(module, 0.0)
-        return ByRates(self.models[module], self.layouts[module], self.cluster, machine, spread, reads)
+        spread = step_spread(self.prices.spread, self.prices.rates[kind])
+        reads = self.cross_reads.get(module, 0.0)
+        return RatePricing(self.models[module], self.layouts[module], self.cluster, machine, spread, reads)
 
-    def machine(self, kind: str) -> Machine:
+    def machine(self, kind: str) -> MachineModel:
         """The device of a kind with its rates, and the network between its ranks with the collectives that were
         measured on it.
         """
         prices = self.prices
-        rates, tables = complete(prices.rates.get(kind), self.devices[kind].kind), entries(prices.collectives, kind)
+        rates, tables = complete_rates(prices.rates.get(kind), self.devices[kind].kind), entries_of_kind(prices.collectives, kind)
         analytic = machine_of(self.cluster, self.devices[kind], rates, prices.timing, prices.accounting)
-        return Machine(
+        return MachineModel(
             analytic.device, rates, network_of(self.cluster, rates, tables), prices.timing, prices.accounting
         )
 
     def offloading(self, module: str, kind: str, layers: Layers) -> Offloading:
         """How activations can be offloaded to the host, on ranks of a kind that have these layers."""
-        basis, ends = self.basis(module, kind), layers[-1] == self.models[module].layers - 1
-        held = basis.held(layers, ends, Split(), (1,))
-        return offloading(basis.layer_lines(), held, len(layers), self.devices[kind])
+        basis, ends = self.module_pricing(module, kind), layers[-1] == self.models[module].layers - 1
+        held = basis.activation_bytes(layers, ends, SequenceSplit(), (1,))
+        return offloading_of(basis.layer_lines(), held, len(layers), self.devices[kind])
 
 
 def price_key(task: Task) -> tuple[object, ...]:
@@ -260,23 +260,23 @@ def pricing_of(plan: Plan) -> Pricing:
     """The pricing that a plan carries. Raises InputError where it does not cover the plan's layouts."""
     uses = plan.uses
     copies = {edge.name: plan.layouts[edge.target].tp for edge in plan.edges if edge.by == "cross_attention"}
-    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean_reads(plan), copies)
+    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean_cross_reads(plan), copies)
     fix = "measure it again (planner profile) and solve its job anew, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
-        for kind in pricing.kinds(layout.ranks):
-            basis, layers = pricing.basis(module, kind), range(uses.models[module].layers)
-            if isinstance(basis, ByModule):
+        for kind in pricing.device_kinds(layout.ranks):
+            basis, layers = pricing.module_pricing(module, kind), range(uses.models[module].layers)
+            if isinstance(basis, FitPricing):
                 require_no_cross_attention(basis.spec, module)
                 name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
-                require_told(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
+                require_measured_recompute(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
     return pricing
 
 
-def mean_reads(plan: Plan) -> dict[str, float]:
+def mean_cross_reads(plan: Plan) -> dict[str, float]:
     """Tokens that cross attention reads per token, in the mean over all items of the plan, by module."""
     read = fed_tokens(plan, "cross_attention")
-    named = [name for name in plan.layouts if plan.uses.models[name].crossing]
+    named = [name for name in plan.layouts if plan.uses.models[name].cross_attention_width]
     totals = {name: sum(count for (module, _), count in read.items() if module == name) for name in named}
     return {
         name: totals[name] / max(1, sum(plan.uses.tokens(name, item) for item in plan.uses.items[name]))
@@ -286,7 +286,7 @@ def mean_reads(plan: Plan) -> dict[str, float]:
 
 def require_no_cross_attention(spec: Module, module: str) -> None:
     """Raises InputError where a module with fits has cross attention: fits do not depend on what it reads."""
-    if spec.crossing:
+    if spec.cross_attention_width:
         message = f"fits of `{module}` do not say what its cross attention reads"
         raise InputError(message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count it")
 

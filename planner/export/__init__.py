@@ -6,45 +6,45 @@ from typing import NamedTuple
 
 from planner import files
 from planner.errors import InputError
-from planner.export.ordered import with_slots
-from planner.export.torch_csv import Orders, read_csv, to_csv
+from planner.export.ordered import with_order
+from planner.export.torch_csv import PipelineOrders, read_csv, to_csv
 from planner.plan.model import Plan
 
 TORCH_CSV = "torch-csv"
 
 
-class Form(NamedTuple):
+class ExportFormat(NamedTuple):
     """Another program's format. `write`: a plan as text, and the plan's micro-batch behind each of the text's. `read`:
     the order in a text, for a plan; errors call the file by the given name. Both raise InputError.
     """
 
     write: Callable[[Plan], tuple[str, tuple[int, ...]]]
-    read: Callable[[str, Plan, str], Orders]
+    read: Callable[[str, Plan, str], PipelineOrders]
 
 
-FORMS: dict[str, Form] = {TORCH_CSV: Form(to_csv, read_csv)}  # what `export` writes, and `import` reads
+EXPORT_FORMATS: dict[str, ExportFormat] = {TORCH_CSV: ExportFormat(to_csv, read_csv)}  # what `export` writes, and `import` reads
 
 
-class Exported(NamedTuple):
+class ExportedOrder(NamedTuple):
     """A file's text, and the plan's micro-batch behind each of the file's."""
 
     text: str
     micro_batches: tuple[int, ...]
 
 
-def written_for(plan: Plan, to: str) -> Exported:
+def export_plan(plan: Plan, to: str) -> ExportedOrder:
     """A plan in another program's format. Raises InputError where that format cannot express the plan."""
-    return Exported(*find_format(to).write(plan))
+    return ExportedOrder(*find_format(to).write(plan))
 
 
 def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
     """A plan with the order of a file, scored anew. Raises InputError, and Infeasible."""
     slots = find_format(form).read(files.read_text(path), plan, str(path))
-    return with_slots(plan, slots, form, str(path))
+    return with_order(plan, slots, form, str(path))
 
 
-def find_format(name: str) -> Form:
+def find_format(name: str) -> ExportFormat:
     """The format of this name. Raises InputError where there is none."""
-    if name not in FORMS:
-        raise InputError(f"no form is called `{name}`", where="form", fix=f"one of {', '.join(FORMS)}")
-    return FORMS[name]
+    if name not in EXPORT_FORMATS:
+        raise InputError(f"no form is called `{name}`", where="form", fix=f"one of {', '.join(EXPORT_FORMATS)}")
+    return EXPORT_FORMATS[name]

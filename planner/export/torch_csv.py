@@ -14,11 +14,11 @@ from planner.errors import InputError
 from planner.plan.model import Plan, Step, assignments
 from planner.plan.schedules import Slot
 from planner.plan.schedules.explicit import PHASES
-from planner.plan.work import Work, module_work
+from planner.plan.work import ModuleWork, module_work
 
 ACTION = re.compile(r"(?P<stage>[0-9]{1,9})(?P<phase>[FBIW])(?P<micro_batch>[0-9]{1,9})")
 
-Orders = list[list[Slot]]  # the passes of each pipeline rank, in order
+PipelineOrders = list[list[Slot]]  # the passes of each pipeline rank, in order
 
 
 def to_csv(plan: Plan) -> tuple[str, tuple[int, ...]]:
@@ -29,7 +29,7 @@ def to_csv(plan: Plan) -> tuple[str, tuple[int, ...]]:
     orders, numbered = [], []
     for number, step in enumerate(plan.steps):
         work = pipeline_of(plan, step, f"steps[{number}]")
-        order, micro_batches = renumbered(
+        order, micro_batches = renumber_micro_batches(
             work.slots(step.order_of(work.module)), f"steps[{number}].order.{work.module}"
         )
         orders.append(order)
@@ -44,14 +44,14 @@ def to_csv(plan: Plan) -> tuple[str, tuple[int, ...]]:
     return "\n".join([*lines, ""]), numbered[0]
 
 
-def pipeline_of(plan: Plan, step: Step, where: str) -> Work:
+def pipeline_of(plan: Plan, step: Step, where: str) -> ModuleWork:
     """The pipeline of the plan's only module. Raises InputError where the plan has what a schedule does not carry."""
     if len(plan.layouts) > 1:
         names = " and ".join(plan.layouts)
         message = f"torch's schedule is of one module, the plan has {names}"
         raise InputError(message, where="layouts", fix="export a plan of one module, without placements")
     work = module_work(plan, step, next(iter(plan.layouts)))
-    if work.pipeline == 1:
+    if work.pipeline_ranks == 1:
         raise InputError(
             f"`{work.module}` is on one pipeline stage", where="layouts", fix="a plan with pp of 2 or more"
         )
@@ -60,7 +60,7 @@ def pipeline_of(plan: Plan, step: Step, where: str) -> Work:
     return work
 
 
-def uneven_micro_batches(plan: Plan, step: Step, work: Work) -> Iterator[tuple[str, str]]:
+def uneven_micro_batches(plan: Plan, step: Step, work: ModuleWork) -> Iterator[tuple[str, str]]:
     """Messages and fixes where micro-batches differ in groups or in tokens: torch infers shapes once."""
     tokens = [
         {
@@ -80,7 +80,7 @@ def uneven_micro_batches(plan: Plan, step: Step, work: Work) -> Iterator[tuple[s
                 yield message, "micro-batches of equal shape: torch takes those of the first for all"
 
 
-def renumbered(orders: Orders, where: str) -> tuple[Orders, tuple[int, ...]]:
+def renumber_micro_batches(orders: PipelineOrders, where: str) -> tuple[PipelineOrders, tuple[int, ...]]:
     """Orders with micro-batches numbered as the last stage runs them, and their numbers before. Raises InputError."""
     if not any(phase in ("B", "I") for phase, _, _ in orders[0]):
         raise InputError("nothing comes back, and torch's schedule trains", where=where, fix="an order with backwards")
@@ -93,7 +93,7 @@ def renumbered(orders: Orders, where: str) -> tuple[Orders, tuple[int, ...]]:
     return [[(phase, new[number], chunk) for phase, number, chunk in slots] for slots in orders], tuple(forwards[-1])
 
 
-def stage_forwards(orders: Orders) -> list[list[int]]:
+def stage_forwards(orders: PipelineOrders) -> list[list[int]]:
     """The micro-batches of each stage in the order of their forwards."""
     chunks = 1 + max(chunk for slots in orders for _, _, chunk in slots)
     return [
@@ -103,7 +103,7 @@ def stage_forwards(orders: Orders) -> list[list[int]]:
     ]
 
 
-def read_csv(text: str, plan: Plan, name: str) -> Orders:
+def read_csv(text: str, plan: Plan, name: str) -> PipelineOrders:
     """The order in a schedule, for the only module of a plan; `name` is what errors call the file.
 
     Raises InputError for text that is no such schedule, where forwards are not in order, or where stages are on other
@@ -111,8 +111,8 @@ def read_csv(text: str, plan: Plan, name: str) -> Orders:
     """
     work = pipeline_of(plan, plan.steps[0], "steps[0]")
     lines = [line.split(",") for line in text.splitlines() if line.strip()]
-    if len(lines) != work.pipeline:
-        message = f"the schedule is of {len(lines)} ranks, the plan's pipeline of {work.pipeline}"
+    if len(lines) != work.pipeline_ranks:
+        message = f"the schedule is of {len(lines)} ranks, the plan's pipeline of {work.pipeline_ranks}"
         raise InputError(message, where=name, fix="a line for each rank of the pipeline, or another plan")
     orders = [
         [parse_action(each.strip(), rank, work, f"{name}:{rank + 1}") for each in line if each.strip()]
@@ -125,17 +125,17 @@ def read_csv(text: str, plan: Plan, name: str) -> Orders:
             late = next(number for number, following in pairwise(numbers) if number > following)
             message = f"stage {stage} runs micro-batch {late} forward before one of a lower number"
             fix = "number micro-batches in the order of their forwards: torch takes losses for those of 0, 1, 2, …"
-            raise InputError(message, where=f"{name}:{stage % work.pipeline + 1}", fix=fix)
+            raise InputError(message, where=f"{name}:{stage % work.pipeline_ranks + 1}", fix=fix)
     return orders
 
 
-def parse_action(text: str, rank: int, work: Work, where: str) -> Slot:
+def parse_action(text: str, rank: int, work: ModuleWork, where: str) -> Slot:
     """The pass that one entry of a rank's line names. Raises InputError."""
     match = ACTION.fullmatch(text)
     if not match:
         message, fix = f"`{text}` is no pass of one stage", "write passes alone, as 0F0, 0B0, 0I0 or 0W0 (compute_only)"
         raise InputError(message, where=where, fix=fix)
-    chunk, place = divmod(int(match["stage"]), work.pipeline)
+    chunk, place = divmod(int(match["stage"]), work.pipeline_ranks)
     if int(match["stage"]) >= len(work.stages):
         message = f"`{text}` is of stage {match['stage']}, and the plan has {len(work.stages)}"
         raise InputError(message, where=where, fix="a plan with as many stages")

@@ -8,7 +8,7 @@ import msgspec
 
 from planner.errors import InputError
 from planner.files.schema import keys_at, words_at
-from planner.files.text import Places, Route, Step, spell
+from planner.files.text import FilePositions, KeyPath, KeyStep, key_path_text
 
 COMPLAINT = re.compile(
     r"(?P<what>.*?)(?: - at (?P<of_key>`key` in )?`\$(?P<path>(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?", re.DOTALL
@@ -30,7 +30,7 @@ class FileError(NamedTuple):
 
     message: str
     fix: str
-    route: Route
+    route: KeyPath
     key: bool = False  # whether the key at `route` is meant, not its value
 
 
@@ -39,7 +39,7 @@ def from_file(kind: type, value: Any) -> Any:
     return kind.from_file(value)  # type: ignore[attr-defined]
 
 
-def located(error: msgspec.ValidationError, data: Any, kind: type, name: str, places: Places) -> InputError:
+def located_error(error: msgspec.ValidationError, data: Any, kind: type, name: str, places: FilePositions) -> InputError:
     """msgspec's error as an InputError with its place in the file."""
     complaint = COMPLAINT.fullmatch(str(error))
     what, path = (complaint["what"], complaint["path"] or "") if complaint else (str(error), "")
@@ -51,10 +51,10 @@ def located(error: msgspec.ValidationError, data: Any, kind: type, name: str, pl
         finding = explained_error(what, value_at(data, route), kind, route)
     place = places.get((*finding.route, "<key>")) if finding.key else None
     line, column = place or places.get(finding.route) or places.get(route) or (1, 1)
-    return InputError(finding.message, where=f"{name}:{line}:{column} ({spell(finding.route)})", fix=finding.fix)
+    return InputError(finding.message, where=f"{name}:{line}:{column} ({key_path_text(finding.route)})", fix=finding.fix)
 
 
-def explained_error(what: str, value: Any, kind: type, route: Route) -> FileError:
+def explained_error(what: str, value: Any, kind: type, route: KeyPath) -> FileError:
     """msgspec's message about `value`, reworded, with a fix."""
     field = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL)
     if field:
@@ -73,10 +73,10 @@ def explained_error(what: str, value: Any, kind: type, route: Route) -> FileErro
     if " | " in what:  # specs say `what is wrong | what to do`
         message, _, fix = what.rpartition(" | ")
         return FileError(message, fix, route)
-    return FileError(f"{value_text(value)} is not possible here", instead(str(value), words_at(kind, route)), route)
+    return FileError(f"{value_text(value)} is not possible here", suggestion(str(value), words_at(kind, route)), route)
 
 
-def instead(word: str, known: list[str]) -> str:
+def suggestion(word: str, known: list[str]) -> str:
     """The fix for a word that is none of those known."""
     if not known:
         return "`planner schema` shows what may stand here"
@@ -103,19 +103,19 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def value_at(data: Any, route: Route) -> Any:
+def value_at(data: Any, route: KeyPath) -> Any:
     """The value at a path in plain data."""
     for step in route:
         data = data[step]
     return data
 
 
-def find_key_path(path: str, data: Any, kind: type, complaint: str) -> Route:
+def find_key_path(path: str, data: Any, kind: type, complaint: str) -> KeyPath:
     """msgspec's `.groups[...].ranks[2]` as a path of keys and indices; `[...]` hides a key."""
-    route: Route = ()
+    route: KeyPath = ()
     here = data
     for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
-        key: Step = name or (int(index) if index != "..." else offending_key(route, here, data, kind, complaint))
+        key: KeyStep = name or (int(index) if index != "..." else offending_key(route, here, data, kind, complaint))
         try:
             here = here[key]
         except (KeyError, IndexError, TypeError):
@@ -124,7 +124,7 @@ def find_key_path(path: str, data: Any, kind: type, complaint: str) -> Route:
     return route
 
 
-def offending_key(route: Route, here: Any, data: Any, kind: type, complaint: str) -> Step:
+def offending_key(route: KeyPath, here: Any, data: Any, kind: type, complaint: str) -> KeyStep:
     """The key of the mapping `here` that causes the error, by bisection over its first keys."""
     keys = list(here) if isinstance(here, dict) else [0]
     too_few, enough = 0, len(keys)
@@ -147,7 +147,7 @@ def raises_same_error(data: Any, kind: type, complaint: str) -> bool:
     return False
 
 
-def with_value(data: Any, route: Route, value: Any) -> Any:
+def with_value(data: Any, route: KeyPath, value: Any) -> Any:
     """A copy of `data` with `value` at `route`."""
     if not route:
         return value

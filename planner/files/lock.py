@@ -13,7 +13,7 @@ PATIENCE_S = 1.0  # a query whether the lock is held takes it for a moment
 
 
 @contextmanager
-def hold(path: Path, who: str) -> Iterator[None]:
+def hold_lock(path: Path, who: str) -> Iterator[None]:
     """Holds the lock inside the block. Raises InputError where another process holds it; `who` describes that
     process.
     """
@@ -29,7 +29,7 @@ def hold(path: Path, who: str) -> Iterator[None]:
         os.close(handle)
 
 
-def held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether a living process holds the lock."""
     handle = open_lock(path)
     try:

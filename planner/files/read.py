@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from planner.errors import InputError
-from planner.files.locate import from_file, located
-from planner.files.text import Places, load
+from planner.files.locate import from_file, located_error
+from planner.files.text import FilePositions, load_yaml
 
 T = TypeVar("T")
 
@@ -39,15 +39,15 @@ def format_of(path: str | Path) -> str:
 
 def parse(text: str, kind: type[T], name: str) -> T:
     """A text as a `kind`; errors call the file `name`. Raises InputError."""
-    data, places = load(text, name)
+    data, places = load_yaml(text, name)
     check_format(data, kind, name, places)
     try:
         return msgspec.convert(data, kind, strict=True, dec_hook=from_file)
     except msgspec.ValidationError as error:
-        raise located(error, data, kind, name, places) from error
+        raise located_error(error, data, kind, name, places) from error
 
 
-def check_format(data: Any, kind: type, name: str, places: Places) -> None:
+def check_format(data: Any, kind: type, name: str, places: FilePositions) -> None:
     """Raises InputError where the `format` of the data is of another kind of file, or of another major version."""
     expected: str = kind.FORMAT  # type: ignore[attr-defined]
     if not isinstance(data, dict):

@@ -21,7 +21,7 @@ TAKEN = "taken"
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class FolderQueue:
     """A queue between one process that offers and replaces items, and one that takes them; nobody else touches the
     folder.
     """
@@ -76,7 +76,7 @@ class Slots:
         """The number after the last item taken; `first` where none was."""
         return max((number + 1 for number in item_numbers(self.folder / TAKEN)), default=first)
 
-    def rewind(self, first: int = 0) -> None:
+    def reset_taken(self, first: int = 0) -> None:
         """Forgets what was taken; with `first`, item `first` − 1 counts as the last one taken, for a reader that
         resumes there.
 
@@ -98,7 +98,7 @@ class Slots:
 
     def clear(self) -> None:
         """Forgets what was taken, and withdraws what is offered."""
-        self.rewind()
+        self.reset_taken()
         for number in item_numbers(self.folder):
             self.withdraw(number)
 

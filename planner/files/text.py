@@ -19,19 +19,19 @@ try:  # libyaml when present: about ten times faster
 except ImportError:  # pragma: no cover - depends on how PyYAML was built
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-Step = str | int  # a key or an index
-Route = tuple[Step, ...]  # from the top of a file to a value
+KeyStep = str | int  # a key or an index
+KeyPath = tuple[KeyStep, ...]  # from the top of a file to a value
 FilePosition = tuple[int, int]  # line and column, 1-based
-Places = dict[Route, FilePosition]  # of every value; that of a key itself is under (*path, "<key>")
+FilePositions = dict[KeyPath, FilePosition]  # of every value; that of a key itself is under (*path, "<key>")
 
-DEEPEST = 50  # collections within each other; a plan has ten
+MAX_DEPTH = 50  # collections within each other; a plan has ten
 MAX_SHOWN_STEPS = 12  # steps of a path that a message shows
 WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 
 
-def load(text: str, name: str) -> tuple[Any, Places]:
+def load_yaml(text: str, name: str) -> tuple[Any, FilePositions]:
     """Plain data, and the line and column of every value in it. Raises InputError."""
     control = Reader.NON_PRINTABLE.search(text)
     if control:
@@ -49,7 +49,7 @@ def load(text: str, name: str) -> tuple[Any, Places]:
         raise InputError(what, where=where, fix="fix the syntax there") from error
 
 
-def spell(route: Route) -> str:
+def key_path_text(route: KeyPath) -> str:
     """A path as text: ('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:MAX_SHOWN_STEPS]]
     more = "…" if len(route) > MAX_SHOWN_STEPS else ""
@@ -61,7 +61,7 @@ class OpenCollection:
 
     __slots__ = ("key", "route", "values")
 
-    def __init__(self, values: dict[Any, Any] | list[Any], route: Route) -> None:
+    def __init__(self, values: dict[Any, Any] | list[Any], route: KeyPath) -> None:
         self.values, self.route = values, route
         self.key: tuple[Any, FilePosition] | None = None  # in a mapping, the key whose value comes next
 
@@ -71,7 +71,7 @@ class DocumentBuilder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.places: Places = {}
+        self.places: FilePositions = {}
         self.open: list[OpenCollection] = []
         self.top: list[Any] = []  # the document, once it has begun; at most one
 
@@ -89,18 +89,18 @@ class DocumentBuilder:
             elif isinstance(event, yaml.CollectionEndEvent):
                 self.open.pop()
             elif isinstance(event, yaml.AliasEvent):
-                raise self.refused("aliases (*name) are not supported", place, "write it out")
+                raise self.parse_error("aliases (*name) are not supported", place, "write it out")
             elif isinstance(event, yaml.DocumentStartEvent) and self.top:
-                raise self.refused("a second document begins here", place, "one document to a file")
+                raise self.parse_error("a second document begins here", place, "one document to a file")
         return self.top[0] if self.top else None
 
     def begin(self, values: dict[Any, Any] | list[Any], place: FilePosition) -> None:
         """Begins a collection, within the one that is open."""
         here = self.open[-1] if self.open else None
         if here and isinstance(here.values, dict) and here.key is None:
-            raise self.refused("a key must be a word or a number", place, "use a plain key")
-        if len(self.open) == DEEPEST:
-            raise self.refused("the file is nested too deeply", place, "flatten it")
+            raise self.parse_error("a key must be a word or a number", place, "use a plain key")
+        if len(self.open) == MAX_DEPTH:
+            raise self.parse_error("the file is nested too deeply", place, "flatten it")
         self.open.append(OpenCollection(values, self.put(values, place)))
 
     def scalar(self, value: Any, place: FilePosition) -> None:
@@ -109,11 +109,11 @@ class DocumentBuilder:
         if here and isinstance(here.values, dict) and here.key is None:
             here.key = value, place
             if value in here.values:
-                raise self.refused(f"the key `{value}` occurs twice", place, "remove one of the two")
+                raise self.parse_error(f"the key `{value}` occurs twice", place, "remove one of the two")
         else:
             self.put(value, place)
 
-    def put(self, value: Any, place: FilePosition) -> Route:
+    def put(self, value: Any, place: FilePosition) -> KeyPath:
         """Adds a value to the open collection; returns its path."""
         if not self.open:
             self.top.append(value)
@@ -121,22 +121,22 @@ class DocumentBuilder:
             return ()
         here = self.open[-1]
         if isinstance(here.values, list):
-            route: Route = (*here.route, len(here.values))
+            route: KeyPath = (*here.route, len(here.values))
             here.values.append(value)
         else:
             key, key_place = here.key or ("", place)
             route, here.key = (*here.route, key), None
             here.values[key] = value
-            key_route: Route = (*route, "<key>")
+            key_route: KeyPath = (*route, "<key>")
             self.places[key_route] = key_place
         self.places[route] = place
         return route
 
-    def refused(self, what: str, place: FilePosition, fix: str) -> InputError:
+    def parse_error(self, what: str, place: FilePosition, fix: str) -> InputError:
         """The error for what is not allowed at this place."""
         here = self.open[-1] if self.open else None
         route = (*here.route, here.key[0]) if here and here.key else here.route if here else ()
-        return InputError(what, where=f"{self.name}:{place[0]}:{place[1]} ({spell(route)})", fix=fix)
+        return InputError(what, where=f"{self.name}:{place[0]}:{place[1]} ({key_path_text(route)})", fix=fix)
 
 
 def scalar(event: yaml.ScalarEvent) -> Any:

@@ -14,7 +14,7 @@ NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # raised by file systems that cannot sy
 
 
 @contextmanager
-def whole(path: str | Path, lasting: bool = False) -> Iterator[BinaryIO]:
+def atomic_write(path: str | Path, durable: bool = False) -> Iterator[BinaryIO]:
     """Opens `path` for writing through a temporary file beside it, which replaces it at the end of the block. Raises
     InputError.
 
@@ -32,14 +32,14 @@ def whole(path: str | Path, lasting: bool = False) -> Iterator[BinaryIO]:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as out:
             yield out
-            if lasting:
+            if durable:
                 out.flush()
                 os.fsync(out.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
         temporary = ""
-        if lasting:
-            keep_names(target.parent)
+        if durable:
+            sync_folder(target.parent)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
     finally:
@@ -47,7 +47,7 @@ def whole(path: str | Path, lasting: bool = False) -> Iterator[BinaryIO]:
             Path(temporary).unlink(missing_ok=True)
 
 
-def keep_names(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Syncs the names of a folder's files to disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -15,7 +15,7 @@ def require_writable(path: Path, option: str) -> None:
     changed.
     """
     where = f"{option} {path}"
-    exists = stands(path, where)
+    exists = path_exists(path, where)
     if path.is_dir():
         raise InputError("this is a folder, not a file", where=where, fix=FILE_FIX)
     make_folder(path.parent, where, FILE_FIX)
@@ -40,7 +40,7 @@ def make_folder(path: Path, where: str, fix: str) -> None:
         raise InputError(f"cannot make the folder {path}: {error.strerror}", where=where, fix=fix) from error
 
 
-def stands(path: Path, where: str) -> bool:
+def path_exists(path: Path, where: str) -> bool:
     """Whether there is something at `path`. Raises InputError where that cannot be told: names that are too long,
     folders that may not be read.
     """

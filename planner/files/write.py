@@ -10,7 +10,7 @@ import yaml
 
 from planner.errors import InputError
 from planner.files.text import FLOAT, INTEGER, WORDS
-from planner.files.whole import whole
+from planner.files.whole import atomic_write
 
 try:  # libyaml when present: about ten times faster
     from yaml import CSafeDumper as Dumper
@@ -21,30 +21,30 @@ WIDTH = 118  # characters: what fits on one line is written on one line
 RESOLVE = yaml.resolver.Resolver().resolve
 
 
-def write(path: str | Path, value: Any, lasting: bool = False) -> None:
+def write(path: str | Path, value: Any, durable: bool = False) -> None:
     """Writes `value` (a Struct or plain data) as YAML at `path`, atomically; `lasting`: synced to disk. Raises
     InputError.
     """
-    write_text(path, dump(value), lasting)
+    write_text(path, dump(value), durable)
 
 
-def write_text(path: str | Path, text: str, lasting: bool = False) -> None:
+def write_text(path: str | Path, text: str, durable: bool = False) -> None:
     """Writes `text` in UTF-8 at `path`, atomically; `lasting`: synced to disk. Raises InputError."""
-    write_bytes(path, text.encode("utf-8"), lasting)
+    write_bytes(path, text.encode("utf-8"), durable)
 
 
-def write_bytes(path: str | Path, raw: bytes, lasting: bool = False) -> None:
+def write_bytes(path: str | Path, raw: bytes, durable: bool = False) -> None:
     """Writes `raw` at `path`, atomically; `lasting`: synced to disk. Raises InputError."""
-    with whole(path, lasting) as out:
+    with atomic_write(path, durable) as out:
         out.write(raw)
 
 
 def dump(value: Any) -> str:
     """YAML text: a collection that fits on a line is in flow style, others in block style. Same data, same bytes."""
-    return str(yaml.serialize(represent(plain(value), 0), Dumper=Dumper, width=WIDTH, allow_unicode=True))
+    return str(yaml.serialize(represent(to_plain_data(value), 0), Dumper=Dumper, width=WIDTH, allow_unicode=True))
 
 
-def plain(value: Any) -> Any:
+def to_plain_data(value: Any) -> Any:
     """Mappings, lists and scalars with a file's keys, in its order; fields with their default are left out.
 
     msgspec's own conversion takes `Ranks`, a tuple, for a list, and never asks for its form in a file.
@@ -56,11 +56,11 @@ def plain(value: Any) -> Any:
         tag = {config.tag_field: config.tag} if config.tag_field else {}
         pairs = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
         kept = [(field, item) for field, item in pairs if not (config.omit_defaults and is_default(item, field))]
-        return tag | {field.encode_name: plain(item) for field, item in kept}
+        return tag | {field.encode_name: to_plain_data(item) for field, item in kept}
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: to_plain_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_plain_data(item) for item in value]
     return value
 
 
@@ -75,14 +75,14 @@ def represent(value: Any, indent: int) -> yaml.Node:
     """A YAML node: flow style for what is flat or short, block style otherwise."""
     if isinstance(value, dict):
         pairs = [(represent(key, 0), represent(item, indent + 2)) for key, item in value.items()]
-        return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=fits(value, indent))
+        return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=fits_on_line(value, indent))
     if isinstance(value, (list, tuple)):
         children = [represent(item, indent + 2) for item in value]
-        return yaml.SequenceNode("tag:yaml.org,2002:seq", children, flow_style=fits(value, indent))
+        return yaml.SequenceNode("tag:yaml.org,2002:seq", children, flow_style=fits_on_line(value, indent))
     return represent_scalar(value)
 
 
-def fits(value: Any, indent: int) -> bool:
+def fits_on_line(value: Any, indent: int) -> bool:
     """Whether a collection is written on one line. Lists of numbers always are in flow style, and wrap."""
     children = value.values() if isinstance(value, dict) else value
     if indent and not any(isinstance(child, (dict, list, tuple, str)) for child in children):
@@ -112,4 +112,4 @@ def digest(path: str | Path) -> str:
 
 def json_text(value: Any) -> str:
     """One JSON object, keys in their given order."""
-    return json.dumps(plain(value), indent=2, ensure_ascii=False)
+    return json.dumps(to_plain_data(value), indent=2, ensure_ascii=False)

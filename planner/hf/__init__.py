@@ -9,41 +9,41 @@ from typing import NamedTuple
 
 from planner.hf import config as configs
 from planner.hf import decoders, encoders, hybrids, joined, mixtures, texts
-from planner.hf.config import Config, Note
+from planner.hf.config import HfConfig, Note
 from planner.hf.written import to_config
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
 
-__all__ = ["FAMILIES", "Imported", "Note", "read", "to_config"]
+__all__ = ["FAMILIES", "ImportedModel", "Note", "read", "to_config"]
 
-Family = Callable[[Config], joined.Modules]
+Family = Callable[[HfConfig], joined.Modules]
 
 
-def alone(name: str, read: Callable[[Config], Module]) -> Family:
+def single_module(name: str, read: Callable[[HfConfig], Module]) -> Family:
     """A family of models with one module, under this name."""
     return lambda config: {name: read(config)}
 
 
 FAMILIES: dict[str, Family] = {  # by `model_type`
-    "bamba": alone("llm", hybrids.bamba),
-    "deepseek_v2": alone("llm", mixtures.deepseek_v2),
-    "deepseek_v3": alone("llm", mixtures.deepseek_v3),
-    "gpt2": alone("llm", decoders.gpt2),
-    "gpt_oss": alone("llm", mixtures.gpt_oss),
-    "kimi_k2": alone("llm", mixtures.deepseek_v3),
-    "llama": alone("llm", decoders.llama),
-    "mistral": alone("llm", decoders.mistral),
-    "mixtral": alone("llm", mixtures.mixtral),
-    "nemotron_h": alone("llm", hybrids.nemotron_h),
-    "qwen2": alone("llm", decoders.qwen2),
-    "qwen2_moe": alone("llm", mixtures.qwen2_moe),
-    "qwen3": alone("llm", decoders.qwen3),
-    "qwen3_moe": alone("llm", mixtures.qwen3_moe),
-    "bert": alone("encoder", texts.bert),
-    "clip_vision_model": alone("vision", encoders.clip),
-    "siglip_vision_model": alone("vision", encoders.siglip),
-    "whisper": alone("audio", encoders.whisper),
+    "bamba": single_module("llm", hybrids.bamba),
+    "deepseek_v2": single_module("llm", mixtures.deepseek_v2),
+    "deepseek_v3": single_module("llm", mixtures.deepseek_v3),
+    "gpt2": single_module("llm", decoders.gpt2),
+    "gpt_oss": single_module("llm", mixtures.gpt_oss),
+    "kimi_k2": single_module("llm", mixtures.deepseek_v3),
+    "llama": single_module("llm", decoders.llama),
+    "mistral": single_module("llm", decoders.mistral),
+    "mixtral": single_module("llm", mixtures.mixtral),
+    "nemotron_h": single_module("llm", hybrids.nemotron_h),
+    "qwen2": single_module("llm", decoders.qwen2),
+    "qwen2_moe": single_module("llm", mixtures.qwen2_moe),
+    "qwen3": single_module("llm", decoders.qwen3),
+    "qwen3_moe": single_module("llm", mixtures.qwen3_moe),
+    "bert": single_module("encoder", texts.bert),
+    "clip_vision_model": single_module("vision", encoders.clip),
+    "siglip_vision_model": single_module("vision", encoders.siglip),
+    "whisper": single_module("audio", encoders.whisper),
     "llava": joined.llava,
     "qwen2_5_vl": joined.qwen2_5_vl,
     "qwen2_audio": joined.qwen2_audio,
@@ -52,7 +52,7 @@ FAMILIES: dict[str, Family] = {  # by `model_type`
 }
 
 
-class Imported(NamedTuple):
+class ImportedModel(NamedTuple):
     """An imported model, and its differences from the source."""
 
     model: Model
@@ -64,37 +64,37 @@ class Imported(NamedTuple):
         return model_parameters(self.model) + sum(note.parameters for note in self.notes)
 
 
-def read(path: Path) -> Imported:
+def read(path: Path) -> ImportedModel:
     """The model that a config.json, or a folder with one, describes.
 
     Raises InputError naming the key whose value no spec can express.
     """
-    config = configs.read(path)
+    config = configs.read_config(path)
     modules = read_modules(config)
-    config.close()
+    config.note_unread_keys()
     origin = model_identity(config, path)
     edges = tuple(encoder_edge(name, modules["llm"]) for name in modules if name != "llm" and "llm" in modules)
     left_out = ", ".join(note.what.partition(" {")[0] for note in config.notes if note.kind == "left out")
     source = f"config.json of {origin}" + (f"; left out: {left_out}" if left_out else "")
     name = re.sub(r"[^a-z0-9_.+-]+", "-", origin.rpartition("/")[2].lower()) or "model"
     model = Model(format=Model.FORMAT, name=name, source=source, modules=modules, edges=edges)
-    return Imported(model, tuple(config.notes))
+    return ImportedModel(model, tuple(config.notes))
 
 
 def encoder_edge(source: str, llm: Module) -> ModelEdge:
     """The edge from an encoder to the decoder that reads its tokens, or attends to them."""
-    return ModelEdge(source=source, target="llm", by="cross_attention" if llm.crossing else "tokens")
+    return ModelEdge(source=source, target="llm", by="cross_attention" if llm.cross_attention_width else "tokens")
 
 
-def read_modules(config: Config) -> joined.Modules:
+def read_modules(config: HfConfig) -> joined.Modules:
     """The modules of a config, read as its `model_type` says. Raises InputError where the family is not known."""
-    family = config.word("model_type")
+    family = config.text("model_type")
     if family in FAMILIES:
         return FAMILIES[family](config)
-    raise config.refused("model_type", f"no reader for models of the kind `{family}`", f"one of {', '.join(FAMILIES)}")
+    raise config.key_error("model_type", f"no reader for models of the kind `{family}`", f"one of {', '.join(FAMILIES)}")
 
 
-def model_identity(config: Config, path: Path) -> str:
+def model_identity(config: HfConfig, path: Path) -> str:
     """The model's name: the one in its file, unless that is a path, or else its folder's or file's name."""
     stated = config.values.get("_name_or_path")
     if isinstance(stated, str) and re.fullmatch(r"[\w.+-]+(/[\w.+-]+)?", stated):

@@ -36,7 +36,7 @@ class Note(NamedTuple):
 
 
 @dataclass(slots=True)
-class Config:
+class HfConfig:
     """One mapping of a config.json, with the defaults that its model family has for absent keys."""
 
     values: Mapping[str, Any]
@@ -44,24 +44,24 @@ class Config:
     route: str = ""  # path of this mapping in the file: `text_config.`
     defaults: dict[str, Any] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)  # shared by all mappings of a file
-    asked: set[str] = field(default_factory=set)
-    assumed: dict[str, int] = field(default_factory=dict)
-    parts: "list[Config]" = field(default_factory=list)
+    read_keys: set[str] = field(default_factory=set)
+    used_defaults: dict[str, int] = field(default_factory=dict)
+    sections: "list[HfConfig]" = field(default_factory=list)
 
-    def part(self, key: str) -> "Config":
+    def section(self, key: str) -> "HfConfig":
         """The mapping under a key."""
         value = self.value(key)
         if not isinstance(value, dict):
-            raise self.wrong(key, "a mapping")
-        self.parts.append(Config(value, self.name, f"{self.route}{key}.", notes=self.notes))
-        return self.parts[-1]
+            raise self.wrong_value(key, "a mapping")
+        self.sections.append(HfConfig(value, self.name, f"{self.route}{key}.", notes=self.notes))
+        return self.sections[-1]
 
-    def assume(self, **values: Any) -> "Config":
+    def assume(self, **values: Any) -> "HfConfig":
         """Adds defaults for absent keys, which earlier defaults override; returns itself."""
         self.defaults = values | self.defaults
         return self
 
-    def assume_within(self, **values: Any) -> "Config":
+    def assume_within(self, **values: Any) -> "HfConfig":
         """The same, for a mapping within a file only: those state of their shape what is unusual, whole files state all
         of it.
         """
@@ -69,26 +69,26 @@ class Config:
 
     def value(self, key: str) -> Any:
         """The value of a key, or its default. Raises InputError where there is neither."""
-        self.asked.add(key)
+        self.read_keys.add(key)
         if key in self.values:
             return self.values[key]
         if key not in self.defaults:
-            raise self.refused(key, f"`{key}` is missing", "add it, or give the whole config.json")
+            raise self.key_error(key, f"`{key}` is missing", "add it, or give the whole config.json")
         return self.defaults[key]
 
     def count(self, key: str, most: int = MOST) -> int:
         """A whole number from 1 to `most`."""
         value = self.value(key)
         if type(value) is not int or not 1 <= value <= most:
-            raise self.wrong(key, f"a whole number from 1 to {most:,}")
+            raise self.wrong_value(key, f"a whole number from 1 to {most:,}")
         if key not in self.values and value > 1:
-            self.assumed[key] = value
+            self.used_defaults[key] = value
         return value
 
     def count_or_none(self, key: str) -> int | None:
         """A whole number from 1 on; None for null, 0, or an absent key."""
         if key not in self.values and key not in self.defaults:
-            self.asked.add(key)
+            self.read_keys.add(key)
             return None
         return self.count(key) if self.value(key) not in (None, 0) else None
 
@@ -96,7 +96,7 @@ class Config:
         """A number from 0 to 1e15."""
         value = self.value(key)
         if type(value) not in (int, float) or not 0 <= value <= 1e15:
-            raise self.wrong(key, "a number from 0 to 1e15")
+            raise self.wrong_value(key, "a number from 0 to 1e15")
         return float(value)
 
     def flag(self, key: str) -> bool:
@@ -105,28 +105,28 @@ class Config:
         if value is None:
             return False
         if not isinstance(value, bool):
-            raise self.wrong(key, "true or false")
+            raise self.wrong_value(key, "true or false")
         return value
 
-    def word(self, key: str) -> str:
+    def text(self, key: str) -> str:
         """A text."""
         value = self.value(key)
         if not isinstance(value, str):
-            raise self.wrong(key, "a word")
+            raise self.wrong_value(key, "a word")
         return value
 
     def numbers(self, key: str) -> list[int]:
         """A list of whole numbers; null is an empty one."""
         value = self.value(key) or []
         if not isinstance(value, list) or not all(type(each) is int and each >= 0 for each in value):
-            raise self.wrong(key, "a list of whole numbers")
+            raise self.wrong_value(key, "a list of whole numbers")
         return value
 
     def expect(self, key: str, accepted: Collection[Any]) -> None:
         """Notes a value that is none of these."""
         value = self.value(key)
         if not any(value == each and type(value) is type(each) for each in accepted):
-            self.leave_out(f"{self.route}{key} {quoted(value)}")
+            self.leave_out(f"{self.route}{key} {quoted_json(value)}")
 
     def leave_out(self, what: str, parameters: int = 0) -> None:
         """Notes what the spec does not have, and how many parameters that is."""
@@ -136,42 +136,42 @@ class Config:
         """Notes what only the spec has, and how many parameters that is."""
         self.notes.append(Note("added", what, -parameters))
 
-    def wrong(self, key: str, wanted: str) -> InputError:
+    def wrong_value(self, key: str, wanted: str) -> InputError:
         """The error for a value of the wrong type or range."""
-        return self.refused(
-            key, f"{quoted(self.values.get(key, self.defaults.get(key)))} is not {wanted}", f"give {wanted}"
+        return self.key_error(
+            key, f"{quoted_json(self.values.get(key, self.defaults.get(key)))} is not {wanted}", f"give {wanted}"
         )
 
-    def refused(self, key: str, message: str, fix: str) -> InputError:
+    def key_error(self, key: str, message: str, fix: str) -> InputError:
         """The error for a key, with its place in the file."""
         return InputError(message, where=f"{self.name} ({self.route}{key})", fix=fix)
 
-    def close(self) -> None:
+    def note_unread_keys(self) -> None:
         """Notes defaults that were used, and keys with a meaning that no reader asked for: nothing is dropped
         silently.
         """
-        if self.assumed:
-            defaults = ", ".join(f"{self.route}{key} {value}" for key, value in self.assumed.items())
+        if self.used_defaults:
+            defaults = ", ".join(f"{self.route}{key} {value}" for key, value in self.used_defaults.items())
             self.notes.append(Note("assumed", f"as usual for this kind: {defaults}"))
         for key, value in self.values.items():
-            if key not in self.asked and key not in IGNORED_KEYS and value:
-                self.leave_out(f"{self.route}{key} {quoted(value)}")
-        for part in self.parts:
-            part.close()
+            if key not in self.read_keys and key not in IGNORED_KEYS and value:
+                self.leave_out(f"{self.route}{key} {quoted_json(value)}")
+        for part in self.sections:
+            part.note_unread_keys()
 
 
-def quoted(value: Any) -> str:
+def quoted_json(value: Any) -> str:
     """A value as JSON, shortened for a note."""
     text = json.dumps(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def read(path: Path) -> Config:
+def read_config(path: Path) -> HfConfig:
     """The config.json at `path`, or in the folder there. Raises InputError."""
     path = path / "config.json" if path.is_dir() else path
     text = files.read_text(path)
     try:
-        values = json.loads(text, object_pairs_hook=lambda pairs: once(pairs, str(path)))
+        values = json.loads(text, object_pairs_hook=lambda pairs: unique_keys(pairs, str(path)))
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}:{error.colno}"
         raise InputError(f"this is not JSON: {error.msg}", where=where, fix="fix the syntax there") from error
@@ -184,10 +184,10 @@ def read(path: Path) -> Config:
         raise InputError(
             "this is no config.json: not a mapping", where=str(path), fix="give the config.json of a model"
         )
-    return Config(values, str(path))
+    return HfConfig(values, str(path))
 
 
-def once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
+def unique_keys(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
     """A mapping from pairs. Raises InputError where a key occurs twice."""
     mapping: dict[str, Any] = {}
     for key, value in pairs:

@@ -6,8 +6,8 @@ Defaults are those of transformers for absent keys.
 from collections.abc import Callable
 from typing import Any
 
-from planner.hf.config import Config, quoted
-from planner.hf.patterns import full_rule
+from planner.hf.config import HfConfig, quoted_json
+from planner.hf.patterns import full_attention_rule
 from planner.specs.layers import Decoder
 
 MOST_LAYERS = 10_000  # as in a model's file
@@ -35,34 +35,34 @@ MISTRAL = {**SHAPE_4096, "vocab_size": 32000, "intermediate_size": 14336}
 QWEN2 = {**SHAPE_4096, "vocab_size": 151936, "intermediate_size": 22016}
 
 
-def llama(config: Config) -> Decoder:
+def llama(config: HfConfig) -> Decoder:
     """Llama (arXiv 2302.13971): grouped-query attention with rotary positions, a gated MLP, RMS norms."""
-    fields = shape(config.assume(num_key_value_heads=None).assume_within(**LLAMA))
-    return built(config, {**fields, "bias": llama_bias(config)})
+    fields = llama_fields(config.assume(num_key_value_heads=None).assume_within(**LLAMA))
+    return build_decoder(config, {**fields, "bias": llama_bias(config)})
 
 
-def mistral(config: Config) -> Decoder:
+def mistral(config: HfConfig) -> Decoder:
     """Mistral (arXiv 2310.06825): Llama with a sliding window."""
     config.assume(num_key_value_heads=8).assume_within(**MISTRAL)
-    return built(config, {**shape(config), "window": config.count_or_none("sliding_window")})
+    return build_decoder(config, {**llama_fields(config), "window": config.count_or_none("sliding_window")})
 
 
-def qwen2(config: Config) -> Decoder:
+def qwen2(config: HfConfig) -> Decoder:
     """Qwen2 (arXiv 2407.10671): Llama with biases of queries, keys and values; windows in later layers, where they are
     on.
     """
     config.assume(num_key_value_heads=32).assume_within(**QWEN2)
-    return built(config, {**shape(config), "bias": "qkv", **sliding(config, window_from_layer(config))})
+    return build_decoder(config, {**llama_fields(config), "bias": "qkv", **window_fields(config, window_from_layer(config))})
 
 
-def qwen3(config: Config) -> Decoder:
+def qwen3(config: HfConfig) -> Decoder:
     """Qwen3 (arXiv 2505.09388): Llama with norms of queries and keys; windows in later layers, where they are on."""
     config.assume(num_key_value_heads=32, head_dim=128).assume_within(**QWEN2)
-    fields = {**shape(config), "bias": attention_bias(config), "qk_norm": True}
-    return built(config, {**fields, **sliding(config, window_from_layer(config))})
+    fields = {**llama_fields(config), "bias": attention_bias(config), "qk_norm": True}
+    return build_decoder(config, {**fields, **window_fields(config, window_from_layer(config))})
 
 
-def gpt2(config: Config) -> Decoder:
+def gpt2(config: HfConfig) -> Decoder:
     """GPT-2: learned positions, an MLP four times as wide, biases everywhere."""
     config.assume(n_inner=None, activation_function="gelu_new", layer_norm_epsilon=1e-5, tie_word_embeddings=True)
     config.assume(scale_attn_weights=True)
@@ -83,10 +83,10 @@ def gpt2(config: Config) -> Decoder:
         "tied": config.flag("tie_word_embeddings"),
         "norm_eps": config.number("layer_norm_epsilon"),
     }
-    return built(config, fields)
+    return build_decoder(config, fields)
 
 
-def shape(config: Config) -> dict[str, Any]:
+def llama_fields(config: HfConfig) -> dict[str, Any]:
     """Fields that Llama and its descendants have in common."""
     config.assume(**LLAMA_DEFAULTS)
     config.expect("hidden_act", ("silu", "swish"))
@@ -106,65 +106,65 @@ def shape(config: Config) -> dict[str, Any]:
     }
 
 
-def rope_base(config: Config) -> float:
+def rope_base(config: HfConfig) -> float:
     """The base of rotary positions: at the top of the file, or, since transformers 5, in a mapping of its own."""
     key, where = "rope_theta", config
     if config.values.get("rope_parameters"):
-        where = config.part("rope_parameters").assume(rope_theta=config.defaults["rope_theta"], rope_type="default")
-        if where.word("rope_type") != "default":
-            config.leave_out(f"rope_parameters {quoted(where.values)}")
-        where.asked |= {*where.values}
+        where = config.section("rope_parameters").assume(rope_theta=config.defaults["rope_theta"], rope_type="default")
+        if where.text("rope_type") != "default":
+            config.leave_out(f"rope_parameters {quoted_json(where.values)}")
+        where.read_keys |= {*where.values}
     base = where.number(key)
     if base < 1:
-        raise where.wrong(key, "a number from 1 to 1e15")
+        raise where.wrong_value(key, "a number from 1 to 1e15")
     return base
 
 
-def llama_bias(config: Config) -> str:
+def llama_bias(config: HfConfig) -> str:
     """The spec's `bias` by attention_bias and mlp_bias."""
     bias, mlp_bias = attention_bias(config), config.flag("mlp_bias")
     if mlp_bias and bias == "none":
         fix = "a spec has biases of attention, or of attention and MLP"
-        raise config.refused("mlp_bias", "biases of the MLP alone cannot be expressed", fix)
+        raise config.key_error("mlp_bias", "biases of the MLP alone cannot be expressed", fix)
     return "all" if mlp_bias else bias
 
 
-def attention_bias(config: Config) -> str:
+def attention_bias(config: HfConfig) -> str:
     """The spec's `bias` by attention_bias."""
     return "attention" if config.flag("attention_bias") else "none"
 
 
-def window_from_layer(config: Config) -> Callable[[int], bool]:
+def window_from_layer(config: HfConfig) -> Callable[[int], bool]:
     """Qwen's rule where no list gives it: layers from max_window_layers on have windows."""
     return lambda layer: layer >= (config.count_or_none("max_window_layers") or 0)
 
 
-def sliding(config: Config, has_window: Callable[[int], bool], always: bool = False) -> dict[str, Any]:
+def window_fields(config: HfConfig, has_window: Callable[[int], bool], always: bool = False) -> dict[str, Any]:
     """The spec's `window` and `full_every`. `has_window`: of a layer, where no list gives it; `always`: windows cannot
     be off.
     """
-    config.asked |= {"sliding_window", "layer_types", "max_window_layers"}
+    config.read_keys |= {"sliding_window", "layer_types", "max_window_layers"}
     if not (always or config.flag("use_sliding_window")) or config.count_or_none("sliding_window") is None:
         return {}
     types, layers = config.value("layer_types"), config.count("num_hidden_layers", MOST_LAYERS)
     if types is not None and not (isinstance(types, list) and {*map(str, types)} <= {SLIDING, FULL}):
-        raise config.wrong("layer_types", f"a list of {SLIDING} and {FULL}")
+        raise config.wrong_value("layer_types", f"a list of {SLIDING} and {FULL}")
     if types is not None and len(types) != layers:
-        raise config.wrong("layer_types", f"a list of {layers} layers")
+        raise config.wrong_value("layer_types", f"a list of {layers} layers")
     full = [kind == FULL for kind in types] if types else [not has_window(layer) for layer in range(layers)]
-    every = full_rule(full)
+    every = full_attention_rule(full)
     if every is None:
         key = "layer_types" if types else "max_window_layers"
-        raise config.refused(
+        raise config.key_error(
             key, "these layers with a window cannot be expressed", "all, or all but every k-th, may have one"
         )
     return {} if all(full) else {"window": config.count("sliding_window"), "full_every": every}
 
 
-def built(config: Config, fields: dict[str, Any]) -> Decoder:
+def build_decoder(config: HfConfig, fields: dict[str, Any]) -> Decoder:
     """A decoder of these fields. Raises InputError where the numbers do not fit together."""
     try:
         return Decoder(**fields)
     except ValueError as error:
         what, _, fix = str(error).partition(" | ")
-        raise config.refused("hidden_size", what, fix) from error
+        raise config.key_error("hidden_size", what, fix) from error

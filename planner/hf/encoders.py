@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from planner.hf.config import Config
+from planner.hf.config import HfConfig
 from planner.hf.decoders import MOST_LAYERS
 from planner.specs.layers import Audio, Vit
 
@@ -10,7 +10,7 @@ GELU = ("gelu",)
 QWEN_EPS = 1e-6  # a constant in the code of Qwen's vision towers
 
 
-def clip(config: Config, out: int | None = None) -> Vit:
+def clip(config: HfConfig, out: int | None = None) -> Vit:
     """CLIP's (arXiv 2103.00020): a class token, learned positions, a norm before the layers."""
     config.assume(hidden_act="quick_gelu", layer_norm_eps=1e-5)
     module = plain_vit(config, out, usual_patch=32)
@@ -19,7 +19,7 @@ def clip(config: Config, out: int | None = None) -> Vit:
     return module
 
 
-def siglip(config: Config, out: int | None = None) -> Vit:
+def siglip(config: HfConfig, out: int | None = None) -> Vit:
     """SigLIP's (arXiv 2303.15343): learned positions, and for a whole image's vector attention by one query."""
     config.assume(hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-6, vision_use_head=True)
     module = plain_vit(config, out, usual_patch=16)
@@ -32,7 +32,7 @@ def siglip(config: Config, out: int | None = None) -> Vit:
     return module
 
 
-def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
+def plain_vit(config: HfConfig, out: int | None, usual_patch: int) -> Vit:
     """Fields that CLIP and SigLIP have in common; without a decoder, the projector's output is as wide as the
     layers.
     """
@@ -50,23 +50,23 @@ def plain_vit(config: Config, out: int | None, usual_patch: int) -> Vit:
         norm_eps=config.number("layer_norm_eps"),
     )
     if out is None:
-        config.add("the projector that each vit has", projector(module))
+        config.add("the projector that each vit has", projector_parameters(module))
     return module
 
 
-def note_learned_positions(config: Config, module: Vit, more: int) -> None:
+def note_learned_positions(config: HfConfig, module: Vit, more: int) -> None:
     """Notes learned positions, which the spec replaces by rotary ones."""
     count = (config.count("image_size") // module.patch) ** 2 + more
     config.leave_out(f"{count} learned positions, in whose place are rotary ones", count * module.hidden)
 
 
-def projector(module: Vit) -> int:
+def projector_parameters(module: Vit) -> int:
     """Parameters of a vit's own two linears."""
     wide = module.hidden * module.merge**2
     return wide * wide + wide + wide * module.out + module.out
 
 
-def qwen2_vision(config: Config) -> Vit:
+def qwen2_vision(config: HfConfig) -> Vit:
     """Qwen2-VL's (arXiv 2409.12191): any size of image, 2 x 2 patches to a token."""
     config.assume(mlp_ratio=4, hidden_act="quick_gelu", temporal_patch_size=2, spatial_merge_size=2, embed_dim=1280)
     config.expect("hidden_act", GELU)
@@ -83,14 +83,14 @@ def qwen2_vision(config: Config) -> Vit:
     )
 
 
-def qwen2_5_vision(config: Config) -> Vit:
+def qwen2_5_vision(config: HfConfig) -> Vit:
     """Qwen2.5-VL's (arXiv 2502.13923): gated, and most layers attend within windows."""
     config.assume(hidden_act="silu", temporal_patch_size=2, spatial_merge_size=2, window_size=112)
     config.assume(fullatt_block_indexes=[7, 15, 23, 31])
     config.expect("hidden_act", ("silu",))
     side, rest = divmod(config.count("window_size"), config.count("patch_size"))
     if rest or not side:
-        raise config.wrong("window_size", "a multiple of patch_size")
+        raise config.wrong_value("window_size", "a multiple of patch_size")
     return Vit(
         layers=config.count("depth", MOST_LAYERS),
         hidden=config.count("hidden_size"),
@@ -106,7 +106,7 @@ def qwen2_5_vision(config: Config) -> Vit:
     )
 
 
-def patch_fields(config: Config) -> dict[str, Any]:
+def patch_fields(config: HfConfig) -> dict[str, Any]:
     """Fields of Qwen's patches."""
     channels = "in_chans" if "in_chans" in config.values else "in_channels"
     config.assume(in_channels=3)
@@ -118,32 +118,32 @@ def patch_fields(config: Config) -> dict[str, Any]:
     }
 
 
-def head_count(config: Config, key: str, width: str) -> int:
+def head_count(config: HfConfig, key: str, width: str) -> int:
     """A number of heads. Raises InputError where it does not divide the width."""
     count = config.count(key)
     if config.count(width) % count:
-        raise config.wrong(key, f"a number of heads that divides {width}")
+        raise config.wrong_value(key, f"a number of heads that divides {width}")
     return count
 
 
-def whisper(config: Config) -> Audio:
+def whisper(config: HfConfig) -> Audio:
     """The encoder of Whisper (arXiv 2212.04356); its decoder is left out."""
-    module = audio(config)
+    module = audio_encoder(config)
     width, ffn, layers = module.hidden, config.count("decoder_ffn_dim"), config.count("decoder_layers")
     attention, mlp = 4 * width**2 + 3 * width, 2 * width * ffn + ffn + width
     tables = config.count("vocab_size") + config.assume(max_target_positions=448).count("max_target_positions")
-    config.asked |= {"decoder_attention_heads", "tie_word_embeddings"}
+    config.read_keys |= {"decoder_attention_heads", "tie_word_embeddings"}
     config.leave_out("the decoder", layers * (2 * attention + mlp + 6 * width) + tables * width + 2 * width)
     config.add("the projector that each audio encoder has", (width + 1) * width)
     return module
 
 
-def audio(config: Config, out: int | None = None, pool: int = 1) -> Audio:
+def audio_encoder(config: HfConfig, out: int | None = None, pool: int = 1) -> Audio:
     """The encoder of Whisper and Qwen2-Audio; without a decoder, the projector's output is as wide as the layers."""
     config.assume(activation_function="gelu", max_source_positions=1500)
     config.expect("activation_function", GELU)
     width, positions = config.count("d_model"), config.count("max_source_positions")
-    config.asked |= {"num_hidden_layers"}  # which repeats encoder_layers
+    config.read_keys |= {"num_hidden_layers"}  # which repeats encoder_layers
     config.leave_out(f"the fixed table of {positions} positions, which is computed", positions * width)
     return Audio(
         layers=config.count("encoder_layers", MOST_LAYERS),

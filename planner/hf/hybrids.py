@@ -3,9 +3,9 @@
 from math import inf
 from typing import Any, get_args
 
-from planner.hf.config import MOST, Config, quoted
-from planner.hf.decoders import MOST_LAYERS, built, llama_bias, shape
-from planner.hf.mixtures import experts
+from planner.hf.config import MOST, HfConfig, quoted_json
+from planner.hf.decoders import MOST_LAYERS, build_decoder, llama_bias, llama_fields
+from planner.hf.mixtures import expert_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.stack import Activation
 from planner.specs.parts import Experts, StateSpace
@@ -40,17 +40,17 @@ BAMBA_DEFAULTS: dict[str, Any] = {
     "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2,
     "mamba_chunk_size": 256, "mamba_conv_bias": True, "mamba_proj_bias": False, "time_step_limit": [0.0, inf],
 }  # fmt: skip
-TURNING = 0.5  # rotary share of a head, in every Bamba
+BAMBA_ROTARY_SHARE = 0.5  # rotary share of a head, in every Bamba
 
 
-def nemotron_h(config: Config) -> Decoder:
+def nemotron_h(config: HfConfig) -> Decoder:
     """Nemotron-H: one block a layer; attention without positions, and without biases whatever the file says."""
-    config.assume(**NEMOTRON_DEFAULTS).asked |= UNUSED_KEYS
+    config.assume(**NEMOTRON_DEFAULTS).read_keys |= UNUSED_KEYS
     pattern, eps = nemotron_pattern(config), config.number("layer_norm_epsilon")
     config.assume(rms_norm_eps=eps).expect("rms_norm_eps", (eps,))
     config.expect("attention_bias", (False,))
     if config.flag("mlp_bias"):
-        raise config.refused("mlp_bias", "biases of the MLP alone cannot be expressed", "a model without them")
+        raise config.key_error("mlp_bias", "biases of the MLP alone cannot be expressed", "a model without them")
     heads, head_dim = config.count("num_attention_heads"), config.count(key_in_file(config, "head_dim"))
     hidden, kv_heads = config.count("hidden_size"), config.count_or_none("num_key_value_heads")
     fields: dict[str, Any] = {
@@ -70,52 +70,52 @@ def nemotron_h(config: Config) -> Decoder:
         "state_space": nemotron_space(config) if "M" in pattern else None,
         "moe": nemotron_experts(config) if "E" in pattern else None,
     }
-    config.asked |= EXPERT_KEYS
-    return built(config, fields)
+    config.read_keys |= EXPERT_KEYS
+    return build_decoder(config, fields)
 
 
-def key_in_file(config: Config, key: str) -> str:
+def key_in_file(config: HfConfig, key: str) -> str:
     """The name of a key in this file: the current one, or the older one where only that is there."""
     older = OLDER_KEYS[key]
-    config.asked.add(older)
+    config.read_keys.add(older)
     return older if older in config.values and key not in config.values else key
 
 
-def nemotron_activation(config: Config) -> str:
+def nemotron_activation(config: HfConfig) -> str:
     """The activation of MLPs."""
-    word = config.word("mlp_hidden_act")
+    word = config.text("mlp_hidden_act")
     if word not in get_args(Activation):
-        raise config.wrong("mlp_hidden_act", f"one of {', '.join(get_args(Activation))}")
+        raise config.wrong_value("mlp_hidden_act", f"one of {', '.join(get_args(Activation))}")
     return word
 
 
-def nemotron_pattern(config: Config) -> str:
+def nemotron_pattern(config: HfConfig) -> str:
     """A letter for each layer: from a list of words, or, in files before transformers 5, as the file has it."""
     key = "layers_block_type" if "hybrid_override_pattern" not in config.values else "hybrid_override_pattern"
     kinds: Any = config.value(key)
     if not kinds or not isinstance(kinds, str | list) or not all(isinstance(kind, str) for kind in kinds):
-        raise config.wrong(key, f"a list of {', '.join(LAYER_LETTERS)}")
+        raise config.wrong_value(key, f"a list of {', '.join(LAYER_LETTERS)}")
     letters: list[str] = (
         [*kinds] if isinstance(kinds, str) else [LAYER_LETTERS.get(str(kind), str(kind)) for kind in kinds]
     )
     unknown = sorted({*letters} - {*LAYER_LETTERS.values()})
     if unknown:
-        raise config.refused(
+        raise config.key_error(
             key, f"layers of the kind `{unknown[0]}` cannot be expressed", f"one of {', '.join(LAYER_LETTERS)}"
         )
     layers = config.assume(num_hidden_layers=len(letters)).count("num_hidden_layers", MOST_LAYERS)
     if layers != len(letters):
-        raise config.refused("num_hidden_layers", f"{layers} layers, of which {key} names {len(letters)}", "one number")
-    config.assumed.pop("num_hidden_layers", None)
+        raise config.key_error("num_hidden_layers", f"{layers} layers, of which {key} names {len(letters)}", "one number")
+    config.used_defaults.pop("num_hidden_layers", None)
     return "".join(letters)
 
 
-def nemotron_space(config: Config) -> StateSpace:
+def nemotron_space(config: HfConfig) -> StateSpace:
     """The state space of Nemotron-H's Mamba-2 layers."""
     config.expect("mamba_hidden_act", ("silu", "swish"))
     config.expect("mamba_proj_bias", (False,))
     if time_step_limits(config) != (0.0, None):
-        config.leave_out(f"time_step_limit {quoted(config.value('time_step_limit'))}")
+        config.leave_out(f"time_step_limit {quoted_json(config.value('time_step_limit'))}")
     fields = {
         "heads": config.count("mamba_num_heads"),
         "head_dim": config.count("mamba_head_dim"),
@@ -130,15 +130,15 @@ def nemotron_space(config: Config) -> StateSpace:
     return build_state_space(config, key_in_file(config, "n_groups"), fields)
 
 
-def nemotron_experts(config: Config) -> Experts:
+def nemotron_experts(config: HfConfig) -> Experts:
     """Experts with DeepSeek-V3's router; shared experts as one MLP."""
     if config.value("moe_latent_size") is not None:
         what = "experts behind a projection to fewer numbers cannot be expressed"
-        raise config.refused("moe_latent_size", what, "a model without it")
+        raise config.key_error("moe_latent_size", what, "a model without it")
     config.expect("routed_scaling_factor", (1, 1.0))
     if config.count("n_group") > 1:
         config.leave_out(f"choosing experts from some of {config.value('n_group')} groups of them")
-    return experts(
+    return expert_fields(
         config,
         "n_routed_experts",
         config.count("moe_intermediate_size"),
@@ -149,26 +149,26 @@ def nemotron_experts(config: Config) -> Experts:
     )
 
 
-def bamba(config: Config) -> Decoder:
+def bamba(config: HfConfig) -> Decoder:
     """Bamba: a state space or attention, and an MLP, in each layer."""
-    fields, full = shape(config.assume(**BAMBA_DEFAULTS)), config.numbers("attn_layer_indices")
-    config.asked |= {"num_logits_to_keep"}
+    fields, full = llama_fields(config.assume(**BAMBA_DEFAULTS)), config.numbers("attn_layer_indices")
+    config.read_keys |= {"num_logits_to_keep"}
     bias = llama_bias(config)
-    rotary = int(TURNING * (fields["head_dim"] or fields["hidden"] // fields["heads"]))
+    rotary = int(BAMBA_ROTARY_SHARE * (fields["head_dim"] or fields["hidden"] // fields["heads"]))
     config.assume(attn_rotary_emb=rotary).expect("attn_rotary_emb", (rotary,))
     words = ["*-" if layer in full else "M-" for layer in range(fields["layers"])]
     state_space = bamba_space(config, fields["hidden"])
     optional = {"state_space": state_space} if "M-" in words else {}
-    return built(config, {**fields, **optional, "bias": bias, "rotary_share": TURNING, "pattern": " ".join(words)})
+    return build_decoder(config, {**fields, **optional, "bias": bias, "rotary_share": BAMBA_ROTARY_SHARE, "pattern": " ".join(words)})
 
 
-def bamba_space(config: Config, hidden: int) -> StateSpace:
+def bamba_space(config: HfConfig, hidden: int) -> StateSpace:
     """The state space of Bamba's Mamba-2 layers."""
     heads, inner = config.count("mamba_n_heads"), config.count("mamba_expand") * hidden
     width = inner // heads if config.value("mamba_d_head") == "auto" else config.count("mamba_d_head")
     if width * heads != inner or width > MOST:
         what = f"{heads} heads of {width} are not mamba_expand x hidden_size = {inner}"
-        raise config.refused("mamba_d_head", what, "auto, and a number of heads that divides it")
+        raise config.key_error("mamba_d_head", what, "auto, and a number of heads that divides it")
     least, most = time_step_limits(config)
     fields = {
         "heads": heads,
@@ -185,7 +185,7 @@ def bamba_space(config: Config, hidden: int) -> StateSpace:
     return build_state_space(config, "mamba_n_groups", fields)
 
 
-def time_step_limits(config: Config) -> tuple[float, float | None]:
+def time_step_limits(config: HfConfig) -> tuple[float, float | None]:
     """The least and largest time step; transformers 5 writes infinity, which JSON does not have, as a mapping."""
     bounds = config.value("time_step_limit") or [0.0, inf]
     bounds = [inf if b == {"__float__": "Infinity"} else b for b in bounds] if isinstance(bounds, list) else []
@@ -193,13 +193,13 @@ def time_step_limits(config: Config) -> tuple[float, float | None]:
         least, most = bounds
         if 0 <= least <= 1e15 and (1e-6 <= most <= 1e15 or most == inf):
             return float(least), None if most == inf else float(most)
-    raise config.wrong("time_step_limit", "a list of two numbers, the least and the most")
+    raise config.wrong_value("time_step_limit", "a list of two numbers, the least and the most")
 
 
-def build_state_space(config: Config, key: str, fields: dict[str, Any]) -> StateSpace:
+def build_state_space(config: HfConfig, key: str, fields: dict[str, Any]) -> StateSpace:
     """A state space of these fields. Raises InputError where the numbers do not fit together."""
     try:
         return StateSpace(**fields)
     except ValueError as error:
         what, _, fix = str(error).partition(" | ")
-        raise config.refused(key, what, fix) from error
+        raise config.key_error(key, what, fix) from error

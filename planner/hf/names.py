@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from planner.errors import InputError
-from planner.hf.written import family
+from planner.hf.written import decoder_family
 from planner.specs.layers import Decoder, Module, TextEncoder
 
 ATTENTION_NAMES = {
@@ -106,7 +106,7 @@ FAMILY_NAMES = {
     "bamba": BAMBA, "nemotron_h": NEMOTRON_H, "bert": BERT,
 }  # fmt: skip
 FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {
-    Decoder: family,
+    Decoder: decoder_family,
     TextEncoder: lambda spec: "bert" if spec.input_norm and spec.post_norm and not spec.gated else None,
 }
 PART_NAMES = {
@@ -116,7 +116,7 @@ PART_NAMES = {
 }
 
 
-def kind_of(spec: Module) -> str:
+def weight_family(spec: Module) -> str:
     """The family in whose names a module's weights are read and written. Raises InputError where none fits."""
     named = FAMILY_OF_MODULE.get(type(spec))
     kind = named(spec) if named else None
@@ -133,16 +133,16 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
 
     Raises InputError where no family fits the module.
     """
-    names = FAMILY_NAMES[kind_of(spec)]
+    names = FAMILY_NAMES[weight_family(spec)]
     layer = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
     if not layer:
         module, _, leaf = name.rpartition(".")
         return (f"{names.ends[module]}.{leaf}",)
     prefix, rest = f"{names.layers}.{layer[1]}", layer[2]
     experts = re.fullmatch(r"\w+\.experts\.(gate|up|down)", rest)
-    if experts and spec.routed:
+    if experts and spec.routed_experts:
         stored = f"{names.expert[experts[1]]}.weight"
-        return tuple(f"{prefix}.{names.experts}.{expert}.{stored}" for expert in range(spec.routed.experts))
+        return tuple(f"{prefix}.{names.experts}.{expert}.{stored}" for expert in range(spec.routed_experts.experts))
     router = re.fullmatch(r"\w+\.router\.(weight|bias)", rest)
     if router:
         return (f"{prefix}.{names.router[router[1]]}",)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-def sparse_rule(sparse: Sequence[bool]) -> tuple[int, int] | None:
+def moe_layer_rule(sparse: Sequence[bool]) -> tuple[int, int] | None:
     """(dense_layers, every) such that exactly these layers (at least one) have experts; None where no such rule exists.
 
     Layer i, from 0, has experts where i + 1 - dense_layers is a positive multiple of `every`.
@@ -18,7 +18,7 @@ def sparse_rule(sparse: Sequence[bool]) -> tuple[int, int] | None:
     return (dense, every) if fits else None
 
 
-def full_rule(full: Sequence[bool]) -> int | None:
+def full_attention_rule(full: Sequence[bool]) -> int | None:
     """`full_every` such that exactly these layers have full attention, 0 for none; None where no such rule exists."""
     if not any(full):
         return 0

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from planner.hf.config import Config
+from planner.hf.config import HfConfig
 from planner.hf.decoders import MOST_LAYERS
 from planner.specs.layers import Decoder, Module, TextEncoder
 
@@ -14,17 +14,17 @@ BERT_HEADS = {  # (predicts, pooled, classes)
 T5_ACTIVATIONS = {"relu": (False, "relu"), "gated-gelu": (True, "gelu_tanh")}  # (gated, activation)
 
 
-def bert(config: Config) -> TextEncoder:
+def bert(config: HfConfig) -> TextEncoder:
     """BERT (arXiv 1810.04805); its architecture decides which heads it has: without one, the pooler alone."""
     config.assume(vocab_size=30522, hidden_size=768, num_hidden_layers=12, num_attention_heads=12)
     config.assume(intermediate_size=3072, max_position_embeddings=512, type_vocab_size=2, layer_norm_eps=1e-12)
     config.assume(hidden_act="gelu", architectures=None, is_decoder=False)
     config.expect("hidden_act", ("gelu",))
     if config.flag("is_decoder"):
-        raise config.refused("is_decoder", "a causal BERT cannot be expressed", "give an encoder's config.json")
+        raise config.key_error("is_decoder", "a causal BERT cannot be expressed", "give an encoder's config.json")
     kind = (config.value("architectures") or ["BertModel"])[0]
     if kind not in BERT_HEADS:
-        raise config.refused("architectures", f"the heads of `{kind}` are not known", f"one of {', '.join(BERT_HEADS)}")
+        raise config.key_error("architectures", f"the heads of `{kind}` are not known", f"one of {', '.join(BERT_HEADS)}")
     predicts, pooled, classes = BERT_HEADS[kind]
     return TextEncoder(
         layers=config.count("num_hidden_layers", MOST_LAYERS),
@@ -43,16 +43,16 @@ def bert(config: Config) -> TextEncoder:
     )
 
 
-def t5(config: Config) -> dict[str, Module]:
+def t5(config: HfConfig) -> dict[str, Module]:
     """T5 (arXiv 1910.10683): both halves share one embedding, and each has its own relative positions."""
     config.assume(vocab_size=32128, d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8)
     config.assume(num_decoder_layers=None, relative_attention_num_buckets=32, relative_attention_max_distance=128)
     config.assume(layer_norm_epsilon=1e-6, feed_forward_proj="relu", tie_word_embeddings=True)
     config.expect("relative_attention_max_distance", (128,))
-    config.asked |= {"dense_act_fn", "is_gated_act", "scale_decoder_outputs"}
-    projection = config.word("feed_forward_proj")
+    config.read_keys |= {"dense_act_fn", "is_gated_act", "scale_decoder_outputs"}
+    projection = config.text("feed_forward_proj")
     if projection not in T5_ACTIVATIONS:
-        raise config.refused("feed_forward_proj", f"`{projection}` is not known", f"one of {', '.join(T5_ACTIVATIONS)}")
+        raise config.key_error("feed_forward_proj", f"`{projection}` is not known", f"one of {', '.join(T5_ACTIVATIONS)}")
     gated, activation = T5_ACTIVATIONS[projection]
     hidden, layers = config.count("d_model"), config.count("num_layers", MOST_LAYERS)
     shape: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.hf.decoders import FULL, SLIDING
-from planner.hf.written_hybrids import ENDLESS, bamba, hybrid, nemotron_h
+from planner.hf.written_hybrids import MAX_POSITIONS, bamba, hybrid_family, nemotron_h
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.heads import head_dim, kv_heads
 
@@ -36,7 +36,7 @@ def to_config(module: Module) -> dict[str, Any]:
 
 def decoder_config(module: Decoder) -> dict[str, Any] | None:
     """A decoder as a config.json; None where no family has such layers."""
-    kind = family(module)
+    kind = decoder_family(module)
     if kind is None:
         return None
     head = {"architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": module.vocab}
@@ -45,8 +45,8 @@ def decoder_config(module: Decoder) -> dict[str, Any] | None:
     if kind == "nemotron_h":
         return head | nemotron_h(module)
     if kind == "bamba":
-        return head | shape(module) | bamba(module)
-    config = head | shape(module)
+        return head | llama_keys(module) | bamba(module)
+    config = head | llama_keys(module)
     if kind == "llama":
         config["mlp_bias"] = module.bias == "all"
     if kind != "mistral" and kind != "mixtral" and kind != "qwen2":
@@ -55,13 +55,13 @@ def decoder_config(module: Decoder) -> dict[str, Any] | None:
         config["sliding_window"] = module.window
     if kind in ("qwen2", "qwen3", "qwen3_moe"):
         config |= window_keys(module)
-    return config | experts(module, kind)
+    return config | expert_keys(module, kind)
 
 
-def family(module: Decoder) -> str | None:
+def decoder_family(module: Decoder) -> str | None:
     """The family with such layers; None where there is none."""
     if module.pattern:
-        return hybrid(module)
+        return hybrid_family(module)
     if module.latent or module.sinks or not plain_layers(module):
         return None
     if module.positions == "learned":
@@ -94,7 +94,7 @@ def plain_layers(module: Decoder) -> bool:
     return style == styles[module.positions == "rope"] and plain and normalised
 
 
-def shape(module: Decoder) -> dict[str, Any]:
+def llama_keys(module: Decoder) -> dict[str, Any]:
     """Keys that Llama and its descendants have in common."""
     return {
         "hidden_size": module.hidden,
@@ -107,7 +107,7 @@ def shape(module: Decoder) -> dict[str, Any]:
         "rms_norm_eps": module.norm_eps,
         "rope_theta": module.rope_base,
         "tie_word_embeddings": module.tied,
-        "max_position_embeddings": ENDLESS,
+        "max_position_embeddings": MAX_POSITIONS,
     }
 
 
@@ -136,7 +136,7 @@ def moe_layers(module: Decoder) -> list[bool]:
     return [module.layer_kind(layer) == "moe" for layer in range(module.layers)]
 
 
-def experts(module: Decoder, kind: str) -> dict[str, Any]:
+def expert_keys(module: Decoder, kind: str) -> dict[str, Any]:
     """Keys of the experts of Mixtral or Qwen3-MoE."""
     moe = module.moe
     if moe is None:

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from planner.hf.hybrids import TURNING
+from planner.hf.hybrids import BAMBA_ROTARY_SHARE
 from planner.specs.layers import Decoder
 from planner.specs.layers.heads import head_dim, kv_heads
 from planner.specs.parts import Experts, StateSpace
 
-ENDLESS = 2**20  # max_position_embeddings of a model without a limit
+MAX_POSITIONS = 2**20  # max_position_embeddings of a model without a limit
 
 
-def hybrid(module: Decoder) -> str | None:
+def hybrid_family(module: Decoder) -> str | None:
     """The family of a decoder with a pattern of layers; None where there is none."""
     space, words = module.state_space, {*module.pattern.split()}
     plain = module.latent is None and module.window is None and not (module.sinks or module.qk_norm)
@@ -23,10 +23,10 @@ def hybrid(module: Decoder) -> str | None:
 
 def is_bamba(module: Decoder, space: StateSpace) -> bool:
     """Whether layers with attention or a state space and an MLP are Bamba's."""
-    rotary = module.positions == "rope" and module.rotary_share == TURNING
+    rotary = module.positions == "rope" and module.rotary_share == BAMBA_ROTARY_SHARE
     steps = space.step_max is not None or space.step_min == 0
-    gated = module.gated and module.activated == "silu"
-    return rotary and steps and gated and module.bias != "qkv" and space.inner % module.hidden == 0
+    gated = module.gated and module.mlp_activation == "silu"
+    return rotary and steps and gated and module.bias != "qkv" and space.inner_width % module.hidden == 0
 
 
 def is_nemotron(module: Decoder, space: StateSpace) -> bool:
@@ -57,7 +57,7 @@ def bamba(module: Decoder) -> dict[str, Any]:
         "mamba_n_groups": space.groups,
         "mamba_d_state": space.state,
         "mamba_d_conv": space.conv,
-        "mamba_expand": space.inner // module.hidden,
+        "mamba_expand": space.inner_width // module.hidden,
         "mamba_chunk_size": space.chunk,
         "mamba_conv_bias": space.conv_bias,
         "mamba_proj_bias": space.bias,
@@ -84,10 +84,10 @@ def nemotron_h(module: Decoder) -> dict[str, Any]:
         "num_attention_heads": module.heads,
         "num_key_value_heads": kv_heads(module),
         "head_dim": head_dim(module),
-        "mlp_hidden_act": module.activated,
+        "mlp_hidden_act": module.mlp_activation,
         "layer_norm_epsilon": module.norm_eps,
         "tie_word_embeddings": module.tied,
-        "max_position_embeddings": ENDLESS,
+        "max_position_embeddings": MAX_POSITIONS,
         "mamba_num_heads": space.heads,
         "mamba_head_dim": space.head_dim,
         "ssm_state_size": space.state,

@@ -13,20 +13,20 @@ from torch import Tensor
 
 POSTED_AHEAD = 1  # receives that are posted on a channel before they are needed
 
-Pair = tuple[int, int]  # (source, target) ranks
+RankPair = tuple[int, int]  # (source, target) ranks
 
 
 class Channels:
     """This rank's ends of all channels. Every rank creates them with the same `pairs`, at load."""
 
-    def __init__(self, pairs: Iterable[Pair], device: torch.device) -> None:
+    def __init__(self, pairs: Iterable[RankPair], device: torch.device) -> None:
         self.rank, self.device = dist.get_rank(), device
         # NCCL serialises the messages of a communicator, so each channel has its own. Gloo needs none.
         per_channel = device.type == "cuda"
         self.groups = {pair: dist.new_group(sorted(pair)) if per_channel else None for pair in sorted(set(pairs))}
         self.sent: list[tuple[dist.Work, Tensor]] = []
-        self.due: dict[int, deque[tuple[str, Callable[[], Tensor]]]] = {}
-        self.coming: dict[int, deque[tuple[str, Tensor, dist.Work]]] = {}
+        self.expected: dict[int, deque[tuple[str, Callable[[], Tensor]]]] = {}
+        self.posted: dict[int, deque[tuple[str, Tensor, dist.Work]]] = {}
 
     def connect(self) -> None:
         """Send a byte over each channel, in one order on all ranks: NCCL creates a communicator at its first message,
@@ -41,7 +41,7 @@ class Channels:
 
     def expect(self, source: int, messages: Iterable[tuple[str, Callable[[], Tensor]]]) -> None:
         """What a rank will send in this step, in its order: each message's name, and what allocates memory for it."""
-        self.due[source], self.coming[source] = deque(messages), deque()
+        self.expected[source], self.posted[source] = deque(messages), deque()
 
     def send(self, target: int, x: Tensor) -> None:
         """Send x (any shape) to a rank, without waiting."""
@@ -53,27 +53,27 @@ class Channels:
 
     def receive(self, source: int, name: str) -> Tensor:
         """The message of this name, of the shape that was expected; posts the receives that follow it."""
-        coming = self.coming[source]
+        coming = self.posted[source]
         while name not in [each for each, _, _ in coming]:
-            self.ask(source)
+            self.post_receive(source)
         for _ in range(POSTED_AHEAD):
-            if len(coming) <= POSTED_AHEAD and self.due[source]:
-                self.ask(source)
+            if len(coming) <= POSTED_AHEAD and self.expected[source]:
+                self.post_receive(source)
         index = [each for each, _, _ in coming].index(name)
         _, x, work = coming[index]
         del coming[index]
         work.wait()
         return x
 
-    def ask(self, source: int) -> None:
+    def post_receive(self, source: int) -> None:
         """Post the next receive from this rank."""
-        name, memory = self.due[source].popleft()
+        name, memory = self.expected[source].popleft()
         x = memory()
         work = dist.irecv(x, source, group=self.groups[source, self.rank])
         assert work is not None, "this rank is in the group"
-        self.coming[source].append((name, x, work))
+        self.posted[source].append((name, x, work))
 
-    def close(self) -> None:
+    def wait_for_sends(self) -> None:
         """Wait until everything is sent."""
         for work, _ in self.sent:
             work.wait()

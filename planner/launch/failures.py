@@ -17,17 +17,17 @@ PEER_LOST_MESSAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WorkerFailure:
     """How one worker ended."""
 
     rank: int
     task: str  # the last that it began
     text: str
-    trace: str = ""  # its traceback, where Python raised
+    traceback_text: str = ""  # its traceback, where Python raised
     error: PlannerError | None = None  # what it raised, where that is meant for the user
 
     @property
-    def echo(self) -> bool:
+    def is_consequence(self) -> bool:
         """Whether it only noticed that another worker was gone."""
         return any(words in self.text for words in PEER_LOST_MESSAGES)
 
@@ -39,22 +39,22 @@ class WorkerTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-def describe(error: BaseException) -> tuple[str, str, PlannerError | None]:
+def describe_exception(error: BaseException) -> tuple[str, str, PlannerError | None]:
     """An exception as text, as traceback, and as itself where it is meant for the user."""
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     return text, traceback.format_exc(), error if isinstance(error, PlannerError) else None
 
 
-def death(rank: int, task: str, exitcode: int | None) -> Failure:
+def failure_at_exit(rank: int, task: str, exitcode: int | None) -> WorkerFailure:
     """The failure of a worker that ended without a message."""
     if exitcode is not None and exitcode < 0:
-        return Failure(rank, task, f"killed by {signal.Signals(-exitcode).name}")
-    return Failure(rank, task, f"left with exit code {exitcode}")
+        return WorkerFailure(rank, task, f"killed by {signal.Signals(-exitcode).name}")
+    return WorkerFailure(rank, task, f"left with exit code {exitcode}")
 
 
-def failed(failures: Sequence[Failure]) -> PlannerError:
+def error_from_failures(failures: Sequence[WorkerFailure]) -> PlannerError:
     """The error to raise: that of the first failure that is not a consequence of another."""
-    cause = min(failures, key=lambda failure: failure.echo)
+    cause = min(failures, key=lambda failure: failure.is_consequence)
     location = f"rank {cause.rank}, " + (f"task {cause.task}" if cause.task else "before its first task")
     error: PlannerError
     if cause.error is not None:
@@ -62,15 +62,15 @@ def failed(failures: Sequence[Failure]) -> PlannerError:
         error.where = f"{location}, {error.where}" if error.where else location
     else:
         error = RunFailed(f"rank {cause.rank} failed: {cause.text}", where=location, fix=suggested_fix(cause))
-    if cause.trace:
-        error.__cause__ = WorkerTraceback(cause.trace)
+    if cause.traceback_text:
+        error.__cause__ = WorkerTraceback(cause.traceback_text)
     return error
 
 
-def suggested_fix(cause: Failure) -> str:
+def suggested_fix(cause: WorkerFailure) -> str:
     """What the user can do about a failure."""
     if "SIGKILL" in cause.text:
         return "if nobody killed it, memory ran out: see dmesg, and give the job fewer tokens per rank"
-    if cause.trace:
+    if cause.traceback_text:
         return "its traceback is shown with --debug"
     return "what it last wrote to stderr is above"

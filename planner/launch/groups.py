@@ -8,7 +8,7 @@ from planner.launch.worker import world_timeout
 from planner.specs.base import Ranks
 
 
-class Groups:
+class ProcessGroups:
     """Process groups by their ranks. On creation every rank creates all groups of the catalogue, in one sorted order.
 
     Their timeout is that of the world, which is not created again. The group of a single rank is created when it is

@@ -11,7 +11,7 @@ SignalHandler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 @contextmanager
-def interrupts(handler: SignalHandler) -> Iterator[None]:
+def handling_interrupts(handler: SignalHandler) -> Iterator[None]:
     """Handle SIGINT with `handler` in this block; only in the main thread, since Python sets signal handlers nowhere
     else.
     """
@@ -25,12 +25,12 @@ def interrupts(handler: SignalHandler) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-def interrupts_ignored() -> AbstractContextManager[None]:
+def ignoring_interrupts() -> AbstractContextManager[None]:
     """A child process that is started in this block ignores SIGINT, and ends with its parent."""
-    return interrupts(signal.SIG_IGN)
+    return handling_interrupts(signal.SIG_IGN)
 
 
-def interrupts_passed_on(processes: Callable[[], Iterable[int | None]]) -> AbstractContextManager[None]:
+def forwarding_interrupts(processes: Callable[[], Iterable[int | None]]) -> AbstractContextManager[None]:
     """Forward the first SIGINT to these processes, which may end in their own time; the next one is handled
     as before.
     """
@@ -43,4 +43,4 @@ def interrupts_passed_on(processes: Callable[[], Iterable[int | None]]) -> Abstr
                 with suppress(ProcessLookupError):  # it has just ended
                     os.kill(process, signal.SIGINT)
 
-    return interrupts(forward)
+    return handling_interrupts(forward)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 
 
-class Meter:
+class CommunicationMeter:
     """Calls, bytes sent to other ranks, and seconds in which this rank's compute waited for them.
 
     On CUDA the seconds are between events on the current stream, and reading them synchronises with the device.
@@ -37,9 +37,9 @@ class Meter:
             yield
             self._host_s += time.perf_counter() - start_s
 
-    def cut(self) -> "Meter":
+    def take_measured(self) -> "CommunicationMeter":
         """What was measured since the last call of this method."""
-        taken, new = Meter(), Meter()
+        taken, new = CommunicationMeter(), CommunicationMeter()
         taken.__dict__, self.__dict__ = self.__dict__, new.__dict__
         return taken
 

@@ -17,61 +17,61 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from planner.launch.failures import Failure, death, describe, failed
-from planner.launch.interrupts import interrupts_ignored, interrupts_passed_on
-from planner.launch.worker import Kind, from_environment
+from planner.launch.failures import WorkerFailure, failure_at_exit, describe_exception, error_from_failures
+from planner.launch.interrupts import ignoring_interrupts, forwarding_interrupts
+from planner.launch.worker import DeviceKind, worker_from_environment
 
-Entry = Callable[..., Any]  # (worker, *args) -> result; a function of a module, so that a new process can import it
+EntryPoint = Callable[..., Any]  # (worker, *args) -> result; a function of a module, so that a new process can import it
 OnMessage = Callable[[int, Any], None]  # (rank, message)
 
-ECHO_S = 1.0  # how long the launcher waits for the cause of a failure that looks like a consequence
-BOARD_BYTES = 256
+CAUSE_WAIT_S = 1.0  # how long the launcher waits for the cause of a failure that looks like a consequence
+TASK_NAME_BYTES = 256
 EXIT_S = 10.0  # how long a worker that sent its result may take to exit
-PRELOADED = ["planner.launch.preload"]  # modules imported by the fork server, which the first launch starts
+PRELOADED_MODULES = ["planner.launch.preload"]  # modules imported by the fork server, which the first launch starts
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class WorkerBody:
     """What every worker runs."""
 
-    entry: Entry
+    entry: EntryPoint
     args: tuple[Any, ...]
-    kind: Kind
+    kind: DeviceKind
     threads: int | None
 
 
 @dataclass(slots=True)
-class Child:
+class ChildProcess:
     """The launcher's record of one worker."""
 
     rank: int
     process: BaseProcess
     pipe: Connection
-    board: Any  # shared memory: the task that the worker began last
+    task_memory: Any  # shared memory: the task that the worker began last
     result: Any = None
     finished: bool = False
-    failure: Failure | None = None
+    failure: WorkerFailure | None = None
 
     @property
     def task(self) -> str:
         """The last task that it began."""
-        return str(self.board.value.decode(errors="ignore"))
+        return str(self.task_memory.value.decode(errors="ignore"))
 
     @property
     def running(self) -> bool:
         """Whether it has neither a result nor a failure."""
         return not self.finished and self.failure is None
 
-    def take(self, on_message: OnMessage) -> None:
+    def drain_messages(self, on_message: OnMessage) -> None:
         """Handle all messages in the pipe, and record a failure if the worker died without one."""
         dead = not self.process.is_alive()  # checked first: all that it sent before it died is then in the pipe
-        while self.running and (received := self.receive()):
-            self.hear(*received, on_message)
+        while self.running and (received := self.receive_message()):
+            self.handle_message(*received, on_message)
         if self.running and (dead or self.pipe.closed):
             self.process.join(EXIT_S)
-            self.failure = death(self.rank, self.task, self.process.exitcode)
+            self.failure = failure_at_exit(self.rank, self.task, self.process.exitcode)
 
-    def receive(self) -> tuple[str, Any] | None:
+    def receive_message(self) -> tuple[str, Any] | None:
         """The next message; None where there is none. Closes the pipe where there will be none."""
         try:
             return self.pipe.recv() if self.pipe.poll() else None
@@ -79,24 +79,24 @@ class Child:
             self.pipe.close()
             return None
 
-    def hear(self, kind: str, value: Any, on_message: OnMessage) -> None:
+    def handle_message(self, kind: str, value: Any, on_message: OnMessage) -> None:
         """Handle one message."""
         if kind == "message":
             on_message(self.rank, value)
         elif kind == "result":
             self.result, self.finished = value, True
         else:
-            self.failure = Failure(self.rank, self.task, *value)
+            self.failure = WorkerFailure(self.rank, self.task, *value)
 
 
 def launch(
-    entry: Entry,
+    entry: EntryPoint,
     world_size: int,
     *args: Any,
     on_message: OnMessage = lambda _rank, _message: None,
-    kind: Kind = "cpu",
+    kind: DeviceKind = "cpu",
     threads: int | None = None,
-    heed: bool = False,
+    graceful_interrupt: bool = False,
 ) -> list[Any]:
     """Run `entry(worker, *args)` in `world_size` processes of this machine; returns their results by rank.
 
@@ -113,61 +113,61 @@ def launch(
         "MASTER_PORT": store.port,
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
-    children: list[Child] = []
+    children: list[ChildProcess] = []
     try:
         for rank in range(world_size):
-            children.append(start_child(rank, world, Body(entry, args, kind, threads)))
-        with interrupts_passed_on(lambda: living(children)) if heed else nullcontext():
-            watch(children, on_message)
+            children.append(start_child(rank, world, WorkerBody(entry, args, kind, threads)))
+        with forwarding_interrupts(lambda: alive_process_ids(children)) if graceful_interrupt else nullcontext():
+            wait_for_children(children, on_message)
     finally:
-        stop(children)
+        stop_children(children)
     return [child.result for child in children]
 
 
-def start_child(rank: int, world: dict[str, object], body: Body) -> Child:
+def start_child(rank: int, world: dict[str, object], body: WorkerBody) -> ChildProcess:
     """Start the worker of one rank."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOADED, body.entry.__module__])
+    context.set_forkserver_preload([*PRELOADED_MODULES, body.entry.__module__])
     reader, writer = context.Pipe(duplex=False)
     environment = {**world, "RANK": rank, "LOCAL_RANK": rank}
-    board = context.RawArray("c", BOARD_BYTES)
-    process = context.Process(target=child_main, args=(writer, board, environment, body), name=f"rank {rank}")
-    with interrupts_ignored():
+    board = context.RawArray("c", TASK_NAME_BYTES)
+    process = context.Process(target=worker_main, args=(writer, board, environment, body), name=f"rank {rank}")
+    with ignoring_interrupts():
         process.start()
     writer.close()
-    return Child(rank, process, reader, board)
+    return ChildProcess(rank, process, reader, board)
 
 
-def watch(children: Sequence[Child], on_message: OnMessage) -> None:
+def wait_for_children(children: Sequence[ChildProcess], on_message: OnMessage) -> None:
     """Wait until all have finished or one has failed; then wait briefly for a better explanation, and raise
     the error.
     """
     while any(child.running for child in children):
-        listen(children, on_message, None)
+        handle_events(children, on_message, None)
         failures = [child.failure for child in children if child.failure]
-        deadline = time.monotonic() + ECHO_S
-        while failures and all(failure.echo for failure in failures) and time.monotonic() < deadline:
-            listen(children, on_message, ECHO_S / 10)
+        deadline = time.monotonic() + CAUSE_WAIT_S
+        while failures and all(failure.is_consequence for failure in failures) and time.monotonic() < deadline:
+            handle_events(children, on_message, CAUSE_WAIT_S / 10)
             failures = [child.failure for child in children if child.failure]
         if failures:
-            raise failed(failures)
+            raise error_from_failures(failures)
 
 
-def living(children: Sequence[Child]) -> list[int | None]:
+def alive_process_ids(children: Sequence[ChildProcess]) -> list[int | None]:
     """Process ids of workers that are alive."""
     return [child.process.pid for child in children if child.process.is_alive()]
 
 
-def listen(children: Sequence[Child], on_message: OnMessage, timeout_s: float | None) -> None:
+def handle_events(children: Sequence[ChildProcess], on_message: OnMessage, timeout_s: float | None) -> None:
     """Wait until some worker sends a message or ends, and handle all messages."""
     running = [child for child in children if child.running]
     sources: list[Any] = [source for child in running for source in (child.pipe, child.process.sentinel)]
     wait(sources, timeout_s)
     for child in running:
-        child.take(on_message)
+        child.drain_messages(on_message)
 
 
-def stop(children: Sequence[Child]) -> None:
+def stop_children(children: Sequence[ChildProcess]) -> None:
     """Leave no process behind: workers with a result may exit by themselves, the others are killed."""
     for child in children:
         if not child.finished:
@@ -179,23 +179,23 @@ def stop(children: Sequence[Child]) -> None:
         child.pipe.close()
 
 
-def child_main(pipe: Connection, board: Any, environment: dict[str, object], body: Body) -> None:
+def worker_main(pipe: Connection, board: Any, environment: dict[str, object], body: WorkerBody) -> None:
     """The main function of a worker process."""
     threading.Thread(target=die_with_parent, daemon=True).start()
     os.environ.update({name: str(value) for name, value in environment.items()})
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())  # the machine's name need not resolve to an address
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback_interface())  # the machine's name need not resolve to an address
 
     def send(kind: str, value: Any) -> None:
         if kind == "task":
-            board.value = value.encode()[: BOARD_BYTES - 1]
+            board.value = value.encode()[: TASK_NAME_BYTES - 1]
         else:
             pipe.send((kind, value))
 
-    worker = from_environment(body.kind, body.threads, send)
+    worker = worker_from_environment(body.kind, body.threads, send)
     try:
         worker.send("result", body.entry(worker, *body.args))
     except BaseException as error:
-        worker.send("failure", describe(error))
+        worker.send("failure", describe_exception(error))
         raise SystemExit(1) from None
 
 
@@ -207,6 +207,6 @@ def die_with_parent() -> None:
         os._exit(1)
 
 
-def loopback() -> str:
+def loopback_interface() -> str:
     """The name of the loopback interface: `lo`, or `lo0`."""
     return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")

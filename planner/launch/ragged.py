@@ -10,20 +10,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.meter import Meter
+from planner.launch.meter import CommunicationMeter
 
 Sizes = Sequence[int]  # rows of each rank of the group
 
 
-class Ragged:
+class RaggedGroup:
     """One rank of one group. Without a group, a rank by itself, every operation is the identity.
 
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, meter: Meter) -> None:
+    def __init__(self, group: dist.ProcessGroup | None, meter: CommunicationMeter) -> None:
         self.group, self.meter = group, meter
-        self.ranks = 1 if group is None else dist.get_world_size(group)
+        self.size = 1 if group is None else dist.get_world_size(group)
         self.index = 0 if group is None else dist.get_rank(group)
 
     def all_to_all(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
@@ -45,16 +45,16 @@ class Ragged:
         out: Tensor = _ReduceScatter.apply(x, self, sizes)  # type: ignore[no-untyped-call]
         return out
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce_no_grad(self, x: Tensor) -> Tensor:
         """The sum of x (any shape) over the ranks, on all, without a gradient."""
         if self.group is None:
             return x
         out = x.detach().clone()
-        with self.meter.measure(x.device, 2 * x.nbytes * (self.ranks - 1) // self.ranks):
+        with self.meter.measure(x.device, 2 * x.nbytes * (self.size - 1) // self.size):
             dist.all_reduce(out, group=self.group)
         return out
 
-    def swap(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
+    def all_to_all_no_grad(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
         """`all_to_all` without a gradient; the shapes are the same."""
         if self.group is None:
             return x
@@ -64,26 +64,26 @@ class Ragged:
             dist.all_to_all_single(out, x.contiguous(), [*received], [*sent], group=self.group)
         return out
 
-    def copies(self, x: Tensor, sizes: Sizes) -> Tensor:
+    def all_gather_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
         """`all_gather` without a gradient; the shapes are the same."""
         if self.group is None:
             return x
-        return self.swap(x.repeat(self.ranks, *[1] * (x.dim() - 1)), [len(x)] * self.ranks, sizes)
+        return self.all_to_all_no_grad(x.repeat(self.size, *[1] * (x.dim() - 1)), [len(x)] * self.size, sizes)
 
-    def sums(self, x: Tensor, sizes: Sizes) -> Tensor:
+    def reduce_scatter_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
         """`reduce_scatter` without a gradient; the shapes are the same."""
         if self.group is None:
             return x
         own_rows = sizes[self.index]
-        parts = self.swap(x, sizes, [own_rows] * self.ranks)
-        return parts.view(self.ranks, own_rows, *x.shape[1:]).sum(0)  # accumulates in float32 also where x is bfloat16
+        parts = self.all_to_all_no_grad(x, sizes, [own_rows] * self.size)
+        return parts.view(self.size, own_rows, *x.shape[1:]).sum(0)  # accumulates in float32 also where x is bfloat16
 
 
 class _AllToAll(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, ragged: Ragged, sent: Sizes, received: Sizes) -> Tensor:
+    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sent: Sizes, received: Sizes) -> Tensor:
         ctx.ragged, ctx.sent, ctx.received = ragged, sent, received
-        return as_new_tensor(ragged.swap(x, sent, received), x)
+        return as_new_tensor(ragged.all_to_all_no_grad(x, sent, received), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -93,9 +93,9 @@ class _AllToAll(torch.autograd.Function):
 
 class _AllGather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, ragged: Ragged, sizes: Sizes) -> Tensor:
+    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sizes: Sizes) -> Tensor:
         ctx.ragged, ctx.sizes = ragged, sizes
-        return as_new_tensor(ragged.copies(x, sizes), x)
+        return as_new_tensor(ragged.all_gather_no_grad(x, sizes), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -105,9 +105,9 @@ class _AllGather(torch.autograd.Function):
 
 class _ReduceScatter(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, ragged: Ragged, sizes: Sizes) -> Tensor:
+    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sizes: Sizes) -> Tensor:
         ctx.ragged, ctx.sizes = ragged, sizes
-        return as_new_tensor(ragged.sums(x, sizes), x)
+        return as_new_tensor(ragged.reduce_scatter_no_grad(x, sizes), x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
-from planner.launch.ring import Ring
-from planner.launch.ulysses import Ulysses
-from planner.models.exchange import WHOLE, Exchange
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
+from planner.launch.ring import RingAttention
+from planner.launch.ulysses import UlyssesAttention
+from planner.models.exchange import NO_SEQUENCE_PARALLEL, SequenceParallel
 from planner.models.pieces import Masking
-from planner.plan.model import Split
-from planner.specs.dealing import Span, dealt, even_sizes, rows, zigzag
+from planner.plan.model import SequenceSplit
+from planner.specs.dealing import Span, rank_spans, even_sizes, token_count, zigzag
 
 
-class Sharing(NamedTuple):
+class SharedMicroBatch(NamedTuple):
     """A micro-batch and the ranks that share it."""
 
     ranks: Sequence[int]  # ascending
-    split: Split
+    split: SequenceSplit
     lengths: Sequence[int]  # tokens of each document
     unit: int = 1  # tokens that are not separated
 
@@ -42,10 +42,10 @@ class UnifiedSequenceParallel:
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
-    def __init__(self, spans: Sequence[Span], tokens: int, within: Ulysses | Ring) -> None:
-        self.spans, self.tokens, self.within = list(spans), tokens, within
+    def __init__(self, spans: Sequence[Span], tokens: int, within: UlyssesAttention | RingAttention) -> None:
+        self.spans, self.tokens, self.attention = list(spans), tokens, within
 
-    def held(self, lengths: Sequence[int]) -> list[Span]:
+    def local_spans(self, lengths: Sequence[int]) -> list[Span]:
         """The spans of this rank. Raises ValueError for documents of other lengths."""
         if sum(lengths) != self.tokens:
             raise ValueError(f"the shards hold {self.tokens} tokens, the documents {sum(lengths)}")
@@ -55,24 +55,24 @@ class UnifiedSequenceParallel:
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
         """Attention as of `SequenceParallel.attend`."""
-        return self.within.attend(q, k, v, cu_seqlens, masking, sinks)
+        return self.attention.attend(q, k, v, cu_seqlens, masking, sinks)
 
 
-def exchange_over(groups: Groups, sharing: Sharing, meter: Meter) -> Exchange:
+def sequence_parallel_over(groups: ProcessGroups, sharing: SharedMicroBatch, meter: CommunicationMeter) -> SequenceParallel:
     """This rank's `SequenceParallel` for a micro-batch. Raises ValueError where ranks and split do not match, or
     lengths are not multiples of the unit.
     """
     sharing.check()
     ranks, split, lengths, unit = sharing
     if len(ranks) == 1:
-        return WHOLE
+        return NO_SEQUENCE_PARALLEL
     if split.ring == 1:
-        return Ulysses(groups[ranks], even_sizes(sum(lengths), split.ulysses, unit), meter)
+        return UlyssesAttention(groups[ranks], even_sizes(sum(lengths), split.ulysses, unit), meter)
     index = ranks.index(groups.rank)
     subgroup, within = divmod(index, split.ulysses)
     subgroup_shards = zigzag(lengths, split.ring, unit)
-    attention: Ring | Ulysses = Ring(groups[split.rings(ranks)[within]], subgroup_shards, meter)
+    attention: RingAttention | UlyssesAttention = RingAttention(groups[split.rings(ranks)[within]], subgroup_shards, meter)
     if split.ulysses > 1:
-        sizes = even_sizes(rows(subgroup_shards[subgroup]), split.ulysses, unit)
-        attention = Ulysses(groups[split.blocks(ranks)[subgroup]], sizes, meter, attention.attend)
-    return UnifiedSequenceParallel(dealt(lengths, split, index, unit), sum(lengths), attention)
+        sizes = even_sizes(token_count(subgroup_shards[subgroup]), split.ulysses, unit)
+        attention = UlyssesAttention(groups[split.ulysses_blocks(ranks)[subgroup]], sizes, meter, attention.attend)
+    return UnifiedSequenceParallel(rank_spans(lengths, split, index, unit), sum(lengths), attention)

@@ -14,16 +14,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
-from planner.models.held import Part
-from planner.models.tensor import ALONE, Tensors
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
+from planner.models.held import EqualShard
+from planner.models.tensor import NO_TENSOR_PARALLEL, TensorParallel
 from planner.specs.dealing import even_sizes
 
 Sizes = Sequence[int]  # rows of each rank, descending
 
 
-class Block:
+class TensorParallelGroup:
     """The `TensorParallel` of one rank, of `tokens` that the block shares in whole units.
 
     A row may stand for several tokens, as merged patches do: then every rank has proportionally fewer rows.
@@ -31,46 +31,46 @@ class Block:
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
-    def __init__(self, group: dist.ProcessGroup, tokens: int, unit: int, meter: Meter) -> None:
+    def __init__(self, group: dist.ProcessGroup, tokens: int, unit: int, meter: CommunicationMeter) -> None:
         self.group, self.tokens, self.meter = group, tokens, meter
-        self.part = Part(dist.get_rank(group), dist.get_world_size(group))
-        self.sizes = even_sizes(tokens, self.part.of, unit)
+        self.shard = EqualShard(dist.get_rank(group), dist.get_world_size(group))
+        self.sizes = even_sizes(tokens, self.shard.count, unit)
 
-    def mine(self, x: Tensor) -> Tensor:
+    def local_rows(self, x: Tensor) -> Tensor:
         """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`."""
         out: Tensor = _LocalRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
-    def gather(self, x: Tensor) -> Tensor:
+    def all_gather(self, x: Tensor) -> Tensor:
         """All-gather x `(local_tokens, ...)` to `(tokens, ...)`."""
         out: Tensor = _AllGatherRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
-    def scatter(self, x: Tensor) -> Tensor:
+    def reduce_scatter(self, x: Tensor) -> Tensor:
         """Reduce-scatter partial sums x `(tokens, ...)` to `(local_tokens, ...)`."""
         out: Tensor = _ReduceScatterRows.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
         """The sum of x (any shape) over the ranks."""
         out: Tensor = _AllReduceSum.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     @torch.no_grad()
-    def largest(self, x: Tensor) -> Tensor:
+    def all_reduce_max(self, x: Tensor) -> Tensor:
         """The maximum of x (any shape) over the ranks, without a gradient."""
-        return self.all_reduce(x, dist.ReduceOp.MAX)
+        return self.all_reduce_no_grad(x, dist.ReduceOp.MAX)
 
-    def rows(self, count: int) -> Sizes:
+    def rows_by_rank(self, count: int) -> Sizes:
         """Rows of each rank, where `count` rows in all stand for the block's tokens."""
         return [size * count // self.tokens for size in self.sizes] if count != self.tokens else self.sizes
 
-    def own(self, x: Tensor) -> Tensor:
+    def own_rows(self, x: Tensor) -> Tensor:
         """This rank's rows `(local_tokens, ...)` of x `(tokens, ...)`: a view."""
-        sizes = self.rows(len(x))
-        return x.narrow(0, sum(sizes[: self.part.index]), sizes[self.part.index])
+        sizes = self.rows_by_rank(len(x))
+        return x.narrow(0, sum(sizes[: self.shard.index]), sizes[self.shard.index])
 
-    def all_gather(self, x: Tensor, sizes: Sizes) -> Tensor:
+    def all_gather_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
         """The rows of every rank `(sum(sizes), ...)`, of which x `(sizes[index], ...)` is this rank's; without a
         gradient.
         """
@@ -84,11 +84,11 @@ class Block:
             return out
         return torch.cat([rows[:size] for rows, size in zip(torch.split(out, largest), sizes, strict=True)])
 
-    def reduce_scatter(self, x: Tensor, sizes: Sizes) -> Tensor:
+    def reduce_scatter_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
         """This rank's rows `(sizes[index], ...)` of the sum of x `(sum(sizes), ...)` over the ranks; without a
         gradient.
         """
-        largest, ranks, size = sizes[0], len(sizes), sizes[self.part.index]
+        largest, ranks, size = sizes[0], len(sizes), sizes[self.shard.index]
         sent = x.contiguous() if sizes[-1] == largest else pad_shards(torch.split(x, list(sizes)), largest)
         out = x.new_empty(largest, *x.shape[1:])
         if largest:
@@ -96,9 +96,9 @@ class Block:
                 REDUCE_SCATTER(out, sent, group=self.group)
         return out if size == largest else out[:size]
 
-    def all_reduce(self, x: Tensor, op: Any = dist.ReduceOp.SUM) -> Tensor:
+    def all_reduce_no_grad(self, x: Tensor, op: Any = dist.ReduceOp.SUM) -> Tensor:
         """The reduction of x (any shape) over the ranks; without a gradient."""
-        out, ranks = x.clone(memory_format=torch.contiguous_format), self.part.of
+        out, ranks = x.clone(memory_format=torch.contiguous_format), self.shard.count
         if out.numel():
             with self.meter.measure(x.device, 2 * out.nbytes * (ranks - 1) // ranks):
                 dist.all_reduce(out, op, group=self.group)
@@ -115,9 +115,9 @@ class _LocalRows(torch.autograd.Function):
     """Local rows; backward all-gathers the ranks' gradients of their rows."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
-        ctx.block, ctx.sizes = block, block.rows(len(x))
-        return block.own(x)
+    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
+        ctx.block, ctx.sizes = block, block.rows_by_rank(len(x))
+        return block.own_rows(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -129,9 +129,9 @@ class _AllGatherRows(torch.autograd.Function):
     """All-gather; backward sums the gradients of all ranks, each of which used every row for part of its result."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
+    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
         ctx.block = block
-        return block.all_gather(x, block.sizes)
+        return block.all_gather_no_grad(x, block.sizes)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -143,9 +143,9 @@ class _ReduceScatterRows(torch.autograd.Function):
     """Reduce-scatter; the gradient of every rank's summand is that of the sum."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
-        ctx.block, ctx.sizes = block, block.rows(len(x))
-        return block.reduce_scatter(x, ctx.sizes)
+    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
+        ctx.block, ctx.sizes = block, block.rows_by_rank(len(x))
+        return block.reduce_scatter_no_grad(x, ctx.sizes)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -157,8 +157,8 @@ class _AllReduceSum(torch.autograd.Function):
     """All-reduce; what follows the sum is the same on all ranks, and so is its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
-        return block.all_reduce(x)
+    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
+        return block.all_reduce_no_grad(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -166,6 +166,6 @@ class _AllReduceSum(torch.autograd.Function):
         return gradient, None
 
 
-def block_of(groups: Groups, ranks: Sequence[int], tokens: int, unit: int, meter: Meter) -> Tensors:
+def tensor_parallel_over(groups: ProcessGroups, ranks: Sequence[int], tokens: int, unit: int, meter: CommunicationMeter) -> TensorParallel:
     """This rank's `TensorParallel` for the tokens of one micro-batch, each of which comes to all ranks of the block."""
-    return Block(groups[ranks], tokens, unit, meter) if len(ranks) > 1 and tokens else ALONE
+    return TensorParallelGroup(groups[ranks], tokens, unit, meter) if len(ranks) > 1 and tokens else NO_TENSOR_PARALLEL

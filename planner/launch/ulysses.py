@@ -13,14 +13,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.meter import Meter
-from planner.launch.ragged import Ragged
+from planner.launch.meter import CommunicationMeter
+from planner.launch.ragged import RaggedGroup
 from planner.models.attention import packed_attention
 from planner.models.pieces import Masking
-from planner.specs.dealing import Span, contiguous
+from planner.specs.dealing import Span, token_range
 
 
-class Ulysses:
+class UlyssesAttention:
     """The `SequenceParallel` of one rank in one group: rank i holds sizes[i] tokens and heads / degree heads.
 
     Where there are fewer key/value heads than ranks, they are repeated, up to the least common multiple of the two.
@@ -30,20 +30,20 @@ class Ulysses:
         self,
         group: dist.ProcessGroup,
         sizes: Sequence[int],
-        meter: Meter,
+        meter: CommunicationMeter,
         attention: Callable[..., Tensor] = packed_attention,  # over all tokens of the group, for some heads
     ) -> None:
-        self.sizes, self.attention, self.ranks = tuple(sizes), attention, Ragged(group, meter)
-        self.degree, self.index = self.ranks.ranks, self.ranks.index
+        self.sizes, self.attention, self.collectives = tuple(sizes), attention, RaggedGroup(group, meter)
+        self.degree, self.index = self.collectives.size, self.collectives.index
         if len(self.sizes) != self.degree:
             raise ValueError(f"{len(self.sizes)} shards for a group of {self.degree} ranks")
 
-    def held(self, lengths: Sequence[int]) -> list[Span]:
+    def local_spans(self, lengths: Sequence[int]) -> list[Span]:
         """The spans of this rank. Raises ValueError for documents of other lengths."""
         stops, tokens = list(accumulate(self.sizes)), sum(lengths)
         if stops[-1] != tokens:
             raise ValueError(f"the shards hold {stops[-1]} tokens, the documents {tokens}")
-        return contiguous(lengths, stops[self.index] - self.sizes[self.index], stops[self.index])
+        return token_range(lengths, stops[self.index] - self.sizes[self.index], stops[self.index])
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
@@ -65,7 +65,7 @@ class Ulysses:
         parts = [torch.unflatten(x, 1, (self.degree, -1)).transpose(0, 1).flatten(2) for x in (q, k, v)]
         outgoing = torch.cat(parts, 2).flatten(0, 1)  # (degree * tokens, columns of one rank's heads)
         own_sizes = [self.sizes[self.index]] * self.degree
-        received = self.ranks.all_to_all(
+        received = self.collectives.all_to_all(
             outgoing, own_sizes, self.sizes
         )  # (group_tokens, columns of this rank's heads)
         split = torch.split(received, [heads * width for heads, width in shapes], 1)
@@ -78,5 +78,5 @@ class Ulysses:
         """
         tokens = self.sizes[self.index]
         own_sizes = [tokens] * self.degree
-        received = self.ranks.all_to_all(out, self.sizes, own_sizes)  # (degree * tokens, heads / degree, value_dim)
+        received = self.collectives.all_to_all(out, self.sizes, own_sizes)  # (degree * tokens, heads / degree, value_dim)
         return received.view(self.degree, tokens, *out.shape[1:]).transpose(0, 1).flatten(1, 2)

@@ -14,7 +14,7 @@ from planner.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-Kind = Literal["cpu", "cuda"]
+DeviceKind = Literal["cpu", "cuda"]
 
 _timeout = timedelta(seconds=600)  # of the world that this process joined: there is one, and torch has no public getter
 
@@ -26,7 +26,7 @@ class Worker:
     rank: int
     world_size: int
     local_rank: int
-    kind: Kind
+    kind: DeviceKind
     threads: int  # of torch, for compute on the CPU
     send: Callable[[str, Any], None]
 
@@ -34,7 +34,7 @@ class Worker:
         """Send anything picklable to the `on_message` of the launch."""
         self.send("message", message)
 
-    def begin(self, task: str) -> None:
+    def begin_task(self, task: str) -> None:
         """Record which task begins, so that a failure can name it."""
         self.send("task", task)
 
@@ -44,15 +44,15 @@ class Worker:
         return device_for(self.local_rank, self.kind)
 
 
-def device_for(local_rank: int, kind: Kind) -> "torch.device":
+def device_for(local_rank: int, kind: DeviceKind) -> "torch.device":
     """The device of a local rank."""
     import torch
 
     return torch.device("cuda", local_rank) if kind == "cuda" else torch.device("cpu")
 
 
-def from_environment(
-    kind: Kind = "cpu", threads: int | None = None, send: Callable[[str, Any], None] = lambda _kind, _value: None
+def worker_from_environment(
+    kind: DeviceKind = "cpu", threads: int | None = None, send: Callable[[str, Any], None] = lambda _kind, _value: None
 ) -> Worker:
     """The worker that RANK, WORLD_SIZE and LOCAL_RANK describe, as torchrun sets them. Raises InputError where they are
     not set.
@@ -63,10 +63,10 @@ def from_environment(
         raise InputError("RANK and WORLD_SIZE are not set", fix="start it with torchrun") from None
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
     local_world = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
-    return Worker(rank, world_size, local_rank, kind, threads or max(1, cores() // local_world), send)
+    return Worker(rank, world_size, local_rank, kind, threads or max(1, usable_cores() // local_world), send)
 
 
-def cores() -> int:
+def usable_cores() -> int:
     """Number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -77,7 +77,7 @@ def world_timeout() -> timedelta:
 
 
 @contextmanager
-def joined(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
+def joined_world(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     """Be a member of the world in this block: with gloo between CPUs, NCCL between GPUs. Raises InputError for a rank
     without a GPU.
 

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from planner.ledger.ranking import Ranked, ranked
-from planner.ledger.row import Row
-from planner.published.case import Origin, Skipped
+from planner.ledger.ranking import RankedGroup, rank_groups
+from planner.ledger.row import PredictedRecord
+from planner.published.case import RecordOrigin, SkippedRecord
 
-CLOSE = 0.05  # a pick that costs at most this much more than the best counts as the best
+CLOSE_LOSS = 0.05  # a pick that costs at most this much more than the best counts as the best
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class AccuracyFigures:
     """Accuracy of a set of records: errors over measured values, None without any; pairs are k of n."""
 
     rows_used: int
@@ -40,39 +40,39 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AccuracyReport:
     """Accuracy overall and by source, with the records it rests on."""
 
-    overall: Figures
-    sources: dict[str, Figures]  # by name
-    rows: tuple[Row, ...]  # used, in the order of the files
-    skipped: tuple[Skipped, ...]  # in the order of the files
-    files: tuple[Skipped, ...] = ()  # files of another schema: listed, and counted nowhere
+    overall: AccuracyFigures
+    sources: dict[str, AccuracyFigures]  # by name
+    records: tuple[PredictedRecord, ...]  # used, in the order of the files
+    skipped: tuple[SkippedRecord, ...]  # in the order of the files
+    other_files: tuple[SkippedRecord, ...] = ()  # files of another schema: listed, and counted nowhere
 
 
-def account_of(rows: Iterable[Row], skipped: Iterable[Skipped]) -> Account:
+def accuracy_report(rows: Iterable[PredictedRecord], skipped: Iterable[SkippedRecord]) -> AccuracyReport:
     """The accuracy of these records, in any order, beside those that were skipped."""
-    used = tuple(sorted(rows, key=lambda record: place(record.case.origin)))
-    ordered_skips = tuple(sorted(skipped, key=lambda one: (*place(one.origin), one.reason, one.detail)))
-    groups = ranked(used)
+    used = tuple(sorted(rows, key=lambda record: file_position(record.case.origin)))
+    ordered_skips = tuple(sorted(skipped, key=lambda one: (*file_position(one.origin), one.reason, one.detail)))
+    groups = rank_groups(used)
     names = sorted({record.case.origin.source for record in used} | {one.origin.source for one in ordered_skips})
     sources = {
-        name: figures(
+        name: accuracy_figures(
             [record for record in used if record.case.origin.source == name],
             [one for one in ordered_skips if one.origin.source == name],
             [group for group in groups if group.source == name],
         )
         for name in names
     }
-    return Account(figures(used, ordered_skips, groups), sources, used, ordered_skips)
+    return AccuracyReport(accuracy_figures(used, ordered_skips, groups), sources, used, ordered_skips)
 
 
-def place(origin: Origin) -> tuple[str, int, str, str]:
+def file_position(origin: RecordOrigin) -> tuple[str, int, str, str]:
     """Sort key: the record's position in the files."""
-    return origin.file, origin.line, origin.source, origin.row
+    return origin.file, origin.line, origin.source, origin.record_id
 
 
-def figures(rows: Sequence[Row], skipped: Sequence[Skipped], groups: Sequence[Ranked]) -> Figures:
+def accuracy_figures(rows: Sequence[PredictedRecord], skipped: Sequence[SkippedRecord], groups: Sequence[RankedGroup]) -> AccuracyFigures:
     """The accuracy of one set of records and of the groups in it."""
     signed = [record.time_error for record in rows if record.time_error is not None]
     errors = [abs(error) for error in signed]
@@ -80,28 +80,28 @@ def figures(rows: Sequence[Row], skipped: Sequence[Skipped], groups: Sequence[Ra
     losses = [group.best_pick_loss for group in groups]
     reasons = Counter(one.reason for one in skipped)
     ooms = [record for record in rows if record.case.oom]
-    predicted_ooms = [record for record in rows if record.named]  # outcomes are known: those without are skipped
-    return Figures(
+    predicted_ooms = [record for record in rows if record.predicted_oom]  # outcomes are known: those without are skipped
+    return AccuracyFigures(
         rows_used=len(rows),
         rows_defaulted=sum(bool(record.case.defaulted) for record in rows),
         rows_skipped=dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
         time_rows=len(errors),
-        time_median_error=middle(errors),
+        time_median_error=median_or_none(errors),
         time_p90_error=quantile(errors, 0.9),
-        bias=middle(signed),
-        coverage80=share(record.covered for record in rows if record.covered is not None),
+        bias=median_or_none(signed),
+        coverage80=share_true(record.in_interval for record in rows if record.in_interval is not None),
         ranked_groups=len(groups),
-        spearman_median=middle([group.spearman for group in groups]),
-        best_pick_loss=middle(losses),
-        best_pick_close=share(loss <= CLOSE for loss in losses),
+        spearman_median=median_or_none([group.spearman for group in groups]),
+        best_pick_loss=median_or_none(losses),
+        best_pick_close=share_true(loss <= CLOSE_LOSS for loss in losses),
         memory_rows=len(memory),
-        memory_median_error=middle(memory),
-        oom_recall=(sum(record.named for record in ooms), len(ooms)),
+        memory_median_error=median_or_none(memory),
+        oom_recall=(sum(record.predicted_oom for record in ooms), len(ooms)),
         oom_precision=(sum(record.case.oom for record in predicted_ooms), len(predicted_ooms)),
     )
 
 
-def middle(values: Sequence[float]) -> float | None:
+def median_or_none(values: Sequence[float]) -> float | None:
     """The median, None of nothing."""
     return median(values) if values else None
 
@@ -115,7 +115,7 @@ def quantile(values: Sequence[float], at: float) -> float | None:
     return around[0] + part * (around[-1] - around[0])
 
 
-def share(held: Iterable[bool]) -> float | None:
+def share_true(held: Iterable[bool]) -> float | None:
     """The share that is true, None of nothing."""
     each = [*held]
     return sum(each) / len(each) if each else None

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from planner.ledger.account import Account, Figures
-from planner.ledger.row import Row
-from planner.published.case import Origin, Skipped
+from planner.ledger.account import AccuracyReport, AccuracyFigures
+from planner.ledger.row import PredictedRecord
+from planner.published.case import RecordOrigin, SkippedRecord
 
-PROMISED = (
+FIGURE_KEYS = (
     "rows_used",
     "rows_defaulted",
     "rows_skipped",
@@ -22,30 +22,30 @@ PROMISED = (
 )
 
 
-def answer(account: Account, with_rows: bool = False) -> dict[str, Any]:
+def accuracy_json(account: AccuracyReport, with_rows: bool = False) -> dict[str, Any]:
     """`{overall, sources}`, and with `with_rows` also `rows`: every record, skipped ones too."""
     objects: dict[str, Any] = {
-        "overall": promised(account.overall),
-        "sources": {name: promised(figures) for name, figures in account.sources.items()},
+        "overall": figures_object(account.overall),
+        "sources": {name: figures_object(figures) for name, figures in account.sources.items()},
     }
-    return {**objects, "rows": rows(account)} if with_rows else objects
+    return {**objects, "rows": record_objects(account)} if with_rows else objects
 
 
-def promised(figures: Figures) -> dict[str, Any]:
+def figures_object(figures: AccuracyFigures) -> dict[str, Any]:
     """The figures that are part of the interface."""
-    return {name: getattr(figures, name) for name in PROMISED}
+    return {name: getattr(figures, name) for name in FIGURE_KEYS}
 
 
-def rows(account: Account) -> list[dict[str, Any]]:
+def record_objects(account: AccuracyReport) -> list[dict[str, Any]]:
     """An object for each record, in the order of the files."""
-    all_rows = [*map(used, account.rows), *map(left, account.skipped)]
+    all_rows = [*map(predicted_object, account.records), *map(skipped_object, account.skipped)]
     return sorted(all_rows, key=lambda record: (record["file"], record["line"], record["source"], record["row"]))
 
 
-def used(record: Row) -> dict[str, Any]:
-    case, predicted = record.case, record.predicted
+def predicted_object(record: PredictedRecord) -> dict[str, Any]:
+    case, predicted = record.case, record.prediction
     return {
-        **origin(case.origin),
+        **origin_object(case.origin),
         "seconds": case.seconds,
         "predicted_seconds": predicted.seconds,
         "spread": predicted.spread,
@@ -59,15 +59,15 @@ def used(record: Row) -> dict[str, Any]:
     }
 
 
-def left(skipped: Skipped) -> dict[str, Any]:
-    return {**origin(skipped.origin), "skipped": skipped.reason, "detail": skipped.detail}
+def skipped_object(skipped: SkippedRecord) -> dict[str, Any]:
+    return {**origin_object(skipped.origin), "skipped": skipped.reason, "detail": skipped.detail}
 
 
-def origin(origin: Origin) -> dict[str, Any]:
+def origin_object(origin: RecordOrigin) -> dict[str, Any]:
     return {
         "source": origin.source,
-        "row": origin.row,
-        "group": origin.group,
+        "row": origin.record_id,
+        "group": origin.group_id,
         "file": origin.file,
         "line": origin.line,
     }

@@ -6,49 +6,49 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from planner.ledger.own import Entry
+from planner.ledger.own import RunEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class RunDrift:
     """The runs of one plan on one machine, by the ratio of measured to predicted seconds."""
 
     plan: str
     machine: str
-    runs: tuple[Entry, ...]  # in order of time
+    runs: tuple[RunEntry, ...]  # in order of time
 
     @property
-    def last(self) -> Entry:
+    def last_run(self) -> RunEntry:
         """The latest run."""
         return self.runs[-1]
 
     @property
-    def before(self) -> float | None:
+    def earlier_ratio(self) -> float | None:
         """Median ratio of the runs before the last; None without any."""
         return median(entry.ratio for entry in self.runs[:-1]) if len(self.runs) > 1 else None
 
     @property
     def missed(self) -> bool:
         """Whether the last run is outside the 80 % interval of its prediction."""
-        return beyond(self.last.ratio, 1.0, self.last.spread)
+        return outside_interval(self.last_run.ratio, 1.0, self.last_run.spread)
 
     @property
     def drifted(self) -> bool:
         """Whether the last run's ratio differs from those before by more than the predicted spread."""
-        return self.before is not None and beyond(self.last.ratio, self.before, self.last.spread)
+        return self.earlier_ratio is not None and outside_interval(self.last_run.ratio, self.earlier_ratio, self.last_run.spread)
 
 
-def beyond(ratio: float, center: float, spread: float) -> bool:
+def outside_interval(ratio: float, center: float, spread: float) -> bool:
     """Whether a ratio is outside center·e^±spread."""
     return abs(math.log(ratio / center)) > spread
 
 
-def drift(entries: Iterable[Entry]) -> list[Drift]:
+def drift_by_plan(entries: Iterable[RunEntry]) -> list[RunDrift]:
     """Drift of each plan name and machine, sorted. A plan that was solved again stays comparable by its ratio."""
-    runs: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    runs: dict[tuple[str, str], list[RunEntry]] = defaultdict(list)
     for entry in entries:
         runs[entry.plan, entry.machine].append(entry)
     return [
-        Drift(plan, machine, tuple(sorted(found, key=lambda entry: entry.when)))
+        RunDrift(plan, machine, tuple(sorted(found, key=lambda entry: entry.when)))
         for (plan, machine), found in sorted(runs.items())
     ]

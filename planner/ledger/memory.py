@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class PeakMemoryUse:
     """Memory of one rank in the step of its measured peak."""
 
     rank: int
@@ -24,7 +24,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MemoryUse:
     """Predicted and measured bytes of one use."""
 
     name: str
@@ -32,42 +32,42 @@ class Part:
     measured: float
 
 
-def used(plan: Plan, steps: Sequence[tuple[Sequence["RankMemory"], Score | None]]) -> tuple[Used, ...]:
+def peak_memory_use(plan: Plan, steps: Sequence[tuple[Sequence["RankMemory"], Score | None]]) -> tuple[PeakMemoryUse, ...]:
     """Every rank at its peak over the steps in which memory was measured; empty if it never was."""
-    counted = [(ranks, predicted(plan, score) if score else None) for ranks, score in steps if ranks]
+    counted = [(ranks, predicted_memory(plan, score) if score else None) for ranks, score in steps if ranks]
     most = []
     for rank in range(plan.size if counted else 0):
         ranks, expected = max(counted, key=lambda step: step[0][rank].peak)
-        most.append(Used(rank, ranks[rank], expected[rank] if expected else None))
+        most.append(PeakMemoryUse(rank, ranks[rank], expected[rank] if expected else None))
     return tuple(most)
 
 
-def predicted(plan: Plan, score: Score) -> "tuple[RankMemory, ...]":
+def predicted_memory(plan: Plan, score: Score) -> "tuple[RankMemory, ...]":
     """Predicted memory of each rank in one step of the plan."""
     from planner.runtime import RankMemory
 
-    memory, holding = [], score.holding
+    memory, holding = [], score.plan_memory
     for rank, peak in enumerate(score.memory.peaks):
-        parts, share = holding.fixed(rank), 1.0 + holding.accounting(rank).fragmentation
+        parts, share = holding.static_footprint(rank), 1.0 + holding.accounting(rank).fragmentation
         held = float(parts.weights + parts.optimizer)
-        passes, update = (peak - float(parts.outside)) / share, float(parts.states + parts.update + parts.workspace)
-        memory.append(RankMemory(held, passes, update, max(passes, update) * share, float(parts.outside)))
+        passes, update = (peak - float(parts.outside_allocator)) / share, float(parts.states + parts.update + parts.workspace)
+        memory.append(RankMemory(held, passes, update, max(passes, update) * share, float(parts.outside_allocator)))
     return tuple(memory)
 
 
-def holds_most(ranks: Sequence[Used]) -> Used:
+def fullest_rank(ranks: Sequence[PeakMemoryUse]) -> PeakMemoryUse:
     """The rank of the highest measured peak, the first of equals."""
     return max(ranks, key=lambda rank: rank.measured.peak)
 
 
-def parts(rank: Used) -> Iterator[Part]:
+def memory_uses(rank: PeakMemoryUse) -> Iterator[MemoryUse]:
     """Bytes at the start of the step, what passes and update add, and what the allocator does not give out."""
-    expected = amounts(rank.predicted) if rank.predicted else {}
-    for name, measured in amounts(rank.measured).items():
-        yield Part(name, expected.get(name), measured)
+    expected = bytes_by_use(rank.predicted) if rank.predicted else {}
+    for name, measured in bytes_by_use(rank.measured).items():
+        yield MemoryUse(name, expected.get(name), measured)
 
 
-def amounts(memory: "RankMemory") -> dict[str, float]:
+def bytes_by_use(memory: "RankMemory") -> dict[str, float]:
     """Bytes by use."""
     return {
         "as the step begins": memory.held,

@@ -5,50 +5,50 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.ledger.explain import Explained, explain
-from planner.ledger.slow import Paced, paces
+from planner.ledger.explain import StepDifference, explain_difference
+from planner.ledger.slow import RankComputeTime, compute_times
 from planner.plan.task import Task
-from planner.simulate import Recorded, Timeline, Traced, read_steps, typical
+from planner.simulate import RecordedStep, Timeline, TracedStep, read_steps, median_step
 
-NAMED = 3  # tasks to name in an error
+MOST_NAMED = 3  # tasks to name in an error
 FIX = "give the plan that was run, or run this one with `planner run PLAN --trace FILE`"
 
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
+class StepOverlay:
     """One step of a plan: its simulation, and the measured step of median length."""
 
     step: int
     simulated: Timeline
     tasks: Sequence[Task]
-    recorded: Recorded
-    of: int  # number of measured steps of it in the file
-    explained: Explained
-    paces: tuple[Paced, ...]
+    recorded: RecordedStep
+    measured_count: int  # number of measured steps of it in the file
+    explained: StepDifference
+    compute_times: tuple[RankComputeTime, ...]
 
     @property
-    def traced(self) -> Traced:
+    def traced(self) -> TracedStep:
         """The measured step, to draw."""
-        return Traced(self.recorded.timeline, self.tasks, "measured", None, self.step, self.recorded.run_step)
+        return TracedStep(self.recorded.timeline, self.tasks, "measured", None, self.step, self.recorded.run_step)
 
 
-def overlaid(
+def overlay_steps(
     simulated: Sequence[tuple[Timeline, Sequence[Task]]], path: Path, name: str, size: int
-) -> tuple[Overlay, ...]:
+) -> tuple[StepOverlay, ...]:
     """Every step of a plan (`name`, on `size` ranks) of which the file holds measurements. Raises InputError."""
-    recorded = measured_of(path, [tasks for _, tasks in simulated], name, size)
+    recorded = measured_steps_of_plan(path, [tasks for _, tasks in simulated], name, size)
     overlays = []
     for step, (timeline, tasks) in enumerate(simulated):
         of_step = tuple(r for r in recorded if r.step == step)
         if of_step:
-            chosen = typical(of_step)
-            explained = explain(timeline, chosen.timeline, tasks)
-            times = paces(timeline, chosen.timeline)
-            overlays.append(Overlay(step, timeline, tasks, chosen, len(of_step), explained, times))
+            chosen = median_step(of_step)
+            explained = explain_difference(timeline, chosen.timeline, tasks)
+            times = compute_times(timeline, chosen.timeline)
+            overlays.append(StepOverlay(step, timeline, tasks, chosen, len(of_step), explained, times))
     return tuple(overlays)
 
 
-def measured_of(path: Path, tasks: Sequence[Sequence[Task]], name: str, size: int) -> tuple[Recorded, ...]:
+def measured_steps_of_plan(path: Path, tasks: Sequence[Sequence[Task]], name: str, size: int) -> tuple[RecordedStep, ...]:
     """The measured steps of a plan (`name`, on `size` ranks; `tasks`: of each of its steps) that the file holds.
 
     Raises InputError when its times are simulated, or of another plan. Steps that were planned during the run are
@@ -60,22 +60,22 @@ def measured_of(path: Path, tasks: Sequence[Sequence[Task]], name: str, size: in
         raise InputError("these times are simulated, not measured", where=f"{path} (otherData.planner)", fix=fix)
     of_plan = tuple(each for each in recorded if each.step < len(tasks))
     for each in of_plan:
-        require_same(each, tasks[each.step], path, name, size)
+        require_same_plan(each, tasks[each.step], path, name, size)
     if not of_plan:
-        numbers = ", ".join(str(r.step) for r in recorded[:NAMED])
+        numbers = ", ".join(str(r.step) for r in recorded[:MOST_NAMED])
         what = f"the trace is of another plan: it has steps {numbers}, {name} has {len(tasks)}"
         raise InputError(what, where=f"{path} (otherData.steps)", fix=FIX)
     return of_plan
 
 
-def require_same(recorded: Recorded, tasks: Sequence[Task], path: Path, name: str, size: int) -> None:
+def require_same_plan(recorded: RecordedStep, tasks: Sequence[Task], path: Path, name: str, size: int) -> None:
     """Raises InputError when the recorded tasks, ranks or tokens are those of another plan."""
     tokens = {task.id: task.tokens for task in tasks}
     of_what = f"the trace is of another plan{' of the same name' if recorded.plan == name else f', {recorded.plan}'}"
     strange = [task for task in recorded.groups if task not in tokens]
     if strange:
-        more = f" and {len(strange) - NAMED} more" if len(strange) > NAMED else ""
-        what = f"{of_what}: {name} has no task {', '.join(strange[:NAMED])}{more}"
+        more = f" and {len(strange) - MOST_NAMED} more" if len(strange) > MOST_NAMED else ""
+        what = f"{of_what}: {name} has no task {', '.join(strange[:MOST_NAMED])}{more}"
         raise InputError(what, where=str(path), fix=FIX)
     if recorded.timeline.ranks != size:
         what = f"{of_what}: it has {recorded.timeline.ranks} ranks, {name} has {size}"

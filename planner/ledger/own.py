@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.errors import InputError
-from planner.files.lock import hold
-from planner.ledger.beside import Kind
+from planner.files.lock import hold_lock
+from planner.ledger.beside import KindSeconds
 
 FORMAT = "planner.run/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RunEntry:
     """One run of a plan, measured and predicted; the fields are the keys of its line."""
 
     when: str  # ISO 8601 in UTC, so that text order is time order
@@ -29,7 +29,7 @@ class Entry:
     measured_seconds: float  # of a step, median
     predicted_peak_bytes: float | None = None  # of the fullest rank
     measured_peak_bytes: float | None = None  # None: not measured, as on the CPU
-    kinds: tuple[Kind, ...] = ()  # of the mean step
+    kinds: tuple[KindSeconds, ...] = ()  # of the mean step
 
     @property
     def ratio(self) -> float:
@@ -37,7 +37,7 @@ class Entry:
         return self.measured_seconds / self.predicted_seconds
 
 
-class Unread(NamedTuple):
+class UnreadLine(NamedTuple):
     """A line that is not a valid entry."""
 
     line: int  # 1-based
@@ -50,13 +50,13 @@ def default_path() -> Path:
     return Path(base) / "planner" / "ledger.jsonl"
 
 
-def append(path: Path, entry: Entry) -> None:
+def append_entry(path: Path, entry: RunEntry) -> None:
     """Append an entry atomically: one write at the file's end, under a lock. Raises InputError.
 
     An unfinished last line is terminated first, so that it corrupts no other.
     """
     line = json.dumps({"format": FORMAT, **asdict(entry)}, allow_nan=False)
-    with hold(path.with_suffix(".lock"), "another process is writing this ledger"):
+    with hold_lock(path.with_suffix(".lock"), "another process is writing this ledger"):
         try:
             handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -77,7 +77,7 @@ def write_line(handle: int, line: bytes) -> None:
         raise OSError(28, "No space left on device")
 
 
-def read(path: Path) -> tuple[list[Entry], list[Unread]]:
+def read_entries(path: Path) -> tuple[list[RunEntry], list[UnreadLine]]:
     """Every line, as an entry or with the reason why it is none; empty without the file. Raises InputError."""
     try:
         *lines, unfinished = path.read_bytes().split(b"\n")
@@ -88,44 +88,44 @@ def read(path: Path) -> tuple[list[Entry], list[Unread]]:
     entries, unread = [], []
     for number, line in enumerate(lines, start=1):
         try:
-            entries.append(entry(json.loads(line)))
+            entries.append(parse_entry(json.loads(line)))
         except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-            unread.append(Unread(number, str(error)))
+            unread.append(UnreadLine(number, str(error)))
     if unfinished:
-        unread.append(Unread(len(lines) + 1, "the last line is incomplete: its writer was interrupted"))
+        unread.append(UnreadLine(len(lines) + 1, "the last line is incomplete: its writer was interrupted"))
     return entries, unread
 
 
-def entry(data: Any) -> Entry:
+def parse_entry(data: Any) -> RunEntry:
     """The entry of a parsed line, every field checked; keys of later versions are ignored. Raises ValueError."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"it does not begin with `format: {FORMAT}`")
     kinds = data.get("kinds", [])
     if not isinstance(kinds, list):
         raise ValueError("`kinds` is not a list")
-    return Entry(
-        when=field(data, "when", text),
-        machine=field(data, "machine", text),
-        plan=field(data, "plan", text),
-        digest=field(data, "digest", text),
-        steps=int(field(data, "steps", positive)),
-        predicted_seconds=field(data, "predicted_seconds", positive),
-        spread=field(data, "spread", amount),
-        measured_seconds=field(data, "measured_seconds", positive),
-        predicted_peak_bytes=field(data, "predicted_peak_bytes", positive_or_none),
-        measured_peak_bytes=field(data, "measured_peak_bytes", positive_or_none),
-        kinds=tuple(kind(one) for one in kinds),
+    return RunEntry(
+        when=parse_field(data, "when", require_text),
+        machine=parse_field(data, "machine", require_text),
+        plan=parse_field(data, "plan", require_text),
+        digest=parse_field(data, "digest", require_text),
+        steps=int(parse_field(data, "steps", require_positive)),
+        predicted_seconds=parse_field(data, "predicted_seconds", require_positive),
+        spread=parse_field(data, "spread", require_amount),
+        measured_seconds=parse_field(data, "measured_seconds", require_positive),
+        predicted_peak_bytes=parse_field(data, "predicted_peak_bytes", require_positive_or_none),
+        measured_peak_bytes=parse_field(data, "measured_peak_bytes", require_positive_or_none),
+        kinds=tuple(parse_kind(one) for one in kinds),
     )
 
 
-def kind(data: Any) -> Kind:
+def parse_kind(data: Any) -> KindSeconds:
     """The seconds of one kind of work. Raises ValueError."""
     if not isinstance(data, dict):
         raise ValueError("a kind of work is not an object")
-    return Kind(field(data, "name", text), field(data, "predicted", amount), field(data, "measured", amount))
+    return KindSeconds(parse_field(data, "name", require_text), parse_field(data, "predicted", require_amount), parse_field(data, "measured", require_amount))
 
 
-def field(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
+def parse_field(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
     """A required value that passes `check`. Raises ValueError with its name."""
     if name not in data:
         raise ValueError(f"`{name}` is missing")
@@ -135,23 +135,23 @@ def field(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
         raise ValueError(f"`{name}` {error}") from None
 
 
-def text(value: Any) -> str:
+def require_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("is not text")
     return value
 
 
-def amount(value: Any) -> float:
+def require_amount(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
         raise ValueError("is not a number from 0")
     return float(value)
 
 
-def positive(value: Any) -> float:
-    if amount(value) == 0:
+def require_positive(value: Any) -> float:
+    if require_amount(value) == 0:
         raise ValueError("is 0")
     return float(value)
 
 
-def positive_or_none(value: Any) -> float | None:
-    return None if value is None else positive(value)
+def require_positive_or_none(value: Any) -> float | None:
+    return None if value is None else require_positive(value)

@@ -5,20 +5,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.ledger.account import Account, account_of
-from planner.ledger.row import Predict, predicted
+from planner.ledger.account import AccuracyReport, accuracy_report
+from planner.ledger.row import Predictor, predict_records
 from planner.published.read import read_published
 
-HEADER = 1  # line number; a record skipped at this line stands for the whole file
+HEADER_LINE = 1  # line number; a record skipped at this line stands for the whole file
 
 
-def account_of_folder(directory: Path, sources: Sequence[str], predict: Predict) -> Account:
+def accuracy_of_folder(directory: Path, sources: Sequence[str], predict: Predictor) -> AccuracyReport:
     """Accuracy over every record in `directory`, or of these sources only. Raises InputError."""
     if not directory.is_dir():
         raise InputError("not a folder", where=str(directory), fix="give a folder of CSV files")
     cases, not_cases = read_published(directory)
-    files = tuple(one for one in not_cases if one.origin.line <= HEADER)
-    skipped = [one for one in not_cases if one.origin.line > HEADER]
+    files = tuple(one for one in not_cases if one.origin.line <= HEADER_LINE)
+    skipped = [one for one in not_cases if one.origin.line > HEADER_LINE]
     if not cases and not skipped:
         raise InputError(
             "no published records here",
@@ -29,8 +29,8 @@ def account_of_folder(directory: Path, sources: Sequence[str], predict: Predict)
         require_sources(sources, {one.origin.source for one in cases} | {one.origin.source for one in skipped})
         cases = [case for case in cases if case.origin.source in sources]
         skipped = [one for one in skipped if one.origin.source in sources]
-    rows, unpredicted = predicted(cases, predict)
-    return replace(account_of(rows, [*skipped, *unpredicted]), files=files)
+    rows, unpredicted = predict_records(cases, predict)
+    return replace(accuracy_report(rows, [*skipped, *unpredicted]), other_files=files)
 
 
 def require_sources(wanted: Sequence[str], there: set[str]) -> None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, median
 
-from planner.ledger.row import Row
-from planner.published.case import Case
+from planner.ledger.row import PredictedRecord
+from planner.published.case import PublishedCase
 
-FEWEST = 4  # least strategies of a ranked group: fewer are in order by chance
+LEAST_STRATEGIES = 4  # least strategies of a ranked group: fewer are in order by chance
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedGroup:
     """Ranking of one group: strategies that a source measured on one job."""
 
     source: str
@@ -23,16 +23,16 @@ class Ranked:
     best_pick_loss: float  # measured cost of the predicted best over the measured best, minus 1
 
 
-def ranked(rows: Iterable[Row]) -> list[Ranked]:
+def rank_groups(rows: Iterable[PredictedRecord]) -> list[RankedGroup]:
     """Every group of at least four distinct timed configurations, sorted by name.
 
     A configuration that was measured several times counts once, by its median.
     """
-    groups: dict[tuple[str, str], dict[Hashable, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[str, str], dict[Hashable, list[PredictedRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in rows:
         origin = record.case.origin
-        if record.seconds is not None and origin.group:
-            groups[origin.source, origin.group][configuration(record.case)].append(record)
+        if record.seconds is not None and origin.group_id:
+            groups[origin.source, origin.group_id][configuration_key(record.case)].append(record)
     rankings = []
     for (source, group), by_configuration in sorted(groups.items()):
         pairs = [
@@ -42,14 +42,14 @@ def ranked(rows: Iterable[Row]) -> list[Ranked]:
             )
             for same in by_configuration.values()
         ]
-        if len(pairs) >= FEWEST and len({measured for _, measured in pairs}) > 1:
-            rankings.append(Ranked(source, group, len(pairs), spearman(pairs), best_pick_loss(pairs)))
+        if len(pairs) >= LEAST_STRATEGIES and len({measured for _, measured in pairs}) > 1:
+            rankings.append(RankedGroup(source, group, len(pairs), spearman(pairs), best_pick_loss(pairs)))
     return rankings
 
 
-def configuration(case: Case) -> Hashable:
+def configuration_key(case: PublishedCase) -> Hashable:
     """Key of a configuration: cases that share it are repeated measurements."""
-    return case.module, case.setup, case.device, case.software, case.fabric, case.adapters, case.settings
+    return case.module, case.setup, case.device, case.software, case.network, case.adapters, case.settings_text
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> float:
@@ -57,14 +57,14 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float:
 
     It is 0 where all predictions are equal.
     """
-    first, second = (ranks(values) for values in zip(*pairs, strict=True))
+    first, second = (mean_ranks(values) for values in zip(*pairs, strict=True))
     middle = (len(pairs) - 1) / 2
     covariance = sum((a - middle) * (b - middle) for a, b in zip(first, second, strict=True))
     variances = sum((a - middle) ** 2 for a in first) * sum((b - middle) ** 2 for b in second)
     return covariance / sqrt(variances) if variances else 0.0
 
 
-def ranks(values: Sequence[float]) -> list[float]:
+def mean_ranks(values: Sequence[float]) -> list[float]:
     """The rank of each value from 0; ties have their mean rank."""
     positions: dict[float, list[int]] = defaultdict(list)
     for position, value in enumerate(sorted(values)):

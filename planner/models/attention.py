@@ -12,19 +12,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from planner.models.blockwise import Staying, blockwise
+from planner.models.blockwise import LocalBlocks, blockwise_attention
 from planner.models.pieces import Masking
-from planner.models.recompute import whole
-from planner.models.relative import of_pairs
-from planner.models.varlen import suits, varlen_kernel
+from planner.models.recompute import run_recomputed
+from planner.models.relative import bias_by_pair
+from planner.models.varlen import flash_supports, varlen_kernel
 
 
-class Scores(NamedTuple):
+class ScoreOptions(NamedTuple):
     """How products of queries and keys become attention scores."""
 
     causal: bool
     scale: float | None = None  # None: 1 / sqrt(D)
-    distances: Tensor | None = (
+    distance_bias: Tensor | None = (
         None  # (heads, 2 * longest - 1): added to the score of each distance between key and query
     )
 
@@ -41,18 +41,18 @@ def packed_attention(
     if not len(q):
         return empty_attention(q, k, v, sinks)
     if masking.window is not None and not masking.causal:
-        cu_seqlens, masking = in_blocks(cu_seqlens, masking.window), Masking(causal=False)
+        cu_seqlens, masking = block_boundaries(cu_seqlens, masking.window), Masking(causal=False)
     if sinks is not None:
-        return blockwise(q, k, v, Staying([*document_spans(cu_seqlens)]), masking, sinks)
-    kernel = varlen_kernel(masking.window is not None) if suits(q, v.shape[2]) else None
+        return blockwise_attention(q, k, v, LocalBlocks([*document_spans(cu_seqlens)]), masking, sinks)
+    kernel = varlen_kernel(masking.window is not None) if flash_supports(q, v.shape[2]) else None
     if kernel:
         return kernel(q, k, v, cu_seqlens, masking)
     if masking.window is not None:
-        return blockwise(q, k, v, Staying([*document_spans(cu_seqlens)]), masking)
-    return per_document(q, k, v, (cu_seqlens, cu_seqlens), Scores(masking.causal))
+        return blockwise_attention(q, k, v, LocalBlocks([*document_spans(cu_seqlens)]), masking)
+    return attention_per_document(q, k, v, (cu_seqlens, cu_seqlens), ScoreOptions(masking.causal))
 
 
-def per_document(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: tuple[Tensor, Tensor], scores: Scores) -> Tensor:
+def attention_per_document(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: tuple[Tensor, Tensor], scores: ScoreOptions) -> Tensor:
     """Dense attention of each document by itself, so that work grows with the sum of squared lengths.
 
     q is `(queries, heads, head_dim)`, k `(keys, kv_heads, head_dim)`, v `(keys, kv_heads, value_dim)`, the result
@@ -60,22 +60,22 @@ def per_document(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: tuple[Tensor, Tens
     `(documents + 1)`.
     """
     if not len(q):
-        return empty_attention(q, k, v, scores.distances)
+        return empty_attention(q, k, v, scores.distance_bias)
     queries, keys = (each.diff().tolist() for each in cu_seqlens)
     parts = zip(torch.split(q, queries), torch.split(k, keys), torch.split(v, keys), strict=True)
-    if scores.distances is None:
+    if scores.distance_bias is None:
         return torch.cat([document_attention(*part, scores) for part in parts])
     return torch.cat(
-        [whole(document_attention, *part, scores) for part in parts]
+        [run_recomputed(document_attention, *part, scores) for part in parts]
     )  # recomputed in backward: the bias of a document is quadratic
 
 
-def document_attention(q: Tensor, k: Tensor, v: Tensor, scores: Scores) -> Tensor:
+def document_attention(q: Tensor, k: Tensor, v: Tensor, scores: ScoreOptions) -> Tensor:
     """Attention within one document: the arguments are those of `attention_per_document`, the result is `(n, heads,
     value_dim)`.
     """
     query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, heads, n, head_dim)
-    bias = None if scores.distances is None else causal_bias(of_pairs(scores.distances, len(q)), scores.causal)
+    bias = None if scores.distance_bias is None else causal_bias(bias_by_pair(scores.distance_bias, len(q)), scores.causal)
     causal, grouped = scores.causal and bias is None, q.shape[1] != k.shape[1]
     out = F.scaled_dot_product_attention(
         query, key, value, bias, is_causal=causal, scale=scores.scale, enable_gqa=grouped
@@ -101,7 +101,7 @@ def empty_attention(q: Tensor, k: Tensor, v: Tensor, optional: Tensor | None) ->
     return zero.expand(0, q.shape[1], v.shape[2])
 
 
-def in_blocks(cu_seqlens: Tensor, window: int) -> Tensor:
+def block_boundaries(cu_seqlens: Tensor, window: int) -> Tensor:
     """The boundaries `(blocks + 1)` of documents cut into blocks of `window` tokens; a document's last block may be
     shorter.
     """

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Auxiliary:
+class AuxiliaryLosses:
     """The auxiliary losses of one batch in one chunk of layers, by number of the layer, so that one that is recomputed
     in backward counts once.
 

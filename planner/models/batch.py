@@ -9,29 +9,29 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from planner.models.auxiliary import Auxiliary
-from planner.models.dispatch import Dispatch
-from planner.models.exchange import WHOLE, Exchange
-from planner.models.held import Part
-from planner.models.tensor import ALONE, Tensors
+from planner.models.auxiliary import AuxiliaryLosses
+from planner.models.dispatch import TokenDispatcher
+from planner.models.exchange import NO_SEQUENCE_PARALLEL, SequenceParallel
+from planner.models.held import EqualShard
+from planner.models.tensor import NO_TENSOR_PARALLEL, TensorParallel
 
 IGNORED = -100  # the target of a token that has none; torch's cross-entropy skips it
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
+class EncoderFeatures:
     """Outputs of encoders that replace the embeddings of some tokens."""
 
     rows: Tensor  # (features) int64: which of this rank's local_tokens rows
     values: Tensor  # (features, hidden)
 
-    def within(self, x: Tensor) -> Tensor:
+    def merge_into(self, x: Tensor) -> Tensor:
         """Embeddings x `(local_tokens, hidden)` with these in place of some."""
         return x.index_copy(0, self.rows, self.values.to(x.dtype))
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class CrossAttentionMemory:
     """Outputs of another module that cross-attention reads, packed by document."""
 
     values: Tensor  # (read_tokens, width)
@@ -46,19 +46,19 @@ class Batch:
     targets: Tensor  # (tokens) next token ids, or (tokens / merged_tokens, out) vectors
     positions: Tensor  # (tokens) position of each token in its document, from 0
     cu_seqlens: Tensor  # (documents + 1) int32 in host memory: first token of each document; then group_tokens
-    exchange: Exchange = WHOLE  # the ranks that share the documents
-    tensor: Tensors = ALONE  # the ranks that share the matrices: each has these tokens
-    features: Features | None = None
-    memory: Memory | None = None
+    sequence_parallel: SequenceParallel = NO_SEQUENCE_PARALLEL  # the ranks that share the documents
+    tensor_parallel: TensorParallel = NO_TENSOR_PARALLEL  # the ranks that share the matrices: each has these tokens
+    features: EncoderFeatures | None = None
+    memory: CrossAttentionMemory | None = None
     # By layer, over the ranks that share its experts; layers not listed have all of them here.
-    dispatch: Mapping[int, Dispatch] = field(default_factory=dict)
-    slices: tuple[Tensor, ...] = ()  # row indices of the slices that each have their own expert capacity; (): one slice
-    auxiliary: Auxiliary = field(default_factory=Auxiliary)  # of its layers
+    dispatchers: Mapping[int, TokenDispatcher] = field(default_factory=dict)
+    capacity_slices: tuple[Tensor, ...] = ()  # row indices of the slices that each have their own expert capacity; (): one slice
+    auxiliary: AuxiliaryLosses = field(default_factory=AuxiliaryLosses)  # of its layers
 
-    def fed(self, x: Tensor) -> Tensor:
+    def with_features(self, x: Tensor) -> Tensor:
         """Embeddings x `(local_tokens, hidden)`, with encoder outputs in place of some."""
-        return x if self.features is None else self.features.within(x)
+        return x if self.features is None else self.features.merge_into(x)
 
-    def among(self, part: Part) -> Tensors:
+    def tensor_parallel_for(self, part: EqualShard) -> TensorParallel:
         """The ranks over which matrices with this shard are sharded; no others, where the matrices are replicated."""
-        return self.tensor if part.of > 1 else ALONE
+        return self.tensor_parallel if part.count > 1 else NO_TENSOR_PARALLEL

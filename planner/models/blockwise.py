@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from planner.models import dense
-from planner.models.fused import Kernel, kernel_for
-from planner.models.pieces import Masking, Pair, hidden, longest, pairs, pieces
+from planner.models.fused import FusedKernel, fused_kernel_for
+from planner.models.pieces import Masking, TilePair, hidden_keys, max_tile_tokens, visible_pairs, tiles_of
 
 Spans = Sequence[
     tuple[int, int, int]
@@ -29,31 +29,31 @@ class KeyValueBlocks(Protocol):
     def spans(self) -> Spans:
         """The spans of tokens on this rank."""
 
-    def around(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
+    def visit_blocks(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
         """Call `visit` on each rank's block, this rank's own first. All ranks must call it."""
 
-    def back(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
+    def visit_blocks_backward(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
         """The backward counterpart: `visit` returns the gradient of a block, of the block's shape; the result is the
         sum over ranks of the gradients of this rank's block.
         """
 
 
-class Staying:
+class LocalBlocks:
     """The blocks of a rank that has all keys and values of its documents."""
 
     def __init__(self, spans: Spans) -> None:
         self.spans = spans
 
-    def around(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
+    def visit_blocks(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
         """Visit this rank's block `(rows, kv_heads, head_dim + value_dim)`."""
         visit(self.spans, block)
 
-    def back(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
+    def visit_blocks_backward(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
         """The gradient of this rank's block, of the same shape."""
         return visit(self.spans, block)
 
 
-def blockwise(
+def blockwise_attention(
     q: Tensor, k: Tensor, v: Tensor, blocks: KeyValueBlocks, masking: Masking, sinks: Tensor | None = None
 ) -> Tensor:
     """Attention of q `(tokens, heads, head_dim)` to k `(tokens, kv_heads, head_dim)` and v `(tokens, kv_heads,
@@ -71,9 +71,9 @@ class _BlockwiseAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, block: Tensor, blocks: KeyValueBlocks, masking: Masking) -> tuple[Tensor, Tensor]:
         width = block.shape[2] - q.shape[2]
-        visible = VisibleTiles(kernel_for(q, width), blocks.spans, masking)
+        visible = VisibleTiles(fused_kernel_for(q, width), blocks.spans, masking)
         softmax = OnlineSoftmax(q, width, visible)
-        blocks.around(block, softmax.add)
+        blocks.visit_blocks(block, softmax.add_block)
         ctx.blocks, ctx.visible = blocks, visible
         ctx.save_for_backward(q, block, softmax.out, softmax.lse)
         return softmax.out, softmax.lse
@@ -83,8 +83,8 @@ class _BlockwiseAttention(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Tensor, Tensor, None, None]:
         q, block, *seen = ctx.saved_tensors
         gradients = BlockwiseGradients(q, seen, (grad_out, grad_lse), ctx.visible)
-        grad_block = ctx.blocks.back(block, gradients.of_block)
-        return gradients.of_q.to(q.dtype), grad_block.to(block.dtype), None, None
+        grad_block = ctx.blocks.back(block, gradients.block_gradient)
+        return gradients.grad_q.to(q.dtype), grad_block.to(block.dtype), None, None
 
 
 class VisibleTiles:
@@ -92,18 +92,18 @@ class VisibleTiles:
     none).
     """
 
-    def __init__(self, kernel: Kernel | None, spans: Spans, masking: Masking) -> None:
+    def __init__(self, kernel: FusedKernel | None, spans: Spans, masking: Masking) -> None:
         self.kernel, self.masking = kernel, masking
-        self.most = longest(masking, kernel is not None)
-        self.pieces = pieces(spans, masking, self.most)
+        self.max_tokens = max_tile_tokens(masking, kernel is not None)
+        self.tiles = tiles_of(spans, masking, self.max_tokens)
 
-    def pairs(self, spans: Spans) -> Iterator[Pair]:
+    def pairs(self, spans: Spans) -> Iterator[TilePair]:
         """Visible pairs of this rank's tiles with those of a block."""
-        return pairs(self.pieces, pieces(spans, self.masking, self.most), self.masking)
+        return visible_pairs(self.tiles, tiles_of(spans, self.masking, self.max_tokens), self.masking)
 
-    def kernel_of(self, pair: Pair) -> Kernel | None:
+    def kernel_of(self, pair: TilePair) -> FusedKernel | None:
         """The fused kernel for a pair; None where a mask is needed, or where there is no kernel."""
-        return None if pair.seen == "some" else self.kernel
+        return None if pair.visibility == "some" else self.kernel
 
 
 class OnlineSoftmax:
@@ -117,22 +117,22 @@ class OnlineSoftmax:
         self.out = q.new_zeros(*q.shape[:2], width, dtype=wide)
         self.lse = q.new_full(q.shape[:2], -torch.inf, dtype=wide)
 
-    def add(self, spans: Spans, block: Tensor) -> None:
+    def add_block(self, spans: Spans, block: Tensor) -> None:
         """Add a block `(rows, kv_heads, head_dim + value_dim)` of keys and values of these spans."""
         for pair in self.visible.pairs(spans):
             q, (k, v) = self.q[pair.queries], split_keys_values(block[pair.keys], self.q.shape[2])
             kernel = self.visible.kernel_of(pair)
             if kernel:
-                self.merge(pair.queries, *kernel.forward(q, k, v, pair.seen == "triangle"))
+                self.merge(pair.queries, *kernel.forward(q, k, v, pair.visibility == "triangle"))
             else:
-                self.merge(pair.queries, *dense.forward(q, k, v, hidden(pair, self.visible.masking, q.device)))
+                self.merge(pair.queries, *dense.forward(q, k, v, hidden_keys(pair, self.visible.masking, q.device)))
 
     def merge(self, rows: slice, out: Tensor, lse: Tensor) -> None:
         """Combine output `(n, heads, value_dim)` and log-sum-exp `(n, heads)` over further keys with those of these
         rows.
         """
         total = torch.logaddexp(self.lse[rows], lse)
-        old_share, new_share = ((each - dense.finite(total)).exp()[..., None] for each in (self.lse[rows], lse))
+        old_share, new_share = ((each - dense.finite_or_zero(total)).exp()[..., None] for each in (self.lse[rows], lse))
         self.out[rows] = self.out[rows] * old_share + out * new_share
         self.lse[rows] = total
 
@@ -143,33 +143,33 @@ class BlockwiseGradients:
     def __init__(
         self, q: Tensor, seen: Sequence[Tensor], grad_seen: tuple[Tensor, Tensor], visible: VisibleTiles
     ) -> None:
-        self.q, (out, self.lse), (self.of_out, grad_lse), self.visible = q, seen, grad_seen, visible
-        product = (self.of_out * out).sum(-1)
+        self.q, (out, self.lse), (self.grad_out, grad_lse), self.visible = q, seen, grad_seen, visible
+        product = (self.grad_out * out).sum(-1)
         self.delta = product - grad_lse
         # Kernels derive delta from the output and its gradient, so the output is scaled as the sink scales it.
         sink_scale = torch.where(product == 0, 1.0, self.delta / product).clamp(0, 1)
         self.out = (out * sink_scale[..., None]).to(q.dtype)
-        self.of_q = torch.zeros_like(q, dtype=self.lse.dtype)
+        self.grad_q = torch.zeros_like(q, dtype=self.lse.dtype)
 
-    def of_block(self, spans: Spans, block: Tensor) -> Tensor:
+    def block_gradient(self, spans: Spans, block: Tensor) -> Tensor:
         """The gradient `(rows, kv_heads, head_dim + value_dim)` of a block from this rank's queries, in float32 or
         better.
         """
-        gradient = torch.zeros_like(block, dtype=self.of_q.dtype)
+        gradient = torch.zeros_like(block, dtype=self.grad_q.dtype)
         for pair in self.visible.pairs(spans):
-            grad_q, *grad_keys = self.of_pair(pair, block[pair.keys])
-            self.of_q[pair.queries] += grad_q
+            grad_q, *grad_keys = self.pair_gradients(pair, block[pair.keys])
+            self.grad_q[pair.queries] += grad_q
             gradient[pair.keys] += torch.cat(grad_keys, 2)
         return gradient
 
-    def of_pair(self, pair: Pair, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def pair_gradients(self, pair: TilePair, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of the queries, keys and values of a pair, each of its tensor's shape."""
         rows, kernel, q = pair.queries, self.visible.kernel_of(pair), self.q[pair.queries]
         k, v = split_keys_values(block, q.shape[2])
-        grad_out, lse = self.of_out[rows], self.lse[rows]
+        grad_out, lse = self.grad_out[rows], self.lse[rows]
         if kernel:
-            return kernel.backward(grad_out.to(q.dtype), (q, k, v), (self.out[rows], lse), pair.seen == "triangle")
-        return dense.backward(grad_out, (q, k, v), lse, self.delta[rows], hidden(pair, self.visible.masking, q.device))
+            return kernel.backward(grad_out.to(q.dtype), (q, k, v), (self.out[rows], lse), pair.visibility == "triangle")
+        return dense.backward(grad_out, (q, k, v), lse, self.delta[rows], hidden_keys(pair, self.visible.masking, q.device))
 
 
 def split_keys_values(block: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -11,29 +11,29 @@ from planner.errors import InputError
 from planner.models.audio import AudioNetwork
 from planner.models.decoder import DecoderNetwork
 from planner.models.held import (
-    WHOLE_MODULE,
-    Held,
-    Part,
-    Split,
-    copy_into,
-    expert_names,
-    part_of,
-    splits_of,
-    whole_shape,
+    FULL_MODULE,
+    ModuleShard,
+    EqualShard,
+    ParameterSplit,
+    copy_to_parameter,
+    expert_parameters,
+    take_shard,
+    parameter_splits,
+    full_shape,
 )
 from planner.models.network import Network
 from planner.models.rotary import rotary_dim
-from planner.models.seeding import generator_for
+from planner.models.seeding import named_generator
 from planner.models.text import TextEncoderNetwork
 from planner.models.vit import VitNetwork
 from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 CPU = torch.device("cpu")
-STATE_SPACES: dict[str, Callable[[Tensor], Tensor]] = {  # from uniform numbers in [0, 1), element by element
+STATE_SPACE_INITIALISERS: dict[str, Callable[[Tensor], Tensor]] = {  # from uniform numbers in [0, 1), element by element
     "decay_log": lambda x: (1 + 15 * x).log(),  # of 1 to 16
     "step_bias": lambda x: (0.001 * 100**x).expm1().log(),  # whose softplus is 0.001 to 0.1, uniform in its logarithm
 }
-NETWORKS: dict[type, Callable[[Any, torch.dtype, Held], Network]] = {
+NETWORKS: dict[type, Callable[[Any, torch.dtype, ModuleShard], Network]] = {
     Decoder: DecoderNetwork,
     Vit: VitNetwork,
     Audio: AudioNetwork,
@@ -42,7 +42,7 @@ NETWORKS: dict[type, Callable[[Any, torch.dtype, Held], Network]] = {
 
 
 def build(
-    spec: Module, *, dtype: torch.dtype = torch.float32, device: torch.device = CPU, held: Held = WHOLE_MODULE
+    spec: Module, *, dtype: torch.dtype = torch.float32, device: torch.device = CPU, shard: ModuleShard = FULL_MODULE
 ) -> Network:
     """The network of a spec, or the shard of it that a rank holds, with uninitialised weights (see `init_weights`). The
     device may be meta. Raises InputError for specs that cannot be run.
@@ -51,7 +51,7 @@ def build(
     if reason:
         raise InputError(reason, fix="plan and simulate it, or choose another model to run")
     with torch.device("meta"):  # elsewhere torch would initialise the weights, in vain
-        network = NETWORKS[type(spec)](spec, dtype, held)
+        network = NETWORKS[type(spec)](spec, dtype, shard)
     return network if device.type == "meta" else network.to_empty(device=device)
 
 
@@ -60,7 +60,7 @@ def unsupported(spec: Module) -> str | None:
     if type(spec) not in NETWORKS:
         return f"no network of a module of the kind `{type(spec).__struct_config__.tag}` is known"
     if spec.positions == "rope" and rotary_dim(spec) % 2:
-        name = "rope_dim" if spec.compressed else "head_dim"
+        name = "rope_dim" if spec.latent_attention else "head_dim"
         return f"rotary positions turn pairs of numbers, and {name} {rotary_dim(spec)} is odd"
     return None
 
@@ -73,33 +73,33 @@ def init_weights(model: nn.Module, seed: int) -> None:
     Every rank that holds some of a parameter, or of one expert's, draws all of it and keeps its shard. So the weights
     depend on neither the sharding nor the dtype.
     """
-    splits, experts = splits_of(model), expert_names(model)
+    splits, experts = parameter_splits(model), expert_parameters(model)
     for name, parameter in model.named_parameters():
-        draw = first_experts if name in experts else first_values
+        draw = initial_expert_values if name in experts else initial_values
         values = draw(name, parameter.shape, splits.get(name, ()), seed, parameter.device)
-        copy_into(parameter, values)
+        copy_to_parameter(parameter, values)
 
 
-def first_values(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:
+def initial_values(name: str, shape: Sequence[int], splits: Sequence[ParameterSplit], seed: int, device: torch.device) -> Tensor:
     """The initial values of a shard, of shape `shape`, of a parameter."""
-    full = whole_shape(shape, splits)
+    full = full_shape(shape, splits)
     values = torch.empty(full, dtype=torch.float32, device=device)
-    draw = STATE_SPACES.get(name.rpartition(".")[2])
+    draw = STATE_SPACE_INITIALISERS.get(name.rpartition(".")[2])
     if draw is not None:
-        values.copy_(draw(values.uniform_(generator=generator_for(device, seed, name))))
+        values.copy_(draw(values.uniform_(generator=named_generator(device, seed, name))))
     elif name.endswith("bias"):
         values.fill_(0.0)
     elif len(full) == 1 and not name.endswith("sinks"):
         values.fill_(1.0)
     else:
         deviation = 1.0 if len(full) == 1 else full[-1] ** -0.5
-        values.normal_(0.0, deviation, generator=generator_for(device, seed, name))
-    return part_of(values, splits)
+        values.normal_(0.0, deviation, generator=named_generator(device, seed, name))
+    return take_shard(values, splits)
 
 
-def first_experts(name: str, shape: Sequence[int], splits: Sequence[Split], seed: int, device: torch.device) -> Tensor:
+def initial_expert_values(name: str, shape: Sequence[int], splits: Sequence[ParameterSplit], seed: int, device: torch.device) -> Tensor:
     """The initial values of stacked experts, of shape `shape` = `(local experts, ...)`, drawn one expert at a time."""
-    ep_shard = next((split.part for split in splits if split.dim == 0), Part())
+    ep_shard = next((split.shard for split in splits if split.dim == 0), EqualShard())
     other_splits = [replace(split, dim=split.dim - 1) for split in splits if split.dim]
-    numbers = range(*ep_shard.span(ep_shard.of * shape[0]))
-    return torch.stack([first_values(f"{number}.{name}", shape[1:], other_splits, seed, device) for number in numbers])
+    numbers = range(*ep_shard.span(ep_shard.count * shape[0]))
+    return torch.stack([initial_values(f"{number}.{name}", shape[1:], other_splits, seed, device) for number in numbers])

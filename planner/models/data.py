@@ -11,25 +11,25 @@ import torch
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.models.audio import SEEN, within_clip
+from planner.models.audio import FRAMES_SEEN, frames_within_clip
 from planner.models.batch import Batch
-from planner.models.exchange import WHOLE, Exchange
-from planner.models.seeding import generator_for
+from planner.models.exchange import NO_SEQUENCE_PARALLEL, SequenceParallel
+from planner.models.seeding import named_generator
 from planner.models.vit import patch_width
 from planner.specs.dealing import Span
 from planner.specs.items import Document
 from planner.specs.layers import Audio, Module, Vit
-from planner.specs.layers.audio import STRIDE
+from planner.specs.layers.audio import FRAMES_PER_TOKEN
 
 CPU = torch.device("cpu")
-BLOCK = 256  # rows drawn at a time
+ROWS_PER_DRAW = 256  # rows drawn at a time
 TOKEN_SKEW = 3.0  # token ids are vocab * u^3: skewed like text, so that a model has something to learn
 
 Items = Sequence[tuple[int, int]]  # (item, number of tokens)
 Documents = Sequence[tuple[int, int] | Document]  # whole items or parts of them, in the order of a group's batch
 
 
-class Source(Protocol):
+class SampleSource(Protocol):
     """A source of the contents of items."""
 
     def check(self, spec: Module, items: Items) -> None:
@@ -42,11 +42,11 @@ class Source(Protocol):
         `Batch.inputs` and `Batch.targets`.
         """
 
-    def targets(self, spec: Module, item: int, tokens: int) -> int:
+    def target_count(self, spec: Module, item: int, tokens: int) -> int:
         """The number of an item's tokens over which the loss is summed."""
 
 
-class Synthetic:
+class SyntheticSamples:
     """Random items, drawn by seed and item number: every token has a next token as target."""
 
     def __init__(self, seed: int) -> None:
@@ -57,29 +57,29 @@ class Synthetic:
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
         """Inputs and targets of the tokens `span`, with the shapes of `Batch.inputs` and `Batch.targets`."""
-        return item_tokens(spec, item, span, self.seed)
+        return synthetic_item(spec, item, span, self.seed)
 
-    def targets(self, spec: Module, item: int, tokens: int) -> int:
+    def target_count(self, spec: Module, item: int, tokens: int) -> int:
         """Every token of an item has a target."""
         return tokens
 
 
-def packed_batch(
-    spec: Module, documents: Documents, seed: int, *, exchange: Exchange = WHOLE, device: torch.device = CPU
+def synthetic_batch(
+    spec: Module, documents: Documents, seed: int, *, sequence_parallel: SequenceParallel = NO_SEQUENCE_PARALLEL, device: torch.device = CPU
 ) -> Batch:
     """This rank's batch of synthetic items."""
-    return batch_from(Synthetic(seed), spec, documents, exchange=exchange, device=device)
+    return batch_of_documents(SyntheticSamples(seed), spec, documents, sequence_parallel=sequence_parallel, device=device)
 
 
-def batch_from(
-    source: Source, spec: Module, documents: Documents, *, exchange: Exchange = WHOLE, device: torch.device = CPU
+def batch_of_documents(
+    source: SampleSource, spec: Module, documents: Documents, *, sequence_parallel: SequenceParallel = NO_SEQUENCE_PARALLEL, device: torch.device = CPU
 ) -> Batch:
     """This rank's shard of the packed documents. Without documents: the batch of an idle rank. Raises InputError."""
     packed = [Document(*each) for each in documents]
     source.check(spec, [(document.item, document.tokens) for document in packed])
     lengths = [document.tokens for document in packed]
     ends = list(accumulate(lengths, initial=0))
-    local = exchange.held(lengths)
+    local = sequence_parallel.local_spans(lengths)
     check_batch(spec, packed, local)
     spans = [(packed[document], (first, last)) for document, first, last in local] or [(Document(0, 0), (0, 0))]
     parts = [document_contents(source, spec, *span) for span in spans]
@@ -88,28 +88,28 @@ def batch_from(
         targets=torch.cat([targets for _, targets in parts]).to(device),
         positions=torch.cat([torch.arange(*span) for _, span in spans]).to(device),
         cu_seqlens=torch.tensor(ends, dtype=torch.int32),
-        exchange=exchange,
+        sequence_parallel=sequence_parallel,
     )
 
 
-def document_contents(source: Source, spec: Module, document: Document, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def document_contents(source: SampleSource, spec: Module, document: Document, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """Inputs and targets of the tokens `span` of a document, with the shapes of `Batch.inputs` and `Batch.targets`."""
     item, tokens, begin = document
     inputs, targets = source.item(spec, item, (begin + span[0], begin + span[1]))
-    return (within_clip(inputs, span, tokens) if spec.reads == "frames" else inputs), targets
+    return (frames_within_clip(inputs, span, tokens) if spec.input_unit == "frames" else inputs), targets
 
 
 def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -> None:
     """Raises InputError for documents and shards with which the model would silently compute something
     else, or fail.
     """
-    unit = spec.merged
+    unit = spec.tokens_per_output
     for item, length, *_ in documents:
         if length < 1 or length % unit:
             raise InputError(f"item {item} has {length} tokens", fix=f"give it a positive multiple of {unit}")
-        if spec.longest is not None and length > spec.longest:
+        if spec.max_item_tokens is not None and length > spec.max_item_tokens:
             raise InputError(
-                f"item {item} has {length} tokens, the model {spec.longest} learned positions",
+                f"item {item} has {length} tokens, the model {spec.max_item_tokens} learned positions",
                 fix="drop the item, or raise max_positions",
             )
     for _, first, last in held:
@@ -120,24 +120,24 @@ def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -
             )
 
 
-def item_tokens(spec: Module, item: int, span: Sequence[int], seed: int) -> tuple[Tensor, Tensor]:
+def synthetic_item(spec: Module, item: int, span: Sequence[int], seed: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets of one synthetic item's tokens `span`: token ids `(n)` and the next ones `(n)`, or patches
     `(n, width)` or mel frames `(n, 5, mels)` with target vectors `(n / merged_tokens, out)`.
     """
     first, last = span
-    if spec.reads == "tokens":
+    if spec.input_unit == "tokens":
         drawn = uniform_rows(("tokens", seed, item), first, last + 1, 1)[:, 0]
-        tokens = (spec.words * drawn.double() ** TOKEN_SKEW).long()  # u < 1 also in double, so always below it
-        return tokens[:-1], tokens[1:] if spec.vocabulary else synthetic_target_vectors(spec, item, span, seed)
-    return 2 * SYNTHETIC_INPUTS[spec.reads](spec, item, first, last, seed) - 1, synthetic_target_vectors(
+        tokens = (spec.input_vocabulary * drawn.double() ** TOKEN_SKEW).long()  # u < 1 also in double, so always below it
+        return tokens[:-1], tokens[1:] if spec.output_vocabulary else synthetic_target_vectors(spec, item, span, seed)
+    return 2 * SYNTHETIC_INPUTS[spec.input_unit](spec, item, first, last, seed) - 1, synthetic_target_vectors(
         spec, item, span, seed
     )
 
 
 def synthetic_target_vectors(spec: Module, item: int, span: Sequence[int], seed: int) -> Tensor:
     """Target vectors `(n / merged_tokens, out)` of a module that returns vectors."""
-    first, last = (end // spec.merged for end in span)
-    return uniform_rows(("targets", seed, item), first, last, spec.gives)
+    first, last = (end // spec.tokens_per_output for end in span)
+    return uniform_rows(("targets", seed, item), first, last, spec.feature_width)
 
 
 def synthetic_patches(spec: Vit, item: int, first: int, last: int, seed: int) -> Tensor:
@@ -149,8 +149,8 @@ def synthetic_frames(spec: Audio, item: int, first: int, last: int, seed: int) -
     """Mel frames `(last - first, 5, mels)` of an endless clip; a few more frames are drawn, so that at least one window
     is complete.
     """
-    frames = uniform_rows(("frames", seed, item), STRIDE * first, STRIDE * last + SEEN, spec.mels)
-    return frames.unfold(0, SEEN, STRIDE)[: last - first].transpose(1, 2)
+    frames = uniform_rows(("frames", seed, item), FRAMES_PER_TOKEN * first, FRAMES_PER_TOKEN * last + FRAMES_SEEN, spec.mels)
+    return frames.unfold(0, FRAMES_SEEN, FRAMES_PER_TOKEN)[: last - first].transpose(1, 2)
 
 
 SYNTHETIC_INPUTS: dict[str, Callable[..., Tensor]] = {"patches": synthetic_patches, "frames": synthetic_frames}
@@ -158,6 +158,6 @@ SYNTHETIC_INPUTS: dict[str, Callable[..., Tensor]] = {"patches": synthetic_patch
 
 def uniform_rows(names: tuple[str | int, ...], first: int, last: int, width: int) -> Tensor:
     """Rows `first` to `last` (exclusive) of an endless table `(rows, width)` of uniform numbers in [0, 1)."""
-    begin, end = first // BLOCK, max(first // BLOCK + 1, -(-last // BLOCK))
-    blocks = [torch.rand(BLOCK, width, generator=generator_for(CPU, *names, block)) for block in range(begin, end)]
-    return torch.cat(blocks)[first - begin * BLOCK : last - begin * BLOCK]
+    begin, end = first // ROWS_PER_DRAW, max(first // ROWS_PER_DRAW + 1, -(-last // ROWS_PER_DRAW))
+    blocks = [torch.rand(ROWS_PER_DRAW, width, generator=named_generator(CPU, *names, block)) for block in range(begin, end)]
+    return torch.cat(blocks)[first - begin * ROWS_PER_DRAW : last - begin * ROWS_PER_DRAW]

@@ -22,10 +22,10 @@ class DeferrableProduct(Protocol):
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
         """y `(rows, out)` of x `(rows, width)` and the weight."""
 
-    def of_input(self, gradient: Tensor, weight: Tensor) -> Tensor:
+    def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:
         """The gradient of x, `(rows, width)`, from that of y, `(rows, out)`."""
 
-    def of_weight(self, gradient: Tensor, x: Tensor) -> Tensor:
+    def weight_gradient(self, gradient: Tensor, x: Tensor) -> Tensor:
         """The gradient of the weight, of its shape."""
 
 
@@ -36,11 +36,11 @@ class MatrixProduct:
         """y `(tokens, out)`."""
         return F.linear(x, weight)
 
-    def of_input(self, gradient: Tensor, weight: Tensor) -> Tensor:
+    def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:
         """The gradient of x, `(tokens, width)`."""
         return gradient @ weight
 
-    def of_weight(self, gradient: Tensor, x: Tensor) -> Tensor:
+    def weight_gradient(self, gradient: Tensor, x: Tensor) -> Tensor:
         """The gradient of W, `(out, width)`."""
         return gradient.t() @ x
 
@@ -57,24 +57,24 @@ class DeferredProduct(NamedTuple):
     gradient: Tensor  # of y, (rows, out)
 
 
-class Store:
+class DeferredGradients:
     """The deferred products of one micro-batch in one chunk of layers, from its I to its W."""
 
     def __init__(self) -> None:
-        self.left: deque[DeferredProduct] = deque()
+        self.products: deque[DeferredProduct] = deque()
 
-    def add_up(self) -> None:
+    def accumulate(self) -> None:
         """W: accumulate the weight gradients of all products, and drop them. A weight may be a view of a parameter."""
-        while self.left:
-            product, weight, x, gradient = self.left.popleft()
-            torch.autograd.backward(weight, product.of_weight(gradient, x))
+        while self.products:
+            product, weight, x, gradient = self.products.popleft()
+            torch.autograd.backward(weight, product.weight_gradient(gradient, x))
 
 
-_store: ContextVar[Store | None] = ContextVar("store", default=None)
+_store: ContextVar[DeferredGradients | None] = ContextVar("store", default=None)
 
 
 @contextmanager
-def deferring(store: Store | None) -> Iterator[None]:
+def deferring_weight_gradients(store: DeferredGradients | None) -> Iterator[None]:
     """Products of forwards in the block defer their weight gradients to `store`; with None backward is in one pass."""
     token = _store.set(store)
     try:
@@ -83,7 +83,7 @@ def deferring(store: Store | None) -> Iterator[None]:
         _store.reset(token)
 
 
-def multiply(x: Tensor, weight: Tensor, product: DeferrableProduct = MATRIX_PRODUCT) -> Tensor:
+def deferrable_multiply(x: Tensor, weight: Tensor, product: DeferrableProduct = MATRIX_PRODUCT) -> Tensor:
     """y `(rows, out)` of x `(rows, width)` and a weight, whose gradient is deferred inside
     `deferring_weight_gradients`.
     """
@@ -94,13 +94,13 @@ def multiply(x: Tensor, weight: Tensor, product: DeferrableProduct = MATRIX_PROD
     return y
 
 
-def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def deferrable_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b, x `(tokens, width)`, W `(out, width)`, b `(out)`: `(tokens, out)`. The bias gradient is never
     deferred.
     """
     if _store.get() is None:
         return F.linear(x, weight, bias)
-    y = multiply(x, weight)
+    y = deferrable_multiply(x, weight)
     return y if bias is None else y + bias
 
 
@@ -108,7 +108,7 @@ class _InputGradientOnly(torch.autograd.Function):
     """A product whose backward leaves out the gradient of the weight."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, product: DeferrableProduct, store: Store) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, product: DeferrableProduct, store: DeferredGradients) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.product, ctx.store = product, store
         return product.forward(x, weight)

@@ -13,9 +13,9 @@ def forward(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None) -> tuple[Ten
     `hidden` `(n, m)` marks keys that a query does not attend to. A query that attends to none has output 0 and
     log-sum-exp -inf.
     """
-    scores = scored(q, k, hidden)
+    scores = attention_scores(q, k, hidden)
     lse = scores.logsumexp(-1)
-    weights = (scores - finite(lse)[..., None]).exp()
+    weights = (scores - finite_or_zero(lse)[..., None]).exp()
     out = torch.einsum("hgqk,khd->qhgd", weights, v.to(weights.dtype)).flatten(1, 2)
     return out, lse.movedim(2, 0).flatten(1, 2)
 
@@ -30,31 +30,31 @@ def backward(
     """
     q, k, v = qkv
     heads = k.shape[1]
-    scores = scored(q, k, hidden)
-    weights = (scores - by_group(lse, heads)[..., None]).exp()
+    scores = attention_scores(q, k, hidden)
+    weights = (scores - group_heads(lse, heads)[..., None]).exp()
     q, k, v, grad_out = (x.to(weights.dtype) for x in (q, k, v, grad_out))
-    grad_out = by_group(grad_out, heads)
+    grad_out = group_heads(grad_out, heads)
     grad_weights = torch.einsum("hgqd,khd->hgqk", grad_out, v)
-    grad_scores = weights * (grad_weights - by_group(delta, heads)[..., None]) * q.shape[2] ** -0.5
+    grad_scores = weights * (grad_weights - group_heads(delta, heads)[..., None]) * q.shape[2] ** -0.5
     grad_q = torch.einsum("hgqk,khd->qhgd", grad_scores, k).flatten(1, 2)
-    grad_k = torch.einsum("hgqk,hgqd->khd", grad_scores, by_group(q, heads))
+    grad_k = torch.einsum("hgqk,hgqd->khd", grad_scores, group_heads(q, heads))
     return grad_q, grad_k, torch.einsum("hgqk,hgqd->khd", weights, grad_out)
 
 
-def scored(q: Tensor, k: Tensor, hidden: Tensor | None) -> Tensor:
+def attention_scores(q: Tensor, k: Tensor, hidden: Tensor | None) -> Tensor:
     """Scores `(kv_heads, queries per kv head, n, m)` in float32 or better; hidden ones are -inf."""
     dtype = torch.promote_types(q.dtype, torch.float32)
-    scores: Tensor = torch.einsum("hgqd,khd->hgqk", by_group(q, k.shape[1]).to(dtype), k.to(dtype))
+    scores: Tensor = torch.einsum("hgqd,khd->hgqk", group_heads(q, k.shape[1]).to(dtype), k.to(dtype))
     scores = scores * q.shape[2] ** -0.5
     return scores if hidden is None else scores.masked_fill(hidden, -torch.inf)
 
 
-def by_group(x: Tensor, kv_heads: int) -> Tensor:
+def group_heads(x: Tensor, kv_heads: int) -> Tensor:
     """A view of `(n, heads, ...)` as `(kv_heads, heads / kv_heads, n, ...)`."""
     return torch.unflatten(x, 1, (kv_heads, -1)).movedim(0, 2)
 
 
-def finite(x: Tensor) -> Tensor:
+def finite_or_zero(x: Tensor) -> Tensor:
     """Replace -inf by 0 (any shape). A query without keys then has weights exp(-inf - 0) = 0, where exp(-inf + inf)
     would be NaN.
     """

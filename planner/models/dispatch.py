@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 # From rows (rows, hidden) sorted by expert and the number of each local expert's rows (experts) to (rows, hidden).
-Compute = Callable[[Tensor, Tensor], Tensor]
+ExpertFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ExpertChoice:
     """The experts that the router chose for each token."""
 
     experts: Tensor  # (tokens, topk) int64; the number of experts marks a dropped choice
     weights: Tensor  # (tokens, topk): of the experts' outputs in their sum
-    among: int  # number of experts
+    expert_count: int  # number of experts
     dropless: bool = True  # whether no choice was dropped
 
     @property
@@ -29,11 +29,11 @@ class Choice:
 
     def counts(self) -> Tensor:
         """Number of choices of each expert, `(experts)` int64."""
-        counts = torch.zeros(self.among + 1, dtype=torch.int64, device=self.experts.device)
+        counts = torch.zeros(self.expert_count + 1, dtype=torch.int64, device=self.experts.device)
         flat = self.experts.flatten()
-        return counts.scatter_add_(0, flat, torch.ones_like(flat))[: self.among]
+        return counts.scatter_add_(0, flat, torch.ones_like(flat))[: self.expert_count]
 
-    def order(self) -> Tensor:
+    def sorted_by_expert(self) -> Tensor:
         """All choices `(tokens * topk)` sorted by expert, then by token; dropped ones come last.
 
         The number of a choice is that of its token times topk, plus its index among the token's choices.
@@ -41,39 +41,39 @@ class Choice:
         return self.experts.flatten().argsort(stable=True)
 
 
-class Dispatch(Protocol):
+class TokenDispatcher(Protocol):
     """The ranks that hold the experts of a layer, and the stage whose micro-batch they compute."""
 
-    def run(self, x: Tensor, choice: Choice, compute: Compute) -> Tensor:
+    def dispatch(self, x: Tensor, choice: ExpertChoice, compute: ExpertFunction) -> Tensor:
         """Send x `(tokens, hidden)` of this rank through the chosen experts, on whatever rank, and combine their
         weighted outputs, `(tokens, hidden)`. Every rank calls it in every micro-batch, also without tokens. `compute`
         applies the local experts.
         """
 
-    def total(self, counts: Tensor) -> Tensor:
+    def all_reduce_counts(self, counts: Tensor) -> Tensor:
         """The sum of counts (any shape) over all ranks of the stage, without a gradient."""
 
 
 class LocalDispatcher:
     """One rank that holds all experts, and all tokens of the micro-batch."""
 
-    def run(self, x: Tensor, choice: Choice, compute: Compute) -> Tensor:
+    def dispatch(self, x: Tensor, choice: ExpertChoice, compute: ExpertFunction) -> Tensor:
         """x `(tokens, hidden)` through the experts of its choice to the same shape."""
-        counts, order = choice.counts(), choice.order()
+        counts, order = choice.counts(), choice.sorted_by_expert()
         if not choice.dropless:
             order = order[: int(counts.sum())]
         y = compute(x[order // choice.topk], counts)
-        return combined(y, order, choice)
+        return combine_outputs(y, order, choice)
 
-    def total(self, counts: Tensor) -> Tensor:
+    def all_reduce_counts(self, counts: Tensor) -> Tensor:
         """The counts (any shape) themselves: there are no other ranks."""
         return counts
 
 
-HERE = LocalDispatcher()
+LOCAL_DISPATCHER = LocalDispatcher()
 
 
-def combined(y: Tensor, order: Tensor, choice: Choice) -> Tensor:
+def combine_outputs(y: Tensor, order: Tensor, choice: ExpertChoice) -> Tensor:
     """Combine outputs y `(rows, hidden)` of the choices `order` `(rows)` into each token's weighted sum, `(tokens,
     hidden)`.
 

@@ -13,10 +13,10 @@ from planner.models.pieces import Masking
 from planner.specs.dealing import Span
 
 
-class Exchange(Protocol):
+class SequenceParallel(Protocol):
     """A sequence-parallel group as a model sees it."""
 
-    def held(self, lengths: Sequence[int]) -> list[Span]:
+    def local_spans(self, lengths: Sequence[int]) -> list[Span]:
         """The spans of tokens on this rank, in the order of its rows, of documents of these lengths."""
 
     def attend(
@@ -30,10 +30,10 @@ class Exchange(Protocol):
         """
 
 
-class Whole:
+class NoSequenceParallel:
     """A group of one rank, which has every token and every head."""
 
-    def held(self, lengths: Sequence[int]) -> list[Span]:
+    def local_spans(self, lengths: Sequence[int]) -> list[Span]:
         """Every token of every document."""
         return [Span(document, 0, length) for document, length in enumerate(lengths)]
 
@@ -44,4 +44,4 @@ class Whole:
         return packed_attention(q, k, v, cu_seqlens, masking, sinks)
 
 
-WHOLE = Whole()
+NO_SEQUENCE_PARALLEL = NoSequenceParallel()

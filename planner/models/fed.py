@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from planner.models.batch import IGNORED
-from planner.models.data import Items, Source
+from planner.models.data import Items, SampleSource
 from planner.specs.layers import Module
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
+class EncoderFedSource:
     """A source in whose items encoders provide the first tokens: `tokens` of them by item."""
 
-    source: Source
+    source: SampleSource
     tokens: Mapping[int, int]
 
     def check(self, spec: Module, items: Items) -> None:
@@ -30,8 +30,8 @@ class Fed:
         targets[: max(0, self.tokens.get(item, 0) - span[0])] = IGNORED
         return inputs, targets
 
-    def targets(self, spec: Module, item: int, tokens: int) -> int:
+    def target_count(self, spec: Module, item: int, tokens: int) -> int:
         """The number of targets of tokens that no encoder provides. The underlying source's targets start at an item's
         first token.
         """
-        return max(0, self.source.targets(spec, item, tokens) - self.tokens.get(item, 0))
+        return max(0, self.source.target_count(spec, item, tokens) - self.tokens.get(item, 0))

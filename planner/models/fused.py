@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from planner.models import dense
-from planner.models.varlen import suits
+from planner.models.varlen import flash_supports
 
 CPU_DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 CPU_OPERATOR = "_scaled_dot_product_flash_attention_for_cpu"
 
 
-class Kernel(Protocol):
+class FusedKernel(Protocol):
     """A fused kernel over q `(n, heads, head_dim)`, k `(m, kv_heads, head_dim)` and v `(m, kv_heads, value_dim)`, with
     n and m above 0.
     """
@@ -34,27 +34,27 @@ class Kernel(Protocol):
         """
 
 
-def kernel_for(q: Tensor, width: int) -> Kernel | None:
+def fused_kernel_for(q: Tensor, width: int) -> FusedKernel | None:
     """The installed torch's kernel for queries like q `(n, heads, head_dim)` and values of `width` columns, or None."""
-    if suits(q, width):
-        return OnGpu() if hasattr(torch.ops.aten, "_flash_attention_backward") else None
+    if flash_supports(q, width):
+        return CudaFlashAttention() if hasattr(torch.ops.aten, "_flash_attention_backward") else None
     if q.device.type == "cpu" and q.dtype in CPU_DTYPES and hasattr(torch.ops.aten, CPU_OPERATOR):
-        return OnCpu(cpu_operator_shares_key_heads())
+        return CpuFlashAttention(cpu_operator_shares_key_heads())
     return None
 
 
-class OnCpu:
+class CpuFlashAttention:
     """Torch's CPU flash kernel over `(1, heads, tokens, width)`. Where it does not support heads that share keys, keys
     and values are repeated.
     """
 
     def __init__(self, grouped: bool = True) -> None:
-        self.grouped = grouped
+        self.shares_key_heads = grouped
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp, in the shapes of `FusedKernel.forward`."""
         operator = getattr(torch.ops.aten, CPU_OPERATOR)
-        k, v = self.repeated(q, k, v)
+        k, v = self.repeat_key_heads(q, k, v)
         out, lse = operator(*map(heads_first, pad_to_widest(q, k, v)), 0.0, causal, scale=q.shape[2] ** -0.5)
         return out[0].transpose(0, 1)[..., : v.shape[2]], lse[0].transpose(0, 1)
 
@@ -64,20 +64,20 @@ class OnCpu:
         """Gradients of q, k and v, in the shapes of `FusedKernel.backward`."""
         q, k, v = qkv
         operator = getattr(torch.ops.aten, f"{CPU_OPERATOR}_backward")
-        padded, (out, lse) = pad_to_widest(q, *self.repeated(q, k, v)), seen
+        padded, (out, lse) = pad_to_widest(q, *self.repeat_key_heads(q, k, v)), seen
         grad_out, out = (heads_first(pad_to_widest(x, padded[0])[0]) for x in (grad_out, out))
         gradients = operator(
             grad_out, *map(heads_first, padded), out, lse.transpose(0, 1)[None], 0.0, causal, scale=q.shape[2] ** -0.5
         )
         grad_q, grad_k, grad_v = (x[0].transpose(0, 1) for x in gradients)
-        if not self.grouped:
+        if not self.shares_key_heads:
             grad_k, grad_v = (torch.unflatten(x, 1, (k.shape[1], -1)).sum(2) for x in (grad_k, grad_v))
         return grad_q[..., : q.shape[2]], grad_k[..., : q.shape[2]], grad_v[..., : v.shape[2]]
 
-    def repeated(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def repeat_key_heads(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """k and v `(m, kv_heads, width)` repeated to `(m, heads, width)`, unless the operator supports shared heads."""
         each = q.shape[1] // k.shape[1]
-        return (k, v) if self.grouped or each == 1 else (k.repeat_interleave(each, 1), v.repeat_interleave(each, 1))
+        return (k, v) if self.shares_key_heads or each == 1 else (k.repeat_interleave(each, 1), v.repeat_interleave(each, 1))
 
 
 @cache
@@ -85,7 +85,7 @@ def cpu_operator_shares_key_heads() -> bool:
     """Whether torch's CPU operator supports heads that share keys. It is internal to torch, so this is tried out."""
     q, k = torch.linspace(-1, 1, 16).view(2, 4, 2), torch.linspace(-1, 1, 12).view(3, 2, 2)
     try:
-        kernel, (out, lse) = OnCpu(), dense.forward(q, k, k, None)
+        kernel, (out, lse) = CpuFlashAttention(), dense.forward(q, k, k, None)
         computed = *kernel.forward(q, k, k, False), *kernel.backward(q, (q, k, k), (out, lse), False)
     except RuntimeError:
         return False
@@ -93,21 +93,21 @@ def cpu_operator_shares_key_heads() -> bool:
     return all(torch.allclose(*each, rtol=1e-4, atol=1e-5) for each in zip(computed, expected, strict=True))
 
 
-class OnGpu:
+class CudaFlashAttention:
     """Torch's CUDA flash kernel over packed sequences `(tokens, heads, width)`, of which there is one. There is no
     dropout, but backward requires the random state that forward returned.
     """
 
     def __init__(self, operators: Any = torch.ops.aten) -> None:
         self.operators = operators
-        self.random: list[Tensor] = []
+        self.rng_state: list[Tensor] = []
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp, in the shapes of `FusedKernel.forward`."""
         out, lse, *rng_state = self.operators._flash_attention_forward(
             *pad_to_widest(q, k, v), *sequence_arguments(q, k), 0.0, causal, False, scale=q.shape[2] ** -0.5
         )
-        self.random = rng_state[:2]
+        self.rng_state = rng_state[:2]
         return out[..., : v.shape[2]], lse.transpose(0, 1)
 
     def backward(
@@ -119,7 +119,7 @@ class OnGpu:
         grad_out, out = (pad_to_widest(x, padded[0])[0].contiguous() for x in (grad_out, out))
         lse = lse.transpose(0, 1).contiguous()
         grad_q, grad_k, grad_v = self.operators._flash_attention_backward(
-            grad_out, *padded, out, lse, *sequence_arguments(q, k), 0.0, causal, *self.random, scale=q.shape[2] ** -0.5
+            grad_out, *padded, out, lse, *sequence_arguments(q, k), 0.0, causal, *self.rng_state, scale=q.shape[2] ** -0.5
         )
         return grad_q[..., : q.shape[2]], grad_k[..., : q.shape[2]], grad_v[..., : v.shape[2]]
 

@@ -15,83 +15,83 @@ MeshDim = Literal["tp", "ep", "etp"]  # the mesh dimension over which a paramete
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EqualShard:
     """One of `count` equal shards."""
 
     index: int = 0
-    of: int = 1
+    count: int = 1
 
     def size(self, width: int) -> int:
         """Size of this shard of a dimension, which `count` divides: plans in which tp, ep or etp does not divide heads,
         experts or widths were refused before; `ModuleShard.tp_shard` handles the rest.
         """
-        return width // self.of
+        return width // self.count
 
     def span(self, width: int) -> tuple[int, int]:
         """First and last (exclusive) index of this shard in a dimension of size `width`."""
         return self.index * self.size(width), (self.index + 1) * self.size(width)
 
 
-class ExpertPart(NamedTuple):
+class ExpertShard(NamedTuple):
     """Which of a layer's experts a rank holds (ep), and which shard of each (etp)."""
 
-    ep: Part = Part()
-    etp: Part = Part()
+    ep: EqualShard = EqualShard()
+    etp: EqualShard = EqualShard()
 
 
-ALL_EXPERTS = ExpertPart()
+ALL_EXPERTS = ExpertShard()
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ModuleShard:
     """What a rank holds of a module; by default everything."""
 
     layers: Layers | None = None  # None: all
-    tp: Part = Part()
-    experts: Mapping[int, ExpertPart] = field(default_factory=dict)  # by layer; all experts of other layers
+    tp: EqualShard = EqualShard()
+    experts: Mapping[int, ExpertShard] = field(default_factory=dict)  # by layer; all experts of other layers
     recompute: Mapping[int, Recompute] = field(default_factory=dict)  # by layer; other layers recompute nothing
 
     def holds(self, layer: int) -> bool:
         """Whether the rank holds this layer."""
         return self.layers is None or layer in self.layers
 
-    def part(self, width: int) -> Part:
+    def tp_shard(self, width: int) -> EqualShard:
         """The tp shard of an MLP, vocabulary or projector of this width. Where tp does not divide it, each rank has all
         of it, and applies it to its own rows.
         """
-        return Part() if width % self.tp.of else self.tp
+        return EqualShard() if width % self.tp.count else self.tp
 
 
-WHOLE_MODULE = Held()
+FULL_MODULE = ModuleShard()
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class ParameterSplit:
     """A parameter is a shard of a full one along one dimension, or of each section of that dimension."""
 
     dim: int
-    part: Part
-    over: MeshDim
+    shard: EqualShard
+    mesh_dim: MeshDim
     sections: tuple[int, ...] = ()  # sizes of consecutive sections of the full dimension; (): a single one
 
     def spans(self, width: int) -> Iterator[tuple[int, int]]:
         """First and last (exclusive) index of this shard in each section of a full dimension of size `width`."""
         begin = 0
         for section in self.sections or (width,):
-            first, last = self.part.span(section)
+            first, last = self.shard.span(section)
             yield begin + first, begin + last
             begin += section
 
 
-def whole_shape(shape: Sequence[int], splits: Sequence[Split]) -> list[int]:
+def full_shape(shape: Sequence[int], splits: Sequence[ParameterSplit]) -> list[int]:
     """The full shape of a parameter of which a shard has this shape."""
     full = [*shape]
     for split in splits:
-        full[split.dim] *= split.part.of
+        full[split.dim] *= split.shard.count
     return full
 
 
-def part_of(full: Tensor, splits: Sequence[Split]) -> Tensor:
+def take_shard(full: Tensor, splits: Sequence[ParameterSplit]) -> Tensor:
     """The shard of a full parameter; a view, unless it has sections."""
     for split in splits:
         spans = split.spans(full.shape[split.dim])
@@ -100,7 +100,7 @@ def part_of(full: Tensor, splits: Sequence[Split]) -> Tensor:
     return full
 
 
-def put_part(full: Tensor, splits: Sequence[Split], values: Tensor) -> None:
+def write_shard(full: Tensor, splits: Sequence[ParameterSplit], values: Tensor) -> None:
     """Copy the values of a shard into their place in the full tensor."""
     if not splits:
         full.copy_(values)
@@ -108,11 +108,11 @@ def put_part(full: Tensor, splits: Sequence[Split], values: Tensor) -> None:
     split, rest, offset = splits[0], splits[1:], 0
     for first, last in split.spans(full.shape[split.dim]):
         width = last - first
-        put_part(full.narrow(split.dim, first, width), rest, values.narrow(split.dim, offset, width))
+        write_shard(full.narrow(split.dim, first, width), rest, values.narrow(split.dim, offset, width))
         offset += width
 
 
-def copy_into(parameter: Tensor, values: Tensor) -> None:
+def copy_to_parameter(parameter: Tensor, values: Tensor) -> None:
     """Copy values of the parameter's full (unsharded by FSDP) shape into it; a DTensor takes its local shard. Nothing
     is sent, since all ranks have the same values.
     """
@@ -123,7 +123,7 @@ def copy_into(parameter: Tensor, values: Tensor) -> None:
         parameter.copy_(values)
 
 
-def splits_of(model: nn.Module) -> dict[str, tuple[Split, ...]]:
+def parameter_splits(model: nn.Module) -> dict[str, tuple[ParameterSplit, ...]]:
     """By parameter name, how it is sharded. Others are replicated, and each rank of tp contributes its tokens'
     gradient.
     """
@@ -135,7 +135,7 @@ def splits_of(model: nn.Module) -> dict[str, tuple[Split, ...]]:
     }
 
 
-def expert_names(model: nn.Module) -> set[str]:
+def expert_parameters(model: nn.Module) -> set[str]:
     """Names of parameters that stack experts' matrices or biases along their first dimension; they have a mesh of their
     own.
     """

@@ -20,10 +20,10 @@ from planner.models.pieces import Masking
 
 ATTENTION_NAME = "planner"  # under which transformers finds this attention
 REMOVE_OPTION = "leave it out of the model's config"
-batch_of_pass: ContextVar[Batch] = ContextVar("batch_of_pass")
+current_batch: ContextVar[Batch] = ContextVar("batch_of_pass")
 
 
-class Hosted(nn.Module):
+class TransformersModel(nn.Module):
     """A model of transformers whose call with a batch gives the loss, summed over this rank's own targets."""
 
     def __init__(self, model: Any) -> None:
@@ -37,13 +37,13 @@ class Hosted(nn.Module):
 
     def logits(self, batch: Batch) -> Tensor:
         """Logits `(tokens, vocab)` of this rank's tokens."""
-        token = batch_of_pass.set(batch)
+        token = current_batch.set(batch)
         try:
             inputs, positions = batch.inputs[None], batch.positions[None]
             logits: Tensor = self.model(input_ids=inputs, position_ids=positions, use_cache=False).logits[0]
             return logits
         finally:
-            batch_of_pass.reset(token)
+            current_batch.reset(token)
 
     def forward(self, batch: Batch) -> Tensor:
         """The summed loss (scalar)."""
@@ -63,11 +63,11 @@ def register_attention() -> None:
     except ImportError as error:
         message = f"a model of transformers needs that package: {error}"
         raise InputError(message, fix="pip install transformers, or use one of `planner models`") from error
-    AttentionInterface.register(ATTENTION_NAME, attend)
+    AttentionInterface.register(ATTENTION_NAME, transformers_attention)
     AttentionMaskInterface.register(ATTENTION_NAME, lambda *unused, **options: None)
 
 
-def attend(
+def transformers_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
     """Attention of query `(1, heads, tokens, head_dim)`, key `(1, kv_heads, tokens, head_dim)` and value `(1, kv_heads,
@@ -76,10 +76,10 @@ def attend(
     for option in ("dropout", "softcap"):
         if options.get(option):
             raise InputError(f"attention with {option} is not supported", where=option, fix=REMOVE_OPTION)
-    batch, scale = batch_of_pass.get(), options.get("scaling")
+    batch, scale = current_batch.get(), options.get("scaling")
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     if scale is not None:
         q = q * (scale * math.sqrt(q.shape[-1]))  # scores here are divided by that root
     masking = Masking(causal=getattr(module, "is_causal", True), window=options.get("sliding_window"))
-    out = batch.exchange.attend(q, k, v, batch.cu_seqlens, masking, options.get("s_aux"))
+    out = batch.sequence_parallel.attend(q, k, v, batch.cu_seqlens, masking, options.get("s_aux"))
     return out[None], None

@@ -10,62 +10,62 @@ from torch import Tensor, nn
 
 from planner.models.batch import Batch
 from planner.models.cross import CrossAttention
-from planner.models.heads import Attention
-from planner.models.held import Held
+from planner.models.heads import GroupedQueryAttention
+from planner.models.held import ModuleShard
 from planner.models.latent import LatentAttention
 from planner.models.mlp import Mlp
-from planner.models.moe import Moe
-from planner.models.norms import norm
-from planner.models.places import Places
-from planner.models.recompute import made_again, whole
+from planner.models.moe import MixtureOfExperts
+from planner.models.norms import build_norm
+from planner.models.places import PositionEncoding
+from planner.models.recompute import recomputing, run_recomputed
 from planner.models.state_space import StateSpaceBlock
 from planner.specs.layers import Module
-from planner.specs.layers.blocks import blocks
+from planner.specs.layers.blocks import kind_blocks
 
 
-class Layer(nn.Module):
+class NetworkLayer(nn.Module):
     """One layer. Pre-norm: each block adds its output for the norm of x to x. Post-norm: it adds its output for x to x,
     and then applies the norm to the sum.
 
     autograd/recompute.py says what is recomputed in the backward pass.
     """
 
-    def __init__(self, spec: Module, layer: int, dtype: torch.dtype, shard: Held) -> None:
+    def __init__(self, spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> None:
         super().__init__()
         self.recompute = shard.recompute.get(layer, "none")
-        self.normed_behind = spec.normed_behind
+        self.post_norm = spec.has_post_norm
         self.blocks: list[str] = []  # names of the modules, in order
-        for block in blocks(spec.layer_kind(layer)):
+        for block in kind_blocks(spec.layer_kind(layer)):
             self.blocks.append("mlp" if block == "experts" else block)
-            setattr(self, f"{self.blocks[-1]}_norm", norm(spec, dtype))
+            setattr(self, f"{self.blocks[-1]}_norm", build_norm(spec, dtype))
             setattr(self, self.blocks[-1], build_block(block, spec, layer, dtype, shard))
 
-    def forward(self, x: Tensor, encoding: Places | None, batch: Batch) -> Tensor:
+    def forward(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
         """x `(local_tokens, hidden)` to the same shape."""
         if self.recompute == "none" or not torch.is_grad_enabled():
-            return self._run(x, encoding, batch)
+            return self._run_blocks(x, encoding, batch)
         if self.recompute == "full":
-            return whole(self._run, x, encoding, batch)
-        if self.normed_behind:
+            return run_recomputed(self._run_blocks, x, encoding, batch)
+        if self.post_norm:
             x = x + self._block("attention", x, encoding, batch)
-            return whole(self._behind_attention, x, batch)
+            return run_recomputed(self._after_attention, x, batch)
         for block in self.blocks:
             if block == "mlp":
-                x = x + whole(self._mlp, x, batch)
+                x = x + run_recomputed(self._normed_mlp, x, batch)
             else:
-                with made_again(self._norm(block), x) as normed:
+                with recomputing(self._norm(block), x) as normed:
                     x = x + self._block(block, normed, encoding, batch)
         return x
 
-    def _run(self, x: Tensor, encoding: Places | None, batch: Batch) -> Tensor:
+    def _run_blocks(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
         for block in self.blocks:
-            if self.normed_behind:
+            if self.post_norm:
                 x = self._norm(block)(x + self._block(block, x, encoding, batch))
             else:
                 x = x + self._block(block, self._norm(block)(x), encoding, batch)
         return x
 
-    def _behind_attention(self, x: Tensor, batch: Batch) -> Tensor:
+    def _after_attention(self, x: Tensor, batch: Batch) -> Tensor:
         """Post-norm: everything after attention."""
         x = self._norm("attention")(x)
         return self._norm("mlp")(x + self._block("mlp", x, None, batch))  # type: ignore[no-any-return]
@@ -73,28 +73,28 @@ class Layer(nn.Module):
     def _norm(self, block: str) -> nn.Module:
         return getattr(self, f"{block}_norm")  # type: ignore[no-any-return]
 
-    def _block(self, block: str, x: Tensor, encoding: Places | None, batch: Batch) -> Tensor:
+    def _block(self, block: str, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
         arguments = (encoding, batch) if block == "attention" else (batch,)
         return getattr(self, block)(x, *arguments)  # type: ignore[no-any-return]
 
-    def _mlp(self, x: Tensor, batch: Batch) -> Tensor:
+    def _normed_mlp(self, x: Tensor, batch: Batch) -> Tensor:
         return self._block("mlp", self._norm("mlp")(x), None, batch)
 
 
-def build_block(block: str, spec: Module, layer: int, dtype: torch.dtype, shard: Held) -> nn.Module:
+def build_block(block: str, spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> nn.Module:
     """The module of one block."""
-    moe, space = spec.routed, spec.recurrent
+    moe, space = spec.routed_experts, spec.ssm
     if block == "state_space" and space:
         return StateSpaceBlock(spec, space, dtype, shard)
     if block == "experts" and moe:
-        return Moe(spec, moe, layer, dtype, shard)
+        return MixtureOfExperts(spec, moe, layer, dtype, shard)
     if block == "cross_attention":
         return CrossAttention(spec, dtype, shard)
     return build_attention(spec, layer, dtype, shard) if block == "attention" else Mlp(spec, spec.ffn, dtype, shard)
 
 
-def build_attention(spec: Module, layer: int, dtype: torch.dtype, shard: Held) -> nn.Module:
+def build_attention(spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> nn.Module:
     """The module of self-attention: latent or grouped-query."""
-    if spec.compressed:
-        return LatentAttention(spec, spec.compressed, layer, dtype, shard)
-    return Attention(spec, layer, dtype, shard)
+    if spec.latent_attention:
+        return LatentAttention(spec, spec.latent_attention, layer, dtype, shard)
+    return GroupedQueryAttention(spec, layer, dtype, shard)

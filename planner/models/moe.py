@@ -10,23 +10,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from planner.models.batch import Batch
-from planner.models.deferred import affine, multiply
-from planner.models.dispatch import HERE, Choice
-from planner.models.grouped import Grouped
-from planner.models.held import ALL_EXPERTS, ExpertPart, Held, Split
+from planner.models.deferred import deferrable_linear, deferrable_multiply
+from planner.models.dispatch import LOCAL_DISPATCHER, ExpertChoice
+from planner.models.grouped import GroupedProduct
+from planner.models.held import ALL_EXPERTS, ExpertShard, ModuleShard, ParameterSplit
 from planner.models.mlp import ACTIVATIONS, Mlp
 from planner.specs.layers import Module
 from planner.specs.parts import Experts
 
 
-class Moe(nn.Module):
+class MixtureOfExperts(nn.Module):
     """A mixture of experts, over whatever ranks the batch's dispatcher reaches.
 
     Where experts have a capacity, a choice beyond it contributes nothing; the weights of the others do not change
     (GShard, arXiv 2006.16668, algorithm 1).
     """
 
-    def __init__(self, spec: Module, moe: Experts, layer: int, dtype: torch.dtype, shard: Held) -> None:
+    def __init__(self, spec: Module, moe: Experts, layer: int, dtype: torch.dtype, shard: ModuleShard) -> None:
         super().__init__()
         self.moe, self.layer = moe, layer
         self.router = Router(spec.hidden, moe, dtype)
@@ -36,14 +36,14 @@ class Moe(nn.Module):
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """x `(local_tokens, hidden)` to the same shape."""
         probabilities, choice = self.router(x)
-        within_capacity = choice if self.moe.capacity is None else capped(choice, self.moe.capacity, batch.slices)
-        dispatch = batch.dispatch.get(self.layer, HERE)
-        y = dispatch.run(x, within_capacity, self.experts)
+        within_capacity = choice if self.moe.capacity is None else drop_over_capacity(choice, self.moe.capacity, batch.capacity_slices)
+        dispatch = batch.dispatchers.get(self.layer, LOCAL_DISPATCHER)
+        y = dispatch.dispatch(x, within_capacity, self.experts)
         if self.shared is not None:
             y = y + self.shared(x, batch)
         if self.moe.balance:
-            counts = dispatch.total(choice.counts())
-            loss = self.moe.balance * imbalance(probabilities, counts)
+            counts = dispatch.all_reduce_counts(choice.counts())
+            loss = self.moe.balance * load_balancing_loss(probabilities, counts)
             y = batch.auxiliary.attach(y, self.layer, loss)
         return y
 
@@ -61,12 +61,12 @@ class Router(nn.Module):
         self.weight = nn.Parameter(torch.empty(moe.experts, hidden, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(moe.experts, dtype=dtype)) if moe.router_bias else None
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Choice]:
+    def forward(self, x: Tensor) -> tuple[Tensor, ExpertChoice]:
         """x `(tokens, hidden)` to probabilities `(tokens, experts)` and the choice of each token."""
         softmax = self.moe.scores == "softmax"
         wide = torch.promote_types(x.dtype, torch.float32)  # in bfloat16 the differences between scores are rounding
         bias = self.bias.to(wide) if softmax and self.bias is not None else None
-        logits = affine(x.to(wide), self.weight.to(wide), bias)
+        logits = deferrable_linear(x.to(wide), self.weight.to(wide), bias)
         scores = logits.softmax(-1) if softmax else logits.sigmoid()
         ranked = scores if softmax or self.bias is None else scores.detach() + self.bias.detach()
         # Not topk: of equal scores it may take any, and not the same ones for other batches.
@@ -74,7 +74,7 @@ class Router(nn.Module):
         weights = scores.gather(1, experts)
         if self.moe.normalised:
             weights = weights / weights.sum(-1, keepdim=True)
-        return scores if softmax else scores / scores.sum(-1, keepdim=True), Choice(experts, weights, self.moe.experts)
+        return scores if softmax else scores / scores.sum(-1, keepdim=True), ExpertChoice(experts, weights, self.moe.experts)
 
 
 class ExpertMlps(nn.Module):
@@ -86,41 +86,41 @@ class ExpertMlps(nn.Module):
 
     are_experts = True  # their parameters are sharded on a mesh of their own
 
-    def __init__(self, spec: Module, moe: Experts, dtype: torch.dtype, shard: ExpertPart) -> None:
+    def __init__(self, spec: Module, moe: Experts, dtype: torch.dtype, shard: ExpertShard) -> None:
         super().__init__()
         count, width, hidden = shard.ep.size(moe.experts), shard.etp.size(moe.ffn), spec.hidden
-        ep_split, etp_split = Split(0, shard.ep, "ep"), Split(1, shard.etp, "etp")
+        ep_split, etp_split = ParameterSplit(0, shard.ep, "ep"), ParameterSplit(1, shard.etp, "etp")
         self.etp = shard.etp
-        self.splits: dict[str, tuple[Split, ...]] = {}
+        self.splits: dict[str, tuple[ParameterSplit, ...]] = {}
 
-        def parameter(name: str, *shape: int, across: Split) -> nn.Parameter:
+        def parameter(name: str, *shape: int, across: ParameterSplit) -> nn.Parameter:
             self.splits[name] = (ep_split, across)
             return nn.Parameter(torch.empty(count, *shape, dtype=dtype))
 
         input_matrices = ("gate", "up") if spec.gated else ("up",)
         for name in input_matrices:
             setattr(self, name, parameter(name, width, hidden, across=etp_split))
-        self.down = parameter("down", hidden, width, across=Split(2, shard.etp, "etp"))
+        self.down = parameter("down", hidden, width, across=ParameterSplit(2, shard.etp, "etp"))
         self.biased = spec.bias == "all"
         for name in input_matrices if self.biased else ():
             setattr(self, f"{name}_bias", parameter(f"{name}_bias", width, across=etp_split))
         self.down_bias = parameter("down_bias", shard.etp.size(hidden), across=etp_split) if self.biased else None
-        self.gated, self.activation = spec.gated, ACTIVATIONS[spec.activated]
+        self.gated, self.activation = spec.gated, ACTIVATIONS[spec.mlp_activation]
 
     def forward(self, rows: Tensor, sizes: Tensor) -> Tensor:
         """Rows `(rows, hidden)` sorted by expert, with `sizes` `(experts)` rows each, to the same shape."""
-        up = self.into("up", rows, sizes)
+        up = self.project_in("up", rows, sizes)
         activated = self.activation
-        wide = activated(self.into("gate", rows, sizes)) * up if self.gated else activated(up)
-        y = multiply(wide, self.down, Grouped(sizes))
+        wide = activated(self.project_in("gate", rows, sizes)) * up if self.gated else activated(up)
+        y = deferrable_multiply(wide, self.down, GroupedProduct(sizes))
         if self.down_bias is None:
             return y
         first, last = self.etp.span(y.shape[1])
         return y + F.pad(bias_rows(self.down_bias, sizes, len(rows)), (first, y.shape[1] - last))
 
-    def into(self, name: str, rows: Tensor, sizes: Tensor) -> Tensor:
+    def project_in(self, name: str, rows: Tensor, sizes: Tensor) -> Tensor:
         """Rows `(rows, hidden)` through the experts' up or gate matrices: `(rows, inner)`."""
-        y = multiply(rows, getattr(self, name), Grouped(sizes))
+        y = deferrable_multiply(rows, getattr(self, name), GroupedProduct(sizes))
         return y + bias_rows(getattr(self, f"{name}_bias"), sizes, len(rows)) if self.biased else y
 
 
@@ -129,7 +129,7 @@ def bias_rows(biases: Tensor, sizes: Tensor, rows: int) -> Tensor:
     return biases.repeat_interleave(sizes, 0, output_size=rows)
 
 
-def capped(choice: Choice, capacity: float, slices: Sequence[Tensor]) -> Choice:
+def drop_over_capacity(choice: ExpertChoice, capacity: float, slices: Sequence[Tensor]) -> ExpertChoice:
     """Drop choices beyond the experts' capacity: of each slice of t tokens, an expert takes the first
     ceil(capacity·t·k/E), in the order of the slice. `slices` holds the row indices `(t)` of each; without any, all rows
     are one slice.
@@ -137,15 +137,15 @@ def capped(choice: Choice, capacity: float, slices: Sequence[Tensor]) -> Choice:
     within_capacity = torch.ones_like(choice.experts, dtype=torch.bool)
     for rows in slices or (torch.arange(len(within_capacity), device=within_capacity.device),):
         experts = choice.experts[rows]
-        chosen = torch.zeros(len(rows), choice.among, dtype=torch.int32, device=within_capacity.device).scatter_(
+        chosen = torch.zeros(len(rows), choice.expert_count, dtype=torch.int32, device=within_capacity.device).scatter_(
             1, experts, 1
         )
         ranks = chosen.cumsum(0).gather(1, experts)  # (t, topk): from 1; a token chooses an expert once
-        within_capacity[rows] = ranks <= math.ceil(capacity * experts.numel() / choice.among)
-    return Choice(choice.experts.where(within_capacity, choice.among), choice.weights, choice.among, dropless=False)
+        within_capacity[rows] = ranks <= math.ceil(capacity * experts.numel() / choice.expert_count)
+    return ExpertChoice(choice.experts.where(within_capacity, choice.expert_count), choice.weights, choice.expert_count, dropless=False)
 
 
-def imbalance(probabilities: Tensor, counts: Tensor) -> Tensor:
+def load_balancing_loss(probabilities: Tensor, counts: Tensor) -> Tensor:
     """The load-balancing loss (scalar) summed over these tokens: Switch's (arXiv 2101.03961, eq. 4) times the number of
     tokens.
 

@@ -10,22 +10,22 @@ from torch import Tensor, nn
 
 from planner.errors import InputError
 from planner.models.build import build
-from planner.models.held import Split, copy_into, part_of, splits_of, whole_shape
-from planner.models.safetensors import Checkpoint
+from planner.models.held import ParameterSplit, copy_to_parameter, take_shard, parameter_splits, full_shape
+from planner.models.safetensors import SafetensorsCheckpoint
 from planner.specs.layers import Module
 
 META = torch.device("meta")
 MATCHING_CHECKPOINT = "give a checkpoint of this very model"
 
 
-def load_named(model: nn.Module, file: Path) -> None:
+def load_native(model: nn.Module, file: Path) -> None:
     """Load all parameters of the shard that this rank holds, cast to their dtype. Raises InputError."""
-    fill(dict(model.named_parameters()), splits_of(model), Checkpoint(file).mapped, file)
+    fill_from_full(dict(model.named_parameters()), parameter_splits(model), SafetensorsCheckpoint(file).read_mapped, file)
 
 
 @torch.no_grad()
-def fill(
-    tensors: Mapping[str, Tensor], splits: Mapping[str, Sequence[Split]], read: Callable[[str], Tensor], source: Path
+def fill_from_full(
+    tensors: Mapping[str, Tensor], splits: Mapping[str, Sequence[ParameterSplit]], read: Callable[[str], Tensor], source: Path
 ) -> None:
     """Fill sharded tensors from full ones (any shapes), one at a time. Raises InputError, which names the source."""
     for name, tensor in tensors.items():
@@ -33,21 +33,21 @@ def fill(
             read(name),
             splits.get(name, ()) if tensor.dim() else (),
         )  # a scalar, the count of updates, is not sharded
-        shape = whole_shape(tensor.shape, tensor_splits)
+        shape = full_shape(tensor.shape, tensor_splits)
         if list(values.shape) != shape:
             what = f"`{name}` is {[*values.shape]}, the model has {shape}"
             raise InputError(what, where=str(source), fix=MATCHING_CHECKPOINT)
-        copy_into(tensor, part_of(values, tensor_splits).to(tensor.device, tensor.dtype))
+        copy_to_parameter(tensor, take_shard(values, tensor_splits).to(tensor.device, tensor.dtype))
 
 
-def shapes_of(spec: Module) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(spec: Module) -> dict[str, tuple[int, ...]]:
     """The shape of each parameter of the full module."""
     return {name: tuple(values.shape) for name, values in build(spec, device=META).named_parameters()}
 
 
-def require_shapes(shapes: Mapping[str, tuple[int, ...]], file: Path) -> None:
+def require_native_shapes(shapes: Mapping[str, tuple[int, ...]], file: Path) -> None:
     """Raises InputError unless the file has exactly these tensors, of these shapes."""
-    checkpoint = Checkpoint(file)
+    checkpoint = SafetensorsCheckpoint(file)
     for name, want in shapes.items():
         if checkpoint.shape(name) != want:
             what = f"`{name}` is {[*checkpoint.shape(name)]}, the model has {[*want]}"

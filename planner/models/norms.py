@@ -6,7 +6,7 @@ from torch import nn
 from planner.specs.layers import Module
 
 
-def norm(spec: Module, dtype: torch.dtype, width: int | None = None) -> nn.Module:
+def build_norm(spec: Module, dtype: torch.dtype, width: int | None = None) -> nn.Module:
     """A norm of vectors `(..., width)`; None: the module's hidden width."""
     kind = nn.RMSNorm if spec.norm == "rms" else nn.LayerNorm
     return kind(width or spec.hidden, eps=spec.norm_eps, dtype=dtype)

@@ -13,42 +13,42 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from planner.models.saved import Back, saving
+from planner.models.saved import Restore, packing_saved_tensors
 
 
-class Mover:
+class HostCopier:
     """Copies between one device and its host. On a CPU copies are synchronous."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         on_gpu = device.type == "cuda"
-        self.out = torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
-        self.back = torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
+        self.to_host_stream = torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
+        self.to_device_stream = torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
 
     def to_host(self, x: Tensor) -> tuple[Tensor, Any]:
         """A copy of x (any shape) in host memory, and the event of its completion."""
-        if self.out is None:
+        if self.to_host_stream is None:
             return x.clone(), None
         host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
-        self.out.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self.out):
+        self.to_host_stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.to_host_stream):
             host.copy_(x, non_blocking=True)
-        x.record_stream(self.out)
-        return host, self.out.record_event()
+        x.record_stream(self.to_host_stream)
+        return host, self.to_host_stream.record_event()
 
     def to_device(self, host: Tensor, target: Tensor, after: Any) -> Any:
         """Copy host memory to `target` (of the same shape) after event `after`; returns the event of its completion."""
-        if self.back is None:
+        if self.to_device_stream is None:
             target.copy_(host)
             return None
-        self.back.wait_stream(torch.cuda.current_stream(self.device))  # that stream may still use the memory
-        self.back.wait_event(after)
-        with torch.cuda.stream(self.back):
+        self.to_device_stream.wait_stream(torch.cuda.current_stream(self.device))  # that stream may still use the memory
+        self.to_device_stream.wait_event(after)
+        with torch.cuda.stream(self.to_device_stream):
             target.copy_(host, non_blocking=True)
-        target.record_stream(self.back)
-        return self.back.record_event()
+        target.record_stream(self.to_device_stream)
+        return self.to_device_stream.record_event()
 
-    def wait(self, event: Any) -> None:
+    def wait_for(self, event: Any) -> None:
         """Let the current stream wait for an event."""
         if event is not None:
             torch.cuda.current_stream(self.device).wait_event(event)
@@ -57,33 +57,33 @@ class Mover:
 class OffloadedStorage:
     """One storage of activations that is in host memory."""
 
-    def __init__(self, memory: Tensor, mover: Mover) -> None:
-        self.mover, self.size = mover, len(memory)
+    def __init__(self, memory: Tensor, mover: HostCopier) -> None:
+        self.copier, self.size = mover, len(memory)
         self.host: Tensor | None
-        self.host, self.left = mover.to_host(memory)
-        self.uses = 0
+        self.host, self.copied_out = mover.to_host(memory)
+        self.pending_uses = 0
         self.memory: Tensor | None = None
-        self.came: Any = None
+        self.copied_back: Any = None
 
     def fetch(self) -> Tensor:
         """Start copying it back, unless that has started; gives the memory `(bytes)`."""
         if self.memory is None:
             assert self.host is not None, "used as often as it was saved"
-            self.memory = torch.empty(self.size, dtype=torch.uint8, device=self.mover.device)
-            self.came = self.mover.to_device(self.host, self.memory, self.left)
+            self.memory = torch.empty(self.size, dtype=torch.uint8, device=self.copier.device)
+            self.copied_back = self.copier.to_device(self.host, self.memory, self.copied_out)
         return self.memory
 
-    def use(self, x: Tensor) -> Back:
+    def add_use(self, x: Tensor) -> Restore:
         """How to restore one saved tensor x (any shape) in this storage."""
         dtype, shape, stride, offset = x.dtype, x.shape, x.stride(), x.storage_offset()
-        self.uses += 1
+        self.pending_uses += 1
 
         def restore() -> Tensor:
-            memory, self.uses = self.fetch(), self.uses - 1
-            self.mover.wait(self.came)
-            if not self.uses:
-                self.memory = self.came = self.host = None
-            restored = torch.empty(0, dtype=dtype, device=self.mover.device)
+            memory, self.pending_uses = self.fetch(), self.pending_uses - 1
+            self.copier.wait_for(self.copied_back)
+            if not self.pending_uses:
+                self.memory = self.copied_back = self.host = None
+            restored = torch.empty(0, dtype=dtype, device=self.copier.device)
             return restored.set_(memory.untyped_storage(), offset, shape, stride)
 
         return restore
@@ -92,64 +92,64 @@ class OffloadedStorage:
 class LayerActivations:
     """What one layer saves of one micro-batch."""
 
-    def __init__(self, offload: "Offload", stay: Iterable[Tensor]) -> None:
-        self.offload, self.away = offload, dict[int, OffloadedStorage]()
-        self.stay = {address(x) for x in stay}
-        self.held: list[Tensor] = []  # until the end of the forward, so that no address is reused
+    def __init__(self, offload: "ActivationOffload", stay: Iterable[Tensor]) -> None:
+        self.offload, self.offloaded = offload, dict[int, OffloadedStorage]()
+        self.resident = {storage_address(x) for x in stay}
+        self.kept_alive: list[Tensor] = []  # until the end of the forward, so that no address is reused
 
-    def pack(self, x: Tensor) -> Back | None:
+    def pack(self, x: Tensor) -> Restore | None:
         """The hook for a saved tensor x (any shape): None where it stays on the device."""
-        if not x.is_floating_point() or not x.numel() or is_parameter(x) or address(x) in self.stay:
+        if not x.is_floating_point() or not x.numel() or is_parameter(x) or storage_address(x) in self.resident:
             return None
-        key = address(x)
-        if key not in self.away:
-            self.held.append(x.detach())
-            if not self.offload.takes(x.untyped_storage().nbytes()):
-                self.stay.add(key)
+        key = storage_address(x)
+        if key not in self.offloaded:
+            self.kept_alive.append(x.detach())
+            if not self.offload.should_offload(x.untyped_storage().nbytes()):
+                self.resident.add(key)
                 return None
             memory = torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
-            self.away[key] = OffloadedStorage(memory, self.offload.mover)
-        return self.away[key].use(x)
+            self.offloaded[key] = OffloadedStorage(memory, self.offload.copier)
+        return self.offloaded[key].add_use(x)
 
     def fetch(self, *_: object) -> None:
         """Start fetching all storages of this layer."""
-        for storage in self.away.values():
+        for storage in self.offloaded.values():
             storage.fetch()
 
 
-class Offload:
+class ActivationOffload:
     """The offload of one micro-batch in one chunk of layers."""
 
-    def __init__(self, ratio: float, mover: Mover) -> None:
-        self.ratio, self.mover = ratio, mover
-        self.owed = 0.0  # bytes still to offload of the share of all saved so far; negative: too many were
+    def __init__(self, ratio: float, mover: HostCopier) -> None:
+        self.ratio, self.copier = ratio, mover
+        self.owed_bytes = 0.0  # bytes still to offload of the share of all saved so far; negative: too many were
         self.host_bytes = 0
 
-    def takes(self, size: int) -> bool:
+    def should_offload(self, size: int) -> bool:
         """Whether to offload a whole storage of `size` bytes: where that brings the offloaded share closer to the
         ratio.
         """
-        self.owed += self.ratio * size
-        offloaded = self.ratio > 0 and 2 * self.owed >= size
+        self.owed_bytes += self.ratio * size
+        offloaded = self.ratio > 0 and 2 * self.owed_bytes >= size
         if offloaded:
-            self.owed -= size
+            self.owed_bytes -= size
             self.host_bytes += size
         return offloaded
 
     @contextmanager
-    def box(self, stay: Iterable[Tensor]) -> Iterator[LayerActivations]:
+    def layer_activations(self, stay: Iterable[Tensor]) -> Iterator[LayerActivations]:
         """A block around the forward of one layer; `stay` are tensors (any shapes) that are not offloaded."""
         box = LayerActivations(self, stay)
-        with saving(box.pack):
+        with packing_saved_tensors(box.pack):
             yield box
-        box.held.clear()
+        box.kept_alive.clear()
 
 
-_offload: ContextVar[Offload | None] = ContextVar("offload", default=None)
+_offload: ContextVar[ActivationOffload | None] = ContextVar("offload", default=None)
 
 
 @contextmanager
-def offloading(offload: Offload | None) -> Iterator[None]:
+def offloading_activations(offload: ActivationOffload | None) -> Iterator[None]:
     """Offload activations of layers run in the block; with None they stay on the device."""
     token = _offload.set(offload)
     try:
@@ -158,14 +158,14 @@ def offloading(offload: Offload | None) -> Iterator[None]:
         _offload.reset(token)
 
 
-def through(layers: Iterable[nn.Module], x: Tensor, shared: Iterable[Tensor], *rest: object) -> Tensor:
+def run_layers(layers: Iterable[nn.Module], x: Tensor, shared: Iterable[Tensor], *rest: object) -> Tensor:
     """x `(tokens, hidden)` through the layers in turn, each called with `rest`: `(tokens, hidden)`. `shared` are
     tensors that all layers are given, which are not offloaded.
     """
     chunk, offload, previous = [*layers], _offload.get(), None
     for index, layer in enumerate(chunk):
         offloads = 0 < index < len(chunk) - 1 and torch.is_grad_enabled()
-        with offload.box(shared) if offload is not None and offloads else nullcontext() as box:
+        with offload.layer_activations(shared) if offload is not None and offloads else nullcontext() as box:
             x = layer(x, *rest)
         if previous is not None:
             x.register_hook(previous.fetch)  # type: ignore[no-untyped-call]
@@ -173,7 +173,7 @@ def through(layers: Iterable[nn.Module], x: Tensor, shared: Iterable[Tensor], *r
     return x
 
 
-def address(x: Tensor) -> int:
+def storage_address(x: Tensor) -> int:
     """The address of the storage that x (any shape) is in."""
     return x.untyped_storage().data_ptr()
 

@@ -22,7 +22,7 @@ class Masking:
     window: int | None = None  # tokens attended to, including the token itself; None: no limit
 
 
-class Piece(NamedTuple):
+class Tile(NamedTuple):
     """A tile: consecutive tokens of one document, and the rows of their rank in which they are."""
 
     document: tuple[int, int]  # and the number of its block, where a window without causality cuts it
@@ -36,29 +36,29 @@ class Piece(NamedTuple):
         return slice(self.row, self.row + self.last - self.first)
 
 
-Seen = Literal["all", "triangle", "some"]
+Visibility = Literal["all", "triangle", "some"]
 
 
-class Pair(NamedTuple):
+class TilePair(NamedTuple):
     """Two tiles of which at least one query attends to at least one key."""
 
     queries: slice  # rows on the rank of the queries
     keys: slice  # rows on the rank of the keys
-    ahead: int  # position of the first query minus that of the first key
-    seen: Seen  # all: every key; triangle: causal over equal tiles; some: a mask is needed
+    query_offset: int  # position of the first query minus that of the first key
+    visibility: Visibility  # all: every key; triangle: causal over equal tiles; some: a mask is needed
 
     @property
-    def products(self) -> int:
+    def computed_scores(self) -> int:
         """Number of scores that are computed, including those that a mask hides."""
-        return length(self.queries) * length(self.keys)
+        return slice_length(self.queries) * slice_length(self.keys)
 
 
-def length(rows: slice) -> int:
+def slice_length(rows: slice) -> int:
     """Number of rows of a slice."""
     return int(rows.stop) - int(rows.start)
 
 
-def pieces(spans: Iterable[tuple[int, int, int]], masking: Masking, max_tokens: int) -> list[Piece]:
+def tiles_of(spans: Iterable[tuple[int, int, int]], masking: Masking, max_tokens: int) -> list[Tile]:
     """Tiles of the spans (document, first, last) in the order of rows: each of at most `max_tokens` tokens, within one
     block.
     """
@@ -67,12 +67,12 @@ def pieces(spans: Iterable[tuple[int, int, int]], masking: Masking, max_tokens: 
     for document, first, last in spans:
         while first < last:
             end = min(last, first + max_tokens, (first // block + 1) * block if block else last)
-            tiles.append(Piece((document, first // block if block else 0), first, end, row))
+            tiles.append(Tile((document, first // block if block else 0), first, end, row))
             row, first = row + end - first, end
     return tiles
 
 
-def longest(masking: Masking, fused: bool) -> int:
+def max_tile_tokens(masking: Masking, fused: bool) -> int:
     """Largest number of tokens of a tile. Without a fused kernel its scores are in memory, so tiles are small; those of
     a sliding window are not much longer than the window.
     """
@@ -81,9 +81,9 @@ def longest(masking: Masking, fused: bool) -> int:
     return max(SHORTEST, min(LONGEST, masking.window))
 
 
-def pairs(queries: Sequence[Piece], keys: Sequence[Piece], masking: Masking) -> Iterator[Pair]:
+def visible_pairs(queries: Sequence[Tile], keys: Sequence[Tile], masking: Masking) -> Iterator[TilePair]:
     """Pairs of tiles in which some query attends to some key."""
-    of_document: dict[tuple[int, int], list[Piece]] = {}
+    of_document: dict[tuple[int, int], list[Tile]] = {}
     for key in keys:
         of_document.setdefault(key.document, []).append(key)
     for query in queries:
@@ -93,20 +93,20 @@ def pairs(queries: Sequence[Piece], keys: Sequence[Piece], masking: Masking) -> 
                 query.last - 1 - key.first,
             )  # distances from a key to a query
             if not masking.causal:
-                yield Pair(query.rows, key.rows, query.first - key.first, "all")
+                yield TilePair(query.rows, key.rows, query.first - key.first, "all")
             elif farthest >= 0 and (masking.window is None or nearest < masking.window):
                 near = masking.window is None or farthest < masking.window  # no key is hidden by the window
                 triangle = near and (query.first, query.last) == (key.first, key.last)
-                seen: Seen = "all" if near and nearest >= 0 else "triangle" if triangle else "some"
-                yield Pair(query.rows, key.rows, query.first - key.first, seen)
+                seen: Visibility = "all" if near and nearest >= 0 else "triangle" if triangle else "some"
+                yield TilePair(query.rows, key.rows, query.first - key.first, seen)
 
 
-def hidden(pair: Pair, masking: Masking, device: torch.device) -> Tensor | None:
+def hidden_keys(pair: TilePair, masking: Masking, device: torch.device) -> Tensor | None:
     """The mask `(queries, keys)` of keys that a query does not attend to under causal masking; None where it attends to
     all.
     """
-    if pair.seen == "all":
+    if pair.visibility == "all":
         return None
-    positions = torch.arange(length(pair.queries), device=device)[:, None] + pair.ahead
-    distances = positions - torch.arange(length(pair.keys), device=device)
+    positions = torch.arange(slice_length(pair.queries), device=device)[:, None] + pair.query_offset
+    distances = positions - torch.arange(slice_length(pair.keys), device=device)
     return distances < 0 if masking.window is None else (distances < 0) | (distances >= masking.window)

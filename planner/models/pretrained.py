@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.hf.names import kind_of, stored_names
+from planner.hf.names import weight_family, stored_names
 from planner.models.build import build, init_weights
-from planner.models.held import splits_of
-from planner.models.named import fill, load_named
-from planner.models.safetensors import ONE, Checkpoint, Described, write_in_turn
+from planner.models.held import parameter_splits
+from planner.models.named import fill_from_full, load_native
+from planner.models.safetensors import SINGLE_FILE, SafetensorsCheckpoint, TensorDescription, write_tensors_streamed
 from planner.specs.layers import Module
 
 CONFIG = "config.json"
@@ -29,40 +29,40 @@ TIED_COPIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class InitialWeights:
     """The initial weights of training."""
 
     seed: int = 0  # of random weights
-    weights: Path | None = None  # a Hugging Face checkpoint, for modules that are decoders
-    named: Path | None = None  # a file of all parameters under the names of these models; it takes precedence
+    checkpoint: Path | None = None  # a Hugging Face checkpoint, for modules that are decoders
+    native_file: Path | None = None  # a file of all parameters under the names of these models; it takes precedence
 
 
-def first_weights(model: nn.Module, spec: Module, first: First) -> None:
+def set_initial_weights(model: nn.Module, spec: Module, first: InitialWeights) -> None:
     """Set the initial weights of the shard of a module that this rank holds. Raises InputError."""
-    if first.named is not None:
-        load_named(model, first.named)
-    elif first.weights is not None and not spec.gives:
-        load_weights(model, spec, first.weights)
+    if first.native_file is not None:
+        load_native(model, first.native_file)
+    elif first.checkpoint is not None and not spec.feature_width:
+        load_checkpoint(model, spec, first.checkpoint)
     else:
         init_weights(model, first.seed)
 
 
-def load_weights(model: nn.Module, spec: Module, folder: Path) -> None:
+def load_checkpoint(model: nn.Module, spec: Module, folder: Path) -> None:
     """Load a Hugging Face checkpoint into the shard of a decoder that this rank holds, cast to the parameters' dtype.
     Raises InputError.
     """
-    checkpoint = Checkpoint(folder)
+    checkpoint = SafetensorsCheckpoint(folder)
 
     def read(name: str) -> Tensor:
         return read_stacked(checkpoint, stored_names(name, spec))
 
-    fill(dict(model.named_parameters()), splits_of(model), read, folder)
+    fill_from_full(dict(model.named_parameters()), parameter_splits(model), read, folder)
 
 
-def require_weights(spec: Module, folder: Path) -> None:
+def require_checkpoint(spec: Module, folder: Path) -> None:
     """Raises InputError unless the checkpoint has exactly the parameters of the full model, with their shapes."""
-    kind_of(spec)  # raises for a kind that is not stored
-    checkpoint = Checkpoint(folder)
+    weight_family(spec)  # raises for a kind that is not stored
+    checkpoint = SafetensorsCheckpoint(folder)
     used: set[str] = set()
     for name, parameter in build(spec, device=META).named_parameters():
         stored = stored_names(name, spec)
@@ -72,32 +72,32 @@ def require_weights(spec: Module, folder: Path) -> None:
                 what = f"`{stored_name}` is {[*checkpoint.shape(stored_name)]}, the model has {[*each]}"
                 raise InputError(what, where=str(folder), fix="give the weights of this very model")
         used.update(stored)
-    twins = TIED_COPIES if spec.ties else set[str]()
+    twins = TIED_COPIES if spec.ties_head else set[str]()
     unknown = sorted(name for name in checkpoint.entries.keys() - used - twins if not name.endswith(COMPUTED_BUFFERS))
     if unknown:
         what = f"the checkpoint has {len(unknown)} tensors that the model has not, such as `{unknown[0]}`"
         raise InputError(what, where=str(folder), fix="make the model from its own config.json: planner import hf")
 
 
-def save_weights(weights: Mapping[str, Tensor], spec: Module, folder: Path) -> None:
+def save_checkpoint(weights: Mapping[str, Tensor], spec: Module, folder: Path) -> None:
     """Write full parameters, by their names here, as config.json and model.safetensors. Raises InputError."""
-    described = {name: Described(values.dtype, tuple(values.shape)) for name, values in weights.items()}
-    save_in_turn(described, weights.items(), spec, folder)
+    described = {name: TensorDescription(values.dtype, tuple(values.shape)) for name, values in weights.items()}
+    save_checkpoint_streamed(described, weights.items(), spec, folder)
 
 
-def save_in_turn(
-    described: Mapping[str, Described], weights: Iterable[tuple[str, Tensor]], spec: Module, folder: Path
+def save_checkpoint_streamed(
+    described: Mapping[str, TensorDescription], weights: Iterable[tuple[str, Tensor]], spec: Module, folder: Path
 ) -> None:
     """Write full parameters that arrive one by one, in the order in which they are described, as config.json and
     model.safetensors. Raises InputError.
     """
-    stored: dict[str, Described] = {}
+    stored: dict[str, TensorDescription] = {}
     for name, (dtype, shape) in described.items():
         names = stored_names(name, spec)
-        stored |= dict.fromkeys(names, Described(dtype, shape if len(names) == 1 else shape[1:]))
-    files.write_text(folder / CONFIG, files.json_text(hf.to_config(spec)) + "\n", lasting=True)
-    write_in_turn(
-        folder / ONE, stored, (each for name, values in weights for each in stored_tensors(name, values, spec))
+        stored |= dict.fromkeys(names, TensorDescription(dtype, shape if len(names) == 1 else shape[1:]))
+    files.write_text(folder / CONFIG, files.json_text(hf.to_config(spec)) + "\n", durable=True)
+    write_tensors_streamed(
+        folder / SINGLE_FILE, stored, (each for name, values in weights for each in stored_tensors(name, values, spec))
     )
 
 
@@ -112,7 +112,7 @@ def stored_tensors(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
 def require_saveable(spec: Module) -> None:
     """Raises InputError for a module of which no Hugging Face checkpoint can be written."""
     hf.to_config(spec)
-    kind_of(spec)
+    weight_family(spec)
 
 
 def saveable(spec: Module) -> bool:
@@ -124,7 +124,7 @@ def saveable(spec: Module) -> bool:
     return True
 
 
-def read_stacked(checkpoint: Checkpoint, names: tuple[str, ...]) -> Tensor:
+def read_stacked(checkpoint: SafetensorsCheckpoint, names: tuple[str, ...]) -> Tensor:
     """One stored tensor, or those of all experts stacked to `(experts, ...)`."""
     if len(names) == 1:
         return checkpoint.read(names[0])

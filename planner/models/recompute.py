@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from planner.models.saved import Back, kept, saving
+from planner.models.saved import Restore, pack_saved_tensor, packing_saved_tensors
 
 TensorFunction = Callable[[Tensor], Tensor]
 
 
-def whole(run: Callable[..., Tensor], *inputs: object) -> Tensor:
+def run_recomputed(run: Callable[..., Tensor], *inputs: object) -> Tensor:
     """Run a function, saving only its inputs (any shapes) for backward, where its collectives are issued again."""
     output: Tensor = checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False)
     return output
@@ -26,29 +26,29 @@ def whole(run: Callable[..., Tensor], *inputs: object) -> Tensor:
 class RecomputedTensor:
     """A value that is recomputed once for all products that saved it."""
 
-    def __init__(self, value: Tensor, make: Back) -> None:
+    def __init__(self, value: Tensor, make: Restore) -> None:
         self.value: Tensor | None = value  # until the end of the forward
-        self.make, self.uses = make, 0
-        self.made: Tensor | None = None
+        self.recompute, self.pending_uses = make, 0
+        self.recomputed: Tensor | None = None
 
-    def is_of(self, x: Tensor) -> bool:
+    def is_same_tensor(self, x: Tensor) -> bool:
         """Whether x (any shape) is this value: the same memory, shape and strides."""
         y = self.value
         return y is not None and (x.data_ptr(), x.shape, x.stride()) == (y.data_ptr(), y.shape, y.stride())
 
-    def use(self) -> Back:
+    def add_use(self) -> Restore:
         """How to restore one saved use of the value."""
-        self.uses += 1
-        return self.again
+        self.pending_uses += 1
+        return self.restore
 
-    def again(self) -> Tensor:
+    def restore(self) -> Tensor:
         """The value, recomputed at its first use and dropped after the last."""
-        if self.made is None:
+        if self.recomputed is None:
             with torch.no_grad():
-                self.made = self.make()
-        value, self.uses = self.made, self.uses - 1
-        if self.uses <= 0:
-            self.made = None
+                self.recomputed = self.recompute()
+        value, self.pending_uses = self.recomputed, self.pending_uses - 1
+        if self.pending_uses <= 0:
+            self.recomputed = None
         return value
 
 
@@ -56,20 +56,20 @@ _recipes: ContextVar[list[RecomputedTensor] | None] = ContextVar("recipes", defa
 
 
 @contextmanager
-def made_again(make: TensorFunction, x: Tensor) -> Iterator[Tensor]:
+def recomputing(make: TensorFunction, x: Tensor) -> Iterator[Tensor]:
     """Gives make(x), of x's shape or another, which forwards in the block do not save but recompute; x is saved by the
     usual hooks.
     """
-    restore = kept(x)
+    restore = pack_saved_tensor(x)
     value = make(x)
     recipes = [RecomputedTensor(value, lambda: make(restore()))]
     token = _recipes.set(recipes)
 
-    def pack(saved: Tensor) -> Back | None:
-        return next((recipe.use() for recipe in recipes if recipe.is_of(saved)), None)
+    def pack(saved: Tensor) -> Restore | None:
+        return next((recipe.add_use() for recipe in recipes if recipe.is_same_tensor(saved)), None)
 
     try:
-        with saving(pack):
+        with packing_saved_tensors(pack):
             yield value
     finally:
         _recipes.reset(token)
@@ -77,10 +77,10 @@ def made_again(make: TensorFunction, x: Tensor) -> Iterator[Tensor]:
             recipe.value = None
 
 
-def follow(make: TensorFunction, x: Tensor) -> Tensor:
+def recompute_along(make: TensorFunction, x: Tensor) -> Tensor:
     """make(x), recomputed wherever x (any shape) is."""
     value, recipes = make(x), _recipes.get() or []
-    recomputed = next((recipe for recipe in recipes if recipe.is_of(x)), None)
-    if recomputed is not None and not recomputed.is_of(value):
-        recipes.append(RecomputedTensor(value, lambda: make(recomputed.make())))
+    recomputed = next((recipe for recipe in recipes if recipe.is_same_tensor(x)), None)
+    if recomputed is not None and not recomputed.is_same_tensor(value):
+        recipes.append(RecomputedTensor(value, lambda: make(recomputed.recompute())))
     return value

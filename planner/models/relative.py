@@ -10,19 +10,19 @@ import math
 import torch
 from torch import Tensor
 
-UNSCALED = 1.0
-FARTHEST = 128  # tokens; all larger distances share the last bucket
+UNIT_SCALE = 1.0
+MAX_DISTANCE = 128  # tokens; all larger distances share the last bucket
 
 
-def by_distance(table: Tensor, longest: int, causal: bool) -> Tensor:
+def bias_by_distance(table: Tensor, longest: int, causal: bool) -> Tensor:
     """The bias `(heads, 2 * longest - 1)` of each distance (key minus query, 1 - longest to longest - 1), from the
     table `(buckets, heads)`.
     """
     distances = torch.arange(1 - longest, longest, device=table.device)
-    return table[buckets(distances, len(table), causal)].t()
+    return table[bucket_indices(distances, len(table), causal)].t()
 
 
-def buckets(distances: Tensor, count: int, causal: bool) -> Tensor:
+def bucket_indices(distances: Tensor, count: int, causal: bool) -> Tensor:
     """The bucket of each distance (any shape), of `count` in all; a causal module has buckets only for keys before the
     query.
 
@@ -37,12 +37,12 @@ def buckets(distances: Tensor, count: int, causal: bool) -> Tensor:
 def one_sided_buckets(distances: Tensor, count: int) -> Tensor:
     """The bucket of each distance (any shape, none negative) on one side, of `count`."""
     near = count // 2
-    logarithms = (distances.float() / near).log() / math.log(FARTHEST / near)
+    logarithms = (distances.float() / near).log() / math.log(MAX_DISTANCE / near)
     far_buckets = near + (logarithms * (count - near)).clamp(min=0).long()
     return torch.where(distances < near, distances, far_buckets.clamp(max=count - 1))
 
 
-def of_pairs(biases: Tensor, tokens: int) -> Tensor:
+def bias_by_pair(biases: Tensor, tokens: int) -> Tensor:
     """The bias `(heads, tokens, tokens)` of every query and key, from those of distances `(heads, 2 * longest - 1)`."""
     longest = (biases.shape[1] + 1) // 2
     return biases[:, longest - tokens : longest + tokens - 1].unfold(1, tokens, 1).flip(1)

@@ -6,12 +6,12 @@ from torch import Tensor
 from planner.specs.layers import Module
 from planner.specs.layers.heads import head_dim
 
-Rotary = tuple[Tensor, Tensor]  # cosines and sines, each (tokens, 1, rotary_dim / 2)
+RotaryTable = tuple[Tensor, Tensor]  # cosines and sines, each (tokens, 1, rotary_dim / 2)
 
 DEFAULT_BASE = 10000.0  # of specs that give none
 
 
-def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: float = DEFAULT_BASE) -> Rotary:
+def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: float = DEFAULT_BASE) -> RotaryTable:
     """Cosines and sines `(tokens, 1, head_dim / 2)` of every position `(tokens)`, computed in float64 and stored in
     float32 or better.
     """
@@ -23,11 +23,11 @@ def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: flo
 
 def rotary_dim(spec: Module) -> int:
     """How many of a head's dimensions are rotated."""
-    latent = spec.compressed
-    return latent.rope_dim if latent else int(head_dim(spec) * spec.turning_share)
+    latent = spec.latent_attention
+    return latent.rope_dim if latent else int(head_dim(spec) * spec.rotary_fraction)
 
 
-def rotate(x: Tensor, rotary: Rotary) -> Tensor:
+def apply_rotary(x: Tensor, rotary: RotaryTable) -> Tensor:
     """Rotate the first `rotary_dim` columns of x `(tokens, heads, head_dim)`, as pairs (i, i + rotary_dim / 2)."""
     cos, sin = rotary
     rotary_width = 2 * cos.shape[-1]

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.files.whole import whole
+from planner.files.whole import atomic_write
 
-ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 SUFFIX = ".safetensors"
 DTYPES = {
     "F64": torch.float64,
@@ -47,14 +47,14 @@ class TensorEntry:
     end: int
 
 
-class Described(NamedTuple):
+class TensorDescription(NamedTuple):
     """The dtype and shape of a tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
 
 
-class Checkpoint:
+class SafetensorsCheckpoint:
     """All tensors of a file; or of a folder, in one file or in those that its index names. They are read
     one at a time.
     """
@@ -65,7 +65,7 @@ class Checkpoint:
         self.entries: dict[str, TensorEntry] = {}
         is_file = path.suffix == SUFFIX and not os.path.isdir(path)
         for file in [path] if is_file else checkpoint_files(path):
-            self.entries |= header(file)
+            self.entries |= read_header(file)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor. Raises InputError."""
@@ -83,7 +83,7 @@ class Checkpoint:
                 raise InputError("the file is truncated", where=str(entry.file), fix="fetch it again")
         return torch.frombuffer(data, dtype=entry.dtype).reshape(entry.shape)
 
-    def mapped(self, name: str) -> Tensor:
+    def read_mapped(self, name: str) -> Tensor:
         """A memory-mapped tensor, of which only what is accessed is read: for ranks that need a shard. Raises
         InputError.
         """
@@ -109,21 +109,21 @@ class Checkpoint:
 
 def checkpoint_files(folder: Path) -> list[Path]:
     """The files of a checkpoint in a folder. Raises InputError where there is neither file nor index."""
-    if os.path.isfile(folder / ONE):  # handles names that are too long, too
-        return [folder / ONE]
-    index = folder / INDEX
+    if os.path.isfile(folder / SINGLE_FILE):  # handles names that are too long, too
+        return [folder / SINGLE_FILE]
+    index = folder / INDEX_FILE
     try:
         names = {*json.loads(index.read_bytes())["weight_map"].values()}
         return [folder / Path(name).name for name in sorted(names)]
     except OSError as error:
         raise InputError(
-            f"there is no {ONE} and no index", where=str(folder), fix="give a folder with a model's safetensors"
+            f"there is no {SINGLE_FILE} and no index", where=str(folder), fix="give a folder with a model's safetensors"
         ) from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError("this is not an index of safetensors files", where=str(index), fix="fetch it again") from error
 
 
-def header(file: Path) -> dict[str, TensorEntry]:
+def read_header(file: Path) -> dict[str, TensorEntry]:
     """The tensors of a file by name. Raises InputError where a tensor would be outside the file."""
     try:
         with reading_file(file), file.open("rb") as raw:
@@ -133,7 +133,7 @@ def header(file: Path) -> dict[str, TensorEntry]:
                 raise ValueError("its header is too long")
             parsed: dict[str, Any] = json.loads(raw.read(length))
         return {
-            name: entry(file, described, 8 + length, size)
+            name: parse_entry(file, described, 8 + length, size)
             for name, described in parsed.items()
             if name != "__metadata__"
         }
@@ -150,7 +150,7 @@ def reading_file(file: Path) -> Iterator[None]:
         raise InputError(f"cannot read the tensors: {error.strerror}", where=str(file), fix="check the path") from error
 
 
-def entry(file: Path, described: dict[str, Any], data: int, size: int) -> TensorEntry:
+def parse_entry(file: Path, described: dict[str, Any], data: int, size: int) -> TensorEntry:
     """Parse the description of one tensor. Raises ValueError, LookupError or TypeError where it is not valid."""
     dtype, shape, (begin, end) = DTYPES[described["dtype"]], tuple(described["shape"]), described["data_offsets"]
     expected_bytes = torch.Size(shape).numel() * dtype.itemsize
@@ -159,14 +159,14 @@ def entry(file: Path, described: dict[str, Any], data: int, size: int) -> Tensor
     return TensorEntry(file, dtype, shape, data + begin, data + end)
 
 
-def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors (any shapes) to one file, in the order of their names, atomically. Raises InputError."""
     names = sorted(tensors)
-    described = {name: Described(tensors[name].dtype, tuple(tensors[name].shape)) for name in names}
-    write_in_turn(path, described, (tensors[name] for name in names))
+    described = {name: TensorDescription(tensors[name].dtype, tuple(tensors[name].shape)) for name in names}
+    write_tensors_streamed(path, described, (tensors[name] for name in names))
 
 
-def write_in_turn(path: Path, described: Mapping[str, Described], values: Iterable[Tensor]) -> None:
+def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription], values: Iterable[Tensor]) -> None:
     """Write tensors that arrive one by one, in the order in which they are described, atomically. Raises InputError."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     begin = 0
@@ -176,7 +176,7 @@ def write_in_turn(path: Path, described: Mapping[str, Described], values: Iterab
         begin = end
     header_bytes = json.dumps(header).encode()
     header_bytes += b" " * (-len(header_bytes) % ALIGNMENT)
-    with whole(path, lasting=True) as out:
+    with atomic_write(path, durable=True) as out:
         out.write(struct.pack("<Q", len(header_bytes)) + header_bytes)
         for tensor in values:
             out.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

@@ -10,26 +10,26 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-Back = Callable[[], Tensor]  # the tensor, detached
-PackHook = Callable[[Tensor], Back | None]  # from a saved tensor of any shape; None: not taken by this hook
+Restore = Callable[[], Tensor]  # the tensor, detached
+PackHook = Callable[[Tensor], Restore | None]  # from a saved tensor of any shape; None: not taken by this hook
 
 _packs: ContextVar[tuple[PackHook, ...]] = ContextVar("packs", default=())
 
 
 @contextmanager
-def saving(pack: PackHook) -> Iterator[None]:
+def packing_saved_tensors(pack: PackHook) -> Iterator[None]:
     """In this block saved tensors (of any shape) are offered to `pack` first, then to the hooks of
     surrounding blocks.
     """
     token = _packs.set((pack, *_packs.get()))
     try:
-        with torch.autograd.graph.saved_tensors_hooks(kept, lambda back: back()):
+        with torch.autograd.graph.saved_tensors_hooks(pack_saved_tensor, lambda back: back()):
             yield
     finally:
         _packs.reset(token)
 
 
-def kept(x: Tensor) -> Back:
+def pack_saved_tensor(x: Tensor) -> Restore:
     """How the first hook that takes x (any shape) restores it in backward."""
     for pack in _packs.get():
         back = pack(x)

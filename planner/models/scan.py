@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Scanned(NamedTuple):
+class ScanInputs(NamedTuple):
     """Operands of a scan over `tokens`, with `groups` of `heads` each that have `channels` channels with `states`
     states.
     """
@@ -20,7 +20,7 @@ class Scanned(NamedTuple):
     decays: Tensor  # A (groups, heads), negative
 
 
-def scan(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
+def state_space_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Tensor:
     """y `(tokens, groups, heads, channels)` of S_t = exp(d A) S_{t-1} + d x Bᵀ, y = S_t C, where each document starts
     with a zero state. The dtype is that of the steps.
     """
@@ -29,7 +29,7 @@ def scan(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
     return chunked_scan(scanned, lengths, min(chunk, max(lengths)))
 
 
-def chunked_scan(scanned: Scanned, lengths: list[int], chunk: int) -> Tensor:
+def chunked_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Tensor:
     """The scan, with every document padded to whole chunks by steps of size zero, which leave a state as it is. The
     result is `(tokens, groups, heads, channels)`.
     """

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from planner.models.batch import Batch
-from planner.models.held import Held, Part, Split
-from planner.models.linear import column, row
-from planner.models.recompute import follow, whole
-from planner.models.scan import Scanned, scan
-from planner.specs.base import changed
+from planner.models.held import ModuleShard, EqualShard, ParameterSplit
+from planner.models.linear import column_parallel, row_parallel
+from planner.models.recompute import recompute_along, run_recomputed
+from planner.models.scan import ScanInputs, state_space_scan
+from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.parts import StateSpace
 
@@ -25,44 +25,44 @@ from planner.specs.parts import StateSpace
 class StateSpaceBlock(nn.Module):
     """A Mamba-2 block with its input and output projections."""
 
-    def __init__(self, spec: Module, space: StateSpace, dtype: torch.dtype, shard: Held) -> None:
+    def __init__(self, spec: Module, space: StateSpace, dtype: torch.dtype, shard: ModuleShard) -> None:
         super().__init__()
         self.part = part = shard.tp
-        local = changed(space, heads=part.size(space.heads), groups=part.size(space.groups))
+        local = with_fields(space, heads=part.size(space.heads), groups=part.size(space.groups))
         self.space = local  # with the heads and groups of this rank
-        self.into = column(spec.hidden, sum(space.projected), space.bias, dtype, part, space.projected)
+        self.into = column_parallel(spec.hidden, sum(space.projection_widths), space.bias, dtype, part, space.projection_widths)
         self.convolution = CausalConvolution(space, local, dtype, part)
         self.decay_log = nn.Parameter(torch.empty(local.heads, dtype=dtype))
         self.skip = nn.Parameter(torch.empty(local.heads, dtype=dtype))
         self.step_bias = nn.Parameter(torch.empty(local.heads, dtype=dtype))
-        self.splits = {name: (Split(0, part, "tp"),) for name in ("decay_log", "skip", "step_bias")}
+        self.splits = {name: (ParameterSplit(0, part, "tp"),) for name in ("decay_log", "skip", "step_bias")}
         self.norm = GatedNorm(local, spec.norm_eps, dtype, part)
-        self.out = row(space.inner, spec.hidden, space.bias, dtype, part)
+        self.out = row_parallel(space.inner_width, spec.hidden, space.bias, dtype, part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """x `(local_tokens, hidden)` to the same shape."""
-        tensor = batch.among(self.part)
-        x = follow(tensor.gather, x)
-        inner = whole(self.between, self.into(x), batch.cu_seqlens.diff().tolist())
+        tensor = batch.tensor_parallel_for(self.part)
+        x = recompute_along(tensor.all_gather, x)
+        inner = run_recomputed(self.scan_projected, self.into(x), batch.cu_seqlens.diff().tolist())
         return self.out(inner, tensor)  # type: ignore[no-any-return]
 
-    def between(self, projected: Tensor, lengths: list[int]) -> Tensor:
+    def scan_projected(self, projected: Tensor, lengths: list[int]) -> Tensor:
         """From the input projection's output `(tokens, sum of projected widths)` to the output projection's input
         `(tokens, inner)`.
         """
         space = self.space
-        gate, convolved, steps = torch.split(projected, [space.inner, space.convolved, space.heads], 1)
+        gate, convolved, steps = torch.split(projected, [space.inner_width, space.convolution_channels, space.heads], 1)
         convolved = F.silu(self.convolution(convolved, lengths))
-        values, inputs_outputs = torch.split(convolved, [space.inner, space.convolved - space.inner], 1)
+        values, inputs_outputs = torch.split(convolved, [space.inner_width, space.convolution_channels - space.inner_width], 1)
         values = torch.unflatten(values, 1, (space.groups, -1, space.head_dim))
         inputs, outputs = torch.unflatten(inputs_outputs, 1, (2, space.groups, space.state)).unbind(1)
-        steps = torch.unflatten(self.steps(steps), 1, (space.groups, -1))
+        steps = torch.unflatten(self.time_steps(steps), 1, (space.groups, -1))
         decays = -self.decay_log.to(steps.dtype).exp().view(space.groups, -1)
-        y = scan(Scanned(values, inputs, outputs, steps, decays), lengths, space.chunk)
+        y = state_space_scan(ScanInputs(values, inputs, outputs, steps, decays), lengths, space.chunk)
         y = y + values * self.skip.to(y.dtype).view(space.groups, -1, 1)
         return self.norm(y.flatten(1), gate)  # type: ignore[no-any-return]
 
-    def steps(self, projected: Tensor) -> Tensor:
+    def time_steps(self, projected: Tensor) -> Tensor:
         """Sizes of time steps `(tokens, heads)`, in float32 or better, from their projection of that shape."""
         wide = torch.promote_types(projected.dtype, torch.float32)
         return F.softplus(projected.to(wide) + self.step_bias.to(wide)).clamp(self.space.step_min, self.space.step_max)
@@ -71,11 +71,11 @@ class StateSpaceBlock(nn.Module):
 class CausalConvolution(nn.Module):
     """A causal depthwise convolution over the tokens of each document."""
 
-    def __init__(self, space: StateSpace, local: StateSpace, dtype: torch.dtype, part: Part) -> None:
+    def __init__(self, space: StateSpace, local: StateSpace, dtype: torch.dtype, part: EqualShard) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(local.convolved, 1, local.conv, dtype=dtype))
-        self.bias = nn.Parameter(torch.empty(local.convolved, dtype=dtype)) if local.conv_bias else None
-        split = Split(0, part, "tp", space.projected[1:4])  # x, B and C
+        self.weight = nn.Parameter(torch.empty(local.convolution_channels, 1, local.conv, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(local.convolution_channels, dtype=dtype)) if local.conv_bias else None
+        split = ParameterSplit(0, part, "tp", space.projection_widths[1:4])  # x, B and C
         self.splits = dict.fromkeys(("weight", "bias") if local.conv_bias else ("weight",), (split,))
 
     def forward(self, x: Tensor, lengths: list[int]) -> Tensor:
@@ -95,11 +95,11 @@ class CausalConvolution(nn.Module):
 class GatedNorm(nn.Module):
     """The RMS norm of y · silu(z) within each group, in float32 or better."""
 
-    def __init__(self, local: StateSpace, eps: float, dtype: torch.dtype, part: Part) -> None:
+    def __init__(self, local: StateSpace, eps: float, dtype: torch.dtype, part: EqualShard) -> None:
         super().__init__()
         self.groups, self.eps = local.groups, eps
-        self.weight = nn.Parameter(torch.empty(local.inner, dtype=dtype))
-        self.splits = {"weight": (Split(0, part, "tp"),)}
+        self.weight = nn.Parameter(torch.empty(local.inner_width, dtype=dtype))
+        self.splits = {"weight": (ParameterSplit(0, part, "tp"),)}
 
     def forward(self, y: Tensor, gate: Tensor) -> Tensor:
         """y and gate z, each `(tokens, inner)`, to the same shape."""

@@ -6,58 +6,58 @@ from typing import Protocol
 
 from torch import Tensor
 
-from planner.models.held import Part
+from planner.models.held import EqualShard
 
 
-class Tensors(Protocol):
+class TensorParallel(Protocol):
     """The ranks of one tensor-parallel block in one micro-batch: `tokens` in all, `local_tokens` of them on
     this rank.
     """
 
     @property
-    def part(self) -> Part:
+    def shard(self) -> EqualShard:
         """This rank's index in the block, and the number of ranks."""
 
-    def mine(self, x: Tensor) -> Tensor:
+    def local_rows(self, x: Tensor) -> Tensor:
         """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`. Backward all-gathers."""
 
-    def gather(self, x: Tensor) -> Tensor:
+    def all_gather(self, x: Tensor) -> Tensor:
         """All-gather x `(local_tokens, ...)` to `(tokens, ...)`. Backward reduce-scatters."""
 
-    def scatter(self, x: Tensor) -> Tensor:
+    def reduce_scatter(self, x: Tensor) -> Tensor:
         """Reduce-scatter partial sums x `(tokens, ...)` to `(local_tokens, ...)`. Backward all-gathers."""
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
         """The sum of x (any shape) over the ranks, on all. Backward is the identity, since all ranks continue alike."""
 
-    def largest(self, x: Tensor) -> Tensor:
+    def all_reduce_max(self, x: Tensor) -> Tensor:
         """The maximum of x (any shape) over the ranks, on all; without a gradient."""
 
 
 class NoTensorParallel:
     """A rank that shares no matrices: all operations are the identity."""
 
-    part = Part()
+    shard = EqualShard()
 
-    def mine(self, x: Tensor) -> Tensor:
+    def local_rows(self, x: Tensor) -> Tensor:
         """x (any shape) itself."""
         return x
 
-    def gather(self, x: Tensor) -> Tensor:
+    def all_gather(self, x: Tensor) -> Tensor:
         """x (any shape) itself."""
         return x
 
-    def scatter(self, x: Tensor) -> Tensor:
+    def reduce_scatter(self, x: Tensor) -> Tensor:
         """x (any shape) itself."""
         return x
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
         """x (any shape) itself."""
         return x
 
-    def largest(self, x: Tensor) -> Tensor:
+    def all_reduce_max(self, x: Tensor) -> Tensor:
         """x (any shape) itself."""
         return x
 
 
-ALONE = NoTensorParallel()
+NO_TENSOR_PARALLEL = NoTensorParallel()

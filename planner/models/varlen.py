@@ -17,7 +17,7 @@ HALF_DTYPES = (torch.float16, torch.bfloat16)
 MAX_HEAD_DIM = 256  # limit of the flash kernels, which also require multiples of 8
 
 
-def suits(q: Tensor, width: int) -> bool:
+def flash_supports(q: Tensor, width: int) -> bool:
     """Whether flash kernels support queries like q `(tokens, heads, head_dim)` with values of `width` columns."""
     head_dim = q.shape[2]
     return q.is_cuda and q.dtype in HALF_DTYPES and head_dim % 8 == 0 and width <= head_dim <= MAX_HEAD_DIM
@@ -32,10 +32,10 @@ def varlen_kernel(windowed: bool = False) -> VarlenKernel | None:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
         return None
-    return adapt_varlen(varlen_attn, windowed)
+    return adapt_varlen_kernel(varlen_attn, windowed)
 
 
-def adapt_varlen(varlen_attn: Callable[..., Any], windowed: bool = False) -> VarlenKernel | None:
+def adapt_varlen_kernel(varlen_attn: Callable[..., Any], windowed: bool = False) -> VarlenKernel | None:
     """Wrap torch's kernel to take `Masking` and shared key heads; None if it supports neither causality nor the window.
 
     The wrapped kernel takes q `(tokens, heads, head_dim)`, k `(tokens, kv_heads, head_dim)`, v `(tokens, kv_heads,

@@ -9,40 +9,40 @@ from torch import Tensor, nn
 
 from planner.models.batch import Batch
 from planner.models.encoder import EncoderNetwork
-from planner.models.held import WHOLE_MODULE, Held
-from planner.models.linear import column, linear, row
-from planner.models.norms import norm
+from planner.models.held import FULL_MODULE, ModuleShard
+from planner.models.linear import column_parallel, replicated_linear, row_parallel
+from planner.models.norms import build_norm
 from planner.specs.layers import Vit
 
 
 class VitNetwork(EncoderNetwork):
     """A vision transformer with its patch embedding and projector."""
 
-    def __init__(self, spec: Vit, dtype: torch.dtype, shard: Held = WHOLE_MODULE) -> None:
+    def __init__(self, spec: Vit, dtype: torch.dtype, shard: ModuleShard = FULL_MODULE) -> None:
         super().__init__(spec, dtype, shard)
         self.wide = spec.hidden * spec.merge**2
-        if self.first:
-            self.patch = linear(patch_width(spec), spec.hidden, False, dtype)
-        if not self.last:
+        if self.has_first_layer:
+            self.patch = replicated_linear(patch_width(spec), spec.hidden, False, dtype)
+        if not self.has_last_layer:
             return
-        self.norm = norm(spec, dtype)
-        self.part = shard.part(self.wide)
+        self.norm = build_norm(spec, dtype)
+        self.part = shard.tp_shard(self.wide)
         self.projector = nn.Sequential(
-            column(self.wide, self.wide, True, dtype, self.part),
+            column_parallel(self.wide, self.wide, True, dtype, self.part),
             nn.GELU(),
-            row(self.wide, spec.out, True, dtype, self.part),
+            row_parallel(self.wide, spec.out, True, dtype, self.part),
         )
 
-    def start(self, batch: Batch) -> Tensor:
+    def embed(self, batch: Batch) -> Tensor:
         """Patch embeddings `(local_tokens, hidden)`."""
-        return batch.fed(self.patch(batch.tensor.mine(batch.inputs).to(self.patch.weight.dtype)))
+        return batch.with_features(self.patch(batch.tensor_parallel.local_rows(batch.inputs).to(self.patch.weight.dtype)))
 
-    def tokens(self, x: Tensor, batch: Batch) -> Tensor:
+    def output_tokens(self, x: Tensor, batch: Batch) -> Tensor:
         """Each merge x merge patches, which are consecutive in the batch, as one token: x `(local_tokens, hidden)` to
         `(local_tokens / merge^2, out)`.
         """
-        tensor = batch.among(self.part)
-        x = tensor.gather(self.norm(x))
+        tensor = batch.tensor_parallel_for(self.part)
+        x = tensor.all_gather(self.norm(x))
         first, middle, last = self.projector
         inner = middle(first(x.reshape(x.numel() // self.wide, self.wide)))
         return last(inner, tensor)  # type: ignore[no-any-return]

@@ -4,8 +4,8 @@ Planner and runtime share only the head plan (of the first batches, with a catal
 files, see plan/steps.py.
 """
 
-from planner.online.head import headed
-from planner.online.history import trained
-from planner.online.process import planning
+from planner.online.head import with_group_catalogue
+from planner.online.history import trained_steps
+from planner.online.process import run_planner
 
-__all__ = ["headed", "planning", "trained"]
+__all__ = ["with_group_catalogue", "run_planner", "trained_steps"]

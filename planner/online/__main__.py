@@ -9,8 +9,8 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import InputError, PlannerError
-from planner.online.origin import inputs_of
-from planner.online.process import beside
+from planner.online.origin import inputs_of_plan
+from planner.online.process import plan_beside_run
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
 
@@ -41,7 +41,7 @@ def serve(path: Path, job: str | None, steps: int | None) -> None:
         raise InputError(
             "all steps of this plan are in it", where=f"{path} (then)", fix="solve a job with planning: per_batch"
         )
-    beside(inputs_of(plan, path.parent, job), plan, path.parent / plan.then.folder, steps)
+    plan_beside_run(inputs_of_plan(plan, path.parent, job), plan, path.parent / plan.then.folder, steps)
 
 
 if __name__ == "__main__":

@@ -9,23 +9,23 @@ from time import perf_counter
 
 from planner import files
 from planner.errors import InputError
-from planner.files.slots import Slots
-from planner.online.batches import Batches
-from planner.online.decide import decide
+from planner.files.slots import FolderQueue
+from planner.online.batches import BatchStream
+from planner.online.decide import plan_step
 from planner.plan.model import Plan
-from planner.plan.steps import SPENT, STEP, Head, Spent, StepFile
+from planner.plan.steps import SPENT_FILE, STEP_FILE, PlanHead, PlanningTime, StepFile
 from planner.specs.inputs import Inputs
 from planner.specs.job import PerBatch
 
-QUICKEST = 0  # least effort
+LEAST_EFFORT = 0  # least effort
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class StepDraft:
     """The best plan of a batch so far, and the effort and seconds spent."""
 
     best: StepFile
-    spent: Spent
+    spent: PlanningTime
 
     @property
     def seconds(self) -> float:
@@ -34,23 +34,23 @@ class Draft:
 
     def texts(self) -> dict[str, str]:
         """Contents of the files of this step, by name."""
-        return {STEP: files.dump(self.best), SPENT: files.dump(self.spent)}
+        return {STEP_FILE: files.dump(self.best), SPENT_FILE: files.dump(self.spent)}
 
 
-class Ahead:
+class LookAheadPlanner:
     """Plans the steps that follow a head plan, a few ahead of the next one to be taken."""
 
-    def __init__(self, inputs: Inputs, plan: Plan, folder: Slots, until: int | None = None) -> None:
-        self.inputs, self.head, self.slots = inputs, Head(plan), folder
-        self.batches = Batches(inputs)
+    def __init__(self, inputs: Inputs, plan: Plan, folder: FolderQueue, until: int | None = None) -> None:
+        self.inputs, self.head, self.slots = inputs, PlanHead(plan), folder
+        self.batches = BatchStream(inputs)
         self.options = inputs.job.per_batch or PerBatch()
         self.first, self.until = len(plan.steps), until
         self.next = self.first  # next step to be taken
-        self.drafts: dict[int, Draft] = {}  # of the steps to have ready
+        self.drafts: dict[int, StepDraft] = {}  # of the steps to have ready
 
     def advance(self) -> bool:
         """Does the most urgent planning: of one step at one effort. False when there is none until a step is taken."""
-        ahead = self.ahead()
+        ahead = self.steps_ahead()
         self.drafts = {number: draft for number, draft in self.drafts.items() if number in ahead}
         for number in ahead:
             if number not in self.drafts:
@@ -62,7 +62,7 @@ class Ahead:
                 return True
         return False
 
-    def ahead(self) -> range:
+    def steps_ahead(self) -> range:
         """Numbers of the steps to have ready."""
         if self.next == self.first or not self.slots.taken(
             self.next - 1
@@ -77,20 +77,20 @@ class Ahead:
         """Plans a step with least effort, unless an earlier planner offered it."""
         draft = self.offered_draft(number)
         if draft is None and not self.slots.taken(number):
-            draft = self.plan_draft(number, QUICKEST, 0.0)
+            draft = self.plan_draft(number, LEAST_EFFORT, 0.0)
             if self.may_offer(draft):
                 self.slots.offer(number, draft.texts())
         if draft:
             self.drafts[number] = draft
 
-    def offered_draft(self, number: int) -> Draft | None:
+    def offered_draft(self, number: int) -> StepDraft | None:
         """The plan that an earlier planner offered; None, and withdrawn, when it was for another head plan."""
         if not self.slots.offered(number):
             return None
         slot = self.slots.folder / str(number)
         try:
-            draft = Draft(files.read(slot / STEP, StepFile), files.read(slot / SPENT, Spent))
-            self.head.whole(draft.best, str(slot))
+            draft = StepDraft(files.read(slot / STEP_FILE, StepFile), files.read(slot / SPENT_FILE, PlanningTime))
+            self.head.complete_plan(draft.best, str(slot))
         except InputError:
             self.slots.withdraw(number)
             return None
@@ -104,25 +104,25 @@ class Ahead:
         draft = self.drafts[number] = draft if better else replace(before, spent=draft.spent)
         if not self.options.wait:
             if better:
-                self.slots.replace(number, STEP, files.dump(draft.best))
-            self.slots.replace(number, SPENT, files.dump(draft.spent))
+                self.slots.replace(number, STEP_FILE, files.dump(draft.best))
+            self.slots.replace(number, SPENT_FILE, files.dump(draft.spent))
         elif self.may_offer(draft):
             self.slots.offer(number, draft.texts())
 
-    def plan_draft(self, number: int, effort: int, before: float) -> Draft:
+    def plan_draft(self, number: int, effort: int, before: float) -> StepDraft:
         """Plans a step with one effort; `before`: seconds already spent on it."""
         begun = perf_counter()
-        inputs = replace(self.inputs, first_row=self.batches.row(number), effort=effort)
-        step = decide(inputs, self.head, number, self.batches[number])
+        inputs = replace(self.inputs, first_row=self.batches.first_sample(number), effort=effort)
+        step = plan_step(inputs, self.head, number, self.batches[number])
         seconds = before + perf_counter() - begun
-        return Draft(step, Spent(format=Spent.FORMAT, effort=effort, seconds=seconds))
+        return StepDraft(step, PlanningTime(format=PlanningTime.FORMAT, effort=effort, seconds=seconds))
 
-    def is_final(self, draft: Draft) -> bool:
+    def is_final(self, draft: StepDraft) -> bool:
         """Whether the deadline is over or the highest effort was tried."""
         deadline = self.options.deadline_ms
         late = deadline is not None and draft.spent.seconds * 1e3 >= deadline
         return late or draft.spent.effort >= self.inputs.effort
 
-    def may_offer(self, draft: Draft) -> bool:
+    def may_offer(self, draft: StepDraft) -> bool:
         """Whether the plan may be taken: with `wait`, only when it is final."""
         return not self.options.wait or self.is_final(draft)

@@ -7,16 +7,16 @@ fewer than 2N blocks.
 
 from collections.abc import Iterable, Sequence
 
-from planner.costs.step.sequences import Pool
+from planner.costs.step.sequences import RankPool
 from planner.specs.base import Ranks
 
 
-def node_sizes(pool: Pool) -> list[int]:
+def node_sizes(pool: RankPool) -> list[int]:
     """Number of ranks of each node of a pool; the last node may be smaller."""
     return [min(pool.per_node, pool.ranks - at) for at in range(0, pool.ranks, pool.per_node)]
 
 
-def blocks(pool: Pool, degrees: Iterable[int]) -> list[Ranks]:
+def catalogue_blocks(pool: RankPool, degrees: Iterable[int]) -> list[Ranks]:
     """Every block on which `place_groups` may place groups of these degrees."""
     candidates = []
     wide = [degree for degree in degrees if degree > pool.per_node]
@@ -42,7 +42,7 @@ def reachable_sums(starts: Iterable[int], steps: Iterable[int], end: int) -> set
     return reached
 
 
-def lay(pool: Pool, degrees: Sequence[int]) -> list[Ranks] | None:
+def place_groups(pool: RankPool, degrees: Sequence[int]) -> list[Ranks] | None:
     """Blocks for groups of these degrees, in descending order; None when they do not fit the nodes."""
     free, placed = node_sizes(pool), []
     for degree in degrees:
@@ -53,7 +53,7 @@ def lay(pool: Pool, degrees: Sequence[int]) -> list[Ranks] | None:
     return placed
 
 
-def fit_fullest_node(free: list[int], pool: Pool, degree: int) -> int | None:
+def fit_fullest_node(free: list[int], pool: RankPool, degree: int) -> int | None:
     """First rank of a block in the node with the fewest free ranks of those with enough; None if there is none."""
     fitting = [node for node in range(len(free)) if free[node] >= degree]
     if not fitting:
@@ -64,7 +64,7 @@ def fit_fullest_node(free: list[int], pool: Pool, degree: int) -> int | None:
     return at
 
 
-def fit_empty_nodes(free: list[int], pool: Pool, degree: int) -> int | None:
+def fit_empty_nodes(free: list[int], pool: RankPool, degree: int) -> int | None:
     """First rank of a block over the first empty nodes, which are at the end as larger groups come first; None if they
     are too few.
     """

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from planner.files.slots import TAKEN
 from planner.plan.model import Plan
-from planner.plan.steps import Head
+from planner.plan.steps import PlanHead
 
 
-def trained(plan: Plan, folder: Path | None, count: int, first: int = 0) -> Iterator[tuple[Plan, int]]:
+def trained_steps(plan: Plan, folder: Path | None, count: int, first: int = 0) -> Iterator[tuple[Plan, int]]:
     """For each of `count` steps from number `first`, its plan, and the index of the step in that plan."""
-    head = Head(plan)
+    head = PlanHead(plan)
     for number in range(first, first + count):
         if folder is None or number < len(plan.steps):
             yield plan, number % len(plan.steps)
         else:
-            yield head.read(folder / TAKEN / str(number)), 0
+            yield head.read_plan(folder / TAKEN / str(number)), 0

@@ -6,49 +6,49 @@ each on the block that is free first.
 """
 
 from planner.costs.pricing import pricing_of
-from planner.costs.step.sequences import Pool, pools
+from planner.costs.step.sequences import RankPool, rank_pools
 from planner.errors import InputError
-from planner.online.catalogue import lay
+from planner.online.catalogue import place_groups
 from planner.plan.expand import expand
-from planner.plan.model import Assignment, Group, Plan, Row, assignments
-from planner.specs.base import Ranks, changed
-from planner.verify.score import scored
+from planner.plan.model import Assignment, Group, Plan, MicroBatch, assignments
+from planner.specs.base import Ranks, with_fields
+from planner.verify.score import with_score
 
 Known = dict[Ranks, str]  # block → group
 Timed = tuple[float, Assignment]  # seconds, and the group with its items
 
 
-def on_catalogue(head: Plan, plan: Plan) -> Plan:
+def place_on_catalogue(head: Plan, plan: Plan) -> Plan:
     """The plan with its groups placed on those of the head plan, priced again. Raises InputError if they do not fit."""
     if all(head.groups.get(name) == group for name, group in plan.groups.items()):
         return plan
     known = {group.ranks: name for name, group in head.groups.items()}
     (step,) = plan.steps
     if step.sync == "step":
-        micro_batches = laid_step(plan, known)
+        micro_batches = place_step(plan, known)
     else:
         micro_batches = tuple(place_micro_batch(plan, each, known) for each in step.micro_batches)
     names = {a.group for each in micro_batches for a in assignments(plan, each)}
     groups: dict[str, Group] = {name: head.groups[name] for name in names}
-    return scored(
-        changed(plan, groups=groups, steps=(changed(step, micro_batches=micro_batches),)), plan.outcome.effort
+    return with_score(
+        with_fields(plan, groups=groups, steps=(with_fields(step, micro_batches=micro_batches),)), plan.outcome.effort
     )
 
 
-def place_micro_batch(plan: Plan, micro_batch: Row, known: Known) -> Row:
+def place_micro_batch(plan: Plan, micro_batch: MicroBatch, known: Known) -> MicroBatch:
     """Places the groups of one micro-batch, each within its own pool of ranks."""
-    placed: Row = {}
+    placed: MicroBatch = {}
     for pool in pools_of(plan):
         own = [a for a in assignments(plan, micro_batch) if plan.groups[a.group].ranks[0] in ranks_of(pool)]
         own.sort(key=lambda a: (-len(plan.groups[a.group].ranks), plan.groups[a.group].ranks))
-        blocks = lay(pool, [len(plan.groups[a.group].ranks) for a in own])
+        blocks = place_groups(pool, [len(plan.groups[a.group].ranks) for a in own])
         if blocks is None or any(block not in known for block in blocks):
             raise not_in_catalogue()
         placed |= {known[block]: a.entries for block, a in zip(blocks, own, strict=True)}
     return placed
 
 
-def laid_step(plan: Plan, known: Known) -> tuple[Row, ...]:
+def place_step(plan: Plan, known: Known) -> tuple[MicroBatch, ...]:
     """Places all groups of the step by list scheduling in three orders: as given, largest degree first, longest first;
     the one with the least makespan wins.
     """
@@ -59,10 +59,10 @@ def laid_step(plan: Plan, known: Known) -> tuple[Row, ...]:
     return min(schedules, key=lambda schedule: schedule[0])[1]
 
 
-def list_schedule(plan: Plan, known: Known, groups: list[Timed]) -> tuple[float, tuple[Row, ...]]:
+def list_schedule(plan: Plan, known: Known, groups: list[Timed]) -> tuple[float, tuple[MicroBatch, ...]]:
     """Makespan and micro-batches when one group after another is placed on the block of its pool that is free first."""
     ends, counts = dict.fromkeys(range(plan.size), 0.0), dict.fromkeys(range(plan.size), 0)
-    pool_ranks, micro_batches = [ranks_of(pool) for pool in pools_of(plan)], list[Row]()
+    pool_ranks, micro_batches = [ranks_of(pool) for pool in pools_of(plan)], list[MicroBatch]()
     for seconds, a in groups:
         ranks = plan.groups[a.group].ranks
         pool = next(each for each in pool_ranks if ranks[0] in each)
@@ -92,11 +92,11 @@ def group_times(plan: Plan) -> list[Timed]:
     return [(seconds[number, a.group], a) for number, each in numbered for a in assignments(plan, each) if a.entries]
 
 
-def pools_of(plan: Plan) -> tuple[Pool, ...]:
-    return pools(plan.uses.cluster, Ranks(range(plan.size)))
+def pools_of(plan: Plan) -> tuple[RankPool, ...]:
+    return rank_pools(plan.uses.cluster, Ranks(range(plan.size)))
 
 
-def ranks_of(pool: Pool) -> range:
+def ranks_of(pool: RankPool) -> range:
     return range(pool.first, pool.first + pool.ranks)
 
 

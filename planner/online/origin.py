@@ -6,21 +6,21 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.model import Plan, SourceFile
 from planner.specs import library
-from planner.specs.inputs import Inputs, Options, load
+from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.job import Job
 
 SHIPPED = "profiles/"  # prefix of the paths of shipped files, see strategies/base.py
 
 
-def inputs_of(plan: Plan, base: Path, job: str | None = None) -> Inputs:
+def inputs_of_plan(plan: Plan, base: Path, job: str | None = None) -> Inputs:
     """The inputs of a plan in folder `base`; `job`: path of its job, if not beside the plan.
 
     Raises InputError when the job is not found, or it or its lengths have changed since.
     """
-    path = library.find(job, Job) if job else job_file(plan, base)
+    path = library.find_file(job, Job) if job else job_file(plan, base)
     made = plan.made
     lengths = plan.uses.sources.get("lengths")
-    options = Options(
+    options = JobOptions(
         first_row=made.first_row,
         seed=made.seed,
         effort=made.effort,
@@ -33,7 +33,7 @@ def inputs_of(plan: Plan, base: Path, job: str | None = None) -> Inputs:
             raise InputError(
                 f"the {role} changed since the plan was made", where=str(path_now), fix=f"planner solve {path} again"
             )
-    return load(str(path.absolute()), options)
+    return load_job(str(path.absolute()), options)
 
 
 def job_file(plan: Plan, base: Path) -> Path:
@@ -58,5 +58,5 @@ def job_file(plan: Plan, base: Path) -> Path:
 def source_path(source: SourceFile, base: Path) -> Path:
     """Path of a source file, which is relative to the folder of the job unless it is shipped."""
     if source.path.startswith(SHIPPED):
-        return library.shipped() / source.path.removeprefix(SHIPPED)
+        return library.shipped_folder() / source.path.removeprefix(SHIPPED)
     return base / source.path

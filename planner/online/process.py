@@ -10,15 +10,15 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import PlannerError, RunFailed
-from planner.files.lock import held, hold
-from planner.files.slots import Slots
-from planner.launch.failures import describe
-from planner.launch.interrupts import interrupts_ignored
+from planner.files.lock import is_locked, hold_lock
+from planner.files.slots import FolderQueue
+from planner.launch.failures import describe_exception
+from planner.launch.interrupts import ignoring_interrupts
 from planner.launch.processes import die_with_parent
-from planner.online.ahead import Ahead
-from planner.online.origin import inputs_of
+from planner.online.ahead import LookAheadPlanner
+from planner.online.origin import inputs_of_plan
 from planner.plan.model import Plan
-from planner.plan.steps import FAILED, PLANNER_LOCK, RUN_LOCK
+from planner.plan.steps import FAILED_FILE, PLANNER_LOCK, RUN_LOCK
 from planner.specs.inputs import Inputs
 
 IDLE_S = 0.01  # interval at which it looks which steps were taken
@@ -27,7 +27,7 @@ BUSY = "another planner writes steps into this folder"
 
 
 @contextmanager
-def planning(plan: Plan, folder: Path | None, until: int, base: Path, job: str | None) -> Iterator[None]:
+def run_planner(plan: Plan, folder: Path | None, until: int, base: Path, job: str | None) -> Iterator[None]:
     """Runs a planner process inside the block, which plans steps up to `until` into the emptied `folder`; None: no
     planner.
 
@@ -36,13 +36,13 @@ def planning(plan: Plan, folder: Path | None, until: int, base: Path, job: str |
     if folder is None:
         yield
         return
-    inputs = inputs_of(plan, base, job)
-    with hold(folder / PLANNER_LOCK, BUSY):
-        Slots(folder).clear()
+    inputs = inputs_of_plan(plan, base, job)
+    with hold_lock(folder / PLANNER_LOCK, BUSY):
+        FolderQueue(folder).clear()
     context = multiprocessing.get_context("spawn")  # the launcher's fork server has loaded torch
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=serve, args=(sender, inputs, plan, folder, until), name="planner")
-    with interrupts_ignored():
+    with ignoring_interrupts():
         process.start()
     sender.close()
     try:
@@ -81,35 +81,35 @@ def serve(pipe: Connection, inputs: Inputs, plan: Plan, folder: Path, until: int
     try:
         with planner_lock(folder):
             pipe.send(None)
-            ahead = Ahead(inputs, plan, Slots(folder), until)
+            ahead = LookAheadPlanner(inputs, plan, FolderQueue(folder), until)
             while True:
                 if not ahead.advance():
                     time.sleep(IDLE_S)
     except BaseException as error:
-        pipe.send(describe(error))
+        pipe.send(describe_exception(error))
         raise SystemExit(1) from None
 
 
 @contextmanager
 def planner_lock(folder: Path) -> Iterator[None]:
     """Locks the folder as its planner, and writes errors to a file for ranks that wait for a step."""
-    with hold(folder / PLANNER_LOCK, BUSY):
-        (folder / FAILED).unlink(missing_ok=True)
+    with hold_lock(folder / PLANNER_LOCK, BUSY):
+        (folder / FAILED_FILE).unlink(missing_ok=True)
         try:
             yield
         except Exception as error:
-            files.write_text(folder / FAILED, str(error))
+            files.write_text(folder / FAILED_FILE, str(error))
             raise
 
 
-def beside(inputs: Inputs, plan: Plan, folder: Path, until: int | None) -> None:
+def plan_beside_run(inputs: Inputs, plan: Plan, folder: Path, until: int | None) -> None:
     """Plans for a run that another launcher starts or has started, until that ends."""
     with planner_lock(folder):
-        ahead = Ahead(inputs, plan, Slots(folder), until)
+        ahead = LookAheadPlanner(inputs, plan, FolderQueue(folder), until)
         running = False
         while True:
             busy = ahead.advance()
-            running_now = held(folder / RUN_LOCK)
+            running_now = is_locked(folder / RUN_LOCK)
             if running and not running_now:
                 return
             running |= running_now

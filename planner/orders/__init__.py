@@ -1,26 +1,26 @@
 """Orders of F, I and W on pipeline stages, independent of any plan: their times, the best found, and lower bounds."""
 
-from planner.orders.anyhow import floor_of_any
-from planner.orders.bound import Floor, floor_of
-from planner.orders.problem import Objective, Order, Pipeline, even
-from planner.orders.search import Found, search
-from planner.orders.sequence import Sequenced, search_sequences
-from planner.orders.timing import Times, held_peak, seconds_of, times
+from planner.orders.anyhow import bound_any_sequence
+from planner.orders.bound import OrderBound, bound_fixed_sequence
+from planner.orders.problem import OrderObjective, Order, PipelineProblem, uniform_pipeline
+from planner.orders.search import OrderResult, search_order
+from planner.orders.sequence import SequencedOrder, search_sequences
+from planner.orders.timing import SlotTimes, peak_activations, objective_seconds, slot_times
 
 __all__ = [
-    "Floor",
-    "Found",
-    "Objective",
+    "OrderBound",
+    "OrderResult",
+    "OrderObjective",
     "Order",
-    "Pipeline",
-    "Sequenced",
-    "Times",
-    "even",
-    "floor_of",
-    "floor_of_any",
-    "held_peak",
-    "search",
+    "PipelineProblem",
+    "SequencedOrder",
+    "SlotTimes",
+    "uniform_pipeline",
+    "bound_fixed_sequence",
+    "bound_any_sequence",
+    "peak_activations",
+    "search_order",
     "search_sequences",
-    "seconds_of",
-    "times",
+    "objective_seconds",
+    "slot_times",
 ]

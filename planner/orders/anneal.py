@@ -7,8 +7,8 @@ memory are not timed. Work is counted in slots that were looked at.
 from math import inf
 from random import Random
 
-from planner.orders.problem import CLOSE, Objective, Order, Pipeline
-from planner.orders.timing import ROUNDING, stage_spans, times
+from planner.orders.problem import OPTIMAL_WITHIN, OrderObjective, Order, PipelineProblem
+from planner.orders.timing import MEMORY_ROUNDING, stage_spans, slot_times
 
 INITIAL_TOLERANCE = 0.001  # relative increase of the score that is accepted at the start
 DISTANCES = (1, 1, 1, 2, 2, 3, 4, 6, 9)  # slots
@@ -16,22 +16,22 @@ SWAP_SHARE = 0.4  # share of moves that are swaps
 MEAN_END_WEIGHT = 0.02  # weight in the score of the stages' mean end, beside that of the last one
 
 
-def anneal(pipeline: Pipeline, objective: Objective, order: Order, work: int, lower_bound: float, seed: int) -> Order:
+def anneal(pipeline: PipelineProblem, objective: OrderObjective, order: Order, work: int, lower_bound: float, seed: int) -> Order:
     """An order at least as good, after looking at up to `work` slots; stops at the lower bound."""
     random = Random(seed).random
     p, slots = pipeline.stages, 3 * pipeline.micro_batches
     moves = work // (p * slots)
     current, best = order, order
-    score, best_seconds = worth(pipeline, objective, current)
+    score, best_seconds = score_and_seconds(pipeline, objective, current)
     for move in range(moves):
-        if best_seconds <= lower_bound * (1 + CLOSE):
+        if best_seconds <= lower_bound * (1 + OPTIMAL_WITHIN):
             break
         s = int(random() * p)
         word = move_slot(current[s], int(random() * slots), signed_distance(random()), random() < SWAP_SHARE)
-        if word == current[s] or not lawful(pipeline, s, word):
+        if word == current[s] or not stage_order_fits(pipeline, s, word):
             continue
         changed = (*current[:s], word, *current[s + 1 :])
-        new_score, seconds = worth(pipeline, objective, changed)
+        new_score, seconds = score_and_seconds(pipeline, objective, changed)
         if new_score <= score * (1 + INITIAL_TOLERANCE * random() * (1 - move / moves)):
             current, score = changed, new_score
             if seconds < best_seconds:
@@ -56,9 +56,9 @@ def move_slot(slots: str, place: int, by: int, swap: bool) -> str:
     return "".join(changed)
 
 
-def lawful(pipeline: Pipeline, s: int, slots: str) -> bool:
+def stage_order_fits(pipeline: PipelineProblem, s: int, slots: str) -> bool:
     """Whether F precedes I and I precedes W of each micro-batch, and activations never exceed the stage's capacity."""
-    held, kept, cap = pipeline.held[s], pipeline.kept[s], pipeline.cap[s] * (1 + ROUNDING)
+    held, kept, cap = pipeline.activations[s], pipeline.kept_for_weights[s], pipeline.capacity[s] * (1 + MEMORY_ROUNDING)
     forwards = inputs = weights = 0
     activations = 0.0
     for letter in slots:
@@ -80,14 +80,14 @@ def lawful(pipeline: Pipeline, s: int, slots: str) -> bool:
     return True
 
 
-def worth(pipeline: Pipeline, objective: Objective, order: Order) -> tuple[float, float]:
+def score_and_seconds(pipeline: PipelineProblem, objective: OrderObjective, order: Order) -> tuple[float, float]:
     """The score that the search minimises, and the objective in seconds; both infinite for an order that deadlocks."""
-    timing = times(pipeline, order)
+    timing = slot_times(pipeline, order)
     if timing is None:
         return inf, inf
     if objective == "span":
         each = stage_spans(pipeline, order, timing)
     else:
-        each = [end + after for end, after in zip(timing.ends, pipeline.after, strict=True)]
+        each = [end + after for end, after in zip(timing.ends, pipeline.tail_seconds, strict=True)]
     longest = max(each)
     return longest + MEAN_END_WEIGHT * sum(each) / len(each), longest

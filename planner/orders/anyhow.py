@@ -28,18 +28,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.orders.bound import SLACK, WINDOW, Floor, Needs, Ways, best_of, floor_of
-from planner.orders.problem import Objective, Pipeline
+from planner.orders.bound import MEMORY_SLACK, RECENT_INPUTS, OrderBound, StageNeeds, PipelinePaths, best_bound, bound_fixed_sequence
+from planner.orders.problem import OrderObjective, PipelineProblem
 
 Floats = NDArray[np.float64]
 
 
-def floor_of_any(pipeline: Pipeline, objective: Objective) -> Floor:
+def bound_any_sequence(pipeline: PipelineProblem, objective: OrderObjective) -> OrderBound:
     """Lower bound over orders in any sequence; that of the fixed sequence where micro-batches are alike."""
-    if alike(pipeline):
-        return floor_of(pipeline, objective)
+    if micro_batches_alike(pipeline):
+        return bound_fixed_sequence(pipeline, objective)
     forward, back = path_seconds(pipeline)
-    weights = np.array(pipeline.weights)
+    weights = np.array(pipeline.weight_grads)
 
     def ahead(first: int, last: int) -> float:
         return float((forward[last] - forward[first]).min())
@@ -48,37 +48,37 @@ def floor_of_any(pipeline: Pipeline, objective: Objective) -> Floor:
         return float((back[last] - back[first] + weights[first]).min())
 
     last = pipeline.stages - 1
-    turn = np.array(pipeline.forward[last]) + np.array(pipeline.inputs[last])
+    turn = np.array(pipeline.forward[last]) + np.array(pipeline.input_grads[last])
     needs = []
     for s in range(pipeline.stages):
         trips = forward[last] - forward[s] + turn + back[last] - back[s]  # from the start of each F to the end of its I
-        least = stage_needs_any(LeastSums.of(pipeline, s), float((trips - np.array(pipeline.inputs[s])).min()))
+        least = stage_needs_any(LeastSums.of(pipeline, s), float((trips - np.array(pipeline.input_grads[s])).min()))
         inputs, every = holding_seconds(pipeline, s, trips)
-        needs.append(Needs(max(least.all, every), max(least.inputs, inputs)))
-    return best_of(Ways(needs, ahead, behind, pipeline.after), objective)
+        needs.append(StageNeeds(max(least.until_end, every), max(least.until_last_input, inputs)))
+    return best_bound(PipelinePaths(needs, ahead, behind, pipeline.tail_seconds), objective)
 
 
-def alike(pipeline: Pipeline) -> bool:
+def micro_batches_alike(pipeline: PipelineProblem) -> bool:
     """Whether all micro-batches take and hold the same on each stage."""
     tables = (
         pipeline.forward,
-        pipeline.inputs,
-        pipeline.weights,
-        pipeline.ahead,
-        pipeline.back,
-        pipeline.held,
-        pipeline.kept,
+        pipeline.input_grads,
+        pipeline.weight_grads,
+        pipeline.forward_sends,
+        pipeline.backward_sends,
+        pipeline.activations,
+        pipeline.kept_for_weights,
     )
     return all(min(of_stage) == max(of_stage) for table in tables for of_stage in table)
 
 
-def path_seconds(pipeline: Pipeline) -> tuple[Floats, Floats]:
+def path_seconds(pipeline: PipelineProblem) -> tuple[Floats, Floats]:
     """Seconds of the path from stage 0 forward to each stage, and back from each stage: two (stages, micro_batches)."""
     forward = np.zeros((pipeline.stages, pipeline.micro_batches))
     back = forward.copy()
     if pipeline.stages > 1:
-        forward[1:] = np.cumsum(np.array(pipeline.forward[:-1]) + np.array(pipeline.ahead), axis=0)
-        back[1:] = np.cumsum(np.array(pipeline.inputs[:-1]) + np.array(pipeline.back), axis=0)
+        forward[1:] = np.cumsum(np.array(pipeline.forward[:-1]) + np.array(pipeline.forward_sends), axis=0)
+        back[1:] = np.cumsum(np.array(pipeline.input_grads[:-1]) + np.array(pipeline.backward_sends), axis=0)
     return forward, back
 
 
@@ -87,37 +87,37 @@ def least_sums(values: Floats) -> Floats:
     return np.concatenate(((0.0,), np.cumsum(np.sort(values))))
 
 
-def holding_seconds(pipeline: Pipeline, s: int, trips: Floats) -> tuple[float, float]:
+def holding_seconds(pipeline: PipelineProblem, s: int, trips: Floats) -> tuple[float, float]:
     """Least seconds of a stage by byte-seconds of activations: to the end of the last I, and to the end of all.
 
     `trips`: (micro_batches,) seconds from the start of F to the end of I.
     """
-    held, kept, weights = (np.array(table[s]) for table in (pipeline.held, pipeline.kept, pipeline.weights))
-    cap = pipeline.cap[s] * (1 + SLACK)
+    held, kept, weights = (np.array(table[s]) for table in (pipeline.activations, pipeline.kept_for_weights, pipeline.weight_grads))
+    cap = pipeline.capacity[s] * (1 + MEMORY_SLACK)
     if not cap > 0:
         return 0.0, 0.0
     inputs = float(held @ trips)
     return inputs / cap, (inputs + float(kept @ weights)) / cap
 
 
-class Load(NamedTuple):
+class FractionalKnapsack(NamedTuple):
     """The most seconds of passes whose activations fit: a fractional knapsack, filled densest first."""
 
-    room: Floats
+    capacity: Floats
     seconds: Floats
 
     @classmethod
-    def of(cls, seconds: Floats, sizes: Floats) -> "Load":
+    def of(cls, seconds: Floats, sizes: Floats) -> "FractionalKnapsack":
         dense = np.argsort(-seconds / np.maximum(sizes, 1e-200), kind="stable")
         room, total = (np.concatenate(((0.0,), np.cumsum(values[dense]))) for values in (sizes, seconds))
         return cls(room, total)
 
-    def most(self, room: Floats) -> Floats:
+    def max_seconds(self, capacities: Floats) -> Floats:
         """Seconds that fit into each capacity; into none only what takes no memory."""
-        at = np.clip(np.searchsorted(self.room, room, "right") - 1, 0, len(self.room) - 1)
-        following = np.minimum(at + 1, len(self.room) - 1)
-        size = self.room[following] - self.room[at]
-        part = np.where(size > 0, (room - self.room[at]) / np.where(size > 0, size, 1.0), 0.0)
+        at = np.clip(np.searchsorted(self.capacity, capacities, "right") - 1, 0, len(self.capacity) - 1)
+        following = np.minimum(at + 1, len(self.capacity) - 1)
+        size = self.capacity[following] - self.capacity[at]
+        part = np.where(size > 0, (capacities - self.capacity[at]) / np.where(size > 0, size, 1.0), 0.0)
         gained: Floats = self.seconds[at] + np.clip(part, 0.0, 1.0) * (self.seconds[following] - self.seconds[at])
         return gained
 
@@ -131,21 +131,21 @@ class LeastSums(NamedTuple):
     held: Floats
     kept: Floats
     cap: float
-    ahead: Floats  # (micro_batches,) most seconds of F before each I
-    deferrable: float  # most seconds of W after the last I
+    forwards_ahead: Floats  # (micro_batches,) most seconds of F before each I
+    deferrable_weights: float  # most seconds of W after the last I
 
     @classmethod
-    def of(cls, pipeline: Pipeline, s: int) -> "LeastSums":
-        tables = (pipeline.forward, pipeline.inputs, pipeline.weights, pipeline.held, pipeline.kept)
+    def of(cls, pipeline: PipelineProblem, s: int) -> "LeastSums":
+        tables = (pipeline.forward, pipeline.input_grads, pipeline.weight_grads, pipeline.activations, pipeline.kept_for_weights)
         forward, inputs, weights, held, kept = (np.array(table[s]) for table in tables)
-        cap = pipeline.cap[s] * (1 + SLACK)
+        cap = pipeline.capacity[s] * (1 + MEMORY_SLACK)
         given = np.concatenate(((0.0,), np.cumsum(np.sort(held)[::-1])))[:-1]  # released at most by those done
-        deferrable = weights + Load.of(weights, kept).most(cap - held)
-        ahead = Load.of(forward, held).most(cap + given)
+        deferrable = weights + FractionalKnapsack.of(weights, kept).max_seconds(cap - held)
+        ahead = FractionalKnapsack.of(forward, held).max_seconds(cap + given)
         sums = least_sums(forward), least_sums(inputs), least_sums(weights), least_sums(held), least_sums(kept)
         return cls(*sums, cap, ahead, float(min(deferrable.max(), weights.sum())))
 
-    def after(self, k: int, inputs: Floats) -> float:
+    def earliest_forward(self, k: int, inputs: Floats) -> float:
         """Earliest start of the k-th F, given those of the earlier I."""
         fit = int(np.searchsorted(self.held, self.cap, "right")) - 1  # most micro-batches that fit
         min_done = max(0, k + 1 - fit)  # fewest I done by then
@@ -156,25 +156,25 @@ class LeastSums(NamedTuple):
         start = float(self.forward[k] + (self.inputs[done] + self.weights[weights]).min())
         if not min_done:
             return start
-        j = np.array((0, *range(max(1, min_done - WINDOW), min_done)))
+        j = np.array((0, *range(max(1, min_done - RECENT_INPUTS), min_done)))
         between = self.inputs[done - j[:, None]] + self.weights[np.maximum(0, weights - j[:, None])]
         others = self.forward[np.maximum(0, k - j - fit)]  # F that did not fit before I j
         return max(start, float((inputs[j] + between.min(axis=1) + others).max()))
 
 
-def stage_needs_any(least: LeastSums, trip: float) -> Needs:
+def stage_needs_any(least: LeastSums, trip: float) -> StageNeeds:
     """Seconds that a stage needs: earliest starts, each from those before it, and the work left. `trip`: least R."""
     m = len(least.forward) - 1
     start, inputs = 0.0, np.zeros(m)
     for k in range(m):
         if k:
-            start = max(start + least.forward[1], least.after(k, inputs))
+            start = max(start + least.forward[1], least.earliest_forward(k, inputs))
         back = start + trip
         inputs[k] = max(back, inputs[k - 1] + least.inputs[1]) if k else back
     rest = m - np.arange(m)
-    left = inputs + np.maximum(0.0, least.forward[m] - least.ahead) + least.inputs[rest]
+    left = inputs + np.maximum(0.0, least.forward[m] - least.forwards_ahead) + least.inputs[rest]
     weights, work = least.weights[rest], least.forward[m] + least.inputs[m] + least.weights[m]
     last = inputs[-1] + least.inputs[1]
     every = max(float((left + weights).max()), float(last + least.weights[1]), float(work))
-    before = float((left + np.maximum(weights - least.deferrable, 0.0)).max())
-    return Needs(every, max(float(last), before, float(work - least.deferrable)))
+    before = float((left + np.maximum(weights - least.deferrable_weights, 0.0)).max())
+    return StageNeeds(every, max(float(last), before, float(work - least.deferrable_weights)))

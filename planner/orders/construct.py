@@ -12,9 +12,9 @@ from itertools import product
 from math import inf
 from typing import NamedTuple
 
-from planner.orders.greedy import Rule, greedy
-from planner.orders.problem import CLOSE, Objective, Order, Pipeline
-from planner.orders.timing import seconds_of
+from planner.orders.greedy import PriorityRule, greedy
+from planner.orders.problem import OPTIMAL_WITHIN, OrderObjective, Order, PipelineProblem
+from planner.orders.timing import objective_seconds
 
 WARMUP_SHAPES = [*product((1.0, 1.25, 1.5, 1.75, 2.0), (0, 1, 2)), (inf, 0)]  # a·(p − s) + b micro-batches on stage s
 PATIENCE = (0.0, 0.25, 0.5, 1.0)
@@ -22,77 +22,77 @@ MAX_SLOTS = 1_500_000  # slots placed, after which no smaller memory is tried
 SHAPES_REFINED = 2  # warm-up shapes that are tried with every other parameter
 
 
-class Made(NamedTuple):
+class ConstructedOrder(NamedTuple):
     """An order and its seconds; `tried`: orders constructed and timed so far."""
 
     seconds: float
     order: Order
-    tried: int = 0
-    rule: Rule | None = None  # None: the order was given
-    within: Pipeline | None = None  # the pipeline, with the memory limit under which the rule built it
+    orders_tried: int = 0
+    rule: PriorityRule | None = None  # None: the order was given
+    pipeline: PipelineProblem | None = None  # the pipeline, with the memory limit under which the rule built it
 
 
-def construct(pipeline: Pipeline, objective: Objective, lower_bound: float, known: Iterable[Order] = ()) -> Made:
+def construct(pipeline: PipelineProblem, objective: OrderObjective, lower_bound: float, known: Iterable[Order] = ()) -> ConstructedOrder:
     """The best order of all rules and of the known ones, which have to fit. Stops at the lower bound."""
-    best, tried, slots = Made(inf, ()), 0, 3 * pipeline.stages * pipeline.micro_batches
+    best, tried, slots = ConstructedOrder(inf, ()), 0, 3 * pipeline.stages * pipeline.micro_batches
     for order in known:
-        best, tried = better(best, Made(seconds_of(pipeline, order, objective), order)), tried + 1
+        best, tried = quicker(best, ConstructedOrder(objective_seconds(pipeline, order, objective), order)), tried + 1
     for limited in memory_levels(pipeline):
-        if best.seconds <= lower_bound * (1 + CLOSE) or tried * slots > MAX_SLOTS:
+        if best.seconds <= lower_bound * (1 + OPTIMAL_WITHIN) or tried * slots > MAX_SLOTS:
             break
         made = best_by_rules(limited, objective, lower_bound)
-        best, tried = better(best, made), tried + made.tried
-    return best._replace(tried=tried)
+        best, tried = quicker(best, made), tried + made.orders_tried
+    return best._replace(orders_tried=tried)
 
 
-def better(one: Made, other: Made) -> Made:
+def quicker(one: ConstructedOrder, other: ConstructedOrder) -> ConstructedOrder:
     """The quicker one; the first of equal ones."""
     return other if other.seconds < one.seconds else one
 
 
-def memory_levels(pipeline: Pipeline) -> Iterator[Pipeline]:
+def memory_levels(pipeline: PipelineProblem) -> Iterator[PipelineProblem]:
     """The pipeline with less and less memory: for every whole number of micro-batches up to 2p, and doublings of it."""
     yield pipeline
-    capacity, twice = min(pipeline.room, pipeline.micro_batches), 2 * pipeline.stages
+    capacity, twice = min(pipeline.micro_batch_capacity, pipeline.micro_batches), 2 * pipeline.stages
     capacities = [*range(1, min(capacity, twice) + 1)]
     while capacities[-1] * 2 <= capacity and capacities[-1] >= twice:
         capacities.append(capacities[-1] * 2)
-    yield from (pipeline.capped(size) for size in reversed(capacities))
+    yield from (pipeline.with_capacity_for(size) for size in reversed(capacities))
 
 
-def best_by_rules(pipeline: Pipeline, objective: Objective, lower_bound: float) -> Made:
+def best_by_rules(pipeline: PipelineProblem, objective: OrderObjective, lower_bound: float) -> ConstructedOrder:
     """The best order by rules: first over warm-up shapes, then over the other parameters for the few best shapes."""
-    best, tried, shapes = Made(inf, ()), 0, list[tuple[float, int]]()
+    best, tried, shapes = ConstructedOrder(inf, ()), 0, list[tuple[float, int]]()
     for place, shape in enumerate(WARMUP_SHAPES):
         for patience in (0.0, 0.5):
-            constructed = made(pipeline, objective, rule(pipeline, shape, patience, patience, False))
-            best, tried = better(best, constructed), tried + 1
+            constructed = order_by_rule(pipeline, objective, make_rule(pipeline, shape, patience, patience, False))
+            best, tried = quicker(best, constructed), tried + 1
             shapes.append((constructed.seconds, place))
-            if best.seconds <= lower_bound * (1 + CLOSE):
-                return best._replace(tried=tried)
+            if best.seconds <= lower_bound * (1 + OPTIMAL_WITHIN):
+                return best._replace(orders_tried=tried)
     for place in [*dict.fromkeys(place for _, place in sorted(shapes))][:SHAPES_REFINED]:
         for patience, at_end, eager in product(PATIENCE, (True, False), (False, True)):
             closing = patience if at_end else 0.0
-            constructed = made(pipeline, objective, rule(pipeline, WARMUP_SHAPES[place], patience, closing, eager))
-            best, tried = better(best, constructed), tried + 1
-            if best.seconds <= lower_bound * (1 + CLOSE):
-                return best._replace(tried=tried)
-    return best._replace(tried=tried)
+            constructed = order_by_rule(pipeline, objective, make_rule(pipeline, WARMUP_SHAPES[place], patience, closing, eager))
+            best, tried = quicker(best, constructed), tried + 1
+            if best.seconds <= lower_bound * (1 + OPTIMAL_WITHIN):
+                return best._replace(orders_tried=tried)
+    return best._replace(orders_tried=tried)
 
 
-def made(pipeline: Pipeline, objective: Objective, chosen: Rule) -> Made:
+def order_by_rule(pipeline: PipelineProblem, objective: OrderObjective, chosen: PriorityRule) -> ConstructedOrder:
     """The order that a rule builds, timed; infinite seconds where it deadlocks."""
     order = greedy(pipeline, chosen)
-    seconds = seconds_of(pipeline, order, objective) if order else inf
-    return Made(seconds, order or (), 0, chosen, pipeline)
+    seconds = objective_seconds(pipeline, order, objective) if order else inf
+    return ConstructedOrder(seconds, order or (), 0, chosen, pipeline)
 
 
-def rule(pipeline: Pipeline, shape: tuple[float, int], patience: float, closing: float, eager: bool) -> Rule:
+def make_rule(pipeline: PipelineProblem, shape: tuple[float, int], patience: float, closing: float, eager: bool) -> PriorityRule:
     """A rule for all stages from a warm-up shape and shared parameters."""
     p, (share, more) = pipeline.stages, shape
-    return Rule(
-        most=tuple(int(min(share * (p - s) + more, pipeline.micro_batches)) for s in range(p)),
-        eager=tuple(p - s if eager else 0 for s in range(p)),
+    return PriorityRule(
+        max_in_flight=tuple(int(min(share * (p - s) + more, pipeline.micro_batches)) for s in range(p)),
+        forward_first_below=tuple(p - s if eager else 0 for s in range(p)),
         patience=(patience,) * p,
-        closing=(closing,) * p,
+        final_patience=(closing,) * p,
     )

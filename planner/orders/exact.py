@@ -7,11 +7,11 @@ are unlike, the result is proven for that sequence only and is no bound of a pla
 
 from dataclasses import dataclass
 
-from planner.orders.bound import floor_of
-from planner.orders.problem import Objective, Order, Pipeline
-from planner.orders.timing import times
-from planner.solve.answer import Limits
-from planner.solve.intervals import Intervals, Laid, Stay, Stretch, Wait, lay_out
+from planner.orders.bound import bound_fixed_sequence
+from planner.orders.problem import OrderObjective, Order, PipelineProblem
+from planner.orders.timing import slot_times
+from planner.solve.answer import SolverLimits
+from planner.solve.intervals import IntervalProblem, IntervalSchedule, Reservation, MeasuredSpan, Precedence, schedule_intervals
 
 LETTERS = "FIW"
 
@@ -25,80 +25,80 @@ class ExactOrder:
     proven: bool  # whether this order is optimal up to the rounding of the time grid
 
 
-def solve_exactly(pipeline: Pipeline, objective: Objective, limits: Limits, known: Order | None = None) -> ExactOrder:
+def solve_order_exactly(pipeline: PipelineProblem, objective: OrderObjective, limits: SolverLimits, known: Order | None = None) -> ExactOrder:
     """Solve with CP-SAT, with a known order as the hint."""
-    known_times = times(pipeline, known) if known else None
+    known_times = slot_times(pipeline, known) if known else None
     hint = hint_starts(pipeline, known, known_times.starts) if known and known_times else None
-    solution = lay_out(interval_problem(pipeline, objective), limits, hint)
-    return ExactOrder(order_of(pipeline, solution), solution.bound, solution.proven)
+    solution = schedule_intervals(interval_problem(pipeline, objective), limits, hint)
+    return ExactOrder(order_from_starts(pipeline, solution), solution.bound, solution.proven)
 
 
-def piece(pipeline: Pipeline, letter: str, s: int, k: int) -> int:
+def interval_index(pipeline: PipelineProblem, letter: str, s: int, k: int) -> int:
     """Index of the interval of a pass of micro-batch k on stage s."""
     return (LETTERS.index(letter) * pipeline.stages + s) * pipeline.micro_batches + k
 
 
-def interval_problem(pipeline: Pipeline, objective: Objective) -> Intervals:
+def interval_problem(pipeline: PipelineProblem, objective: OrderObjective) -> IntervalProblem:
     """The pipeline as intervals, precedences and reservations of memory."""
     p, m = pipeline.stages, pipeline.micro_batches
-    tables = pipeline.forward, pipeline.inputs, pipeline.weights
+    tables = pipeline.forward, pipeline.input_grads, pipeline.weight_grads
     reservations = []
     for s in range(p):
         for k in range(m):
-            kept, held = pipeline.kept[s][k], pipeline.held[s][k]
-            first = piece(pipeline, "F", s, k)
-            reservations += [Stay(first, piece(pipeline, "I", s, k), s, held - kept)] if held > kept else []
-            reservations += [Stay(first, piece(pipeline, "W", s, k), s, kept)] if kept else []
-    return Intervals(
+            kept, held = pipeline.kept_for_weights[s][k], pipeline.activations[s][k]
+            first = interval_index(pipeline, "F", s, k)
+            reservations += [Reservation(first, interval_index(pipeline, "I", s, k), s, held - kept)] if held > kept else []
+            reservations += [Reservation(first, interval_index(pipeline, "W", s, k), s, kept)] if kept else []
+    return IntervalProblem(
         seconds=tuple(table[s][k] for table in tables for s in range(p) for k in range(m)),
-        machines=tuple(tuple(piece(pipeline, each, s, k) for each in LETTERS for k in range(m)) for s in range(p)),
-        waits=tuple(waits(pipeline)),
-        stays=tuple(reservations),
-        rooms=pipeline.cap,
-        stretches=tuple(
-            Stretch(None, piece(pipeline, "W", s, m - 1), pipeline.after[s])
+        machines=tuple(tuple(interval_index(pipeline, each, s, k) for each in LETTERS for k in range(m)) for s in range(p)),
+        precedences=tuple(precedences(pipeline)),
+        reservations=tuple(reservations),
+        capacities=pipeline.capacity,
+        spans=tuple(
+            MeasuredSpan(None, interval_index(pipeline, "W", s, m - 1), pipeline.tail_seconds[s])
             if objective == "step"
-            else Stretch(piece(pipeline, "F", s, 0), piece(pipeline, "W", s, m - 1))
+            else MeasuredSpan(interval_index(pipeline, "F", s, 0), interval_index(pipeline, "W", s, m - 1))
             for s in range(p)
         ),
         horizon=horizon(pipeline),
-        least=floor_of(pipeline, objective).seconds,
+        lower_bound=bound_fixed_sequence(pipeline, objective).seconds,
     )
 
 
-def waits(pipeline: Pipeline) -> list[Wait]:
+def precedences(pipeline: PipelineProblem) -> list[Precedence]:
     """Precedences of each micro-batch through the stages and back, and of successive micro-batches on each stage."""
     p, m = pipeline.stages, pipeline.micro_batches
     found = []
     for k in range(m):
         for s in range(p):
-            forward, inputs, weights = (piece(pipeline, each, s, k) for each in LETTERS)
-            found += [Wait(forward, inputs), Wait(inputs, weights)]
+            forward, inputs, weights = (interval_index(pipeline, each, s, k) for each in LETTERS)
+            found += [Precedence(forward, inputs), Precedence(inputs, weights)]
             if s + 1 < p:
-                found.append(Wait(forward, piece(pipeline, "F", s + 1, k), pipeline.ahead[s][k]))
-                found.append(Wait(piece(pipeline, "I", s + 1, k), inputs, pipeline.back[s][k]))
+                found.append(Precedence(forward, interval_index(pipeline, "F", s + 1, k), pipeline.forward_sends[s][k]))
+                found.append(Precedence(interval_index(pipeline, "I", s + 1, k), inputs, pipeline.backward_sends[s][k]))
             if k + 1 < m:
-                found += [Wait(each, each + 1) for each in (forward, inputs, weights)]
+                found += [Precedence(each, each + 1) for each in (forward, inputs, weights)]
     return found
 
 
-def horizon(pipeline: Pipeline) -> float:
+def horizon(pipeline: PipelineProblem) -> float:
     """Seconds of one slot at a time: no order needs more."""
-    return sum(pipeline.work) + sum(map(sum, pipeline.ahead)) + sum(map(sum, pipeline.back)) + max(pipeline.after)
+    return sum(pipeline.stage_seconds) + sum(map(sum, pipeline.forward_sends)) + sum(map(sum, pipeline.backward_sends)) + max(pipeline.tail_seconds)
 
 
-def hint_starts(pipeline: Pipeline, order: Order, starts: list[list[float]]) -> list[float]:
+def hint_starts(pipeline: PipelineProblem, order: Order, starts: list[list[float]]) -> list[float]:
     """Starts of a known order, by interval."""
     values = [0.0] * (3 * pipeline.stages * pipeline.micro_batches)
     for s, (word, starts_of_stage) in enumerate(zip(order, starts, strict=True)):
         done = dict.fromkeys(LETTERS, 0)
         for letter, start in zip(word, starts_of_stage, strict=True):
-            values[piece(pipeline, letter, s, done[letter])] = start
+            values[interval_index(pipeline, letter, s, done[letter])] = start
             done[letter] += 1
     return values
 
 
-def order_of(pipeline: Pipeline, solution: Laid) -> Order | None:
+def order_from_starts(pipeline: PipelineProblem, solution: IntervalSchedule) -> Order | None:
     """Each stage's slots sorted by start; of two at once, where one takes no time, in the order F, I, W."""
     if solution.starts is None:
         return None
@@ -106,7 +106,7 @@ def order_of(pipeline: Pipeline, solution: Laid) -> Order | None:
     words = []
     for s in range(p):
         slots = [
-            (solution.starts[piece(pipeline, each, s, k)], LETTERS.index(each), each)
+            (solution.starts[interval_index(pipeline, each, s, k)], LETTERS.index(each), each)
             for each in LETTERS
             for k in range(m)
         ]

@@ -5,31 +5,31 @@ from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from planner.orders.problem import Order, Pipeline
+from planner.orders.problem import Order, PipelineProblem
 
 READY_WITHIN = 1e-12  # seconds: what becomes ready within this counts as ready
 
 
-class Rule(NamedTuple):
+class PriorityRule(NamedTuple):
     """The priorities of stages: of each parameter one value per stage."""
 
-    most: tuple[int, ...]  # most micro-batches in flight between F and I
-    eager: tuple[int, ...]  # in-flight micro-batches below which F goes before a ready I
+    max_in_flight: tuple[int, ...]  # most micro-batches in flight between F and I
+    forward_first_below: tuple[int, ...]  # in-flight micro-batches below which F goes before a ready I
     patience: tuple[float, ...]  # share of its own seconds by which a W may delay the next slot
-    closing: tuple[float, ...]  # the same once no F is left
+    final_patience: tuple[float, ...]  # the same once no F is left
 
 
 @dataclass(slots=True)
 class ListScheduling:
     """State of the list scheduling: by stage what is done and held, when it is free, and what has arrived."""
 
-    pipeline: Pipeline
-    rule: Rule
-    arrived: list[list[float]]  # seconds at which activations arrive, (stages, micro_batches)
-    returned: list[list[float]]  # seconds at which gradients arrive, (stages, micro_batches)
+    pipeline: PipelineProblem
+    rule: PriorityRule
+    activations_ready: list[list[float]]  # seconds at which activations arrive, (stages, micro_batches)
+    gradients_ready: list[list[float]]  # seconds at which gradients arrive, (stages, micro_batches)
     done: list[list[int]]  # F, I, W
-    held: list[float]  # activations
-    free: list[float]  # seconds
+    activations: list[float]  # activations
+    free_at: list[float]  # seconds
     words: list[list[str]]
     events: list[tuple[float, int]] = field(default_factory=list)
 
@@ -38,40 +38,40 @@ class ListScheduling:
         self.events = [(0.0, s) for s in range(self.pipeline.stages)]
         while self.events:
             now, stage = heappop(self.events)
-            if now >= self.free[stage] - READY_WITHIN and self.done[stage][2] < self.pipeline.micro_batches:
-                letter = self.choose(stage, now)
+            if now >= self.free_at[stage] - READY_WITHIN and self.done[stage][2] < self.pipeline.micro_batches:
+                letter = self.next_slot(stage, now)
                 if letter:
-                    self.put(stage, letter, now)
+                    self.run_slot(stage, letter, now)
         complete = all(done[2] == self.pipeline.micro_batches for done in self.done)
         return tuple("".join(word) for word in self.words) if complete else None
 
-    def choose(self, s: int, now: float) -> str:
+    def next_slot(self, s: int, now: float) -> str:
         """The letter of the next slot; empty, with an event for when there may be one, if the stage should wait."""
         m, rule = self.pipeline.micro_batches, self.rule
         forwards, inputs, weights = self.done[s]
-        back = self.returned[s][inputs] if inputs < m else inf
+        back = self.gradients_ready[s][inputs] if inputs < m else inf
         ahead, room = inf, False
         if forwards < m:
-            room = self.held[s] + self.pipeline.held[s][forwards] <= self.pipeline.cap[s] * (1 + 1e-12)
-            if room and forwards - inputs < rule.most[s]:
-                ahead = self.arrived[s][forwards]
+            room = self.activations[s] + self.pipeline.activations[s][forwards] <= self.pipeline.capacity[s] * (1 + 1e-12)
+            if room and forwards - inputs < rule.max_in_flight[s]:
+                ahead = self.activations_ready[s][forwards]
         if back <= now + READY_WITHIN:
-            return "F" if ahead <= now + READY_WITHIN and forwards - inputs < rule.eager[s] else "I"
+            return "F" if ahead <= now + READY_WITHIN and forwards - inputs < rule.forward_first_below[s] else "I"
         if ahead <= now + READY_WITHIN:
             return "F"
         soon = min(back, ahead)
         if weights < inputs:
-            takes = self.pipeline.weights[s][weights]
-            patience = rule.closing[s] if forwards == m else rule.patience[s]
+            takes = self.pipeline.weight_grads[s][weights]
+            patience = rule.final_patience[s] if forwards == m else rule.patience[s]
             wait = patience if inputs + 1 < m else 0.0  # a delay of the last I is never made up
-            full = forwards < m and not room and self.arrived[s][forwards] <= now + READY_WITHIN
+            full = forwards < m and not room and self.activations_ready[s][forwards] <= now + READY_WITHIN
             if full or inputs == m or now + takes <= soon + wait * takes + READY_WITHIN:
                 return "W"
         if soon < inf:
             heappush(self.events, (soon, s))
         return ""
 
-    def put(self, s: int, letter: str, now: float) -> None:
+    def run_slot(self, s: int, letter: str, now: float) -> None:
         """Run a slot, and notify the stage that waits for it."""
         pipeline, done = self.pipeline, self.done[s]
         number = "FIW".index(letter)
@@ -80,30 +80,30 @@ class ListScheduling:
         self.words[s].append(letter)
         if letter == "F":
             end = now + pipeline.forward[s][k]
-            self.held[s] += pipeline.held[s][k]
+            self.activations[s] += pipeline.activations[s][k]
             if s + 1 < pipeline.stages:
-                self.tell(self.arrived, s + 1, k, end + pipeline.ahead[s][k])
+                self.notify(self.activations_ready, s + 1, k, end + pipeline.forward_sends[s][k])
             else:
-                self.returned[s][k] = end
+                self.gradients_ready[s][k] = end
         elif letter == "I":
-            end = now + pipeline.inputs[s][k]
-            self.held[s] -= pipeline.held[s][k] - pipeline.kept[s][k]
+            end = now + pipeline.input_grads[s][k]
+            self.activations[s] -= pipeline.activations[s][k] - pipeline.kept_for_weights[s][k]
             if s:
-                self.tell(self.returned, s - 1, k, end + pipeline.back[s - 1][k])
+                self.notify(self.gradients_ready, s - 1, k, end + pipeline.backward_sends[s - 1][k])
         else:
-            end = now + pipeline.weights[s][k]
-            self.held[s] -= pipeline.kept[s][k]
-        self.free[s] = end
+            end = now + pipeline.weight_grads[s][k]
+            self.activations[s] -= pipeline.kept_for_weights[s][k]
+        self.free_at[s] = end
         heappush(self.events, (end, s))
 
-    def tell(self, arrivals: list[list[float]], stage: int, k: int, when: float) -> None:
+    def notify(self, arrivals: list[list[float]], stage: int, k: int, when: float) -> None:
         """Record an arrival, and wake the stage if it is idle."""
         arrivals[stage][k] = when
-        if self.free[stage] <= when:
+        if self.free_at[stage] <= when:
             heappush(self.events, (when, stage))
 
 
-def greedy(pipeline: Pipeline, rule: Rule) -> Order | None:
+def greedy(pipeline: PipelineProblem, rule: PriorityRule) -> Order | None:
     """The order that a rule builds; None where it deadlocks."""
     p, m = pipeline.stages, pipeline.micro_batches
     arrived = [[0.0] * m, *([inf] * m for _ in range(p - 1))]

@@ -12,29 +12,29 @@ from typing import Literal
 
 from planner.errors import Infeasible
 
-Rows = tuple[tuple[float, ...], ...]  # (stages, micro_batches)
+StageTable = tuple[tuple[float, ...], ...]  # (stages, micro_batches)
 Order = tuple[str, ...]  # by stage its slots as letters, FFIFIWIWW; the k-th of a letter is micro-batch k
-Objective = Literal["step", "span"]
+OrderObjective = Literal["step", "span"]
 """step   Seconds from the start of the first slot to the end of everything, the work after last slots included.
 span   Seconds from the start of a stage's first slot to the end of its last; the longest over stages. It is the period
        of consecutive steps without a synchronisation between them, as with the optimizer of the zero-bubble paper.
 """
-CLOSE = 1e-8  # relative: closer than this to a lower bound counts as optimal
+OPTIMAL_WITHIN = 1e-8  # relative: closer than this to a lower bound counts as optimal
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class PipelineProblem:
     """Seconds of passes and sends, and memory in any one unit, (stages, micro_batches) each."""
 
-    forward: Rows  # F
-    inputs: Rows  # I
-    weights: Rows  # W
-    ahead: Rows  # send of activations from stage s to s + 1: (stages − 1, micro_batches)
-    back: Rows  # send of gradients from stage s + 1 to s: (stages − 1, micro_batches)
-    held: Rows  # activations that F allocates
-    kept: Rows  # part of these that stays from I to W
-    cap: tuple[float, ...]  # memory of each stage for activations
-    after: tuple[float, ...]  # seconds of each stage after its last slot: exchanges, update
+    forward: StageTable  # F
+    input_grads: StageTable  # I
+    weight_grads: StageTable  # W
+    forward_sends: StageTable  # send of activations from stage s to s + 1: (stages − 1, micro_batches)
+    backward_sends: StageTable  # send of gradients from stage s + 1 to s: (stages − 1, micro_batches)
+    activations: StageTable  # activations that F allocates
+    kept_for_weights: StageTable  # part of these that stays from I to W
+    capacity: tuple[float, ...]  # memory of each stage for activations
+    tail_seconds: tuple[float, ...]  # seconds of each stage after its last slot: exchanges, update
 
     @property
     def stages(self) -> int:
@@ -45,53 +45,53 @@ class Pipeline:
         return len(self.forward[0])
 
     @cached_property
-    def work(self) -> tuple[float, ...]:
+    def stage_seconds(self) -> tuple[float, ...]:
         """Seconds of all passes of each stage."""
-        stages = zip(self.forward, self.inputs, self.weights, strict=True)
+        stages = zip(self.forward, self.input_grads, self.weight_grads, strict=True)
         return tuple(sum(f) + sum(i) + sum(w) for f, i, w in stages)
 
     @cached_property
-    def room(self) -> int:
+    def micro_batch_capacity(self) -> int:
         """Micro-batches that every stage can hold at once, whichever they are."""
-        return min(int(cap / max(held) * (1 + 1e-12)) for cap, held in zip(self.cap, self.held, strict=True))
+        return min(int(cap / max(held) * (1 + 1e-12)) for cap, held in zip(self.capacity, self.activations, strict=True))
 
-    def capped(self, micro_batches: int) -> "Pipeline":
+    def with_capacity_for(self, micro_batches: int) -> "PipelineProblem":
         """The pipeline with memory for so many micro-batches on each stage."""
-        return replace(self, cap=tuple(micro_batches * max(held) for held in self.held))
+        return replace(self, capacity=tuple(micro_batches * max(held) for held in self.activations))
 
-    def permuted(self, sequence: Sequence[int]) -> "Pipeline":
+    def permuted(self, sequence: Sequence[int]) -> "PipelineProblem":
         """The pipeline with its micro-batches permuted: the k-th becomes the one of number `sequence[k]`."""
 
-        def permute(table: Rows) -> Rows:
+        def permute(table: StageTable) -> StageTable:
             return tuple(tuple(of_stage[k] for k in sequence) for of_stage in table)
 
         return replace(
             self,
             forward=permute(self.forward),
-            inputs=permute(self.inputs),
-            weights=permute(self.weights),
-            ahead=permute(self.ahead),
-            back=permute(self.back),
-            held=permute(self.held),
-            kept=permute(self.kept),
+            input_grads=permute(self.input_grads),
+            weight_grads=permute(self.weight_grads),
+            forward_sends=permute(self.forward_sends),
+            backward_sends=permute(self.backward_sends),
+            activations=permute(self.activations),
+            kept_for_weights=permute(self.kept_for_weights),
         )
 
-    def require_room(self) -> None:
+    def require_capacity(self) -> None:
         """Raises Infeasible when a stage cannot hold a micro-batch."""
-        for stage, (cap, held) in enumerate(zip(self.cap, self.held, strict=True)):
+        for stage, (cap, held) in enumerate(zip(self.capacity, self.activations, strict=True)):
             if max(held) > cap:
                 message = f"stage {stage} holds {cap:g} of activations, and one micro-batch takes {max(held):g}"
                 raise Infeasible(message, where="memory", fix="recomputation, smaller micro-batches, or more stages")
 
 
-def even(
+def uniform_pipeline(
     stages: int,
     micro_batches: int,
     seconds: tuple[float, float, float],
     transfer: float = 0.0,
     cap: float = float("inf"),
     memory: tuple[float, float] = (2.0, 1.0),
-) -> Pipeline:
+) -> PipelineProblem:
     """A pipeline whose stages and micro-batches are all alike.
 
     `seconds`: of F, I and W; `memory`: what F allocates, and the part of it that W releases. The default is that of the
@@ -99,4 +99,4 @@ def even(
     """
     forward, inputs, weights, held, kept = (((each,) * micro_batches,) * stages for each in (*seconds, *memory))
     sends = ((transfer,) * micro_batches,) * (stages - 1)
-    return Pipeline(forward, inputs, weights, sends, sends, held, kept, (cap,) * stages, (0.0,) * stages)
+    return PipelineProblem(forward, inputs, weights, sends, sends, held, kept, (cap,) * stages, (0.0,) * stages)

@@ -4,71 +4,71 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from planner.orders.anneal import anneal
-from planner.orders.bound import Floor, floor_of
+from planner.orders.bound import OrderBound, bound_fixed_sequence
 from planner.orders.construct import construct
-from planner.orders.polish import polish
-from planner.orders.problem import CLOSE, Objective, Order, Pipeline
-from planner.orders.timing import fits, seconds_of
-from planner.orders.tune import tune
+from planner.orders.polish import swap_neighbours
+from planner.orders.problem import OPTIMAL_WITHIN, OrderObjective, Order, PipelineProblem
+from planner.orders.timing import fits_memory, objective_seconds
+from planner.orders.tune import tune_rule
 
-WORK = {1: 0, 2: 4_000_000, 3: 20_000_000, 4: 100_000_000}  # slots looked at in the local search, by effort
+SLOTS_BY_EFFORT = {1: 0, 2: 4_000_000, 3: 20_000_000, 4: 100_000_000}  # slots looked at in the local search, by effort
 EXACT_UP_TO = 32  # micro-batches times stages up to which CP-SAT is used as well, from effort 3 on
 TUNING_SHARE = 0.4  # share of these slots for tuning rules; the rest is for moving slots
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OrderResult:
     """An order, its seconds, and a lower bound."""
 
     order: Order
     seconds: float
-    floor: Floor
-    tried: int  # orders constructed by rules
-    work: int  # slots that the local search was allowed to look at
+    bound: OrderBound
+    orders_tried: int  # orders constructed by rules
+    slots_allowed: int  # slots that the local search was allowed to look at
 
     @property
     def optimal(self) -> bool:
-        return self.seconds <= self.floor.seconds * (1 + CLOSE)
+        return self.seconds <= self.bound.seconds * (1 + OPTIMAL_WITHIN)
 
     @property
     def effort(self) -> str:
-        return f"{self.tried} orders" + (f", {self.work / 1e6:g} M slots" if self.work else "")
+        return f"{self.orders_tried} orders" + (f", {self.slots_allowed / 1e6:g} M slots" if self.slots_allowed else "")
 
 
-def search(
-    pipeline: Pipeline, objective: Objective = "step", effort: int = 2, known: Iterable[Order] = (), seed: int = 0
-) -> Found:
+def search_order(
+    pipeline: PipelineProblem, objective: OrderObjective = "step", effort: int = 2, known: Iterable[Order] = (), seed: int = 0
+) -> OrderResult:
     """The best order found, no worse than known orders that fit. Raises Infeasible when a stage cannot hold a
     micro-batch.
     """
-    pipeline.require_room()
-    bound = floor_of(pipeline, objective)
-    constructed = construct(pipeline, objective, bound.seconds, [order for order in known if fits(pipeline, order)])
-    order = polish(pipeline, objective, constructed.order, bound.seconds)
-    seconds, work = seconds_of(pipeline, order, objective), 0
-    if seconds > bound.seconds * (1 + CLOSE) and WORK[effort]:
-        work = WORK[effort]
-        tuned = tune(constructed, objective, int(work * TUNING_SHARE), bound.seconds, seed)
+    pipeline.require_capacity()
+    bound = bound_fixed_sequence(pipeline, objective)
+    constructed = construct(pipeline, objective, bound.seconds, [order for order in known if fits_memory(pipeline, order)])
+    order = swap_neighbours(pipeline, objective, constructed.order, bound.seconds)
+    seconds, work = objective_seconds(pipeline, order, objective), 0
+    if seconds > bound.seconds * (1 + OPTIMAL_WITHIN) and SLOTS_BY_EFFORT[effort]:
+        work = SLOTS_BY_EFFORT[effort]
+        tuned = tune_rule(constructed, objective, int(work * TUNING_SHARE), bound.seconds, seed)
         start = tuned.order if tuned.seconds < seconds else order
         order = anneal(pipeline, objective, start, int(work * (1 - TUNING_SHARE)), bound.seconds, seed)
-        seconds = seconds_of(pipeline, order, objective)
-    result = Found(order, seconds, bound, constructed.tried, work)
+        seconds = objective_seconds(pipeline, order, objective)
+    result = OrderResult(order, seconds, bound, constructed.orders_tried, work)
     small = pipeline.stages * pipeline.micro_batches <= EXACT_UP_TO
-    return result if result.optimal or effort < 3 or not small else proven(pipeline, objective, result, effort)
+    return result if result.optimal or effort < 3 or not small else improve_exactly(pipeline, objective, result, effort)
 
 
-def proven(pipeline: Pipeline, objective: Objective, result: Found, effort: int) -> Found:
+def improve_exactly(pipeline: PipelineProblem, objective: OrderObjective, result: OrderResult, effort: int) -> OrderResult:
     """The result improved by CP-SAT from there on, and its proof, over orders that keep the sequence.
 
     The bound of a plan's order is over any sequence, and another one.
     """
-    from planner.orders.exact import solve_exactly
-    from planner.solve.answer import Limits
+    from planner.orders.exact import solve_order_exactly
+    from planner.solve.answer import SolverLimits
 
-    exact = solve_exactly(pipeline, objective, Limits(effort=effort - 1), result.order)
-    bound = Floor(exact.bound, "exact") if exact.bound > result.floor.seconds else result.floor
-    if exact.order and fits(pipeline, exact.order):
-        seconds = seconds_of(pipeline, exact.order, objective)
+    exact = solve_order_exactly(pipeline, objective, SolverLimits(effort=effort - 1), result.order)
+    bound = OrderBound(exact.bound, "exact") if exact.bound > result.bound.seconds else result.bound
+    if exact.order and fits_memory(pipeline, exact.order):
+        seconds = objective_seconds(pipeline, exact.order, objective)
         if seconds < result.seconds:
-            return replace(result, order=exact.order, seconds=seconds, floor=bound)
-    return replace(result, floor=replace(bound, seconds=min(bound.seconds, result.seconds)))
+            return replace(result, order=exact.order, seconds=seconds, bound=bound)
+    return replace(result, bound=replace(bound, seconds=min(bound.seconds, result.seconds)))

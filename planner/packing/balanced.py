@@ -11,87 +11,87 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import Table, make_table
-from planner.packing.packed import Packed, PackedGroup, ordered, worth
-from planner.packing.places import make_nodes, place
-from planner.packing.polish import polished
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import PackingTable, packing_table
+from planner.packing.packed import Packing, PackedGroup, canonical_order, packing_seconds
+from planner.packing.places import make_nodes, place_group
+from planner.packing.polish import level_micro_batches
 
 EXTRA_MICRO_BATCHES = 8  # tried beyond the smallest number that holds the tokens
 EXCHANGES_PER_GROUP = 8  # per group, on average
 
 
-def best_balanced(problem: Sequences) -> Packed | None:
+def best_balanced(problem: PackingProblem) -> Packing | None:
     """The best homogeneous packing over shapes and numbers of micro-batches; None when no shape holds every item.
 
     Candidates are tried in the order of their time in perfect balance, and skipped once that is above the incumbent.
     """
-    table = make_table(problem)
+    table = packing_table(problem)
     best, best_seconds = None, float("inf")
-    candidates = sorted(entry for s in range(len(problem.shapes)) for entry in promises(table, s))
+    candidates = sorted(entry for s in range(len(problem.shapes)) for entry in step_lower_bounds(table, s))
     for lower_bound, shape, micro_batches in candidates:
         if lower_bound >= best_seconds:
             break
-        packed = balanced(table, shape, micro_batches)
-        if packed and worth(problem, packed) < best_seconds:
-            best, best_seconds = packed, worth(problem, packed)
-    return min(best, level_all_groups(table, best), key=lambda packed: worth(problem, packed)) if best else None
+        packed = pack_longest_first(table, shape, micro_batches)
+        if packed and packing_seconds(problem, packed) < best_seconds:
+            best, best_seconds = packed, packing_seconds(problem, packed)
+    return min(best, level_all_groups(table, best), key=lambda packed: packing_seconds(problem, packed)) if best else None
 
 
-def level_all_groups(table: Table, packed: Packed) -> Packed:
+def level_all_groups(table: PackingTable, packed: Packing) -> Packing:
     """Exchange items between all groups as if they were one micro-batch, then regroup them by duration."""
     groups = tuple(group for micro_batch in packed for group in micro_batch)
-    (micro_batch,) = polished(table, (groups,), EXCHANGES_PER_GROUP * len(groups))
+    (micro_batch,) = level_micro_batches(table, (groups,), EXCHANGES_PER_GROUP * len(groups))
     return group_by_duration(
         table, micro_batch[0].shape, [(table.problem.seconds(g.shape, g.items), g.items) for g in micro_batch]
     )
 
 
-def best_of_shape(problem: Sequences, shape: int) -> Packed | None:
+def best_of_shape(problem: PackingProblem, shape: int) -> Packing | None:
     """The best packing over numbers of micro-batches with one shape; None when it cannot hold every item."""
-    table = make_table(problem)
+    table = packing_table(problem)
     candidates = [
-        packed for _, _, micro_batches in promises(table, shape) if (packed := balanced(table, shape, micro_batches))
+        packed for _, _, micro_batches in step_lower_bounds(table, shape) if (packed := pack_longest_first(table, shape, micro_batches))
     ]
-    return min(candidates, key=lambda packed: worth(problem, packed), default=None)
+    return min(candidates, key=lambda packed: packing_seconds(problem, packed), default=None)
 
 
-def one_by_one(problem: Sequences) -> Packed:
+def one_item_per_micro_batch(problem: PackingProblem) -> Packing:
     """Every item in a micro-batch of its own, on its fastest shape: the warm start where no single shape holds all."""
     micro_batches = []
     for item in problem.sizes:
         fastest = min(problem.choices(item), key=lambda shape: problem.seconds(shape, (item,)))
-        micro_batches.append((PackedGroup(fastest, (item,), starts(problem, fastest)[0]),))
-    return ordered(tuple(micro_batches), problem)
+        micro_batches.append((PackedGroup(fastest, (item,), group_starts(problem, fastest)[0]),))
+    return canonical_order(tuple(micro_batches), problem)
 
 
-def promises(table: Table, shape: int) -> Iterator[tuple[float, int, int]]:
+def step_lower_bounds(table: PackingTable, shape: int) -> Iterator[tuple[float, int, int]]:
     """Numbers of micro-batches worth trying: (seconds of a step in perfect balance, shape, micro-batches)."""
     problem, chosen = table.problem, table.problem.shapes[shape]
-    groups = len(starts(problem, shape))
+    groups = len(group_starts(problem, shape))
     if not groups or not np.isfinite(table.seconds[:, shape]).all():
         return
     work = float(table.seconds[:, shape].sum()) / groups
-    constant = chosen.line.const + problem.row_seconds
+    constant = chosen.line.const + problem.micro_batch_seconds
     least, one_each = max(1, -(-problem.tokens // (groups * chosen.room))), -(-len(problem.sizes) // groups)
     for micro_batches in {*range(least, min(least + EXTRA_MICRO_BATCHES, max(least, one_each)) + 1), one_each}:
         # With one item per group every item fits.
         yield work + micro_batches * constant + problem.step_seconds, shape, micro_batches
 
 
-def starts(problem: Sequences, shape: int) -> list[int]:
+def group_starts(problem: PackingProblem, shape: int) -> list[int]:
     """The first rank of each group, for as many groups of one shape as the nodes have room for."""
     nodes, firsts = make_nodes(problem), []
     free = nodes.size.tolist()
-    while (first := place(nodes, shape, problem.shapes[shape].degree, free)) is not None:
+    while (first := place_group(nodes, shape, problem.shapes[shape].degree, free)) is not None:
         firsts.append(first)
     return firsts
 
 
-def balanced(table: Table, shape: int, micro_batches: int) -> Packed | None:
+def pack_longest_first(table: PackingTable, shape: int, micro_batches: int) -> Packing | None:
     """LPT assignment over so many micro-batches; None when an item fits into no group."""
     room = table.problem.shapes[shape].room
-    groups = len(starts(table.problem, shape)) * micro_batches
+    groups = len(group_starts(table.problem, shape)) * micro_batches
     loads = [(0.0, number) for number in range(groups)]  # a heap of (seconds, group)
     tokens = [0] * len(loads)
     items_of: list[list[int]] = [[] for _ in loads]
@@ -111,9 +111,9 @@ def balanced(table: Table, shape: int, micro_batches: int) -> Packed | None:
     return group_by_duration(table, shape, [(seconds, tuple(items_of[number])) for seconds, number in loads])
 
 
-def group_by_duration(table: Table, shape: int, groups: list[tuple[float, tuple[int, ...]]]) -> Packed:
+def group_by_duration(table: PackingTable, shape: int, groups: list[tuple[float, tuple[int, ...]]]) -> Packing:
     """Groups of one shape, given as (seconds, items), collected into micro-batches of similar duration."""
-    firsts = starts(table.problem, shape)
+    firsts = group_starts(table.problem, shape)
     slowest_first = sorted(groups, key=lambda group: (-group[0], group[1]))
     packed = tuple(
         tuple(
@@ -122,4 +122,4 @@ def group_by_duration(table: Table, shape: int, groups: list[tuple[float, tuple[
         )
         for start in range(0, len(slowest_first), len(firsts))
     )
-    return ordered(packed, table.problem)
+    return canonical_order(packed, table.problem)

@@ -5,12 +5,12 @@ from typing import NamedTuple
 MIN_SEQUENCES_PER_FILL = 200  # sequences: a fill costs at least as much as placing this many
 
 
-class Budget(NamedTuple):
+class FillBudget(NamedTuple):
     """Work limits of a search, by effort level."""
 
-    placed: dict[int, int]  # sequences
-    fewest: dict[int, int]  # fills that are always allowed, however many sequences each places
+    sequences_placed: dict[int, int]  # sequences
+    min_fills: dict[int, int]  # fills that are always allowed, however many sequences each places
 
     def fills(self, effort: int, sequences: int) -> int:
         """Number of fills that an effort level allows for so many sequences."""
-        return max(self.fewest[effort], self.placed[effort] // max(sequences, MIN_SEQUENCES_PER_FILL))
+        return max(self.min_fills[effort], self.sequences_placed[effort] // max(sequences, MIN_SEQUENCES_PER_FILL))

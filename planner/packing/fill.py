@@ -17,90 +17,90 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.step.table import Floats, Ints, Table
-from planner.packing.native import LIB, Shapes
-from planner.packing.packed import Packed, PackedGroup
-from planner.packing.places import Nodes
-from planner.packing.plain import fill_plain
+from planner.costs.step.table import Floats, Ints, PackingTable
+from planner.packing.native import FILL_LIBRARY, Shapes
+from planner.packing.packed import Packing, PackedGroup
+from planner.packing.places import NodeTable
+from planner.packing.plain import fill_groups
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class PackingArrays:
     """A packing as arrays; `to_packing` converts it, which takes longer than the fill itself."""
 
-    table: Table
-    rows: int
+    table: PackingTable
+    micro_batches: int
     group_of: Ints  # (items,) index of each item's group
     shape: Ints  # (groups,) index into the problem's shapes
-    row: Ints  # (groups,)
-    first: Ints  # (groups,) first rank
-    used: Floats  # (groups,) seconds, constants included
+    micro_batch: Ints  # (groups,)
+    first_rank: Ints  # (groups,) first rank
+    seconds: Floats  # (groups,) seconds, constants included
 
     def makespans(self) -> Floats:
         """Seconds of every micro-batch, (micro_batches,); 0 for empty ones."""
-        makespans = np.zeros(self.rows)
-        np.maximum.at(makespans, self.row, self.used)
+        makespans = np.zeros(self.micro_batches)
+        np.maximum.at(makespans, self.micro_batch, self.seconds)
         return makespans
 
-    def worth(self) -> float:
+    def step_seconds(self) -> float:
         """Seconds of the step: all makespans and constants."""
-        problem, used_micro_batches = self.table.problem, len(np.unique(self.row))
-        return float(self.makespans().sum()) + used_micro_batches * problem.row_seconds + problem.step_seconds
+        problem, used_micro_batches = self.table.problem, len(np.unique(self.micro_batch))
+        return float(self.makespans().sum()) + used_micro_batches * problem.micro_batch_seconds + problem.step_seconds
 
-    def packed(self) -> Packed:
+    def to_packing(self) -> Packing:
         """The same packing as micro-batches of groups; empty micro-batches are dropped."""
         items_of: list[list[int]] = [[] for _ in self.shape]
         for item, group in zip(self.table.items.tolist(), self.group_of.tolist(), strict=True):
             items_of[group].append(item)
-        micro_batches: list[list[PackedGroup]] = [[] for _ in range(self.rows)]
+        micro_batches: list[list[PackedGroup]] = [[] for _ in range(self.micro_batches)]
         for shape, micro_batch, first, items in zip(
-            self.shape.tolist(), self.row.tolist(), self.first.tolist(), items_of, strict=True
+            self.shape.tolist(), self.micro_batch.tolist(), self.first_rank.tolist(), items_of, strict=True
         ):
             micro_batches[micro_batch].append(PackedGroup(shape, tuple(items), first))
         return tuple(tuple(micro_batch) for micro_batch in micro_batches if micro_batch)
 
 
-def fill(table: Table, nodes: Nodes, spans: Floats) -> Filled | None:
+def fill(table: PackingTable, nodes: NodeTable, durations: Floats) -> PackingArrays | None:
     """A packing with micro-batches of at most `spans` seconds, (micro_batches,); None when some item does not fit."""
-    order = np.lexsort((np.arange(len(spans)), -spans))  # longest first
-    return fill_native(table, nodes, spans, order) if LIB else fill_slowly(table, nodes, spans, order)
+    order = np.lexsort((np.arange(len(durations)), -durations))  # longest first
+    return fill_compiled(table, nodes, durations, order) if FILL_LIBRARY else fill_in_python(table, nodes, durations, order)
 
 
-def fill_slowly(table: Table, nodes: Nodes, spans: Floats, order: Ints) -> Filled | None:
+def fill_in_python(table: PackingTable, nodes: NodeTable, durations: Floats, order: Ints) -> PackingArrays | None:
     """The fill in plain Python, with the result of the compiled one. `order`: micro-batches, longest first."""
-    filled = fill_plain(table, nodes, spans, order.tolist())
+    filled = fill_groups(table, nodes, durations, order.tolist())
     if filled is None:
         return None
     groups, group_of = filled
     shape = np.array([group.shape for group in groups], dtype=np.int64)
-    micro_batch = np.array([group.row for group in groups], dtype=np.int64)
-    first = np.array([group.first for group in groups], dtype=np.int64)
-    used = np.array([group.used for group in groups])
-    return Filled(table, len(spans), np.array(group_of, dtype=np.int64), shape, micro_batch, first, used)
+    micro_batch = np.array([group.micro_batch for group in groups], dtype=np.int64)
+    first = np.array([group.first_rank for group in groups], dtype=np.int64)
+    used = np.array([group.seconds_used for group in groups])
+    return PackingArrays(table, len(durations), np.array(group_of, dtype=np.int64), shape, micro_batch, first, used)
 
 
-def fill_native(table: Table, nodes: Nodes, spans: Floats, order: Ints) -> Filled | None:
+def fill_compiled(table: PackingTable, nodes: NodeTable, durations: Floats, order: Ints) -> PackingArrays | None:
     """The compiled fill, which releases the GIL. Raises MemoryError."""
-    assert LIB
+    assert FILL_LIBRARY
     items = len(table.sizes)
     group_of, shape, micro_batch, first = (np.empty(items, dtype=np.int64) for _ in range(4))
     used = np.empty(items)
-    spans, order = np.ascontiguousarray(spans, np.float64), np.ascontiguousarray(order, np.int64)
+    durations, order = np.ascontiguousarray(durations, np.float64), np.ascontiguousarray(order, np.int64)
     shapes = Shapes(
         len(table.degrees),
         len(nodes.size),
         *map(
-            address_of, (table.degrees, table.rooms, nodes.begin, nodes.end, table.constants, nodes.first, nodes.size)
+            address_of, (table.degrees, table.rooms, nodes.first_node, nodes.end_node, table.constants, nodes.first_rank, nodes.size)
         ),
     )
-    inputs = map(address_of, (table.sizes, table.seconds, spans, order))
+    inputs = map(address_of, (table.sizes, table.seconds, durations, order))
     outputs = map(address_of, (group_of, shape, micro_batch, first, used))
-    count = LIB.planner_fill(items, len(spans), *inputs, ctypes.byref(shapes), *outputs)
+    count = FILL_LIBRARY.planner_fill(items, len(durations), *inputs, ctypes.byref(shapes), *outputs)
     if count == -2:
         raise MemoryError
     if count < 0:
         return None
-    return Filled(table, len(spans), group_of, shape[:count], micro_batch[:count], first[:count], used[:count])
+    return PackingArrays(table, len(durations), group_of, shape[:count], micro_batch[:count], first[:count], used[:count])
 
 
 def address_of(array: NDArray[Any]) -> int:

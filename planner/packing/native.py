@@ -3,7 +3,7 @@
 import ctypes
 from pathlib import Path
 
-LIBRARY = Path(__file__).with_name("libfill.so")
+LIBRARY_PATH = Path(__file__).with_name("libfill.so")
 
 
 class Shapes(ctypes.Structure):
@@ -17,10 +17,10 @@ class Shapes(ctypes.Structure):
     ]
 
 
-def load() -> ctypes.CDLL | None:
+def load_library() -> ctypes.CDLL | None:
     """The library with its signature declared; None where there is none."""
     try:
-        library = ctypes.CDLL(str(LIBRARY))
+        library = ctypes.CDLL(str(LIBRARY_PATH))
     except OSError:
         return None
     library.planner_fill.restype = ctypes.c_int64
@@ -33,4 +33,4 @@ def load() -> ctypes.CDLL | None:
     return library
 
 
-LIB = load()
+FILL_LIBRARY = load_library()

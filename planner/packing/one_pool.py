@@ -7,43 +7,43 @@ time. A pool is skipped when its work in perfect balance already takes longer th
 
 from dataclasses import replace
 
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import make_table
-from planner.packing.balanced import best_balanced, one_by_one
-from planner.packing.packed import Packed, PackedGroup, ordered, worth
-from planner.packing.search import search
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import packing_table
+from planner.packing.balanced import best_balanced, one_item_per_micro_batch
+from planner.packing.packed import Packing, PackedGroup, canonical_order, packing_seconds
+from planner.packing.search import search_makespans
 
 
-def best_of_each_pool(problem: Sequences, packed: Packed, effort: int) -> tuple[Packed, int]:
+def best_of_each_pool(problem: PackingProblem, packed: Packing, effort: int) -> tuple[Packing, int]:
     """`packed`, or a better packing with groups on one pool only; and the number of fills spent."""
-    best, best_seconds, fills = packed, worth(problem, packed), 0
+    best, best_seconds, fills = packed, packing_seconds(problem, packed), 0
     for number in range(len(problem.pools) if len(problem.pools) > 1 else 0):
-        restricted = only_pool(problem, number)
-        if not all(map(restricted.choices, restricted.sizes)) or promised(restricted) >= best_seconds:
+        restricted = restrict_to_pool(problem, number)
+        if not all(map(restricted.choices, restricted.sizes)) or step_lower_bound(restricted) >= best_seconds:
             continue
-        found, spent = search(restricted, best_balanced(restricted) or one_by_one(restricted), effort)
+        found, spent = search_makespans(restricted, best_balanced(restricted) or one_item_per_micro_batch(restricted), effort)
         fills += spent
-        if worth(restricted, found) < best_seconds:
-            best, best_seconds = renumber_shapes(problem, found, number), worth(restricted, found)
+        if packing_seconds(restricted, found) < best_seconds:
+            best, best_seconds = renumber_shapes(problem, found, number), packing_seconds(restricted, found)
     return best, fills
 
 
-def promised(problem: Sequences) -> float:
+def step_lower_bound(problem: PackingProblem) -> float:
     """Lower bound on the seconds of a step: the fewest micro-batches, all of them full and in perfect balance."""
-    work = make_table(problem).work / problem.ranks
-    return work + problem.fewest_rows * problem.row_constant + problem.step_seconds
+    work = packing_table(problem).least_rank_seconds / problem.ranks
+    return work + problem.fewest_micro_batches * problem.least_micro_batch_seconds + problem.step_seconds
 
 
-def only_pool(problem: Sequences, number: int) -> Sequences:
+def restrict_to_pool(problem: PackingProblem, number: int) -> PackingProblem:
     """The same sequences restricted to one pool."""
     shapes = tuple(replace(shape, pool=0) for shape in problem.shapes if shape.pool == number)
     return replace(problem, pools=(problem.pools[number],), shapes=shapes)
 
 
-def renumber_shapes(problem: Sequences, packed: Packed, number: int) -> Packed:
+def renumber_shapes(problem: PackingProblem, packed: Packing, number: int) -> Packing:
     """A packing of one pool, with its shapes numbered as in the problem of all pools."""
     shapes = [at for at, shape in enumerate(problem.shapes) if shape.pool == number]
     micro_batches = (
-        tuple(PackedGroup(shapes[g.shape], g.items, g.first) for g in micro_batch) for micro_batch in packed
+        tuple(PackedGroup(shapes[g.shape], g.items, g.first_rank) for g in micro_batch) for micro_batch in packed
     )
-    return ordered(tuple(micro_batches), problem)
+    return canonical_order(tuple(micro_batches), problem)

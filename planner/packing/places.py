@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.costs.step.sequences import Sequences
+from planner.costs.step.sequences import PackingProblem
 from planner.costs.step.table import Ints
-from planner.packing.packed import Packed, PackedGroup
+from planner.packing.packed import Packing, PackedGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class NodeTable:
     """The nodes of all pools, one after another."""
 
-    first: Ints  # (nodes,)
+    first_rank: Ints  # (nodes,)
     size: Ints  # (nodes,) ranks
-    begin: Ints  # (shapes,) first node of the shape's pool
-    end: Ints  # (shapes,) node after its last
+    first_node: Ints  # (shapes,) first node of the shape's pool
+    end_node: Ints  # (shapes,) node after its last
 
 
-def make_nodes(problem: Sequences) -> Nodes:
+def make_nodes(problem: PackingProblem) -> NodeTable:
     """The nodes of a problem's pools as arrays."""
     first: list[int] = []
     size: list[int] = []
@@ -36,18 +36,18 @@ def make_nodes(problem: Sequences) -> Nodes:
     begin.append(len(first))
     pools = [shape.pool for shape in problem.shapes]
     ranges = [[begin[pool] for pool in pools], [begin[pool + 1] for pool in pools]]
-    return Nodes(*(np.array(column, dtype=np.int64) for column in (first, size, *ranges)))
+    return NodeTable(*(np.array(column, dtype=np.int64) for column in (first, size, *ranges)))
 
 
-def place(nodes: Nodes, shape: int, degree: int, free: list[int]) -> int | None:
+def place_group(nodes: NodeTable, shape: int, degree: int, free: list[int]) -> int | None:
     """The first rank of a new group; None when it fits nowhere. Takes its ranks from `free` (ranks of each node)."""
-    begin, end = int(nodes.begin[shape]), int(nodes.end[shape])
+    begin, end = int(nodes.first_node[shape]), int(nodes.end_node[shape])
     if degree <= nodes.size[begin]:
         fitting = [node for node in range(begin, end) if free[node] >= degree]
         if not fitting:
             return None
         best = min(fitting, key=lambda node: (free[node], node))  # best fit
-        first = int(nodes.first[best] + nodes.size[best]) - free[best]
+        first = int(nodes.first_rank[best] + nodes.size[best]) - free[best]
         free[best] -= degree
         return first
     left, run = degree, begin
@@ -59,26 +59,26 @@ def place(nodes: Nodes, shape: int, degree: int, free: list[int]) -> int | None:
         if left <= 0:
             free[run:node] = [0] * (node - run)
             free[node] = -left
-            return int(nodes.first[run])
+            return int(nodes.first_rank[run])
     return None
 
 
-def aligned(problem: Sequences, packed: Packed) -> Packed:
+def align_groups(problem: PackingProblem, packed: Packing) -> Packing:
     """The same groups placed widest first, which puts powers of two on multiples of themselves, where they fit so."""
     micro_batches = [
-        placed(problem, [[(group.shape, group.items) for group in micro_batch]]) or (micro_batch,)
+        place_packing(problem, [[(group.shape, group.items) for group in micro_batch]]) or (micro_batch,)
         for micro_batch in packed
     ]
     return tuple(micro_batch for (micro_batch,) in micro_batches)
 
 
-def placed(problem: Sequences, micro_batches: Sequence[Sequence[tuple[int, tuple[int, ...]]]]) -> Packed | None:
+def place_packing(problem: PackingProblem, micro_batches: Sequence[Sequence[tuple[int, tuple[int, ...]]]]) -> Packing | None:
     """Place groups of (shape, items) on ranks, widest first; None when they do not fit the nodes so."""
     nodes, packed = make_nodes(problem), []
     for micro_batch in micro_batches:
         free, groups = nodes.size.tolist(), []
         for shape, items in sorted(micro_batch, key=lambda group: -problem.shapes[group[0]].degree):
-            first = place(nodes, shape, problem.shapes[shape].degree, free)
+            first = place_group(nodes, shape, problem.shapes[shape].degree, free)
             if first is None:
                 return None
             groups.append(PackedGroup(shape, items, first))

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import Floats, Table, make_table
-from planner.packing.budget import Budget
-from planner.packing.fill import Filled, fill
-from planner.packing.packed import Packed, makespan, ordered, worth
-from planner.packing.places import Nodes, aligned, make_nodes
-from planner.packing.polish import polished
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import Floats, PackingTable, packing_table
+from planner.packing.budget import FillBudget
+from planner.packing.fill import PackingArrays, fill
+from planner.packing.packed import Packing, makespan, canonical_order, packing_seconds
+from planner.packing.places import NodeTable, align_groups, make_nodes
+from planner.packing.polish import level_micro_batches
 
-BUDGET = Budget(
-    placed={0: 0, 1: 50_000, 2: 200_000, 3: 2_000_000, 4: 20_000_000},
-    fewest={0: 0, 1: 24, 2: 100, 3: 400, 4: 1600},
+BUDGET = FillBudget(
+    sequences_placed={0: 0, 1: 50_000, 2: 200_000, 3: 2_000_000, 4: 20_000_000},
+    min_fills={0: 0, 1: 24, 2: 100, 3: 400, 4: 1600},
 )
 EXCHANGES = {0: 0, 1: 100, 2: 400, 3: 2000, 4: 10_000}
 BISECTIONS = 8
-MICRO_BATCHES = 4  # numbers of micro-batches that are tried, from the smallest that holds the tokens
+COUNTS_TRIED = 4  # numbers of micro-batches that are tried, from the smallest that holds the tokens
 FIRST_OVER_MEAN = (1.1, 1.25, 1.5, 2.0)
 LONG_MICRO_BATCHES = (1, 2)  # micro-batches that last longer than the others
 LONGEST_SEQUENCES = 2  # sequences whose own times are tried as the duration of these
@@ -35,95 +35,95 @@ CHUNK_POWERS = (0.0, 0.5, 1.0)  # exponents of the durations of chunks: 0 makes 
 TINY = 1e-100  # seconds: keeps durations positive where work costs nothing
 PERTURBATION = (0.0005, 0.05)  # standard deviation of log durations: least and greatest
 CONCURRENT_FILLS = 2  # concurrent fills, fixed so that every machine finds the same packing
-LARGE = 4096  # sequences from which a fill outlasts the overhead of a thread
+THREADED_FROM = 4096  # sequences from which a fill outlasts the overhead of a thread
 SHORTENED_BY = 2e-3  # greatest reduction of the sum of durations, relative
 
 
 @dataclass(slots=True)
-class Search:
+class MakespanSearch:
     """The incumbent packing, and the fills left to spend."""
 
-    problem: Sequences
-    table: Table
-    nodes: Nodes
-    fills: int
-    value: float
-    best: Filled | None = None  # None: the warm start is still the best
-    spent: int = 0
+    problem: PackingProblem
+    table: PackingTable
+    nodes: NodeTable
+    fill_limit: int
+    step_seconds: float
+    best: PackingArrays | None = None  # None: the warm start is still the best
+    fills_spent: int = 0
 
-    def try_spans(self, durations: Floats) -> bool:
+    def try_durations(self, durations: Floats) -> bool:
         """Fill with these maximum durations and keep a better packing; returns whether every item fitted."""
-        return self.offer(self.fill(durations))
+        return self.consider(self.fill(durations))
 
-    def fill(self, durations: Floats) -> Filled | None:
+    def fill(self, durations: Floats) -> PackingArrays | None:
         """A fill that leaves the search unchanged, so that several can run at once."""
         return fill(self.table, self.nodes, durations)
 
-    def offer(self, filled: Filled | None) -> bool:
+    def consider(self, filled: PackingArrays | None) -> bool:
         """Count a fill and keep it if it is better; returns whether every item fitted."""
-        self.spent += 1
+        self.fills_spent += 1
         if filled is None:
             return False
-        step_seconds = filled.worth()
-        if step_seconds < self.value * (1 - 1e-12):
-            self.best, self.value = filled, step_seconds
+        step_seconds = filled.step_seconds()
+        if step_seconds < self.step_seconds * (1 - 1e-12):
+            self.best, self.step_seconds = filled, step_seconds
         return True
 
     @property
     def exhausted(self) -> bool:
-        return self.spent >= self.fills
+        return self.fills_spent >= self.fill_limit
 
 
-def search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
+def search_makespans(problem: PackingProblem, warm: Packing, effort: int) -> tuple[Packing, int]:
     """The best packing found from the warm start `warm`, and the number of fills spent."""
     fills = BUDGET.fills(effort, len(problem.sizes))
-    state = Search(problem, make_table(problem), make_nodes(problem), fills, worth(problem, warm))
-    fewest = problem.fewest_rows
+    state = MakespanSearch(problem, packing_table(problem), make_nodes(problem), fills, packing_seconds(problem, warm))
+    fewest = problem.fewest_micro_batches
     micro_batches, any_fitted = fewest, False
     while (
         not state.exhausted
         and micro_batches <= len(problem.sizes)
-        and (micro_batches < fewest + MICRO_BATCHES or not any_fitted)
+        and (micro_batches < fewest + COUNTS_TRIED or not any_fitted)
     ):
-        for profile in profiles(state.table, micro_batches):
-            any_fitted |= bisect(state, profile)
+        for profile in duration_profiles(state.table, micro_batches):
+            any_fitted |= bisect_profile(state, profile)
         # Fixed degrees can need many more than the fewest.
-        micro_batches += 1 if micro_batches < fewest + MICRO_BATCHES else 1 + micro_batches // 4
+        micro_batches += 1 if micro_batches < fewest + COUNTS_TRIED else 1 + micro_batches // 4
     makespans = [makespan(problem, micro_batch) for micro_batch in warm] if state.best is None else []
     perturb_durations(state, np.array(makespans))
-    best = polished(state.table, state.best.packed() if state.best else warm, EXCHANGES[effort])
-    return ordered(aligned(problem, best), problem), state.spent
+    best = level_micro_batches(state.table, state.best.to_packing() if state.best else warm, EXCHANGES[effort])
+    return canonical_order(align_groups(problem, best), problem), state.fills_spent
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class DurationProfile:
     """Maximum durations of micro-batches: some fixed, the others proportional to a common scale."""
 
-    set: Floats  # seconds
+    fixed: Floats  # seconds
     others: Floats  # relative
 
     def __call__(self, scale: float) -> Floats:
-        return np.concatenate([self.set, self.others * scale])
+        return np.concatenate([self.fixed, self.others * scale])
 
 
-def profiles(table: Table, micro_batches: int) -> Iterator[Profile]:
+def duration_profiles(table: PackingTable, micro_batches: int) -> Iterator[DurationProfile]:
     """The profiles of durations that are tried; the scale of each is bisected."""
     none = np.empty(0)
     chunks = chunk_seconds(table, micro_batches)
     for power in CHUNK_POWERS if micro_batches > 1 else CHUNK_POWERS[:1]:
-        yield Profile(none, chunks**power)
+        yield DurationProfile(none, chunks**power)
     mean = float(chunks.mean())
     single = table.seconds[:LONGEST_SEQUENCES] + table.constants
     critical = {float(seconds) for seconds in single.ravel() if mean < seconds < np.inf}
     for first in [*sorted(critical), *(mean * factor for factor in FIRST_OVER_MEAN)]:
         for count in LONG_MICRO_BATCHES:
             if count < micro_batches:
-                yield Profile(np.full(count, first), np.ones(micro_batches - count))
+                yield DurationProfile(np.full(count, first), np.ones(micro_batches - count))
 
 
-def chunk_seconds(table: Table, micro_batches: int) -> Floats:
+def chunk_seconds(table: PackingTable, micro_batches: int) -> Floats:
     """Seconds in perfect balance, (micro_batches,), of chunks of equally many tokens of the sequences by length."""
-    areas = table.areas.min(axis=1)
+    areas = table.rank_seconds.min(axis=1)
     ends = np.cumsum(table.sizes)
     chunk = np.minimum((ends - table.sizes) * micro_batches // int(ends[-1]), micro_batches - 1)
     work = np.bincount(chunk, areas, micro_batches) / table.problem.ranks
@@ -132,51 +132,51 @@ def chunk_seconds(table: Table, micro_batches: int) -> Floats:
     return np.maximum(work, longest) + float(table.constants.min()) + TINY
 
 
-def bisect(state: Search, profile: Profile) -> bool:
+def bisect_profile(state: MakespanSearch, profile: DurationProfile) -> bool:
     """Bisect a profile's scale for the shortest durations that take every item; returns whether any do.
 
     It starts from the scale at which the incumbent would be matched: where some item does not fit there, this profile
     has nothing to gain, and one fill has shown it.
     """
     low, high = 0.0, matching_scale(state, profile)
-    if high <= 0 or state.exhausted or not state.try_spans(profile(high)):
+    if high <= 0 or state.exhausted or not state.try_durations(profile(high)):
         return False
     for _ in range(BISECTIONS):
         if state.exhausted:
             break
         middle = (low + high) / 2
-        if state.try_spans(profile(middle)):
+        if state.try_durations(profile(middle)):
             high = middle
         else:
             low = middle
     return True
 
 
-def matching_scale(state: Search, profile: Profile) -> float:
+def matching_scale(state: MakespanSearch, profile: DurationProfile) -> float:
     """The scale of a profile at which the step takes as long as the incumbent."""
-    micro_batches = len(profile.set) + len(profile.others)
+    micro_batches = len(profile.fixed) + len(profile.others)
     free = (
-        state.value - state.problem.step_seconds - micro_batches * state.problem.row_seconds - float(profile.set.sum())
+        state.step_seconds - state.problem.step_seconds - micro_batches * state.problem.micro_batch_seconds - float(profile.fixed.sum())
     )
     return free / float(profile.others.sum())
 
 
-def perturb_durations(state: Search, makespans: Floats) -> None:
+def perturb_durations(state: MakespanSearch, makespans: Floats) -> None:
     """Try durations around those of the incumbent (at first `makespans`), two at a time: the compiled fill releases
     the GIL, so that large ones use both cores.
     """
     random = np.random.Generator(np.random.PCG64(0))
     with ThreadPoolExecutor(CONCURRENT_FILLS) as threads:
-        each = threads.map if len(state.table.items) >= LARGE else map
+        each = threads.map if len(state.table.items) >= THREADED_FROM else map
         while not state.exhausted:
             if state.best:
                 makespans = state.best.makespans()
             makespans = makespans[makespans > 0]
             if not len(makespans):
                 return
-            durations = [perturbed(makespans, random) for _ in range(min(CONCURRENT_FILLS, state.fills - state.spent))]
+            durations = [perturbed(makespans, random) for _ in range(min(CONCURRENT_FILLS, state.fill_limit - state.fills_spent))]
             for filled in each(state.fill, durations):
-                state.offer(filled)
+                state.consider(filled)
 
 
 def perturbed(makespans: Floats, random: np.random.Generator) -> Floats:

@@ -9,17 +9,17 @@ from itertools import product
 
 import numpy as np
 
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import Table, make_table
-from planner.packing.budget import Budget
-from planner.packing.packed import Packed, ordered, worth
-from planner.packing.streams import Rules, Takes, fill_streams, takes_of
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import PackingTable, packing_table
+from planner.packing.budget import FillBudget
+from planner.packing.packed import Packing, canonical_order, packing_seconds
+from planner.packing.streams import FillRules, ShapeSeconds, fill_streams, shape_seconds_of
 
-BUDGET = Budget(
-    placed={0: 0, 1: 25_000, 2: 100_000, 3: 500_000, 4: 4_000_000},
-    fewest={0: 0, 1: 10, 2: 30, 3: 100, 4: 400},
+BUDGET = FillBudget(
+    sequences_placed={0: 0, 1: 25_000, 2: 100_000, 3: 500_000, 4: 4_000_000},
+    min_fills={0: 0, 1: 10, 2: 30, 3: 100, 4: 400},
 )
-RULES = [Rules(renewal, dear, first) for dear, renewal, first in product((2.0, 0.5), (2.0, 10.0), (False, True))]
+RULES = [FillRules(renewal, dear, first) for dear, renewal, first in product((2.0, 0.5), (2.0, 10.0), (False, True))]
 BISECTIONS = 7
 SHORTENED_BY = 0.01  # greatest reduction of the time limit, relative
 RESTRICTED_SEQUENCES = 4  # sequences restricted to one random shape, at most
@@ -30,45 +30,45 @@ ORDER_PERTURBATION = (1.0, 0.003)  # standard deviation of log lengths: greatest
 class StreamSearch:
     """The incumbent packing, and the fills left to spend."""
 
-    table: Table
-    takes: list[Takes]
-    fills: int
-    value: float
-    best: Packed
-    spent: int = 0
+    table: PackingTable
+    shape_seconds: list[ShapeSeconds]
+    fill_limit: int
+    step_seconds: float
+    best: Packing
+    fills_spent: int = 0
 
-    def attempt(self, span: float, rules: Rules, order: list[int], takes: list[Takes] | None = None) -> bool:
+    def attempt(self, span: float, rules: FillRules, order: list[int], shape_seconds: list[ShapeSeconds] | None = None) -> bool:
         """Fill within `span` seconds and keep a better packing; returns whether every item fitted."""
-        self.spent += 1
-        packed = fill_streams(self.table, takes or self.takes, span, rules, order)
+        self.fills_spent += 1
+        packed = fill_streams(self.table, shape_seconds or self.shape_seconds, span, rules, order)
         if packed is None:
             return False
-        seconds = worth(self.table.problem, packed)
-        if seconds < self.value * (1 - 1e-12):
-            self.best, self.value = packed, seconds
+        seconds = packing_seconds(self.table.problem, packed)
+        if seconds < self.step_seconds * (1 - 1e-12):
+            self.best, self.step_seconds = packed, seconds
         return True
 
     @property
     def span(self) -> float:
         """Seconds of the incumbent without the step's constants."""
-        return self.value - self.table.problem.step_seconds
+        return self.step_seconds - self.table.problem.step_seconds
 
     @property
     def exhausted(self) -> bool:
-        return self.spent >= self.fills
+        return self.fills_spent >= self.fill_limit
 
 
-def stream_search(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
+def stream_search(problem: PackingProblem, warm: Packing, effort: int) -> tuple[Packing, int]:
     """The best packing found from the warm start `warm`, and the number of fills spent."""
-    table = make_table(problem)
-    state = StreamSearch(table, takes_of(table), BUDGET.fills(effort, len(problem.sizes)), worth(problem, warm), warm)
+    table = packing_table(problem)
+    state = StreamSearch(table, shape_seconds_of(table), BUDGET.fills(effort, len(problem.sizes)), packing_seconds(problem, warm), warm)
     for rules in RULES:
         bisect_rules(state, rules)
     perturb(state)
-    return ordered(state.best, problem), state.spent
+    return canonical_order(state.best, problem), state.fills_spent
 
 
-def bisect_rules(state: StreamSearch, rules: Rules) -> None:
+def bisect_rules(state: StreamSearch, rules: FillRules) -> None:
     """Bisect the time limit for these rules; they are dropped if they cannot match the incumbent."""
     order = [*range(len(state.table.items))]
     high = state.span
@@ -91,22 +91,22 @@ def perturb(state: StreamSearch) -> None:
     most, least = np.log(ORDER_PERTURBATION[0]), np.log(ORDER_PERTURBATION[1])
     lengths = np.log(state.table.sizes)
     while not state.exhausted:
-        rules = Rules(
-            renewal=float(np.exp(random.uniform(-0.5, 2.5))),
-            dear=float(np.exp(random.uniform(-1.5, 1.5))),
+        rules = FillRules(
+            new_micro_batch_weight=float(np.exp(random.uniform(-0.5, 2.5))),
+            excess_constants=float(np.exp(random.uniform(-1.5, 1.5))),
             open_first=bool(random.random() < 0.5),
         )
         noise = np.exp(random.uniform(least, most)) * random.standard_normal(len(lengths))
         order = np.argsort(noise * (random.random() < 0.7) - lengths, kind="stable")
-        takes = restrict_shapes(state.takes, random) if random.random() < 0.5 else state.takes
+        takes = restrict_shapes(state.shape_seconds, random) if random.random() < 0.5 else state.shape_seconds
         state.attempt(state.span * (1 - SHORTENED_BY * random.random() ** 2), rules, order.tolist(), takes)
 
 
-def restrict_shapes(takes: list[Takes], random: np.random.Generator) -> list[Takes]:
+def restrict_shapes(shape_seconds: list[ShapeSeconds], random: np.random.Generator) -> list[ShapeSeconds]:
     """The same, with a few sequences, most of them long, restricted to one random shape."""
-    restricted = takes.copy()
+    restricted = shape_seconds.copy()
     for _ in range(int(random.integers(1, RESTRICTED_SEQUENCES + 1))):
-        item = int(len(takes) * random.random() ** 4)
-        shape = list(takes[item])[int(random.integers(len(takes[item])))]
-        restricted[item] = {shape: takes[item][shape]}
+        item = int(len(shape_seconds) * random.random() ** 4)
+        shape = list(shape_seconds[item])[int(random.integers(len(shape_seconds[item])))]
+        restricted[item] = {shape: shape_seconds[item][shape]}
     return restricted

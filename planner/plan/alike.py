@@ -17,13 +17,13 @@ from planner.plan.mesh import stage_stride
 from planner.plan.model import Layout, Plan, assignments
 from planner.specs.base import Ranks
 from planner.specs.cluster import Cluster
-from planner.specs.items import lengths_of
+from planner.specs.items import part_lengths
 
-WHOLE = 64  # up to so many ranks each is simulated and drawn; of more, identical groups share the events of one
+MAX_UNFOLDED_RANKS = 64  # up to so many ranks each is simulated and drawn; of more, identical groups share the events of one
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class IdenticalGroups:
     """Groups and ranks whose events are those of another group and its ranks."""
 
     groups: dict[str, str] = field(
@@ -35,24 +35,24 @@ class Alike:
     group_of: dict[int, str] = field(default_factory=dict)  # rank of these groups → its group
 
 
-NONE = Alike()
+NO_IDENTICAL_GROUPS = IdenticalGroups()
 
 
-def alike_groups(plan: Plan, number: int) -> Alike:
+def identical_groups(plan: Plan, number: int) -> IdenticalGroups:
     """Return which groups of a step are identical to an earlier one."""
     if len(plan.layouts) > 1:
-        return NONE
+        return NO_IDENTICAL_GROUPS
     ((module, layout),) = plan.layouts.items()
     work = work_by_group(plan, number, module)
     groups_of_rank = Counter(rank for name in work for rank in plan.groups[name].ranks)
-    positions = Places(plan.uses.cluster, layout)
+    positions = RankPositions(plan.uses.cluster, layout)
     kinds: dict[Hashable, str] = {}
-    result = Alike()
+    result = IdenticalGroups()
     for name, group_work in work.items():
         group = plan.groups[name]
         if any(groups_of_rank[rank] > 1 for rank in group.ranks):
             continue
-        first = kinds.setdefault((tuple(group_work), group.split_in(layout), positions.of(group.ranks)), name)
+        first = kinds.setdefault((tuple(group_work), group.resolved_split(layout), positions.key_of(group.ranks)), name)
         if first != name:
             result.groups[name] = first
             result.ranks.update(zip(group.ranks, plan.groups[first].ranks, strict=True))
@@ -63,15 +63,15 @@ def alike_groups(plan: Plan, number: int) -> Alike:
 def work_by_group(plan: Plan, number: int, module: str) -> dict[str, list[Hashable]]:
     """Return, by group, its work: micro-batch, documents' lengths, offloads and share of the devices."""
     layout, work = plan.layouts[module], dict[str, list[Hashable]]()
-    lengths = {item: lengths_of(size) for item, size in plan.uses.items[module].items()}
+    lengths = {item: part_lengths(size) for item, size in plan.uses.items[module].items()}
     for index, micro_batch in enumerate(plan.steps[number].micro_batches):
         for a in assignments(plan, micro_batch):
             item_lengths = tuple(lengths[item] for item in a.items)
-            work.setdefault(a.group, []).append((index, item_lengths, a.offload_in(layout), a.share))
+            work.setdefault(a.group, []).append((index, item_lengths, a.offload_shares(layout), a.share))
     return work
 
 
-class Places:
+class RankPositions:
     """Stage, device and network position of ranks: all of them that prices and schedules depend on."""
 
     def __init__(self, cluster: Cluster, layout: Layout) -> None:
@@ -81,7 +81,7 @@ class Places:
         self.pipeline, self.after = layout.pp, stage_stride(layout)
         self.layout = np.array(layout.ranks)
 
-    def of(self, ranks: Ranks) -> Hashable:
+    def key_of(self, ranks: Ranks) -> Hashable:
         """Return a key of the ranks' stages, kinds of device, and blocks at each level relative to the first rank's."""
         each = np.array(ranks)
         kinds = self.names[np.minimum(np.searchsorted(self.ends, each, side="right"), len(self.names) - 1)]

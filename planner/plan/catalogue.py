@@ -7,19 +7,19 @@ from planner.plan.mesh import (
     expert_groups_over,
     expert_state_groups,
     groups_over,
-    spread_of_experts,
+    expert_shards,
     stage_ranks,
     state_groups,
 )
 from planner.plan.model import Layout, Plan, assignments
-from planner.plan.shares import partners
+from planner.plan.shares import sharing_ranks
 from planner.specs.base import Ranks
 from planner.specs.layers import Module
 
-EXPERT_GROUPS: tuple[tuple[str, ...], ...] = (("ep",), ("etp",), ("ep", "etp"))  # dims whose ranks exchange tokens
+EXPERT_EXCHANGE_DIMS: tuple[tuple[str, ...], ...] = (("ep",), ("etp",), ("ep", "etp"))  # dims whose ranks exchange tokens
 
 
-def catalogue(plan: Plan) -> set[Ranks]:
+def process_groups(plan: Plan) -> set[Ranks]:
     """Return the process groups of all ranks: every rank creates every group."""
     found: set[Ranks] = set()
     for name, layout in plan.layouts.items():
@@ -37,7 +37,7 @@ def expert_groups(layout: Layout) -> Iterator[Ranks]:
     """Yield the groups that hold states of the same experts, and those that exchange tokens."""
     for states in expert_state_groups(layout):
         yield from states.values()
-    for dims in EXPERT_GROUPS if spread_of_experts(layout) > 1 else ():
+    for dims in EXPERT_EXCHANGE_DIMS if expert_shards(layout) > 1 else ():
         yield from expert_groups_over(layout, dims).values()
 
 
@@ -47,15 +47,15 @@ def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
     named = {a.group for micro_batch in micro_batches for a in assignments(plan, micro_batch) if a.module == module}
     for name in plan.groups if plan.then else named:  # steps that are planned during the run may use any group
         group = plan.groups[name]
-        ranks, split = set(group.ranks) & set(layout.ranks), group.split_in(layout)
+        ranks, split = set(group.ranks) & set(layout.ranks), group.resolved_split(layout)
         for stage in range(layout.pp):
             on_stage = Ranks(sorted(ranks & set(stage_ranks(layout, stage))))
-            for sharing in {partners(layout, on_stage, rank) for rank in on_stage}:
-                yield from map(Ranks, (*split.blocks(sharing), *split.rings(sharing)) if split.ring > 1 else [sharing])
+            for sharing in {sharing_ranks(layout, on_stage, rank) for rank in on_stage}:
+                yield from map(Ranks, (*split.ulysses_blocks(sharing), *split.rings(sharing)) if split.ring > 1 else [sharing])
 
 
 def tied_embedding_groups(module: Module, layout: Layout) -> Iterator[Ranks]:
     """Yield the first and last rank of each pipeline where embedding and head share their weights."""
-    if module.ties:
+    if module.ties_head:
         for pipeline in groups_over(layout, ("pp",)).values():
             yield Ranks((pipeline[0], pipeline[-1])[: len(pipeline)])

@@ -7,55 +7,55 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from planner.plan.line import Line
-from planner.plan.model import Plan, Step, split_key
-from planner.plan.places import Placement, Placements, Unit, put
-from planner.plan.reading import Reading
+from planner.plan.line import TaskInserter
+from planner.plan.model import Plan, Step, parse_module_key
+from planner.plan.places import ResolvedPlacement, ModulePlacements, TaskUnit, insert_placed_tasks
+from planner.plan.reading import EdgeReads
 from planner.plan.task import Phase, Task
-from planner.plan.work import Cell, Work, cell_tasks, slot_tasks
+from planner.plan.work import GroupWork, ModuleWork, group_tasks, slot_tasks
 from planner.specs.base import Layers
 
 
-def add_encoder(plan: Plan, step: Step, encoder: Work, works: Mapping[str, Work], order: list[Task]) -> list[Task]:
+def insert_encoder_tasks(plan: Plan, step: Step, encoder: ModuleWork, works: Mapping[str, ModuleWork], order: list[Task]) -> list[Task]:
     """Return `order` with the encoder's tasks inserted: all forwards first, then all backwards."""
     edges = [edge for edge in plan.edges if edge.source == encoder.module]
-    readings = [Reading(plan, edge, works[edge.target], order) for edge in edges]
-    placements, line = Placements(step, encoder, [edge.target for edge in edges]), Line(order)
-    unit_forwards: dict[Unit, list[Task]] = {}
+    readings = [EdgeReads(plan, edge, works[edge.target], order) for edge in edges]
+    placements, line = ModulePlacements(step, encoder, [edge.target for edge in edges]), TaskInserter(order)
+    unit_forwards: dict[TaskUnit, list[Task]] = {}
     units = [
-        Unit(cells, tuple(read for reading in readings for c in cells if (read := reading.of(c))))
+        TaskUnit(cells, tuple(read for reading in readings for c in cells if (read := reading.of(c))))
         for cells in task_units(encoder)
     ]
-    for unit in placements.in_turn(units, forward=True):
+    for unit in placements.insertion_order(units, forward=True):
         placed = placements.of(unit, forward=True)
         unit_forwards[unit] = forward_tasks(encoder, unit, placed)
         for read in unit.reads:
-            line.wait(read.held_up, read.transfer(encoder, "F")[1].id)
-        unplaced = put(line, unit_forwards[unit], placed, works)
+            line.add_wait(read.blocked_ids, read.transfer(encoder, "F")[1].id)
+        unplaced = insert_placed_tasks(line, unit_forwards[unit], placed, works)
         placed_ids = {task.id for task in unit_forwards[unit]} - {task.id for task in unplaced}
-        line.put_late(unplaced, {i for read in unit.reads for i in read.held_up}, placed_ids)
+        line.insert_late(unplaced, {i for read in unit.reads for i in read.blocked_ids}, placed_ids)
         unit_forwards[unit] = unit_forwards[unit] if placed else []
-    split_backwards = placements.in_two
-    for unit in placements.in_turn(units, forward=False):
+    split_backwards = placements.split_backwards
+    for unit in placements.insertion_order(units, forward=False):
         backward = backward_tasks(encoder, unit, split_backwards)
         backward = [rewire(task, unit_forwards[unit]) for task in backward]
-        line.append(put(line, backward, placements.of(unit, forward=False), works))
-    return line.tasks()
+        line.insert_at_end(insert_placed_tasks(line, backward, placements.of(unit, forward=False), works))
+    return line.resulting_order()
 
 
-def task_units(encoder: Work) -> list[tuple[Cell, ...]]:
+def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
     """Return the parts of each micro-batch whose tasks stay together: the whole micro-batch where all ranks synchronise
     in it, as in ZeRO-3's one gather and sync; else each group's work.
     """
     return [
         cells
-        for micro_batch in encoder.rows
+        for micro_batch in encoder.micro_batches
         if micro_batch
-        for cells in ([micro_batch] if encoder.meets else [(c,) for c in micro_batch])
+        for cells in ([micro_batch] if encoder.syncs_each_micro_batch else [(c,) for c in micro_batch])
     ]
 
 
-def forward_tasks(encoder: Work, unit: Unit, placed: Sequence[Placement]) -> list[Task]:
+def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[Task]:
     """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends."""
     tasks: list[Task] = []
     for stage in range(len(encoder.stages)):
@@ -67,7 +67,7 @@ def forward_tasks(encoder: Work, unit: Unit, placed: Sequence[Placement]) -> lis
     return tasks + [task for send, recv in transfers for task in (rewire(send, forward), recv)]
 
 
-def backward_tasks(encoder: Work, unit: Unit, split_backwards: Mapping[tuple[int, int], Phase]) -> list[Task]:
+def backward_tasks(encoder: ModuleWork, unit: TaskUnit, split_backwards: Mapping[tuple[int, int], Phase]) -> list[Task]:
     """Return the transfers of gradients from all readers, then the unit's backward, last stage first. Where it is split
     into I and W, the gradients of weights come last.
     """
@@ -79,19 +79,19 @@ def backward_tasks(encoder: Work, unit: Unit, split_backwards: Mapping[tuple[int
         tasks += [send, recv]
         received.setdefault(read.cell.group, []).append(recv.id)
     for stage in reversed(range(len(encoder.stages))):
-        in_two = (unit.row, stage) in split_backwards
+        in_two = (unit.micro_batch, stage) in split_backwards
         for task in unit_tasks(encoder, stage, "I" if in_two else "B", unit):
             last = stage == len(encoder.stages) - 1 and task.phase in ("B", "I")
-            tasks.append(task.waiting_for(*received.get(task.group, ())) if last else task)
+            tasks.append(task.with_dependencies(*received.get(task.group, ())) if last else task)
         weights += unit_tasks(encoder, stage, "W", unit) if in_two else []
     return tasks + weights
 
 
-def unit_tasks(encoder: Work, stage: int, phase: Phase, unit: Unit) -> list[Task]:
+def unit_tasks(encoder: ModuleWork, stage: int, phase: Phase, unit: TaskUnit) -> list[Task]:
     """Return the unit's tasks on a stage; under ZeRO-3 with the gather or sync of its micro-batch."""
-    if encoder.meets:
-        return slot_tasks(encoder, stage, phase, unit.row)
-    return [task for c in unit.cells for task in cell_tasks(encoder, stage, phase, c)]
+    if encoder.syncs_each_micro_batch:
+        return slot_tasks(encoder, stage, phase, unit.micro_batch)
+    return [task for c in unit.cells for task in group_tasks(encoder, stage, phase, c)]
 
 
 def split_by_layers(task: Task, named: list[set[int]]) -> list[Task]:
@@ -112,7 +112,7 @@ def rewire(task: Task, forward: list[Task]) -> Task:
         return task
     known = {t.id for t in forward}
     last = {(t.group, t.layers[-1]): t.id for t in forward if t.phase == "F"}
-    missing = {i: split_key(i.partition("/")[0])[1] for i in task.after if "/F/" in i and i not in known}
+    missing = {i: parse_module_key(i.partition("/")[0])[1] for i in task.after if "/F/" in i and i not in known}
     after = tuple(
         last.get((i.rpartition("/")[2], layers[-1]), i) if (layers := missing.get(i)) else i for i in task.after
     )

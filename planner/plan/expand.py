@@ -8,15 +8,15 @@ directly before their readers: each encoder after all modules that it feeds.
 from collections.abc import Container, Mapping, Sequence
 
 from planner.errors import InputError
-from planner.plan.encoders import add_encoder
-from planner.plan.meets import meeting
-from planner.plan.merge import merge, settled
+from planner.plan.encoders import insert_encoder_tasks
+from planner.plan.meets import synchronised_phases
+from planner.plan.merge import merge_orders, topological_order
 from planner.plan.model import Plan, Step
-from planner.plan.places import WHERE, Placements, adding, check_named
+from planner.plan.places import PLACE_KEY, ModulePlacements, encoder_insertion_order, check_placements
 from planner.plan.schedules import Slot
 from planner.plan.task import Phase, Task
-from planner.plan.work import Work, cell_task, collective, module_work, stage_tasks
-from planner.specs.base import changed
+from planner.plan.work import ModuleWork, pass_task, collective_task, module_work, stage_tasks
+from planner.specs.base import with_fields
 
 FinalPasses = Mapping[
     tuple[int, int], Phase
@@ -38,11 +38,11 @@ def expand(plan: Plan, number: int = 0, others: Container[int] = ()) -> tuple[Ta
 
 def first_placement_error(plan: Plan, step: Step, others: Container[int]) -> InputError | None:
     """Return the error of the first placement that, together with those before it, allows no order."""
-    for number in range(-1, len(step.places)):
+    for number in range(-1, len(step.placements)):
         try:
-            step_tasks(plan, changed(step, order={**step.order, "place": step.places[: number + 1]}), others)
+            step_tasks(plan, with_fields(step, order={**step.order, "place": step.placements[: number + 1]}), others)
         except InputError as error:
-            return InputError(error.message, where=f"{WHERE}[{number}]", fix=error.fix) if number >= 0 else None
+            return InputError(error.message, where=f"{PLACE_KEY}[{number}]", fix=error.fix) if number >= 0 else None
     return None
 
 
@@ -51,18 +51,18 @@ def step_tasks(plan: Plan, step: Step, others: Container[int]) -> list[Task]:
     works = {module: module_work(plan, step, module, others) for module in plan.layouts}
     feeding = {edge.source for edge in plan.edges}
     slots = {name: work.slots(step.order_of(name)) for name, work in works.items() if name not in feeding}
-    order = merge([rank_tasks for name, of_ranks in slots.items() for rank_tasks in stage_tasks(works[name], of_ranks)])
+    order = merge_orders([rank_tasks for name, of_ranks in slots.items() for rank_tasks in stage_tasks(works[name], of_ranks)])
     for name, work in works.items():
         order += closing_tasks(work, final_passes(slots[name]) if name in slots else placed_passes(step, work))
-    for module in adding(plan, step):
-        order = add_encoder(plan, step, works[module], works, order)
+    for module in encoder_insertion_order(plan, step):
+        order = insert_encoder_tasks(plan, step, works[module], works, order)
     if not plan.edges:
         return order
-    check_named(step, works, order)
-    return settled(order, meeting(plan))
+    check_placements(step, works, order)
+    return topological_order(order, synchronised_phases(plan))
 
 
-def closing_tasks(work: Work, finals: Sequence[FinalPasses | None]) -> list[Task]:
+def closing_tasks(work: ModuleWork, finals: Sequence[FinalPasses | None]) -> list[Task]:
     """Return what runs once a step: reduction of gradients that no micro-batch reduced, update, all-gather of weights
     that the update sharded.
 
@@ -72,18 +72,18 @@ def closing_tasks(work: Work, finals: Sequence[FinalPasses | None]) -> list[Task
     for pipeline_rank, last in enumerate(finals):
         if last is None:
             continue
-        replicated = work.reduced and work.layout.zero < 3
-        update = collective(work, pipeline_rank, "update", None)
+        replicated = work.reduces_gradients and work.layout.zero < 3
+        update = collective_task(work, pipeline_rank, "update", None)
         if replicated:
             tasks.append(
-                collective(work, pipeline_rank, "sync", None).waiting_for(*backward_ids(work, pipeline_rank, last))
+                collective_task(work, pipeline_rank, "sync", None).with_dependencies(*backward_ids(work, pipeline_rank, last))
             )
-            update = update.waiting_for(tasks[-1].id)
+            update = update.with_dependencies(tasks[-1].id)
         else:
-            update = update.waiting_for(*backward_ids(work, pipeline_rank, last), *sync_ids(work, pipeline_rank))
+            update = update.with_dependencies(*backward_ids(work, pipeline_rank, last), *sync_ids(work, pipeline_rank))
         tasks.append(update)
         if replicated and work.layout.zero:
-            tasks.append(collective(work, pipeline_rank, "gather", None).waiting_for(update.id))
+            tasks.append(collective_task(work, pipeline_rank, "gather", None).with_dependencies(update.id))
     return tasks
 
 
@@ -96,9 +96,9 @@ def final_passes(slots: Sequence[Sequence[Slot]]) -> list[FinalPasses | None]:
     return [last or (None if of_rank else {}) for last, of_rank in zip(finals, slots, strict=True)]
 
 
-def placed_passes(step: Step, work: Work) -> list[FinalPasses | None]:
+def placed_passes(step: Step, work: ModuleWork) -> list[FinalPasses | None]:
     """Return, by pipeline rank, the passes that complete the gradients of an encoder."""
-    split_backwards, pipeline = Placements(step, work).in_two.items(), work.pipeline
+    split_backwards, pipeline = ModulePlacements(step, work).split_backwards.items(), work.pipeline_ranks
     return [
         {
             (micro_batch, stage // pipeline): phase
@@ -109,26 +109,26 @@ def placed_passes(step: Step, work: Work) -> list[FinalPasses | None]:
     ]
 
 
-def backward_ids(work: Work, pipeline_rank: int, last: FinalPasses) -> list[str]:
+def backward_ids(work: ModuleWork, pipeline_rank: int, last: FinalPasses) -> list[str]:
     """Return the ids of the passes that complete the gradients of a pipeline rank."""
-    chunks = [*enumerate(range(pipeline_rank, len(work.stages), work.pipeline))]
+    chunks = [*enumerate(range(pipeline_rank, len(work.stages), work.pipeline_ranks))]
     return [
         task.id
-        for micro_batch in work.rows
+        for micro_batch in work.micro_batches
         for c in micro_batch
         for chunk, stage in chunks
-        if (task := cell_task(work, stage, last.get((c.row, chunk), "B"), c)).ranks
+        if (task := pass_task(work, stage, last.get((c.micro_batch, chunk), "B"), c)).ranks
     ]
 
 
-def sync_ids(work: Work, pipeline_rank: int) -> list[str]:
+def sync_ids(work: ModuleWork, pipeline_rank: int) -> list[str]:
     """Return the ids of the reductions of each micro-batch on a pipeline rank; none below ZeRO-3."""
     if work.layout.zero < 3:
         return []
-    chunks = range(pipeline_rank, len(work.stages), work.pipeline)
+    chunks = range(pipeline_rank, len(work.stages), work.pipeline_ranks)
     return [
-        collective(work, chunk, "sync", number).id
-        for number, micro_batch in enumerate(work.rows)
+        collective_task(work, chunk, "sync", number).id
+        for number, micro_batch in enumerate(work.micro_batches)
         if micro_batch
         for chunk in chunks
     ]

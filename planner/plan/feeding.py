@@ -9,44 +9,44 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from planner.plan.model import Plan
-from planner.specs.model import By
+from planner.specs.model import EdgeInput
 
-Item = tuple[str, int]  # module, item
+ItemKey = tuple[str, int]  # module, item
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
+class FedSpan:
     """The outputs of one encoder item in one of its readers."""
 
-    target: Item
+    target: ItemKey
     first: int  # token of the target that the first output replaces, or its index among all outputs that it attends to
-    rows: int
-    by: By = "tokens"
+    outputs: int
+    by: EdgeInput = "tokens"
 
     @property
     def last(self) -> int:
         """The index after the last output."""
-        return self.first + self.rows
+        return self.first + self.outputs
 
 
-def feeding(plan: Plan) -> dict[Item, list[Fed]]:
+def fed_spans(plan: Plan) -> dict[ItemKey, list[FedSpan]]:
     """Return, by encoder item, all positions where its outputs are read."""
-    used: dict[tuple[Item, By], int] = defaultdict(int)
-    spans: dict[Item, list[Fed]] = defaultdict(list)
+    used: dict[tuple[ItemKey, EdgeInput], int] = defaultdict(int)
+    spans: dict[ItemKey, list[FedSpan]] = defaultdict(list)
     for edge in plan.edges:
-        tokens_per_output = plan.uses.models[edge.source].merged
+        tokens_per_output = plan.uses.models[edge.source].tokens_per_output
         for item, readers in sorted(plan.feeds_of(edge).items()):
             outputs = plan.uses.tokens(edge.source, item) // tokens_per_output
             for reader in readers:
                 target = (edge.target, reader)
-                spans[edge.source, item].append(Fed(target, used[target, edge.by], outputs, edge.by))
+                spans[edge.source, item].append(FedSpan(target, used[target, edge.by], outputs, edge.by))
                 used[target, edge.by] += outputs
     return spans
 
 
-def fed_tokens(plan: Plan, by: By = "tokens") -> dict[Item, int]:
+def fed_tokens(plan: Plan, by: EdgeInput = "tokens") -> dict[ItemKey, int]:
     """Return, by reading item, how many of its tokens are outputs of encoders, or how many cross attention reads."""
-    counts: dict[Item, int] = {}
-    for fed in (fed for of_item in feeding(plan).values() for fed in of_item if fed.by == by):
+    counts: dict[ItemKey, int] = {}
+    for fed in (fed for of_item in fed_spans(plan).values() for fed in of_item if fed.by == by):
         counts[fed.target] = max(counts.get(fed.target, 0), fed.last)
     return counts

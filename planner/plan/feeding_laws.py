@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.plan.feeding import fed_tokens, feeding
+from planner.plan.feeding import fed_tokens, fed_spans
 from planner.plan.model import Edge, Plan, Step, assignments
 from planner.plan.violation import Violation
 
@@ -25,7 +25,7 @@ def feed_laws(plan: Plan) -> Iterator[Violation]:
 
 def step_laws(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
     """An encoder item and its readers are in the same step."""
-    fed = feeding(plan)
+    fed = fed_spans(plan)
     assigned = {
         (a.module, item)
         for micro_batch in step.micro_batches
@@ -41,7 +41,7 @@ def step_laws(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
 def cross_attention_laws(plan: Plan) -> Iterator[Violation]:
     """Each item of a module with cross attention reads some outputs."""
     read = fed_tokens(plan, "cross_attention")
-    for name in (name for name in plan.layouts if plan.uses.models[name].crossing):
+    for name in (name for name in plan.layouts if plan.uses.models[name].cross_attention_width):
         unfed = next((item for item in sorted(plan.uses.items[name]) if (name, item) not in read), None)
         if unfed is not None:
             message = f"cross attention of `{name}` has nothing to read for item {unfed}"
@@ -56,7 +56,7 @@ def reshard_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
         a.group for micro_batch in micro_batches for a in assignments(plan, micro_batch) if a.module == edge.target
     }
     layout = plan.layouts[edge.target]
-    rings = sorted(name for name in reading if plan.groups[name].split_in(layout).ring > 1)
+    rings = sorted(name for name in reading if plan.groups[name].resolved_split(layout).ring > 1)
     if rings and edge.reshard == "contiguous":
         yield f"group {rings[0]} of `{edge.target}` is a ring, and reads in zig-zag", "reshard: zigzag"
     elif reading and not rings and edge.reshard == "zigzag":
@@ -66,15 +66,15 @@ def reshard_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
 def width_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
     """Outputs are as wide as the reader's hidden size, or as its cross attention expects."""
     reader = plan.uses.models[edge.target]
-    out, hidden = plan.uses.models[edge.source].gives, reader.hidden
+    out, hidden = plan.uses.models[edge.source].feature_width, reader.hidden
     if not out:
         yield f"`{edge.source}` ends in a loss and has no outputs for `{edge.target}` to read", "let an encoder feed it"
     elif edge.by == "cross_attention":
-        if not reader.crossing:
+        if not reader.cross_attention_width:
             yield f"`{edge.target}` has no cross attention", f"set its cross to {out}, or by: tokens"
-        elif out != reader.crossing:
+        elif out != reader.cross_attention_width:
             message = f"outputs of `{edge.source}` are {out} wide, cross attention of `{edge.target}` reads"
-            yield f"{message} {reader.crossing}", f"set cross to {out}"
+            yield f"{message} {reader.cross_attention_width}", f"set cross to {out}"
     elif out != hidden:
         message = f"outputs of `{edge.source}` are {out} wide, the tokens of `{edge.target}` {hidden}"
         yield message, f"set out to {hidden}"
@@ -84,6 +84,6 @@ def unread_laws(plan: Plan) -> Iterator[Violation]:
     """In a plan of several modules, some module reads the outputs of each encoder."""
     sources = {edge.source for edge in plan.edges}
     for name in plan.layouts if len(plan.layouts) > 1 else ():
-        if name not in sources and plan.uses.models[name].gives:
+        if name not in sources and plan.uses.models[name].feature_width:
             fix = f"add an edge from it, or remove layouts.{name}"
             yield Violation(f"layouts.{name}", f"nobody reads the outputs of `{name}`", fix)

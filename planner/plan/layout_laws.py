@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from planner.plan.expert_layers import expert_layouts, is_moe
-from planner.plan.meets import reduces
+from planner.plan.expert_layers import expert_layouts, has_experts
+from planner.plan.meets import reduces_gradients
 from planner.plan.mesh import stage_size
 from planner.plan.model import Layout, Plan
-from planner.plan.schedules import CHUNKED, ONE_BY_ONE
+from planner.plan.schedules import INTERLEAVED, DEFAULT_SCHEDULE
 from planner.plan.violation import Violation
-from planner.specs.base import Layers, changed
+from planner.specs.base import Layers, with_fields
 from planner.specs.layers import Module
-from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism, said
+from planner.specs.parallelism import MESH_DIMS, DEFAULT_RANK_ORDER, Parallelism, decided_fields
 
 
 def layout_laws(plan: Plan) -> Iterator[Violation]:
@@ -24,11 +24,11 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
         where = f"layouts.{name}"
         if any(rank >= plan.size for rank in layout.ranks):
             yield Violation(where, f"rank {layout.ranks[-1]} does not exist, there are {plan.size}", "use lower ranks")
-        for dim in DIMS:
+        for dim in MESH_DIMS:
             if dim not in layout.mesh and getattr(layout, dim) > 1:
                 message = f"{layout.rank_order} does not say where {dim} is, and {dim} is {getattr(layout, dim)}"
-                yield Violation(f"{where}.rank_order", message, f"name it, as in {RANK_ORDER}")
-        sizes = {dim: getattr(layout, dim) for dim in DIMS}
+                yield Violation(f"{where}.rank_order", message, f"name it, as in {DEFAULT_RANK_ORDER}")
+        sizes = {dim: getattr(layout, dim) for dim in MESH_DIMS}
         if prod(sizes.values()) != len(layout.ranks):
             product = " · ".join(f"{dim} {size}" for dim, size in sizes.items() if size > 1) or "dp 1"
             message = f"{product} makes {prod(sizes.values())} ranks, and the layout has {len(layout.ranks)}"
@@ -62,7 +62,7 @@ def tensor_laws(layout: Layout, module: Module, where: str) -> Iterator[Violatio
 
 def mesh_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """ep divides the experts, etp their width, and both together the ranks of a stage."""
-    moe, ep, etp = module.routed, layout.ep, layout.etp
+    moe, ep, etp = module.routed_experts, layout.ep, layout.etp
     if moe is None and ep * etp > 1:
         yield Violation(where, "the module has no experts to shard", "leave ep and etp out")
     elif moe and (moe.experts % ep or moe.ffn % etp):
@@ -75,11 +75,11 @@ def mesh_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]
 
 def unshardable_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """Modules that need whole documents or all layers on a rank have no cp or pp; tp divides groups of state spaces."""
-    space = module.recurrent
-    if module.unparted and layout.cp > 1:
-        yield Violation(f"{where}.cp", f"{module.unparted}, and cp = {layout.cp} shards them", "cp: 1")
-    if module.unstaged and layout.pp > 1:
-        yield Violation(f"{where}.pp", f"{module.unstaged}, and pp = {layout.pp}", "pp: 1")
+    space = module.ssm
+    if module.unshardable_reason and layout.cp > 1:
+        yield Violation(f"{where}.cp", f"{module.unshardable_reason}, and cp = {layout.cp} shards them", "cp: 1")
+    if module.unpipelined_reason and layout.pp > 1:
+        yield Violation(f"{where}.pp", f"{module.unpipelined_reason}, and pp = {layout.pp}", "pp: 1")
     if space and space.groups % layout.tp:
         message = f"{space.groups} groups of state spaces cannot be sharded over tp = {layout.tp}"
         yield Violation(f"{where}.tp", message, "a tp that divides the groups")
@@ -100,10 +100,10 @@ def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation
 
 def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
     """`dispatch` needs experts, and a dtype of gradients needs a reduction."""
-    if layout.dispatch != "all_to_all" and module.routed is None:
+    if layout.dispatch != "all_to_all" and module.routed_experts is None:
         message = f"dispatch {layout.dispatch} says how tokens come to experts, and the module has none"
         yield Violation(where, message, "leave `dispatch` out")
-    if layout.gradients != "float32" and not reduces(layout, module):
+    if layout.gradients != "float32" and not reduces_gradients(layout, module):
         message = f"gradients are reduced in {layout.gradients}, and no parameter has replicas"
         yield Violation(where, message, "leave `gradients` out, or add replicas")
 
@@ -118,8 +118,8 @@ def expert_laws(layout: Layout, module: Module, where: str) -> Iterator[Violatio
     """Ranges of `experts` name layers with experts, and their meshes fit."""
     for layer_range in layout.experts:
         layers, key = Layers.from_file(layer_range), f"{where}.experts.{layer_range}"
-        if any(is_moe(module, layer) for layer in layers):
-            yield from mesh_laws(layout.at(layers[0]), module, key)
+        if any(has_experts(module, layer) for layer in layers):
+            yield from mesh_laws(layout.at_layer(layers[0]), module, key)
         else:
             yield Violation(key, f"layers {layers} have no experts", "name layers that have some, or leave it out")
 
@@ -145,7 +145,7 @@ def range_laws(layer_ranges: Iterable[str | int], module: Module, where: str) ->
 def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:
     """Fields that the job fixed have the fixed values in the plan."""
     module, fixed = plan.uses.models[name], plan.uses.fix.layouts.get(name, Parallelism())
-    for field, value in said(fixed).items():
+    for field, value in decided_fields(fixed).items():
         values = [getattr(variant, field) for variant in expert_variants(layout, module)]
         different = [
             value_there
@@ -167,7 +167,7 @@ def expert_variants(layout: Layout, module: Module) -> list[Layout]:
 
 def fixed_schedule_laws(plan: Plan, name: str, fixed: str) -> Iterator[Violation]:
     """Each step has the schedule that the job fixed."""
-    default, fix = CHUNKED if plan.layouts[name].vpp > 1 else ONE_BY_ONE, f"{fixed}, or another uses.fix.layouts.{name}"
+    default, fix = INTERLEAVED if plan.layouts[name].vpp > 1 else DEFAULT_SCHEDULE, f"{fixed}, or another uses.fix.layouts.{name}"
     for number, step in enumerate(plan.steps):
         order = plan.order_of(step, name) or default
         if order != fixed:
@@ -181,7 +181,7 @@ def normalised(layout: Layout, field: str, value: object, module: Module) -> obj
     if field == "rank_order":
         return [dim for dim in str(value).split("-") if getattr(layout, dim) > 1]
     if field == "recompute":
-        return [changed(layout, recompute=value).recompute_of(layer) for layer in range(module.layers)]
+        return [with_fields(layout, recompute=value).layer_recompute(layer) for layer in range(module.layers)]
     return value
 
 

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from math import ceil
 
 from planner.errors import InputError
-from planner.plan.alike import alike_groups
+from planner.plan.alike import identical_groups
 from planner.plan.expand import expand
 from planner.plan.feeding_laws import feed_laws
 from planner.plan.layout_laws import layout_laws
 from planner.plan.merge import check_waits
 from planner.plan.model import Assignment, Group, Layout, Plan, Step, assignments
-from planner.plan.names import names
+from planner.plan.names import name_laws
 from planner.plan.orders import order_laws
-from planner.plan.spread import Spread
+from planner.plan.spread import GroupPlacement
 from planner.plan.violation import Violation
-from planner.specs.cluster import kind_of
+from planner.specs.cluster import device_of_rank
 from planner.specs.items import size_faults
 from planner.specs.layers import Module
 from planner.specs.shapes import resident_layers
@@ -31,10 +31,10 @@ __all__ = ["Violation", "require_legal", "violations"]
 
 def violations(plan: Plan) -> list[Violation]:
     """Return all violations; a legal plan has none."""
-    found = [*names(plan), *layout_laws(plan), *group_laws(plan)]
+    found = [*name_laws(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # the laws below look names up
         return found
-    found, spread = [*size_laws(plan), *item_laws(plan), *feed_laws(plan)], Spread(plan)
+    found, spread = [*size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
     for number, step in enumerate(plan.steps):
         found += [*step_laws(plan, step, spread, f"steps[{number}]")]
     return found or [*wait_laws(plan)]
@@ -89,7 +89,7 @@ def size_laws(plan: Plan) -> Iterator[Violation]:
             yield from (Violation(f"uses.items.{module}.{item}", *fault) for fault in size_faults(spec, module, size))
 
 
-def step_laws(plan: Plan, step: Step, spread: Spread, where: str) -> Iterator[Violation]:
+def step_laws(plan: Plan, step: Step, spread: GroupPlacement, where: str) -> Iterator[Violation]:
     """The laws of sync and order, and of every micro-batch; a step has items."""
     yield from sync_laws(plan, step, f"{where}.sync")
     yield from order_laws(plan, step, f"{where}.order")
@@ -117,7 +117,7 @@ def sync_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
         yield Violation(where, message, "use sync: step, or zero: 3")
 
 
-def micro_batch_laws(plan: Plan, micro_batch: list[Assignment], spread: Spread, where: str) -> Iterator[Violation]:
+def micro_batch_laws(plan: Plan, micro_batch: list[Assignment], spread: GroupPlacement, where: str) -> Iterator[Violation]:
     """The laws of one micro-batch: splits, token caps, offload, degrees, placement of groups, shares of devices."""
     for a in micro_batch:
         group = plan.groups[a.group]
@@ -128,17 +128,17 @@ def micro_batch_laws(plan: Plan, micro_batch: list[Assignment], spread: Spread, 
         yield from context_parallel_laws(plan, a, group)
     shares = tuple((a.module, a.group, a.share) for module in plan.layouts for a in micro_batch if a.module == module)
     for module, name, _ in shares:
-        yield from (Violation(where, *fault) for fault in spread.of(module, name))
-    yield from (Violation(where, *fault) for fault in spread.held(shares))
+        yield from (Violation(where, *fault) for fault in spread.faults(module, name))
+    yield from (Violation(where, *fault) for fault in spread.share_faults(shares))
 
 
 def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iterator[Violation]:
     """The Ulysses degree divides the query heads that tensor parallelism leaves a rank (key/value heads are repeated
     where there are fewer). Modules whose sequences cannot be sharded have groups of one rank a stage.
     """
-    tp, split = layout.tp, group.split_in(layout)
-    if module.unparted and split.degree > 1 and layout.cp == 1:
-        message = f"{module.unparted}, and the group shards them over {split.degree} ranks"
+    tp, split = layout.tp, group.resolved_split(layout)
+    if module.unshardable_reason and split.degree > 1 and layout.cp == 1:
+        message = f"{module.unshardable_reason}, and the group shards them over {split.degree} ranks"
         yield Violation(f"{where}.split", message, "groups of one rank on each stage")
     degree = split.ulysses
     if module.heads // tp % degree:
@@ -150,7 +150,7 @@ def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iter
 def context_parallel_laws(plan: Plan, a: Assignment, group: Group) -> Iterator[Violation]:
     """Where a layout has cp, every group shards its items over cp ranks."""
     layout = plan.layouts[a.module]
-    degree = group.split_in(layout).degree
+    degree = group.resolved_split(layout).degree
     if layout.cp > 1 and degree != layout.cp:
         message = f"the group's split is over {degree} ranks, and the layout of `{a.module}` has cp {layout.cp}"
         yield Violation(f"groups.{a.group}.split", message, f"leave it out, or cp: 1 in layouts.{a.module}")
@@ -162,7 +162,7 @@ def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Vi
     if cap is None:
         return
     layers = min((len(stage) for stage in layout.stages), default=plan.uses.models[a.module].layers)
-    degree = group.split_in(layout).degree * layout.tp
+    degree = group.resolved_split(layout).degree * layout.tp
     offload = offload_shares(a, layout)
     tokens = sum(
         plan.uses.tokens(a.module, item) * resident_layers(layers, offload.get(item, 0.0)) / layers for item in a.items
@@ -174,13 +174,13 @@ def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Vi
 
 def offload_shares(a: Assignment, layout: Layout) -> dict[int, float]:
     """Return, by item that is offloaded, the share of its activations in host memory."""
-    return {item: share for item, share in zip(a.items, a.offload_in(layout), strict=True) if share}
+    return {item: share for item, share in zip(a.items, a.offload_shares(layout), strict=True) if share}
 
 
 def offload_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
     """Activations are offloaded only from devices with a known host bandwidth; whether it overlaps is priced."""
     offload = offload_shares(a, plan.layouts[a.module])
-    kinds = sorted({kind_of(plan.uses.cluster, rank) for rank in group.ranks}) if offload else []
+    kinds = sorted({device_of_rank(plan.uses.cluster, rank) for rank in group.ranks}) if offload else []
     for kind in kinds:
         if plan.uses.devices[kind].host_gb_per_s is None:
             message = f"item {min(offload)} is offloaded from `{kind}`, which states no bandwidth to its host"
@@ -190,7 +190,7 @@ def offload_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterato
 def degree_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
     """Degrees are among those that the plan's bound is for, and those that the job fixed."""
     allowed, fixed = plan.uses.degrees, plan.uses.fix.items
-    degree = group.split_in(plan.layouts[a.module]).degree
+    degree = group.resolved_split(plan.layouts[a.module]).degree
     if allowed and degree not in allowed:
         message = f"group {a.group} has degree {degree}, and uses.degrees are {', '.join(map(str, allowed))}"
         yield Violation(where, message, "use one of them, or add it there")
@@ -204,6 +204,6 @@ def wait_laws(plan: Plan) -> Iterator[Violation]:
     """Dependencies of tasks have no cycle."""
     for number in range(len(plan.steps)):
         try:
-            check_waits(expand(plan, number, alike_groups(plan, number).ranks))
+            check_waits(expand(plan, number, identical_groups(plan, number).ranks))
         except InputError as error:
             yield Violation(f"steps[{number}]{error.where.removeprefix('steps')}", error.message, error.fix)

@@ -15,7 +15,7 @@ from planner.specs.base import Layers
 NO_SYNCHRONISED_PHASES: Mapping[str, Collection[Phase]] = {}
 
 
-def merge(lists: Sequence[Sequence[Task]]) -> list[Task]:
+def merge_orders(lists: Sequence[Sequence[Task]]) -> list[Task]:
     """Merge the lists round by round, taking from each what is ready. Raises InputError naming a cyclic wait."""
     known = {task.id for tasks in lists for task in tasks}
     position = [0] * len(lists)
@@ -40,7 +40,7 @@ def ready(task: Task, done: set[str], known: set[str]) -> bool:
     return all(i in done or i not in known for i in task.after)
 
 
-def settled(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]] = NO_SYNCHRONISED_PHASES) -> list[Task]:
+def topological_order(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]] = NO_SYNCHRONISED_PHASES) -> list[Task]:
     """Sort tasks topologically: each after its dependencies, and in the same order as before on every rank and stream.
     `meeting`: by module, the phases whose passes of one micro-batch and stage stay adjacent, as their groups
     synchronise.

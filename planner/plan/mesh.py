@@ -20,7 +20,7 @@ def coordinates(layout: Layout, rank: int) -> dict[str, int]:
 
 def groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks]:
     """Return rank → the ranks that differ from it in these dims only, including itself."""
-    return blocks(layout.ranks, layout.mesh, dims)
+    return mesh_blocks(layout.ranks, layout.mesh, dims)
 
 
 def stage_ranks(layout: Layout, stage: int) -> Ranks:
@@ -39,7 +39,7 @@ def stage_stride(layout: Layout) -> int:
     return prod(getattr(layout, dim) for dim in dims[: dims.index("pp")]) if "pp" in dims else len(layout.ranks)
 
 
-def own_stage(layout: Layout, rank: int) -> Ranks:
+def stage_ranks_of(layout: Layout, rank: int) -> Ranks:
     """Return the ranks of the stage that a rank is on."""
     return stage_ranks(layout, coordinates(layout, rank).get("pp", 0))
 
@@ -51,14 +51,14 @@ def stage_size(layout: Layout) -> int:
 
 def expert_coordinates(layout: Layout, rank: int) -> dict[str, int]:
     """Return the index of a rank along each dim of the experts' mesh."""
-    return unravel(own_stage(layout, rank).index(rank), expert_mesh(layout))
+    return unravel(stage_ranks_of(layout, rank).index(rank), expert_mesh(layout))
 
 
 def expert_groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks]:
     """Return what `groups_over` does, in the experts' mesh of each stage."""
     found: dict[int, Ranks] = {}
     for stage in range(layout.pp):
-        found |= blocks(stage_ranks(layout, stage), expert_mesh(layout), dims)
+        found |= mesh_blocks(stage_ranks(layout, stage), expert_mesh(layout), dims)
     return found
 
 
@@ -67,7 +67,7 @@ def expert_mesh(layout: Layout) -> dict[str, int]:
     return {"edp": stage_size(layout) // (layout.ep * layout.etp), "ep": layout.ep, "etp": layout.etp}
 
 
-def spread_of_experts(layout: Layout) -> int:
+def expert_shards(layout: Layout) -> int:
     """Return the number of ranks over which the experts of a layer are sharded."""
     return layout.ep * layout.etp
 
@@ -88,19 +88,19 @@ def expert_state_groups(layout: Layout) -> tuple[dict[int, Ranks], dict[int, Ran
     return (single, replicas) if layout.zero == 0 else (replicas, single)
 
 
-def states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
+def state_groups_of_rank(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
     """Return the two groups of `state_groups` that a rank is in."""
     shared, replicas = state_groups(layout)
     return shared[rank], replicas[rank]
 
 
-def expert_states(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
+def expert_state_groups_of_rank(layout: Layout, rank: int) -> tuple[Ranks, Ranks]:
     """Return the two groups of `expert_state_groups` that a rank is in."""
     shared, replicas = expert_state_groups(layout)
     return shared[rank], replicas[rank]
 
 
-def blocks(ranks: Sequence[int], mesh: dict[str, int], dims: Collection[str]) -> dict[int, Ranks]:
+def mesh_blocks(ranks: Sequence[int], mesh: dict[str, int], dims: Collection[str]) -> dict[int, Ranks]:
     """Return rank → those of `ranks`, which fill the mesh, that differ from it in these dims only."""
     return cached_mesh_blocks(tuple(ranks), tuple(mesh.items()), tuple(dims))
 

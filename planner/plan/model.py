@@ -13,32 +13,32 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
-from planner.plan.reference import TaskName, TaskRef, parsed
-from planner.specs.accounting import BUNDLED, Accounting
+from planner.plan.reference import TaskName, TaskRef, parse_task_ref
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.cluster import Cluster, RankKind
-from planner.specs.items import Size, tokens_of
+from planner.specs.items import Size, item_tokens
 from planner.specs.job import Fix, Limits
 from planner.specs.layers import Module
-from planner.specs.model import By
+from planner.specs.model import EdgeInput
 from planner.specs.parallelism import (
-    RANK_ORDER,
+    DEFAULT_RANK_ORDER,
     Dispatch,
     Dtype,
-    Gradients,
-    Overlapped,
+    GradientDtype,
+    OverlappedKind,
     Parallelism,
     Recompute,
     Schedule,
     Sync,
-    Zero,
+    ZeroStage,
 )
-from planner.specs.profile import Collective, Device, ModuleCosts
-from planner.specs.rates import Rates
-from planner.specs.timing import Timing
+from planner.specs.profile import CollectiveCosts, Device, ModuleCosts
+from planner.specs.rates import DeviceRates
+from planner.specs.timing import TimingCoefficients
 
 
-class Made(Spec, omit_defaults=False):
+class PlanOrigin(Spec, omit_defaults=False):
     """Which program, strategy and options made the plan: enough to reproduce it."""
 
     by: str
@@ -64,19 +64,19 @@ class Prices(Spec):
 
     profile: str
     modules: dict[str, ModuleCosts] = {}
-    collectives: dict[str, Collective] = {}
-    rates: dict[str, Rates] = {}  # by kind of rank, where modules' costs follow from them
-    timing: Timing = Timing()
-    accounting: Accounting = BUNDLED
+    collectives: dict[str, CollectiveCosts] = {}
+    rates: dict[str, DeviceRates] = {}  # by kind of rank, where modules' costs follow from them
+    timing: TimingCoefficients = TimingCoefficients()
+    accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     spread: Amount = 0.3  # of a step's seconds where rates price it: their 80 % interval is seconds·e^±spread
 
     @property
-    def told(self) -> bool:
+    def has_prices(self) -> bool:
         """Whether there are prices of any module."""
         return bool(self.modules or self.rates)
 
 
-class Uses(Spec, kw_only=True):
+class PlanInputs(Spec, kw_only=True):
     """Everything that is needed to check, price and build the plan."""
 
     models: dict[Name, Module]
@@ -95,7 +95,7 @@ class Uses(Spec, kw_only=True):
 
     def tokens(self, module: str, item: int) -> int:
         """Return the tokens of an item in the layers of its module."""
-        return tokens_of(self.items[module][item])
+        return item_tokens(self.items[module][item])
 
 
 class Outcome(Spec, kw_only=True):
@@ -114,7 +114,7 @@ class Alternative(Spec):
     """A plan that was tried and not chosen, and the objective value that it would have given."""
 
     strategy: str
-    zero: Zero
+    zero: ZeroStage
     sync: Sync
     value: Amount | None = None  # in the unit of the plan's objective; None: there is no such plan
     because: str = ""  # the binding constraint, or why the step takes longer
@@ -141,7 +141,7 @@ class Prediction(Spec, kw_only=True):
     measured_share: Share  # share of the step that is priced by a measurement or by a fit of one
 
 
-class Placement(NamedTuple):
+class ExpertPlacement(NamedTuple):
     """Degrees by which a layer's experts are sharded over the ranks of its stage, and how tokens are dispatched."""
 
     ep: int
@@ -174,17 +174,17 @@ class Layout(Parallelism, kw_only=True):
     etp: RankCount = 1
     dp: RankCount = 1
     replica: RankCount = 1
-    rank_order: str = RANK_ORDER
+    rank_order: str = DEFAULT_RANK_ORDER
     sequence_parallel: bool = True
-    zero: Zero = 0
+    zero: ZeroStage = 0
     recompute: Recompute | dict[str | int, Recompute] = "none"
     offload: Share = 0.0
     schedule: Schedule | None = None  # where there are stages; None: 1f1b, or interleaved where ranks have chunks
     dispatch: Dispatch = "all_to_all"
     dtype: Dtype = "bf16"
-    gradients: Gradients = "float32"
+    gradients: GradientDtype = "float32"
     micro_batch: Count = 1
-    overlap: tuple[Overlapped, ...] = ()
+    overlap: tuple[OverlappedKind, ...] = ()
     experts: dict[
         str | int, ExpertLayout
     ] = {}  # ranges of layers → how their experts differ from `ep`, `etp`, `dispatch`
@@ -195,21 +195,21 @@ class Layout(Parallelism, kw_only=True):
         return {dim: getattr(self, dim) for dim in reversed(self.rank_order.split("-"))}
 
     @property
-    def sharding(self) -> int:
+    def state_shards(self) -> int:
         """Return the number of ranks over which ZeRO shards states."""
         return self.dp * self.cp
 
     @property
     def data_ranks(self) -> int:
         """Return the number of ranks at one position of pp and tp, each with other tokens: they reduce a gradient."""
-        return self.sharding * self.replica
+        return self.state_shards * self.replica
 
     @property
-    def split(self) -> "Split":
+    def default_split(self) -> "SequenceSplit":
         """How items are sharded in groups that have no `split` of their own."""
-        return Split(self.ulysses, self.cp // self.ulysses)
+        return SequenceSplit(self.ulysses, self.cp // self.ulysses)
 
-    def recomputes(self, layers: Iterable[int]) -> dict[Recompute, int]:
+    def recompute_counts(self, layers: Iterable[int]) -> dict[Recompute, int]:
         """Return how many of these layers have each kind of recomputation, in order of first appearance."""
         if not isinstance(self.recompute, dict):
             return {self.recompute: len([*layers])}
@@ -219,37 +219,37 @@ class Layout(Parallelism, kw_only=True):
         return dict(Counter(by_layer.get(layer, "none") for layer in layers))
 
     @property
-    def placement(self) -> Placement:
+    def expert_placement(self) -> ExpertPlacement:
         """The placement of experts of layers in no range of `experts`."""
-        return Placement(self.ep, self.etp, self.dispatch)
+        return ExpertPlacement(self.ep, self.etp, self.dispatch)
 
-    def placed(self, placement: Placement) -> "Layout":
+    def with_expert_placement(self, placement: ExpertPlacement) -> "Layout":
         """Return the layout with this placement for the experts of all layers."""
-        unchanged = not self.experts and placement == self.placement
+        unchanged = not self.experts and placement == self.expert_placement
         return self if unchanged else msgspec.structs.replace(self, **placement._asdict(), experts={})
 
-    def at(self, layer: int) -> "Layout":
+    def at_layer(self, layer: int) -> "Layout":
         """Return the layout of one layer: its placement of experts applies to all layers."""
-        return self.by_experts((layer,))[0][0]
+        return self.by_expert_placement((layer,))[0][0]
 
-    def by_experts(self, layers: Iterable[int]) -> "list[tuple[Layout, Layers]]":
+    def by_expert_placement(self, layers: Iterable[int]) -> "list[tuple[Layout, Layers]]":
         """Group these layers by the placement of their experts; each group comes with the layout that it has."""
         if not self.experts:
             return [(self, Layers(layers))]
         overrides = {layer: own for layer_range, own in self.experts.items() for layer in Layers.from_file(layer_range)}
-        by_placement: dict[Placement, list[int]] = {}
+        by_placement: dict[ExpertPlacement, list[int]] = {}
         for layer in layers:
             own = overrides.get(layer, ExpertLayout())
-            placement = Placement(own.ep or self.ep, own.etp or self.etp, own.dispatch or self.dispatch)
+            placement = ExpertPlacement(own.ep or self.ep, own.etp or self.etp, own.dispatch or self.dispatch)
             by_placement.setdefault(placement, []).append(layer)
-        return [(self.placed(placement), Layers(own)) for placement, own in by_placement.items()]
+        return [(self.with_expert_placement(placement), Layers(own)) for placement, own in by_placement.items()]
 
-    def recompute_of(self, layer: int) -> Recompute:
+    def layer_recompute(self, layer: int) -> Recompute:
         """Return what one layer recomputes in its backward."""
-        return next(iter(self.recomputes((layer,))))
+        return next(iter(self.recompute_counts((layer,))))
 
 
-class Split(NamedTuple):
+class SequenceSplit(NamedTuple):
     """How a group shards each item: by heads in blocks of consecutive ranks (Ulysses), by tokens in rings."""
 
     ulysses: int = 1  # ranks of a block
@@ -260,7 +260,7 @@ class Split(NamedTuple):
         """The number of ranks over which an item's tokens are sharded."""
         return self.ulysses * self.ring
 
-    def blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+    def ulysses_blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
         """Return the blocks of ranks that exchange heads by all-to-all."""
         return [ranks[first : first + self.ulysses] for first in range(0, len(ranks), self.ulysses)]
 
@@ -275,29 +275,29 @@ class Group(Spec):
     ranks: Ranks
     split: dict[Literal["ulysses", "ring"], RankCount] = {}  # empty: as the layout of the module
 
-    def split_in(self, layout: Layout) -> Split:
+    def resolved_split(self, layout: Layout) -> SequenceSplit:
         """Return how the group shards an item of a module with this layout."""
-        return Split(**self.split) if self.split else layout.split
+        return SequenceSplit(**self.split) if self.split else layout.default_split
 
 
-class Piece(Spec):
+class OffloadedItem(Spec):
     """An item whose share of offloaded activations is another than its layout's."""
 
     item: Index
     offload: Share | None = None  # share of its activations in host memory; None: as the layout of the module
 
 
-Entry = Index | Piece
+ItemEntry = Index | OffloadedItem
 
 
-class Shared(Spec):
+class SharedDeviceItems(Spec):
     """Items of a group that has a share of its devices' compute (SMs, cores); other groups have the rest."""
 
-    items: tuple[Entry, ...]
+    items: tuple[ItemEntry, ...]
     share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
 
 
-Row = dict[str, tuple[Entry, ...] | dict[str, tuple[Entry, ...] | Shared]]
+MicroBatch = dict[str, tuple[ItemEntry, ...] | dict[str, tuple[ItemEntry, ...] | SharedDeviceItems]]
 
 
 class Edge(Spec):
@@ -311,7 +311,7 @@ class Edge(Spec):
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
-    by: By = "tokens"
+    by: EdgeInput = "tokens"
     reshard: Literal["contiguous", "zigzag"] = "contiguous"
 
     @property
@@ -320,7 +320,7 @@ class Edge(Spec):
         return f"{self.source}>{self.target}"
 
 
-class Place(Spec):
+class TaskPlacement(Spec):
     """A task of an encoder, placed before, after or beside another task: `vit.F1` beside `llm.send.F1@2`."""
 
     do: TaskName
@@ -338,21 +338,21 @@ class Place(Spec):
     @property
     def moved(self) -> TaskRef:
         """The task that is placed, with its group."""
-        return replace(parsed(self.do), group=self.on)
+        return replace(parse_task_ref(self.do), group=self.on)
 
     @property
     def anchor(self) -> TaskRef:
         """The task that it is placed before, after or beside."""
-        return parsed(next(each for each in (self.before, self.after, self.beside) if each))
+        return parse_task_ref(next(each for each in (self.before, self.after, self.beside) if each))
 
 
 class Step(Spec):
     """The work between two optimizer updates."""
 
     sync: Sync
-    micro_batches: tuple[Row, ...]
+    micro_batches: tuple[MicroBatch, ...]
     # module → name of a schedule, or a line of slots for each pipeline rank; `place` → placements
-    order: dict[str, str | tuple[str | Place, ...]] = {}
+    order: dict[str, str | tuple[str | TaskPlacement, ...]] = {}
     outcome: Outcome | None = None
     prediction: Prediction | None = None
 
@@ -364,12 +364,12 @@ class Step(Spec):
         )
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def placements(self) -> tuple[TaskPlacement, ...]:
         """The placements of tasks of encoders, in the file's order."""
-        return tuple(place for place in self.order.get("place", ()) if isinstance(place, Place))
+        return tuple(place for place in self.order.get("place", ()) if isinstance(place, TaskPlacement))
 
 
-class Then(Spec, kw_only=True):
+class FollowingSteps(Spec, kw_only=True):
     """Further steps are read one by one from a folder: each is planned while earlier ones train."""
 
     folder: str = msgspec.field(name="from")  # relative to the plan file
@@ -382,7 +382,7 @@ class Plan(Spec, kw_only=True):
     FORMAT: ClassVar[str] = "planner.plan/1"
     format: str
     name: str
-    made: Made
+    made: PlanOrigin
     outcome: Outcome
     prediction: Prediction
     alternatives: tuple[Alternative, ...] = ()
@@ -391,8 +391,8 @@ class Plan(Spec, kw_only=True):
     groups: dict[Name, Group]
     edges: tuple[Edge, ...] = ()
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
-    then: Then | None = None
-    uses: Uses  # last in the file: it is long
+    then: FollowingSteps | None = None
+    uses: PlanInputs  # last in the file: it is long
 
     @property
     def size(self) -> int:
@@ -422,27 +422,27 @@ class Assignment(NamedTuple):
     @property
     def items(self) -> tuple[int, ...]:
         """The items by number."""
-        return tuple(entry.item if isinstance(entry, Piece) else entry for entry in self.entries)
+        return tuple(entry.item if isinstance(entry, OffloadedItem) else entry for entry in self.entries)
 
-    def offload_in(self, layout: Layout) -> tuple[float, ...]:
+    def offload_shares(self, layout: Layout) -> tuple[float, ...]:
         """Return, item by item, the share of activations that is offloaded in a module with this layout."""
-        shares = (entry.offload if isinstance(entry, Piece) else None for entry in self.entries)
+        shares = (entry.offload if isinstance(entry, OffloadedItem) else None for entry in self.entries)
         return tuple(layout.offload if share is None else share for share in shares)
 
 
-def assignments(plan: Plan, micro_batch: Row) -> Iterator[Assignment]:
+def assignments(plan: Plan, micro_batch: MicroBatch) -> Iterator[Assignment]:
     """Yield the assignments of one micro-batch, whether it names modules or, in a plan of one module, groups."""
     for key, value in micro_batch.items():
         if isinstance(value, dict):
-            module, layers = split_key(key)
+            module, layers = parse_module_key(key)
             for group, content in value.items():
-                with_share = content if isinstance(content, Shared) else Shared(items=content)
+                with_share = content if isinstance(content, SharedDeviceItems) else SharedDeviceItems(items=content)
                 yield Assignment(module, layers, group, with_share.items, with_share.share)
         else:
             yield Assignment(next(iter(plan.layouts)), None, key, value)
 
 
-def split_key(key: str) -> tuple[str, Layers | None]:
+def parse_module_key(key: str) -> tuple[str, Layers | None]:
     """Parse `vit[0-11]` into its module and its layers."""
     match = re.fullmatch(r"(.+?)\[([\d,+-]+)\]", key)
     if not match:

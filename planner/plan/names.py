@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from planner.plan.model import Assignment, Edge, Place, Plan, Row, Step, assignments
+from planner.plan.model import Assignment, Edge, TaskPlacement, Plan, MicroBatch, Step, assignments
 from planner.plan.schedules import SCHEDULES
 from planner.plan.violation import Violation
 
 
-def names(plan: Plan) -> Iterator[Violation]:
+def name_laws(plan: Plan) -> Iterator[Violation]:
     """Yield violations of names in layouts and ranks, in edges, and in every step."""
     yield from layout_name_laws(plan)
     yield from edge_name_laws(plan)
@@ -126,12 +126,12 @@ def order_name_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
         elif isinstance(value, str) and value not in SCHEDULES:
             fix = f"one of {', '.join(SCHEDULES)}, or a line such as F0 F1 B0 B1 for each pipeline rank"
             yield Violation(f"{where}.{key}", f"no schedule is called `{value}`", fix)
-        elif not value or any(isinstance(each, Place) for each in value):
+        elif not value or any(isinstance(each, TaskPlacement) for each in value):
             fix = f"a line such as F0 F1 B0 B1 for each pipeline rank, or one of {', '.join(SCHEDULES)}"
             yield Violation(f"{where}.{key}", "this is no schedule", fix)
 
 
-def placement_name_laws(plan: Plan, value: str | tuple[str | Place, ...], where: str) -> Iterator[Violation]:
+def placement_name_laws(plan: Plan, value: str | tuple[str | TaskPlacement, ...], where: str) -> Iterator[Violation]:
     """A placement moves a task of a micro-batch of an encoder: other modules follow their schedules."""
     if isinstance(value, str):
         yield Violation(where, f"`{value}` is no list of placements", "write a list here")
@@ -139,7 +139,7 @@ def placement_name_laws(plan: Plan, value: str | tuple[str | Place, ...], where:
     feeding = {edge.source for edge in plan.edges}
     for number, placement in enumerate(value):
         at = f"{where}[{number}]"
-        if not isinstance(placement, Place):
+        if not isinstance(placement, TaskPlacement):
             fix = "write `do`, `on`, and one of `before`, `after` and `beside`"
             yield Violation(at, f"`{placement}` is no placement", fix)
             continue
@@ -155,7 +155,7 @@ def placement_name_laws(plan: Plan, value: str | tuple[str | Place, ...], where:
             yield Violation(at, message, "move a task of a micro-batch, such as F0 or B0")
 
 
-def micro_batch_name_laws(plan: Plan, micro_batch: Row, where: str) -> Iterator[Violation]:
+def micro_batch_name_laws(plan: Plan, micro_batch: MicroBatch, where: str) -> Iterator[Violation]:
     """A micro-batch names its modules where the plan has several, and modules, groups and items that exist."""
     groups = [key for key, value in micro_batch.items() if not isinstance(value, dict)]
     if groups and len(plan.layouts) > 1:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from planner.errors import InputError
 from planner.plan.model import Plan, Step, assignments
 from planner.plan.schedules import FORWARD_ONLY, Slot
-from planner.plan.schedules.explicit import printed
+from planner.plan.schedules.explicit import slot_lines
 from planner.plan.violation import Violation
 from planner.plan.words import recompute_text
 from planner.plan.work import module_work
@@ -29,7 +29,7 @@ def order_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
             yield Violation(error.where.replace("order", key, 1), error.message, error.fix)
             continue
         if not isinstance(order, str):
-            yield from slot_laws(slots, len(work.rows), len(work.stages) // work.pipeline, key)
+            yield from slot_laws(slots, len(work.micro_batches), len(work.stages) // work.pipeline_ranks, key)
         if any(phase == "I" for of_rank in slots for phase, _, _ in of_rank):
             yield from split_backward_laws(plan, step, module, key)
         if order == FORWARD_ONLY:
@@ -38,7 +38,7 @@ def order_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
 
 def slot_laws(slots: Sequence[Sequence[Slot]], micro_batches: int, chunks: int, where: str) -> Iterator[Violation]:
     """On each rank every micro-batch goes once through each chunk: F, then B; or F, then I and W."""
-    names = [line.split() for line in printed(slots, chunks)]
+    names = [line.split() for line in slot_lines(slots, chunks)]
     for rank, of_rank in enumerate(slots):
         position: dict[Slot, int] = {}
         for number, slot in enumerate(of_rank):
@@ -74,19 +74,19 @@ def pass_order_fault(f: int | None, b: int | None, i: int | None, w: int | None)
 def split_backward_laws(plan: Plan, step: Step, module: str, where: str) -> Iterator[Violation]:
     """Where backward is split into I and W, activations are kept for W: they are neither recomputed nor offloaded."""
     layout = plan.layouts[module]
-    if {*layout.recomputes(range(plan.uses.models[module].layers))} - {"none"}:
+    if {*layout.recompute_counts(range(plan.uses.models[module].layers))} - {"none"}:
         how = recompute_text(layout)
         message = f"recompute {how} recomputes activations in I, and they would be kept for W all the same"
         yield Violation(where, message, "recompute: none, or B in place of I and W")
     module_assignments = (a for row in step.micro_batches for a in assignments(plan, row) if a.module == module)
-    if any(share for a in module_assignments for share in a.offload_in(layout)):
+    if any(share for a in module_assignments for share in a.offload_shares(layout)):
         message = "offloaded activations are fetched during a whole backward, and I is a part of one"
         yield Violation(where, message, "set offload to 0, or write B in place of I and W")
 
 
 def placement_laws(plan: Plan, step: Step, module: str, where: str) -> Iterator[Violation]:
     """The laws of a backward in two, where placements split it."""
-    refs = [(number, placement.moved) for number, placement in enumerate(step.places)]
+    refs = [(number, placement.moved) for number, placement in enumerate(step.placements)]
     splitting = [number for number, ref in refs if ref.module == module and ref.phase in ("I", "W")]
     if splitting:
         yield from split_backward_laws(plan, step, module, f"{where}[{splitting[0]}]")

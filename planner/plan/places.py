@@ -12,35 +12,35 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from planner.errors import InputError
-from planner.plan.line import Line
-from planner.plan.meets import BACKWARD
-from planner.plan.model import Place, Plan, Step
-from planner.plan.reading import Read
+from planner.plan.line import TaskInserter
+from planner.plan.meets import BACKWARD_PHASES
+from planner.plan.model import TaskPlacement, Plan, Step
+from planner.plan.reading import EncoderRead
 from planner.plan.reference import TaskRef
 from planner.plan.task import Phase, Task
-from planner.plan.work import Cell, Work
+from planner.plan.work import GroupWork, ModuleWork
 from planner.specs.base import Layers
 
-WHERE = "steps.order.place"
+PLACE_KEY = "steps.order.place"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class TaskUnit:
     """Work of groups in one micro-batch whose tasks stay together, and what other modules read of it."""
 
-    cells: tuple[Cell, ...]
-    reads: tuple[Read, ...]
+    cells: tuple[GroupWork, ...]
+    reads: tuple[EncoderRead, ...]
 
     @property
-    def row(self) -> int:
+    def micro_batch(self) -> int:
         """The micro-batch by number."""
-        return self.cells[0].row
+        return self.cells[0].micro_batch
 
 
-class Placement:
+class ResolvedPlacement:
     """One placement of a step, resolved against the work of its module."""
 
-    def __init__(self, number: int, place: Place, work: Work) -> None:
+    def __init__(self, number: int, place: TaskPlacement, work: ModuleWork) -> None:
         self.number, self.place, self.work = number, place, work
         self.moved, self.anchor = place.moved, place.anchor
 
@@ -52,21 +52,21 @@ class Placement:
     def layers(self, task: Task) -> set[int]:
         """Return the layers of a task that the placement names; none where it does not cover the task."""
         ref = self.moved
-        if (ref.module, ref.micro_batch) != (task.module, task.micro_batch) or not self.takes(task):
+        if (ref.module, ref.micro_batch) != (task.module, task.micro_batch) or not self.covers(task):
             return set()
         return set(task.layers) & included_layers(ref, self.work.stages, task)
 
-    def takes(self, task: Task) -> bool:
+    def covers(self, task: Task) -> bool:
         """Whether the task moves with the placed one: the pass itself, transfers of its group, and where all ranks
         synchronise, the backwards of all groups and their reduction.
         """
         phase, of = self.moved.phase, self.moved.of
-        if self.work.meets and phase in BACKWARD and (task.phase == phase or (task.phase == "sync" and phase != "I")):
+        if self.work.syncs_each_micro_batch and phase in BACKWARD_PHASES and (task.phase == phase or (task.phase == "sync" and phase != "I")):
             return True
         along = task.of and task.of == {"F": "F", "B": "B", "I": "B"}.get(phase)
         return self.moved.group == task.group and ((phase, of) == (task.phase, task.of) or bool(along))
 
-    def names(self, task: Task) -> bool:
+    def covers_all(self, task: Task) -> bool:
         """Whether the placement names all layers of a task."""
         return len(self.layers(task)) == len(task.layers)
 
@@ -79,39 +79,39 @@ def included_layers(ref: TaskRef, stages: Sequence[Layers], task: Task) -> set[i
     return layers
 
 
-class Placements:
+class ModulePlacements:
     """The placements of one module in a step. `targets`: the modules that it feeds."""
 
-    def __init__(self, step: Step, work: Work, targets: Sequence[str] = ()) -> None:
+    def __init__(self, step: Step, work: ModuleWork, targets: Sequence[str] = ()) -> None:
         self.work, self.targets = work, targets
-        self.by_cell: dict[tuple[str, int | None], list[Placement]] = defaultdict(list)
-        for number, place in enumerate(step.places):
+        self.by_cell: dict[tuple[str, int | None], list[ResolvedPlacement]] = defaultdict(list)
+        for number, place in enumerate(step.placements):
             if place.moved.module == work.module:
-                self.by_cell[place.on, place.moved.micro_batch].append(Placement(number, place, work))
+                self.by_cell[place.on, place.moved.micro_batch].append(ResolvedPlacement(number, place, work))
 
-    def of(self, unit: Unit, forward: bool) -> list[Placement]:
+    def of(self, unit: TaskUnit, forward: bool) -> list[ResolvedPlacement]:
         """Return the placements of a unit's forwards, or of its backwards, in the plan's order."""
         if not self.by_cell:
             return []
         groups = [name for c in unit.cells for name in (c.group, *(f"{c.group}>{target}" for target in self.targets))]
-        names = [*groups, "all"] if self.work.meets else groups
-        found = [each for name in names for each in self.by_cell.get((name, unit.row), ())]
+        names = [*groups, "all"] if self.work.syncs_each_micro_batch else groups
+        found = [each for name in names for each in self.by_cell.get((name, unit.micro_batch), ())]
         return sorted((each for each in found if each.forward is forward), key=lambda each: each.number)
 
-    def in_turn(self, units: Sequence[Unit], forward: bool) -> list[Unit]:
+    def insertion_order(self, units: Sequence[TaskUnit], forward: bool) -> list[TaskUnit]:
         """Return units in the order of insertion: those placed around a later micro-batch of their own module come
         last, in reverse, so that this micro-batch is there before them.
         """
         late = [unit for unit in units if any(self.looks_ahead(each) for each in self.of(unit, forward))]
         return [unit for unit in units if unit not in late] + late[::-1]
 
-    def looks_ahead(self, placement: Placement) -> bool:
+    def looks_ahead(self, placement: ResolvedPlacement) -> bool:
         """Whether it is placed around a later micro-batch of its own module."""
         moved, anchor = placement.moved, placement.anchor
         return moved.module == anchor.module and (anchor.micro_batch or 0) > (moved.micro_batch or 0)
 
     @property
-    def in_two(self) -> dict[tuple[int, int], Phase]:
+    def split_backwards(self) -> dict[tuple[int, int], Phase]:
         """Micro-batch, stage → the pass that completes its gradients, W, where placements split the backward."""
         refs = [each.moved for of_cell in self.by_cell.values() for each in of_cell]
         return {
@@ -122,16 +122,16 @@ class Placements:
         }
 
 
-def put(line: Line, tasks: list[Task], placements: Sequence[Placement], works: Mapping[str, Work]) -> list[Task]:
+def insert_placed_tasks(line: TaskInserter, tasks: list[Task], placements: Sequence[ResolvedPlacement], works: Mapping[str, ModuleWork]) -> list[Task]:
     """Insert the tasks that placements name, with those that they wait for; return the tasks that none names."""
     for placement in placements:
-        moved = with_dependencies(tasks, {task.id for task in tasks if placement.names(task)})
+        moved = with_dependencies(tasks, {task.id for task in tasks if placement.covers_all(task)})
         if not moved:
             continue
         if placement.anchor.module == moved[0].module:  # whose tasks may have been inserted before
-            line.settle()
+            line.commit()
         moved_ids, position = {task.id for task in moved}, anchor_position(line, placement.place, works)
-        (line.put if placement.place.before else line.put_behind)(moved, position)
+        (line.insert_before if placement.place.before else line.insert_after)(moved, position)
         tasks = [task for task in tasks if task.id not in moved_ids]
     return tasks
 
@@ -146,15 +146,15 @@ def with_dependencies(tasks: list[Task], ids: set[str]) -> list[Task]:
     return result[::-1]
 
 
-def anchor_position(line: Line, place: Place, works: Mapping[str, Work]) -> int:
+def anchor_position(line: TaskInserter, place: TaskPlacement, works: Mapping[str, ModuleWork]) -> int:
     """Return the position that a placement points to: that of the first task that its anchor names, or the one after
     the last; where all ranks synchronise in a micro-batch, after the last of all groups. Raises InputError if it names
     none.
     """
     ref = place.anchor
-    candidate_positions = line.named.get((ref.module, ref.phase, ref.of, ref.micro_batch), ())
+    candidate_positions = line.by_key.get((ref.module, ref.phase, ref.of, ref.micro_batch), ())
     work = works.get(ref.module)
-    of_group = place.before or not (work and work.meets)
+    of_group = place.before or not (work and work.syncs_each_micro_batch)
     positions = [at for at in candidate_positions if work and includes(ref, line.order[at], work, bool(of_group))]
     if not positions:
         candidates = [line.order[at] for at in candidate_positions]
@@ -162,7 +162,7 @@ def anchor_position(line: Line, place: Place, works: Mapping[str, Work]) -> int:
     return positions[0] if place.before else positions[-1] + 1
 
 
-def includes(ref: TaskRef, task: Task, work: Work, one_group: bool) -> bool:
+def includes(ref: TaskRef, task: Task, work: ModuleWork, one_group: bool) -> bool:
     """Whether a reference includes a task. Tasks that run once a step have the layers of all chunks on their ranks."""
     if one_group and ref.group not in ("", task.group):
         return False
@@ -171,16 +171,16 @@ def includes(ref: TaskRef, task: Task, work: Work, one_group: bool) -> bool:
     return set(task.layers) <= included_layers(ref, work.stages, task)
 
 
-def check_named(step: Step, works: Mapping[str, Work], order: Sequence[Task]) -> None:
+def check_placements(step: Step, works: Mapping[str, ModuleWork], order: Sequence[Task]) -> None:
     """Check that each placement names some task of the order. Raises InputError."""
     of_cell: dict[tuple[str, str, int | None], list[Task]] = defaultdict(list)
-    for task in order if step.places else ():
+    for task in order if step.placements else ():
         of_cell[task.module, task.group, task.micro_batch].append(task)
-    for number, place in enumerate(step.places):
+    for number, place in enumerate(step.placements):
         moved = place.moved
         candidates = of_cell.get((moved.module, place.on, moved.micro_batch), [])
-        placement = Placement(number, place, works[moved.module])
-        if not any(placement.names(task) for task in candidates):
+        placement = ResolvedPlacement(number, place, works[moved.module])
+        if not any(placement.covers_all(task) for task in candidates):
             similar = [task for task in candidates if task.phase == moved.phase] or candidates
             raise no_task_error(
                 f"{place.do} on {place.on}", similar, f"a group that works on micro-batch {moved.micro_batch}"
@@ -191,17 +191,17 @@ def no_task_error(name: str, candidates: Sequence[Task], other: str) -> InputErr
     """Return the error of a name that matches no task; `there` and `other` are what could be meant."""
     near = dict.fromkeys(str(TaskRef(t.module, t.phase, t.micro_batch, t.of, t.layers)) for t in candidates[:4])
     fix = f"name {', '.join(near)}, or {other}" if near else f"name {other}"
-    return InputError(f"the placement names no task: `{name}`", where=WHERE, fix=fix)
+    return InputError(f"the placement names no task: `{name}`", where=PLACE_KEY, fix=fix)
 
 
-def adding(plan: Plan, step: Step) -> list[str]:
+def encoder_insertion_order(plan: Plan, step: Step) -> list[str]:
     """Return the encoders in the order of insertion: each after the modules that it feeds, and after those around whose
     tasks it is placed. Raises InputError when there is no such order.
     """
     predecessors: dict[str, list[str]] = {edge.source: [] for edge in plan.edges}
     for edge in plan.edges:
         predecessors[edge.source] += [edge.target] if edge.target in predecessors else []
-    for place in step.places:
+    for place in step.placements:
         moved, anchor = place.moved.module, place.anchor.module
         if moved in predecessors and anchor in predecessors and moved != anchor:
             predecessors[moved].append(anchor)
@@ -211,4 +211,4 @@ def adding(plan: Plan, step: Step) -> list[str]:
         around = " around ".join(f"`{name}`" for name in reversed(error.args[1]))
         message = f"tasks are placed around others whose own place follows from them: {around}"
         fix = "place one of them around a module that feeds no other"
-        raise InputError(message, where=WHERE, fix=fix) from None
+        raise InputError(message, where=PLACE_KEY, fix=fix) from None

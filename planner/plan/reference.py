@@ -55,7 +55,7 @@ class TaskRef:
 
 
 @lru_cache(maxsize=4096)
-def parsed(text: str) -> TaskRef:
+def parse_task_ref(text: str) -> TaskRef:
     """Parse a reference. Raises ValueError with the text `what is wrong | what to do`."""
     match = TASK_REFERENCE.fullmatch(text)
     if match is None:
@@ -82,7 +82,7 @@ class TaskName(str):
     def from_file(cls, value: Any) -> "TaskName":
         if not isinstance(value, str):
             raise ValueError(f"`{value}` names no task | write it like {EXAMPLES}")
-        parsed(value)
+        parse_task_ref(value)
         return cls(value)
 
     def to_file(self) -> str:

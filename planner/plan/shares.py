@@ -7,44 +7,44 @@ from planner.plan.mesh import coordinates
 from planner.plan.model import Layout
 from planner.plan.task import Task
 from planner.specs.base import Ranks
-from planner.specs.dealing import Span, dealt, share
+from planner.specs.dealing import Span, rank_spans, even_share
 from planner.specs.layers import Module
 
 
-class Run(NamedTuple):
+class TokenRun(NamedTuple):
     """Consecutive tokens of one item between layers: rows `at`… of a rank's activations (tokens, hidden)."""
 
     rank: int
     item: int
     first: int
     last: int  # the one after
-    at: int
+    row: int
 
 
-def runs(spec: Module, layout: Layout, task: Task) -> list[Run]:
+def token_runs(spec: Module, layout: Layout, task: Task) -> list[TokenRun]:
     """Return the tokens that all ranks of a forward hold between layers, rank by rank in the order of their rows."""
-    return [run for rank in task.ranks for run in runs_on(spec, layout, task, rank)]
+    return [run for rank in task.ranks for run in rank_token_runs(spec, layout, task, rank)]
 
 
-def runs_on(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[Run]:
+def rank_token_runs(spec: Module, layout: Layout, task: Task, rank: int) -> Iterator[TokenRun]:
     """Yield the tokens that one rank holds between layers, in the order of their rows: its tp shard of its spans."""
-    at, unit, tp, documents = 0, spec.merged, layout.tp, task.documents
-    spans = tokens_on(spec, layout, task, rank)
+    at, unit, tp, documents = 0, spec.tokens_per_output, layout.tp, task.documents
+    spans = rank_token_spans(spec, layout, task, rank)
     if tp > 1:
-        spans = share(spans, tp, coordinates(layout, rank)["tp"], unit)
+        spans = even_share(spans, tp, coordinates(layout, rank)["tp"], unit)
     for document, first, last in spans:
         item, _, begin = documents[document]
-        yield Run(rank, item, begin + first, begin + last, at)
+        yield TokenRun(rank, item, begin + first, begin + last, at)
         at += last - first
 
 
-def tokens_on(spec: Module, layout: Layout, task: Task, rank: int) -> list[Span]:
+def rank_token_spans(spec: Module, layout: Layout, task: Task, rank: int) -> list[Span]:
     """Return the spans of the task's documents that a rank works on; the ranks of a tp group have the same."""
-    ranks = partners(layout, task.ranks, rank)
-    return dealt(task.lengths, task.split, ranks.index(rank), spec.merged)
+    ranks = sharing_ranks(layout, task.ranks, rank)
+    return rank_spans(task.lengths, task.split, ranks.index(rank), spec.tokens_per_output)
 
 
-def partners(layout: Layout, held: Ranks, rank: int) -> Ranks:
+def sharing_ranks(layout: Layout, held: Ranks, rank: int) -> Ranks:
     """Return those of a group's ranks on one stage that tokens are sharded over with `rank`: of the same tp index."""
     if layout.tp == 1:
         return held

@@ -13,12 +13,12 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan, Step
-from planner.specs.base import Amount, Index, Spec, changed
+from planner.specs.base import Amount, Index, Spec, with_fields
 from planner.specs.items import Size
 
-STEP, SPENT = "step.yaml", "spent.yaml"  # files of a step's folder
+STEP_FILE, SPENT_FILE = "step.yaml", "spent.yaml"  # files of a step's folder
 PLANNER_LOCK, RUN_LOCK = "planner.lock", "run.lock"  # of the folder: held while the planner, and the run, is alive
-FAILED = "failed.txt"  # of the folder: why planning failed
+FAILED_FILE = "failed.txt"  # of the folder: why planning failed
 
 Effort = Annotated[int, msgspec.Meta(ge=0, le=4)]  # 0: balanced without a search
 
@@ -37,7 +37,7 @@ class StepFile(Spec, kw_only=True):
     items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
 
 
-class Spent(Spec, kw_only=True):
+class PlanningTime(Spec, kw_only=True):
     """Seconds spent on planning a step. They are a file of their own, so that a step's bytes depend on no clock."""
 
     FORMAT: ClassVar[str] = "planner.spent/1"
@@ -46,14 +46,14 @@ class Spent(Spec, kw_only=True):
     seconds: Amount
 
 
-class Head:
+class PlanHead:
     """A plan that step files continue, with its digest, which is computed once."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.digest = hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16]
 
-    def whole(self, file: StepFile, name: str) -> Plan:
+    def complete_plan(self, file: StepFile, name: str) -> Plan:
         """Return a plan of this step alone, checked; `name` is the file's name in errors.
 
         Raises InputError where the step is of another head, has no outcome or prediction, or is illegal.
@@ -65,18 +65,18 @@ class Head:
                 "the step has no outcome or no prediction", where=name, fix="give it outcome and prediction"
             )
         head = self.plan
-        plan = changed(
+        plan = with_fields(
             head,
-            made=changed(head.made, batches=1, first_row=file.first_row),
+            made=with_fields(head.made, batches=1, first_row=file.first_row),
             outcome=file.step.outcome,
             prediction=file.step.prediction,
             steps=(file.step,),
             then=None,
-            uses=changed(head.uses, items=file.items, dropped=file.dropped),
+            uses=with_fields(head.uses, items=file.items, dropped=file.dropped),
         )
         require_legal(plan, name)
         return plan
 
-    def read(self, path: Path) -> Plan:
+    def read_plan(self, path: Path) -> Plan:
         """Read the step of a slot's folder as a complete plan. Raises InputError."""
-        return self.whole(files.read(path / STEP, StepFile), str(path / STEP))
+        return self.complete_plan(files.read(path / STEP_FILE, StepFile), str(path / STEP_FILE))

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner.plan.model import Split
+from planner.plan.model import SequenceSplit
 from planner.specs.base import Layers, Ranks
-from planner.specs.items import Document, documents_of
+from planner.specs.items import Document, packed_documents
 
 Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload"]
-STREAMS: dict[Phase, str] = {
+PHASE_STREAMS: dict[Phase, str] = {
     "F": "compute",
     "B": "compute",
     "I": "compute",
@@ -45,26 +45,26 @@ class Task:
     peers: Ranks = NO_RANKS  # of a send or recv: the ranks of the other end
     after: tuple[str, ...] = ()  # ids of tasks that must end before it starts
     parts: tuple[tuple[int, ...], ...] = ()  # tokens of each part of each item; empty: no item has several parts
-    known_id: str = field(default="", init=False, repr=False, compare=False)  # formatted once, as it is read very often
+    cached_id: str = field(default="", init=False, repr=False, compare=False)  # formatted once, as it is read very often
 
     @property
     def id(self) -> str:
         """`module[layers]/phase/micro-batch/group`: the only key that joins plan, timeline, trace and ledger."""
-        if not self.known_id:
+        if not self.cached_id:
             micro_batch = "step" if self.micro_batch is None else self.micro_batch
             task_id = f"{self.module}[{self.layers}]/{self.phase}{self.of}/{micro_batch}/{self.group}"
             object.__setattr__(self, "known_id", task_id)
-        return self.known_id
+        return self.cached_id
 
     @property
     def stream(self) -> str:
         """The stream of its ranks that the task occupies: tasks of one stream run one after another."""
-        return STREAMS[self.phase]
+        return PHASE_STREAMS[self.phase]
 
     @property
-    def split(self) -> Split:
+    def split(self) -> SequenceSplit:
         """How each item is sharded over the ranks."""
-        return Split(self.degree // self.ring, self.ring)
+        return SequenceSplit(self.degree // self.ring, self.ring)
 
     @property
     def tokens(self) -> int:
@@ -79,15 +79,15 @@ class Task:
     @property
     def documents(self) -> tuple[Document, ...]:
         """The documents of all items, in their order."""
-        return documents_of(self.items, self.parts or [(size,) for size in self.sizes])
+        return packed_documents(self.items, self.parts or [(size,) for size in self.sizes])
 
-    def waiting_for(self, *ids: str) -> "Task":
+    def with_dependencies(self, *ids: str) -> "Task":
         """Return the task with these ids added to those that it waits for."""
-        return self.transferring(
+        return self.as_transfer(
             self.phase, self.of, self.peers, (*self.after, *(i for i in ids if i not in self.after))
         )
 
-    def transferring(self, phase: Phase, of: str, peers: Ranks, after: tuple[str, ...]) -> "Task":
+    def as_transfer(self, phase: Phase, of: str, peers: Ranks, after: tuple[str, ...]) -> "Task":
         """Return the send or recv of this pass. Much faster than `dataclasses.replace`, and called very often."""
         return Task(
             self.module, self.layers, phase, self.micro_batch, self.group, self.ranks, self.sizes, self.items,

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 
 from planner.plan.model import Alternative, ExpertLayout, Layout, Plan
 from planner.specs.base import Ranks
-from planner.specs.items import UNITS
-from planner.specs.parallelism import DIMS, RANK_ORDER, Parallelism
+from planner.specs.items import UNITS_PER_TOKEN
+from planner.specs.parallelism import MESH_DIMS, DEFAULT_RANK_ORDER, Parallelism
 from planner.units import plural
 
 ALWAYS_WRITTEN = ("dp", "zero", "recompute", "micro_batch")  # always written: a search would decide them otherwise
 
 
-def spoken(layout: Layout) -> Parallelism:
+def fixable_layout(layout: Layout) -> Parallelism:
     """Return a layout's fields but its ranks, in the form of a job's `fix.layouts`, without those of default value."""
     default = Layout(ranks=layout.ranks)
     fields = (
@@ -37,7 +37,7 @@ def layout_text(layout: Parallelism) -> str:
     return " · ".join([*parts, *([layout.dtype] if layout.dtype else []), *non_default_fields(layout)])
 
 
-def way_text(tried: Alternative, chosen: str) -> str:
+def alternative_text(tried: Alternative, chosen: str) -> str:
     """Return the layout or strategy of an alternative to a plan that the strategy `chosen` made."""
     if not tried.layouts:
         return f"{tried.strategy} with zero: {tried.zero}, sync: {tried.sync}"
@@ -47,8 +47,8 @@ def way_text(tried: Alternative, chosen: str) -> str:
 
 def non_default_fields(layout: Parallelism) -> Iterator[str]:
     """Yield the fields that appear only with other values than the default."""
-    ordered = [dim for dim in (layout.rank_order or RANK_ORDER).split("-") if (getattr(layout, dim) or 1) > 1]
-    if ordered != sorted(ordered, key=DIMS.index):
+    ordered = [dim for dim in (layout.rank_order or DEFAULT_RANK_ORDER).split("-") if (getattr(layout, dim) or 1) > 1]
+    if ordered != sorted(ordered, key=MESH_DIMS.index):
         yield f"rank order {'-'.join(ordered)}"
     if layout.sequence_parallel is False:
         yield "no sequence parallelism"
@@ -86,17 +86,17 @@ def items_text(plan: Plan, items: Iterable[tuple[str, int]], word: str = "item")
     for module, item in items:
         of_module.setdefault(module, []).append(plan.uses.tokens(module, item))
     each = {
-        module: f"{plural(len(sizes), word)}, {read_text(plan, module, sizes)}" for module, sizes in of_module.items()
+        module: f"{plural(len(sizes), word)}, {size_text(plan, module, sizes)}" for module, sizes in of_module.items()
     }
     return "; ".join(f"{module} {text}" if len(plan.layouts) > 1 else text for module, text in each.items())
 
 
-def work_text(plan: Plan) -> str:
+def all_items_text(plan: Plan) -> str:
     """Return the numbers of all items of a plan and their sizes, as `items_text` does."""
     return items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
 
 
-def read_text(plan: Plan, module: str, sizes: Iterable[int]) -> str:
+def size_text(plan: Plan, module: str, sizes: Iterable[int]) -> str:
     """Return the sum of these sizes (tokens) in the module's input unit: `1,024 patches`."""
-    unit = plan.uses.models[module].reads
-    return f"{UNITS[unit] * sum(sizes):,} {unit}"
+    unit = plan.uses.models[module].input_unit
+    return f"{UNITS_PER_TOKEN[unit] * sum(sizes):,} {unit}"

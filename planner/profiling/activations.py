@@ -12,43 +12,43 @@ from torch import Tensor
 
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
-from planner.models.places import tensors
-from planner.models.saved import saving
-from planner.profiling.grid import DEPTH
-from planner.profiling.piece import AGAIN
-from planner.profiling.sharded import Stack
-from planner.specs.base import changed
+from planner.models.places import encoding_tensors
+from planner.models.saved import packing_saved_tensors
+from planner.profiling.grid import STACK_LAYERS
+from planner.profiling.piece import RECOMPUTE_KINDS
+from planner.profiling.sharded import LayerStack
+from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import Recompute
 
 
-class Kept(NamedTuple):
+class ActivationBytes(NamedTuple):
     """Saved bytes of a batch: of one layer, of embedding and head, and of one layer under each recompute mode."""
 
     layer: float
-    ends: float
-    again: tuple[float, ...]
+    embedding_head: float
+    recomputing: tuple[float, ...]
 
 
-def module_kept(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.device) -> Kept:
+def module_activation_bytes(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.device) -> ActivationBytes:
     """Bytes that layers, and embedding and head, save for their backward."""
-    stack = Stack(spec, DEPTH, dtype, device)
-    embedding_head = build(changed(spec, layers=0), dtype=dtype, device=device)
+    stack = LayerStack(spec, STACK_LAYERS, dtype, device)
+    embedding_head = build(with_fields(spec, layers=0), dtype=dtype, device=device)
     for model in (stack, embedding_head):
         init_weights(model, 0)
     x = torch.randn(len(batch.positions), spec.hidden, dtype=dtype, device=device, requires_grad=True)
-    places = embedding_head.places(x, batch)
-    table = tensors(places)  # shared by all layers
+    places = embedding_head.position_encoding(x, batch)
+    table = encoding_tensors(places)  # shared by all layers
 
     def layer(how: Recompute) -> float:
-        stack.make_again(how)
-        return kept_bytes(lambda: stack(x, places, batch), [*stack.parameters(), *table]) / DEPTH
+        stack.set_recompute(how)
+        return saved_bytes(lambda: stack(x, places, batch), [*stack.parameters(), *table]) / STACK_LAYERS
 
-    outside = kept_bytes(lambda: embedding_head(batch), embedding_head.parameters())
-    return Kept(layer("none"), outside + sum(part.nbytes for part in table), tuple(layer(how) for how in AGAIN))
+    outside = saved_bytes(lambda: embedding_head(batch), embedding_head.parameters())
+    return ActivationBytes(layer("none"), outside + sum(part.nbytes for part in table), tuple(layer(how) for how in RECOMPUTE_KINDS))
 
 
-def kept_bytes(call: Callable[[], Tensor], known: Iterable[Tensor]) -> int:
+def saved_bytes(call: Callable[[], Tensor], known: Iterable[Tensor]) -> int:
     """Bytes saved for the backward of `call`, without storages of the `known` tensors."""
     storages = {tensor.untyped_storage().data_ptr() for tensor in known}
     saved: dict[int, int] = {}
@@ -58,7 +58,7 @@ def kept_bytes(call: Callable[[], Tensor], known: Iterable[Tensor]) -> int:
         if storage.data_ptr() not in storages:
             saved[storage.data_ptr()] = storage.nbytes()
 
-    with torch.enable_grad(), saving(count):
+    with torch.enable_grad(), packing_saved_tensors(count):
         result = call()
     del result  # kept until here, so that no storage was freed and allocated again
     return sum(saved.values())

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import torch
 
 from planner.launch.collectives import prepare
-from planner.launch.groups import Groups
+from planner.launch.groups import ProcessGroups
 from planner.profiling.grid import group_sizes
-from planner.profiling.piece import Piece, Span
-from planner.profiling.timing import behind, waiting
+from planner.profiling.piece import Measurement, TimeSpan
+from planner.profiling.timing import time_after_work, time_synchronised
 
 # Width of the square matrices that are multiplied between two collectives, for some milliseconds: on a CPU they fill
 # the caches, on a GPU they hide the launch of the collective.
@@ -26,16 +26,16 @@ class CollectiveBench:
     def __init__(self, rank: int, ranks: int, device: torch.device) -> None:
         self.rank, self.device = rank, device
         self.matrix = torch.ones(WIDTH[device.type], WIDTH[device.type], device=device)
-        self.groups = Groups(block(first, size) for size in group_sizes(ranks) for first in range(0, ranks, size))
+        self.groups = ProcessGroups(block(first, size) for size in group_sizes(ranks) for first in range(0, ranks, size))
 
-    def run(self, measurement: Piece) -> list[Span]:
+    def run(self, measurement: Measurement) -> list[TimeSpan]:
         size, message = measurement.sizes
         call = self.prepared(measurement, size, message)
         if measurement.kind == "p2p":
-            return [waiting(lambda: [call() for _ in range(measurement.repeats)], self.device)]
-        return behind(lambda: self.matrix @ self.matrix, call, measurement.repeats, self.device)
+            return [time_synchronised(lambda: [call() for _ in range(measurement.repeats)], self.device)]
+        return time_after_work(lambda: self.matrix @ self.matrix, call, measurement.repeats, self.device)
 
-    def prepared(self, measurement: Piece, size: int, message: int) -> Callable[[], None]:
+    def prepared(self, measurement: Measurement, size: int, message: int) -> Callable[[], None]:
         group = self.groups[block(self.rank - self.rank % size, size)]
         return prepare(measurement.kind, group, message, self.device)  # type: ignore[arg-type]
 

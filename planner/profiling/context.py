@@ -10,7 +10,7 @@ from pathlib import Path
 
 import planner
 from planner import files
-from planner.launch.worker import cores
+from planner.launch.worker import usable_cores
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
@@ -43,9 +43,9 @@ def gpu_name(torch_name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", torch_name.lower().removeprefix("nvidia")).strip("-")
 
 
-def machine(kind: str) -> str:
+def processor_text(kind: str) -> str:
     """Name of the processor that is measured, for a CPU with its number of cores."""
-    return f"{_cpu()}, {cores()} cores" if kind == "cpu" else _gpu()
+    return f"{_cpu()}, {usable_cores()} cores" if kind == "cpu" else _gpu()
 
 
 def versions() -> dict[str, str]:
@@ -53,17 +53,17 @@ def versions() -> dict[str, str]:
     return {"planner": planner.__version__, "python": platform.python_version(), "torch": version("torch")}
 
 
-def environment(device: str, kind: str) -> str:
+def environment_digest(device: str, kind: str) -> str:
     """Digest of machine, versions and code."""
-    return digest(device, machine(kind), str(versions()), str(os.environ.get("OMP_NUM_THREADS")), code())
+    return digest(device, processor_text(kind), str(versions()), str(os.environ.get("OMP_NUM_THREADS")), code())
 
 
-def module_context(place: str, spec: Module, dtype: Dtype, ranks: int) -> str:
+def module_digest(place: str, spec: Module, dtype: Dtype, ranks: int) -> str:
     """Digest of what a module's measurements depend on, given the digest of the environment."""
     return digest(place, files.json_text(spec), dtype, str(ranks))
 
 
-def collective_context(place: str, ranks: int) -> str:
+def collective_digest(place: str, ranks: int) -> str:
     return digest(place, "collectives", str(ranks))
 
 

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 FOLDS = 3  # every third measurement is left out, three times
 
 
-def nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ()) -> Array:
+def fit_nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ()) -> Array:
     """Coefficients ≥ 0 with the least sum of squared relative errors; those of columns in `always` are above 0.
 
     `columns`: (measurements, coefficients); `values`: (measurements,), positive.
@@ -38,7 +38,7 @@ def nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ()) -> 
     return best
 
 
-def residuals(columns: Array, values: Array, coefficients: Array) -> Array:
+def relative_errors(columns: Array, values: Array, coefficients: Array) -> Array:
     """Absolute errors of the fit, relative to the measured values, (measurements,)."""
     errors: Array = np.abs(columns @ coefficients / values - 1)
     return errors
@@ -52,6 +52,6 @@ def holdout_error(columns: Array, values: Array) -> float | None:
     errors = np.empty(count)
     for fold in range(FOLDS):
         left_out = np.arange(count) % FOLDS == fold
-        coefficients = nonnegative(columns[~left_out], values[~left_out])
-        errors[left_out] = residuals(columns[left_out], values[left_out], coefficients)
+        coefficients = fit_nonnegative(columns[~left_out], values[~left_out])
+        errors[left_out] = relative_errors(columns[left_out], values[left_out], coefficients)
     return float(np.median(errors))

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.launch.processes import launch
-from planner.launch.worker import Kind, cores
-from planner.profiling.journal import Journal
-from planner.profiling.piece import COLLECTIVES, Piece, Sample, Span, met, seconds
+from planner.launch.worker import DeviceKind, usable_cores
+from planner.profiling.journal import SampleJournal
+from planner.profiling.piece import COLLECTIVES, Measurement, MeasuredSample, TimeSpan, collective_seconds, elapsed_seconds
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
@@ -16,15 +16,15 @@ OnProgress = Callable[[int, int, str, float], None]  # measurements done, in all
 
 
 @dataclass(slots=True)
-class Collector:
+class SampleCollector:
     """Receives reports of all ranks; a measurement is done when all have reported it."""
 
-    measurements: Sequence[Piece]
+    measurements: Sequence[Measurement]
     ranks: int
-    journal: Journal
+    journal: SampleJournal
     on_progress: OnProgress
     before: int  # measurements that were done in an earlier run
-    reports: dict[int, dict[int, list[Span]]] = field(default_factory=dict)  # index of measurement → rank → spans
+    reports: dict[int, dict[int, list[TimeSpan]]] = field(default_factory=dict)  # index of measurement → rank → spans
     began: float = 0.0
     expected_s: float = 0.0  # expected seconds of what was done since `began`
 
@@ -35,11 +35,11 @@ class Collector:
         if len(reports) < self.ranks:
             return
         measurement = self.measurements[index]
-        values = values_of(measurement, [spans for _, spans in sorted(self.reports.pop(index).items())])
-        self.journal.append(Sample(measurement.context, measurement.kind, measurement.sizes, measurement.round, values))
+        values = sample_values(measurement, [spans for _, spans in sorted(self.reports.pop(index).items())])
+        self.journal.append(MeasuredSample(measurement.context, measurement.kind, measurement.sizes, measurement.round, values))
         self.report(index, measurement)
 
-    def report(self, index: int, measurement: Piece) -> None:
+    def report(self, index: int, measurement: Measurement) -> None:
         """Reports progress, with the time left: expected seconds of the rest, scaled by actual over expected so far."""
         left = sum(measurement.expected_s for measurement in self.measurements[index + 1 :])
         if not self.began:  # the first report: processes have just started
@@ -50,18 +50,18 @@ class Collector:
         self.on_progress(self.before + index + 1, self.before + len(self.measurements), measurement.text, left)
 
 
-def values_of(measurement: Piece, reports: Sequence[Sequence[Span]]) -> tuple[float, ...]:
+def sample_values(measurement: Measurement, reports: Sequence[Sequence[TimeSpan]]) -> tuple[float, ...]:
     """Values of a sample from the spans of all ranks; of collectives the mean over groups, which run independently."""
     by_repeat = zip(*reports, strict=True)
     if measurement.kind in COLLECTIVES:
         size = measurement.sizes[0]
-        durations = [met(of_all[first : first + size]) for of_all in by_repeat for first in range(0, len(of_all), size)]
+        durations = [collective_seconds(of_all[first : first + size]) for of_all in by_repeat for first in range(0, len(of_all), size)]
         return (sum(durations) / (len(reports) // size) / measurement.repeats,)
     repeats = 1 if measurement.kind == "kept" else measurement.repeats
-    return tuple(seconds(spans, cores()) / repeats for spans in by_repeat)
+    return tuple(elapsed_seconds(spans, usable_cores()) / repeats for spans in by_repeat)
 
 
-def measure(collector: Collector, specs: dict[str, Module], dtype: Dtype, kind: Kind) -> None:
+def run_measurements(collector: SampleCollector, specs: dict[str, Module], dtype: Dtype, kind: DeviceKind) -> None:
     """Runs the collector's measurements on as many processes as it has ranks."""
     from planner.profiling.rank import rank_main
 

@@ -7,14 +7,14 @@ from torch import Tensor, nn
 
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.places import Places
-from planner.profiling.activations import module_kept
-from planner.profiling.grid import DEPTH
-from planner.profiling.piece import AGAIN, SPREAD, Piece, Span
-from planner.profiling.sharded import COMPUTED, STORED, Stack, can_silence, gather, local, sharded
-from planner.profiling.timing import in_turns
-from planner.specs.base import changed
+from planner.models.data import synthetic_batch
+from planner.models.places import PositionEncoding
+from planner.profiling.activations import module_activation_bytes
+from planner.profiling.grid import STACK_LAYERS
+from planner.profiling.piece import RECOMPUTE_KINDS, FSDP_KINDS, Measurement, TimeSpan
+from planner.profiling.sharded import COMPUTE_DTYPES, STORED_DTYPES, LayerStack, can_replace_collectives, set_gathered, local_shard, shard_without_communication
+from planner.profiling.timing import time_in_turns
+from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
@@ -26,9 +26,9 @@ class ModuleBench:
 
     def __init__(self, spec: Module, dtype: Dtype, device: torch.device) -> None:
         self.full_spec, self.dtype, self.device = spec, dtype, device
-        self.spec = changed(spec, layers=0)  # embedding and head: from a batch to its loss without layers
-        self.stack = Stack(spec, DEPTH, COMPUTED[dtype], device)
-        self.embedding_head = build(self.spec, dtype=COMPUTED[dtype], device=device)
+        self.spec = with_fields(spec, layers=0)  # embedding and head: from a batch to its loss without layers
+        self.stack = LayerStack(spec, STACK_LAYERS, COMPUTE_DTYPES[dtype], device)
+        self.embedding_head = build(self.spec, dtype=COMPUTE_DTYPES[dtype], device=device)
         for model in (self.stack, self.embedding_head):
             init_weights(model, 0)
         self.sharded: dict[
@@ -38,7 +38,7 @@ class ModuleBench:
         self.parameters: list[nn.Parameter] = []  # that the optimizer updates
         self.optimizer: torch.optim.Optimizer | None = None
 
-    def run(self, measurement: Piece) -> list[Span]:
+    def run(self, measurement: Measurement) -> list[TimeSpan]:
         """Spans of one measurement over all its repeats; for `kept` bytes per token, for `update` seconds per
         parameter.
         """
@@ -46,38 +46,38 @@ class ModuleBench:
             return [self.update(measurement.repeats)]
         batch = self.batch(measurement.sizes)
         if measurement.kind == "kept":
-            layer, embedding_head, recomputed = module_kept(self.spec, batch, COMPUTED[self.dtype], self.device)
-            return [Span(0.0, size / sum(measurement.sizes)) for size in (layer, embedding_head, *recomputed)]
+            layer, embedding_head, recomputed = module_activation_bytes(self.spec, batch, COMPUTE_DTYPES[self.dtype], self.device)
+            return [TimeSpan(0.0, size / sum(measurement.sizes)) for size in (layer, embedding_head, *recomputed)]
         ends = measurement.kind.endswith("ends")
-        if measurement.kind in SPREAD:
+        if measurement.kind in FSDP_KINDS:
             return self.passes(
                 self.under_fsdp(ends, measurement.kind.startswith("held")), ends, batch, measurement.repeats
             )
-        self.stack.make_again(measurement.kind if measurement.kind in AGAIN else "none")
+        self.stack.set_recompute(measurement.kind if measurement.kind in RECOMPUTE_KINDS else "none")
         return self.passes(self.embedding_head if ends else self.stack, ends, batch, measurement.repeats)
 
     def under_fsdp(self, ends: bool, kept: bool) -> nn.Module:
         """The same layers, or embedding and head, sharded over all ranks by FSDP2; unsharded where this torch cannot
         replace its collectives.
         """
-        if not can_silence():
+        if not can_replace_collectives():
             return self.embedding_head if ends else self.stack
         if ends not in self.sharded:
-            stored = STORED[self.dtype]
-            stack, rest = Stack(self.full_spec, DEPTH, stored, META), build(self.spec, dtype=stored, device=META)
+            stored = STORED_DTYPES[self.dtype]
+            stack, rest = LayerStack(self.full_spec, STACK_LAYERS, stored, META), build(self.spec, dtype=stored, device=META)
             layers = () if ends else stack.layers.values()
             model: nn.Module = rest if ends else stack
-            self.sharded[ends] = model, sharded(model, layers, self.dtype, self.device)
+            self.sharded[ends] = model, shard_without_communication(model, layers, self.dtype, self.device)
         model, units = self.sharded[ends]
-        gather(units, kept)
+        set_gathered(units, kept)
         return model
 
     def batch(self, lengths: tuple[int, ...]) -> Batch:
         if lengths not in self.batches:
-            self.batches[lengths] = packed_batch(self.spec, list(enumerate(lengths)), 0, device=self.device)
+            self.batches[lengths] = synthetic_batch(self.spec, list(enumerate(lengths)), 0, device=self.device)
         return self.batches[lengths]
 
-    def passes(self, model: nn.Module, ends: bool, batch: Batch, repeats: int) -> list[Span]:
+    def passes(self, model: nn.Module, ends: bool, batch: Batch, repeats: int) -> list[TimeSpan]:
         """Forwards and backwards in turn, as for micro-batches."""
         x, places = self.inputs(batch)
         ones = torch.ones((), device=self.device) if ends else torch.ones_like(x)
@@ -90,18 +90,18 @@ class ModuleBench:
         def backward() -> None:
             output.backward(ones.to(output.dtype))  # type: ignore[no-untyped-call]
 
-        spans = in_turns([forward, backward], repeats, self.device)
+        spans = time_in_turns([forward, backward], repeats, self.device)
         model.zero_grad()
         return spans
 
-    def inputs(self, batch: Batch) -> tuple[Tensor, Places | None]:
+    def inputs(self, batch: Batch) -> tuple[Tensor, PositionEncoding | None]:
         """Random inputs of the first layer, (tokens, hidden), and their positions."""
         generator = torch.Generator(self.device).manual_seed(0)
         shape = len(batch.positions), self.spec.hidden
-        x = torch.randn(shape, generator=generator, dtype=COMPUTED[self.dtype], device=self.device)
-        return x.requires_grad_(), self.embedding_head.places(x, batch)
+        x = torch.randn(shape, generator=generator, dtype=COMPUTE_DTYPES[self.dtype], device=self.device)
+        return x.requires_grad_(), self.embedding_head.position_encoding(x, batch)
 
-    def update(self, repeats: int) -> Span:
+    def update(self, repeats: int) -> TimeSpan:
         """Seconds per parameter of an AdamW step on this rank's shards of layers, embedding and head."""
         if self.optimizer is None:
             self.parameters = [p for ends in (False, True) for p in self.under_fsdp(ends, kept=False).parameters()]
@@ -109,11 +109,11 @@ class ModuleBench:
             self.set_gradients()
             self.optimizer.step()  # creates the moments
         self.set_gradients()
-        (span,) = in_turns([self.optimizer.step], repeats, self.device)
+        (span,) = time_in_turns([self.optimizer.step], repeats, self.device)
         for parameter in self.parameters:
             parameter.grad = None
-        parameters = sum(local(parameter).numel() for parameter in self.parameters)
-        return Span(0.0, (span.end - span.begin) / parameters, None if span.busy is None else span.busy / parameters)
+        parameters = sum(local_shard(parameter).numel() for parameter in self.parameters)
+        return TimeSpan(0.0, (span.end - span.begin) / parameters, None if span.busy is None else span.busy / parameters)
 
     def set_gradients(self) -> None:
         for parameter in self.parameters:

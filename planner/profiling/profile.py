@@ -11,18 +11,18 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import InputError
-from planner.profiling.assemble import collectives, module_costs
-from planner.profiling.context import collective_context, environment, machine, module_context, versions
-from planner.profiling.grid import collective_pieces, module_pieces
-from planner.profiling.journal import Journal
-from planner.profiling.measure import Collector, OnProgress, measure
-from planner.profiling.piece import Piece
-from planner.specs.base import changed
+from planner.profiling.assemble import collective_tables, module_costs
+from planner.profiling.context import collective_digest, environment_digest, processor_text, module_digest, versions
+from planner.profiling.grid import collective_measurements, module_measurements
+from planner.profiling.journal import SampleJournal
+from planner.profiling.measure import SampleCollector, OnProgress, run_measurements
+from planner.profiling.piece import Measurement
+from planner.specs.base import with_fields
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.heads import head_dim, kv_heads
 from planner.specs.model import Model
 from planner.specs.parallelism import Dtype
-from planner.specs.profile import Collective, Point, Profile, Provenance
+from planner.specs.profile import CollectiveCosts, CollectivePoint, Profile, Provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class ProfileOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ProfiledModule:
     """A module to be measured."""
 
     name: str  # MODEL/MODULE
     spec: Module
     context: str
-    measurements: tuple[Piece, ...]
+    measurements: tuple[Measurement, ...]
 
 
 def no_progress(_done: int, _of: int, _what: str, _seconds_left: float) -> None:
@@ -60,45 +60,45 @@ def profile(
     file has already, or else over `base`. Raises InputError.
     """
     kind = base.device.kind
-    digest = environment(base.name, kind)
-    journal = Journal(target.with_suffix(".jsonl"), digest)
+    digest = environment_digest(base.name, kind)
+    journal = SampleJournal(target.with_suffix(".jsonl"), digest)
     before = files.read(target, Profile) if target.exists() else base
-    modules = [subject(digest, f"{model_name}/{name}", spec, base, options) for name, spec in model.modules.items()]
+    modules = [profiled_module(digest, f"{model_name}/{name}", spec, base, options) for name, spec in model.modules.items()]
     subjects, left_out = measurable(journal, modules)
-    shared = collective_context(digest, options.ranks)
+    shared = collective_digest(digest, options.ranks)
     wanted = [measurement for subject in subjects for measurement in subject.measurements]
-    wanted += collective_pieces(shared, options.ranks, kind, options.quick)
+    wanted += collective_measurements(shared, options.ranks, kind, options.quick)
     missing = journal.missing(wanted)
     if missing:
-        collector = Collector(missing, options.ranks, journal, on_progress, len(wanted) - len(missing))
-        measure(collector, {subject.context: subject.spec for subject in subjects}, options.dtype, kind)
+        collector = SampleCollector(missing, options.ranks, journal, on_progress, len(wanted) - len(missing))
+        run_measurements(collector, {subject.context: subject.spec for subject in subjects}, options.dtype, kind)
     fresh = bool(missing) or before is base
     provenance = Provenance(
         source="measured by planner profile",
         date=date.today().isoformat() if fresh else before.provenance.date,
-        machine=machine(kind),
+        machine=processor_text(kind),
         versions=versions(),
         note="; ".join(left_out),
     )
-    costs = {each.name: module_costs(journal.of(each.context), measured_at(each.spec, options)) for each in subjects}
-    result = changed(
+    costs = {each.name: module_costs(journal.samples_of(each.context), measured_at(each.spec, options)) for each in subjects}
+    result = with_fields(
         before,
         device=base.device,
         provenance=provenance,
         modules=before.modules | costs,
-        collectives=merged(before.collectives, collectives(journal.of(shared))),
+        collectives=merged_collectives(before.collectives, collective_tables(journal.samples_of(shared))),
     )
     files.write(target, result)
     return result
 
 
-def subject(digest: str, name: str, spec: Module, base: Profile, options: ProfileOptions) -> Subject:
-    context = module_context(digest, spec, options.dtype, options.ranks)
-    measurements = module_pieces(context, spec, base.device, options.dtype, options.quick)
-    return Subject(name, spec, context, tuple(measurements))
+def profiled_module(digest: str, name: str, spec: Module, base: Profile, options: ProfileOptions) -> ProfiledModule:
+    context = module_digest(digest, spec, options.dtype, options.ranks)
+    measurements = module_measurements(context, spec, base.device, options.dtype, options.quick)
+    return ProfiledModule(name, spec, context, tuple(measurements))
 
 
-def measurable(journal: Journal, modules: Sequence[Subject]) -> tuple[list[Subject], list[str]]:
+def measurable(journal: SampleJournal, modules: Sequence[ProfiledModule]) -> tuple[list[ProfiledModule], list[str]]:
     """The modules that were measured or can be, and why the others cannot. Raises InputError when none can."""
     subjects, reasons = [], []
     for each in modules:
@@ -116,11 +116,11 @@ def unsupported(spec: Module) -> str | None:
     """Why a module cannot be measured; None if it can. Imports torch."""
     from planner.models import build
 
-    if spec.routed:  # a profile has one kind of layer, without token dispatch
+    if spec.routed_experts:  # a profile has one kind of layer, without token dispatch
         return "layers with experts cannot be measured yet, only those of dense modules"
     if len(kind_counts(spec)) > 1:
         return "its layers are of several kinds, and a profile has seconds of one"
-    if spec.crossing or spec.borrows:
+    if spec.cross_attention_width or spec.borrows_embedding:
         return "it reads another module's outputs or its embedding, and modules are measured one by one"
     return build.unsupported(spec)
 
@@ -132,12 +132,12 @@ def measured_at(spec: Module, options: ProfileOptions) -> str:
     return f"hidden {spec.hidden}, ffn {spec.ffn}, {heads}, {options.dtype}, {where}"
 
 
-def merged(before: dict[str, Collective], measured: dict[str, Collective]) -> dict[str, Collective]:
+def merged_collectives(before: dict[str, CollectiveCosts], measured: dict[str, CollectiveCosts]) -> dict[str, CollectiveCosts]:
     """Merges tables of collectives: new points replace those over groups of the same size."""
     result = dict(before)
     for name, table in measured.items():
         sizes = {point.ranks for point in table.points}
-        old: tuple[Point, ...] = before[name].points if name in before else ()
+        old: tuple[CollectivePoint, ...] = before[name].points if name in before else ()
         points = (*(point for point in old if point.ranks not in sizes), *table.points)
-        result[name] = changed(table, points=tuple(sorted(points, key=lambda point: point.ranks)))
+        result[name] = with_fields(table, points=tuple(sorted(points, key=lambda point: point.ranks)))
     return result

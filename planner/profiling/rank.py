@@ -2,35 +2,35 @@
 
 from collections.abc import Sequence
 
-from planner.launch.worker import Worker, joined
+from planner.launch.worker import Worker, joined_world
 from planner.profiling.collective_bench import CollectiveBench
 from planner.profiling.module_bench import ModuleBench
-from planner.profiling.piece import COLLECTIVES, Piece, Span
+from planner.profiling.piece import COLLECTIVES, Measurement, TimeSpan
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
-Report = tuple[int, list[Span]]  # index of the measurement, its spans on this rank
+RankReport = tuple[int, list[TimeSpan]]  # index of the measurement, its spans on this rank
 
 
-def rank_main(worker: Worker, measurements: Sequence[Piece], specs: dict[str, Module], dtype: Dtype) -> None:
+def rank_main(worker: Worker, measurements: Sequence[Measurement], specs: dict[str, Module], dtype: Dtype) -> None:
     """Runs measurements, the same on every rank, those of one context together. Reports (index, spans) of each."""
-    with joined(worker):
+    with joined_world(worker):
         bench: ModuleBench | CollectiveBench | None = None
         context, warm = "", set()
         for index, measurement in enumerate(measurements):
-            worker.begin(f"profile/{measurement.kind}/{'+'.join(map(str, measurement.sizes))}")
+            worker.begin_task(f"profile/{measurement.kind}/{'+'.join(map(str, measurement.sizes))}")
             if bench is None or measurement.context != context:
                 bench = None  # frees its memory before the next one allocates
-                bench, context = bench_for(worker, measurement, specs, dtype), measurement.context
+                bench, context = make_bench(worker, measurement, specs, dtype), measurement.context
             if (context, measurement.kind) not in warm and measurement.kind != "kept":
                 bench.run(measurement)  # warm-up; other first calls do not move a median
                 warm.add((context, measurement.kind))
-            report: Report = index, bench.run(measurement)
+            report: RankReport = index, bench.run(measurement)
             worker.report(report)
 
 
-def bench_for(
-    worker: Worker, measurement: Piece, specs: dict[str, Module], dtype: Dtype
+def make_bench(
+    worker: Worker, measurement: Measurement, specs: dict[str, Module], dtype: Dtype
 ) -> ModuleBench | CollectiveBench:
     if measurement.kind in COLLECTIVES:
         return CollectiveBench(worker.rank, worker.world_size, worker.device)

@@ -2,8 +2,8 @@
 
 import re
 
-from planner.specs.accounting import Accounting
-from planner.specs.base import changed
+from planner.specs.accounting import MemoryCoefficients
+from planner.specs.base import with_fields
 
 SEGMENTS = re.compile(r"expandable[_ -]?segments?(?!\s*[:=]\s*(?:false|off|0))")
 NOT_EXPANDABLE = re.compile(
@@ -23,20 +23,20 @@ NATIVE_LOGIT_BYTES = 10.0  # exponentials beside the float32 copy
 COMPILED_LOGIT_BYTES = 13.0
 
 
-def accounting(settings: str, software: str, usual: Accounting) -> Accounting:
+def adjusted_accounting(settings: str, software: str, accounting_of_framework: MemoryCoefficients) -> MemoryCoefficients:
     """`usual`, the framework's accounting, with what the record's settings (free text, in lower case) change in it."""
     if NOT_EXPANDABLE.search(settings):
-        usual = changed(usual, fragmentation=FRAGMENTED)
+        accounting_of_framework = with_fields(accounting_of_framework, fragmentation=FRAGMENTED)
     elif SEGMENTS.search(settings):
-        usual = changed(usual, fragmentation=0.0)
+        accounting_of_framework = with_fields(accounting_of_framework, fragmentation=0.0)
     if software == "megatron" and ARGUMENTS.search(settings) and not NO_DROPOUT.search(settings):
-        usual = changed(usual, dropout=True)
+        accounting_of_framework = with_fields(accounting_of_framework, dropout=True)
     if software == "megatron" and UNFUSED.search(settings):
-        usual = changed(usual, flash=False)
+        accounting_of_framework = with_fields(accounting_of_framework, flash=False)
     if software == "megatron" and DETERMINISTIC.search(settings):
-        usual = changed(usual, workspace_gib=DETERMINISTIC_WORKSPACE_GIB)
+        accounting_of_framework = with_fields(accounting_of_framework, workspace_gib=DETERMINISTIC_WORKSPACE_GIB)
     if software == "megatron" and NATIVE_LOSS.search(settings):
-        usual = changed(usual, logit_bytes=NATIVE_LOGIT_BYTES)
+        accounting_of_framework = with_fields(accounting_of_framework, logit_bytes=NATIVE_LOGIT_BYTES)
     if software == "torchtitan" and COMPILED.search(settings) and not EAGER.search(settings):
-        usual = changed(usual, logit_bytes=COMPILED_LOGIT_BYTES, fused=True)
-    return usual
+        accounting_of_framework = with_fields(accounting_of_framework, logit_bytes=COMPILED_LOGIT_BYTES, fused=True)
+    return accounting_of_framework

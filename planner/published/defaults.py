@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 from planner import files
-from planner.published.rows import Row, Unusable
-from planner.specs.base import Spec, changed
-from planner.specs.library import shipped
+from planner.published.rows import PublishedRecord, UnusableRecord
+from planner.specs.base import Spec, with_fields
+from planner.specs.library import shipped_folder
 
 
-class Fill(Spec, kw_only=True):
+class FillRule(Spec, kw_only=True):
     """Cells to fill in the records that `where` matches."""
 
     fill: dict[str, str] = {}  # column to value; only blank cells are filled
@@ -24,7 +24,7 @@ class Fill(Spec, kw_only=True):
     because: str  # citation of the fact
 
 
-class Defaults(Spec, kw_only=True):
+class SourceDefaults(Spec, kw_only=True):
     """A file `profiles/published/*.yaml`: the facts that one or more sources leave blank."""
 
     FORMAT: ClassVar[str] = "planner.published/1"
@@ -35,39 +35,39 @@ class Defaults(Spec, kw_only=True):
     attention: Literal["causal", "full"] = "full"  # how its TFLOP/s count attention
     recomputed: bool = False  # its TFLOP/s count recomputation (hardware FLOPs)
     memory_rank: Literal["", "worst", "first", "last"] = ""
-    fills: tuple[Fill, ...] = ()
+    fills: tuple[FillRule, ...] = ()
 
 
-EVERY = "*"  # stands for every source: facts such as the shapes of named models
-NO_DEFAULTS = Defaults(format=Defaults.FORMAT, sources=(), about="")
+EVERY_SOURCE = "*"  # stands for every source: facts such as the shapes of named models
+NO_DEFAULTS = SourceDefaults(format=SourceDefaults.FORMAT, sources=(), about="")
 
 
-def defaults(record: Row) -> Defaults:
+def defaults_of_source(record: PublishedRecord) -> SourceDefaults:
     """The rules of the record's source, then those that hold for every source. Raises InputError."""
-    known = by_name()
+    known = defaults_by_source()
     own = known.get(record.source) or known.get(record.file.removesuffix(".csv")) or NO_DEFAULTS
-    every = known.get(EVERY)
-    return changed(own, fills=own.fills + every.fills) if every else own
+    every = known.get(EVERY_SOURCE)
+    return with_fields(own, fills=own.fills + every.fills) if every else own
 
 
 @lru_cache(maxsize=1)
-def by_name() -> Mapping[str, Defaults]:
+def defaults_by_source() -> Mapping[str, SourceDefaults]:
     """Every shipped file, by the sources it names."""
     """Every shipped file, by the sources it names."""
-    read = [files.read(path, Defaults) for path in sorted((shipped() / "published").glob("*.yaml"))]
+    read = [files.read(path, SourceDefaults) for path in sorted((shipped_folder() / "published").glob("*.yaml"))]
     return {name: each for each in read for name in each.sources}
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledRecord:
     """A record with its blank cells filled, and the names of the columns that were."""
 
-    row: Row
-    names: tuple[str, ...]
+    record: PublishedRecord
+    filled_columns: tuple[str, ...]
     software: str  # empty: from the record's framework column
 
 
-def filled(record: Row, known: Defaults) -> Filled:
+def fill_defaults(record: PublishedRecord, known: SourceDefaults) -> FilledRecord:
     """The record with the rules applied. Raises UnusableRecord where a rule says to skip it."""
     names: list[str] = []
     software = known.software
@@ -75,9 +75,9 @@ def filled(record: Row, known: Defaults) -> Filled:
         if not all(re.fullmatch(words, record.text(name), re.IGNORECASE) for name, words in rule.where.items()):
             continue
         if rule.skip:
-            raise Unusable("mistaken in the source", rule.because)
+            raise UnusableRecord("mistaken in the source", rule.because)
         values = {name: value for name, value in rule.fill.items() if rule.replace or not record.stated(name)}
-        record = record.filled({**values, **dict.fromkeys(rule.drop, "")})
+        record = record.with_cells({**values, **dict.fromkeys(rule.drop, "")})
         names += [name for name in values if name not in names]
         software = rule.software or software
-    return Filled(record, tuple(names), software)
+    return FilledRecord(record, tuple(names), software)

@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from planner.costs.columns import Columns
+from planner.costs.columns import LayoutColumns
 from planner.specs.layers import Module, kind_counts
-from planner.specs.shapes import end_flops, layer_flops
+from planner.specs.shapes import embedding_head_flops, layer_flops
 
-Attention = Literal["causal", "full"]
+CountedAttention = Literal["causal", "full"]
 
 
-def step_flops(module: Module, setup: Columns, attention: Attention, recomputed: bool) -> float:
+def step_flops(module: Module, setup: LayoutColumns, attention: CountedAttention, recomputed: bool) -> float:
     """FLOPs of a step on all ranks: three times forward's, as in Megatron-LM's num_floating_point_operations.
 
     `attention`: whether the half of QKᵀ and PV that the causal mask removes is counted (Narayanan et al.,
@@ -22,5 +22,5 @@ def step_flops(module: Module, setup: Columns, attention: Attention, recomputed:
         squared, matmul = squared + pairs * count, matmul + per_token * count
     squared *= 2.0 if attention == "full" else 1.0
     layers = squared * setup.seq + matmul
-    passes = 3.0 + (setup.full if recomputed else 0.0)
-    return float(setup.batch * setup.seq * (layers * passes + 3.0 * end_flops(module)))
+    passes = 3.0 + (setup.full_recompute if recomputed else 0.0)
+    return float(setup.batch * setup.seq * (layers * passes + 3.0 * embedding_head_flops(module)))

@@ -3,8 +3,8 @@
 import re
 
 from planner.costs.columns import Precision
-from planner.published.case import Fabric
-from planner.published.rows import Row, Unusable
+from planner.published.case import StatedNetwork
+from planner.published.rows import PublishedRecord, UnusableRecord
 
 # Pattern of the record's GPU text, and the device profile by memory in GB (0: there is one size).
 DEVICES: tuple[tuple[str, dict[int, str]], ...] = (
@@ -23,19 +23,19 @@ DEVICES: tuple[tuple[str, dict[int, str]], ...] = (
     (r"\bmi300x?\b", {0: "mi300x"}),
 )
 # Boards with these names are other devices, on PCIe or at other clocks.
-OTHERS = re.compile(r"\bpcie?\b|\bnvl\b(?!\s*\d)|\bh100[- ]?nvl\b|\bmi300a\b|\bmi300c\b")
+UNPROFILED_BOARDS = re.compile(r"\bpcie?\b|\bnvl\b(?!\s*\d)|\bh100[- ]?nvl\b|\bmi300a\b|\bmi300c\b")
 PCIE_GB_PER_S = {"a100": 25.0, "v100": 12.0}  # what copies reach in one direction of x16, Gen4 and Gen3
 GIBIBYTE_SIZES = re.compile(r"(\d{1,5}(?:\.\d+)?)\s*gi?b?(?:yte)?s?\b")
-RACKED = ("gb200", "gb300")
-TRAY = 4  # GPUs of a node (compute tray) in these racks, which has their network adapters
-RACK = 72  # GPUs that one NVLink domain joins in NVL72 (NVIDIA's data sheets)
-USUAL_NODE = 8  # GPUs in a DGX or HGX of every other device here
-RATE = re.compile(r"(?:(\d{1,2})\s*[x×*]\s*)?(\d{1,5}(?:\.\d+)?)\s*([GgTt])i?(?:([Bb])|\b)")
-INSIDE = re.compile(r"nvlink|nvswitch|xgmi|infinity fabric|pcie?\b|intra")
-OWN = re.compile(r"per[- ](?:gpu|rank|device|card)|each gpu|/gpu")
-GENERIC = "generic"  # what is common to all fitted frameworks
+RACK_DEVICES = ("gb200", "gb300")
+RACK_NODE_GPUS = 4  # GPUs of a node (compute tray) in these racks, which has their network adapters
+RACK_GPUS = 72  # GPUs that one NVLink domain joins in NVL72 (NVIDIA's data sheets)
+USUAL_NODE_GPUS = 8  # GPUs in a DGX or HGX of every other device here
+BANDWIDTH_PATTERN = re.compile(r"(?:(\d{1,2})\s*[x×*]\s*)?(\d{1,5}(?:\.\d+)?)\s*([GgTt])i?(?:([Bb])|\b)")
+NODE_LINK_PATTERN = re.compile(r"nvlink|nvswitch|xgmi|infinity fabric|pcie?\b|intra")
+PER_GPU_PATTERN = re.compile(r"per[- ](?:gpu|rank|device|card)|each gpu|/gpu")
+GENERIC_FRAMEWORK = "generic"  # what is common to all fitted frameworks
 # Patterns of the record's framework column, the first match decides.
-FRAMEWORKS = (
+FRAMEWORK_PATTERNS = (
     (r"primus", "primus"),
     (r"torch ?titan", "torchtitan"),
     (r"intern ?evo|internlm", "internevo"),
@@ -58,84 +58,84 @@ SPELLINGS: tuple[tuple[str, Precision | None], ...] = (
 WITHOUT_BF16 = "v100"  # its tensor cores multiply fp16 only (NVIDIA V100 data sheet)
 
 
-def device(record: Row) -> str:
+def device_name(record: PublishedRecord) -> str:
     """The name of the device's profile in profiles/devices. Raises UnusableRecord."""
-    text = spaced(f"{record.text('gpu')} {'' if record.text('gpu') else record.text('system')}")
+    text = normalised_text(f"{record.text('gpu')} {'' if record.text('gpu') else record.text('system')}")
     found = [(name, sizes) for name, sizes in DEVICES if re.search(name, text)]
     if len(found) != 1:
         reason = "several kinds of device" if found else "no profile of the device"
-        raise Unusable(reason, record.text("gpu") or "not stated")
+        raise UnusableRecord(reason, record.text("gpu") or "not stated")
     name, sizes = found[0]
-    if OTHERS.search(text) and not any(kind in name for kind in PCIE_GB_PER_S):
-        raise Unusable("no profile of the device", record.text("gpu"))
+    if UNPROFILED_BOARDS.search(text) and not any(kind in name for kind in PCIE_GB_PER_S):
+        raise UnusableRecord("no profile of the device", record.text("gpu"))
     if 0 in sizes:
         return sizes[0]
-    memory = memory_gb(record)
+    memory = stated_memory_gb(record)
     return sizes[max(sizes) if memory is None else min(sizes, key=lambda size: abs(size - memory))]
 
 
-def memory_gb(record: Row) -> float | None:
+def stated_memory_gb(record: PublishedRecord) -> float | None:
     """The stated memory of the device in GB, None where it is blank. Raises UnusableRecord."""
-    column = spaced(record.stated("gpu_mem_gb"))
+    column = normalised_text(record.stated("gpu_mem_gb"))
     if column and not GIBIBYTE_SIZES.fullmatch(column):
         return record.positive("gpu_mem_gb")
-    found = GIBIBYTE_SIZES.search(column or spaced(record.text("gpu")))
+    found = GIBIBYTE_SIZES.search(column or normalised_text(record.text("gpu")))
     return float(found[1]) or None if found else None
 
 
-def fabric(record: Row, name: str) -> Fabric:
+def stated_network(record: PublishedRecord, name: str) -> StatedNetwork:
     """The network of a record, whose device is `name`. Raises UnusableRecord."""
-    pcie = re.search(r"\bpcie?\b", spaced(f"{record.text('gpu')} {record.text('system')}"))
+    pcie = re.search(r"\bpcie?\b", normalised_text(f"{record.text('gpu')} {record.text('system')}"))
     linked = re.search(r"nvlink|nvswitch", record.text("interconnect").lower())
     inside = next((rate for kind, rate in PCIE_GB_PER_S.items() if kind in name), None)
-    tray = TRAY if name in RACKED else record.count("gpus_per_node") or USUAL_NODE
-    between = between_gb_per_s(record.text("interconnect"), tray)
-    return Fabric(node(record, name), inside if pcie and not linked else None, between)
+    tray = RACK_NODE_GPUS if name in RACK_DEVICES else record.count("gpus_per_node") or USUAL_NODE_GPUS
+    between = network_gb_per_s_per_rank(record.text("interconnect"), tray)
+    return StatedNetwork(ranks_per_node(record, name), inside if pcie and not linked else None, between)
 
 
-def node(record: Row, name: str) -> int:
+def ranks_per_node(record: PublishedRecord, name: str) -> int:
     """Ranks of one NVLink domain: a node or a rack. Raises UnusableRecord."""
-    domain = re.search(r"nvl\s*(\d{1,3})\b", spaced(f"{record.text('gpu')} {record.text('system')}"))
+    domain = re.search(r"nvl\s*(\d{1,3})\b", normalised_text(f"{record.text('gpu')} {record.text('system')}"))
     if domain and int(domain[1]):
         return int(domain[1])
-    if name in RACKED:
-        return RACK
-    return record.count("gpus_per_node") or USUAL_NODE
+    if name in RACK_DEVICES:
+        return RACK_GPUS
+    return record.count("gpus_per_node") or USUAL_NODE_GPUS
 
 
-def between_gb_per_s(text: str, ranks: int) -> float | None:
+def network_gb_per_s_per_rank(text: str, ranks_per_node: int) -> float | None:
     """GB/s in one direction for each of a node's `ranks`, from text such as `8x200Gbps HDR IB per node`.
 
     A figure per GPU is a rank's own; every other figure is of the whole node, links times their rate. A small b means
     bits, as does a G alone. None where the text states no rate.
     """
     for part in re.split(r"[;,|]", text):
-        own = OWN.search(part.lower())
-        match = None if INSIDE.search(part.lower()) and not own else RATE.search(part)
+        own = PER_GPU_PATTERN.search(part.lower())
+        match = None if NODE_LINK_PATTERN.search(part.lower()) and not own else BANDWIDTH_PATTERN.search(part)
         if not match:
             continue
         links, rate = int(match[1] or 1), float(match[2]) * (1000 if match[3] in "Tt" else 1)
         of_node = rate * links if match[4] == "B" else rate * links / 8
-        shared = ranks if not own or links == ranks else 1
+        shared = ranks_per_node if not own or links == ranks_per_node else 1
         return of_node / shared or None
     return None
 
 
-def spaced(text: str) -> str:
+def normalised_text(text: str) -> str:
     """The text in lower case, its words separated where a dash, an underscore, a slash or a count joins them."""
     return re.sub(r"(\d+)\s*[x×]\s*(?=[a-z])", r"\1x ", re.sub(r"[-_/()\s]+", " ", text.lower()))
 
 
-def software(record: Row) -> str:
+def framework_name(record: PublishedRecord) -> str:
     """The name of the framework in profiles/software; `generic` where none is recognised.
 
     Megatron of a record dated before 2023 is `megatron-2021`.
     """
     text = f"{record.text('framework')}".lower()
-    name = next((name for words, name in FRAMEWORKS if re.search(words, text)), None)
+    name = next((name for words, name in FRAMEWORK_PATTERNS if re.search(words, text)), None)
     if name is None:
         name = next(
-            (name for words, name in FRAMEWORKS if re.search(words, record.text("source_ref").lower())), GENERIC
+            (name for words, name in FRAMEWORK_PATTERNS if re.search(words, record.text("source_ref").lower())), GENERIC_FRAMEWORK
         )
     dated = f"{record.text('date_or_version')} {record.text('source_ref')}".lower()
     if name == "megatron" and BEFORE_FLASH.search(dated):
@@ -143,7 +143,7 @@ def software(record: Row) -> str:
     return name
 
 
-def precision(record: Row, device: str) -> tuple[Precision, bool]:
+def matmul_precision(record: PublishedRecord, device: str) -> tuple[Precision, bool]:
     """The precision of matrix products, and whether it is assumed. Raises UnusableRecord."""
     text = record.stated("precision").lower()
     usual: Precision = "fp16" if device.startswith(WITHOUT_BF16) else "bf16"
@@ -154,4 +154,4 @@ def precision(record: Row, device: str) -> tuple[Precision, bool]:
             if name is None:
                 break
             return (usual if name == "bf16" else name), False
-    raise Unusable("no model of the precision", record.text("precision"))
+    raise UnusableRecord("no model of the precision", record.text("precision"))

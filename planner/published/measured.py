@@ -3,30 +3,30 @@
 import re
 from typing import NamedTuple
 
-from planner.costs.columns import Columns
-from planner.published.flops import Attention, step_flops
-from planner.published.rows import Row, Unusable
+from planner.costs.columns import LayoutColumns
+from planner.published.flops import CountedAttention, step_flops
+from planner.published.rows import PublishedRecord, UnusableRecord
 from planner.specs.layers import Module
 
-AGREE = 0.05  # relative difference of two figures for one step, before the rounding of printed digits
-DEFINED = 0.2  # by which a source's FLOP count may leave the range of the usual definitions
-UNITS = {"": 1e9, "gb": 1e9, "gib": 2**30, "mb": 1e6, "mib": 2**20, "b": 1.0, "bytes": 1.0, "byte": 1.0}
-SLOWEST = 1 / 150  # of the peak; the slowest genuine records reach a hundredth
+AGREEMENT = 0.05  # relative difference of two figures for one step, before the rounding of printed digits
+FLOPS_DEFINITIONS = 0.2  # by which a source's FLOP count may leave the range of the usual definitions
+MEMORY_UNITS = {"": 1e9, "gb": 1e9, "gib": 2**30, "mb": 1e6, "mib": 2**20, "b": 1.0, "bytes": 1.0, "byte": 1.0}
+LEAST_PEAK_SHARE = 1 / 150  # of the peak; the slowest genuine records reach a hundredth
 OUT_OF_MEMORY = re.compile(r"\boom|out[ _-]?of[ _-]?mem")
 LARGEST_BYTES = 1e12  # more than any device has
-LAST = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
-ADAPTERS = re.compile(r"\bq?lora\b|\bpeft\b|\badapters?\b", re.IGNORECASE)
-FIRST = re.compile(r"rank[- _]?0|first (?:rank|stage)")
+LAST_STAGE_PATTERN = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
+ADAPTERS_PATTERN = re.compile(r"\bq?lora\b|\bpeft\b|\badapters?\b", re.IGNORECASE)
+FIRST_RANK_PATTERN = re.compile(r"rank[- _]?0|first (?:rank|stage)")
 
 
-class Counting(NamedTuple):
+class FlopsCounting(NamedTuple):
     """How a source counts FLOPs (see `step_flops`)."""
 
-    attention: Attention = "full"
+    attention: CountedAttention = "full"
     recomputed: bool = False
 
 
-class Measured(NamedTuple):
+class MeasuredFigures(NamedTuple):
     """Measured figures of a record; None where it states none."""
 
     """Measured figures of a record; None where it states none."""
@@ -37,24 +37,24 @@ class Measured(NamedTuple):
     oom: bool
 
 
-def measured(record: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> Measured:
+def measured_figures(record: PublishedRecord, module: Module, setup: LayoutColumns, counting: FlopsCounting, peak: float | None) -> MeasuredFigures:
     """Figures of a record; `peak`: FLOP/s of its device in its precision, None if unknown. Raises UnusableRecord."""
     status = record.text("status").lower()
     oom = bool(OUT_OF_MEMORY.search(status))
-    check_shares(record, peak)
-    times = printed(record, setup)
-    check_alike(times)
-    seconds = next((value for value, _ in times.values()), None) or by_flops(record, module, setup, counting, peak)
-    check_possible(record, module, setup, seconds, peak)
-    memory = memory_bytes(record, oom)
+    require_below_peak(record, peak)
+    times = seconds_by_column(record, setup)
+    require_agreement(times)
+    seconds = next((value for value, _ in times.values()), None) or seconds_from_flops(record, module, setup, counting, peak)
+    require_possible_flops(record, module, setup, seconds, peak)
+    memory = peak_memory_bytes(record, oom)
     if oom:
-        return Measured(None, memory, memory_rank(record), True)
+        return MeasuredFigures(None, memory, memory_rank(record), True)
     if seconds is None and memory is None:
-        raise Unusable("nothing measured", record.text("status"))
-    return Measured(seconds, memory, memory_rank(record), False)
+        raise UnusableRecord("nothing measured", record.text("status"))
+    return MeasuredFigures(seconds, memory, memory_rank(record), False)
 
 
-def printed(record: Row, setup: Columns) -> dict[str, tuple[float, float]]:
+def seconds_by_column(record: PublishedRecord, setup: LayoutColumns) -> dict[str, tuple[float, float]]:
     """Step seconds by the column that implies them, most direct first, with the relative rounding of each."""
     tokens = setup.batch * setup.seq
     work = {
@@ -67,11 +67,11 @@ def printed(record: Row, setup: Columns) -> dict[str, tuple[float, float]]:
     for name, done in work.items():
         value = record.positive(name)
         if value is not None:
-            times[name] = (value if done is None else done / value, rounding(record.text(name)))
+            times[name] = (value if done is None else done / value, relative_rounding(record.text(name)))
     return times
 
 
-def rounding(text: str) -> float:
+def relative_rounding(text: str) -> float:
     """Half a unit of the last printed digit, relative to the value."""
     digits = re.sub(r"[^0-9.]", "", re.split(r"[eE]", text)[0])
     whole, _, part = digits.partition(".")
@@ -82,34 +82,34 @@ def rounding(text: str) -> float:
     return 0.5 * 10 ** -len(part) / value if value else 0.0
 
 
-def check_alike(times: dict[str, tuple[float, float]]) -> None:
+def require_agreement(times: dict[str, tuple[float, float]]) -> None:
     """Raises UnusableRecord where two columns imply different step seconds."""
     """Raises UnusableRecord where two columns imply different step seconds."""
     names = list(times)
     for name in names[1:]:
         (first, blur), (second, other) = times[names[0]], times[name]
         ratio = max(first, second) / min(first, second)
-        if ratio > (1 + AGREE) * (1 + blur) * (1 + other):
-            raise Unusable("impossible figures", f"{names[0]} and {name} disagree: {first:.4g} s, {second:.4g} s")
+        if ratio > (1 + AGREEMENT) * (1 + blur) * (1 + other):
+            raise UnusableRecord("impossible figures", f"{names[0]} and {name} disagree: {first:.4g} s, {second:.4g} s")
 
 
-def check_shares(record: Row, peak: float | None) -> None:
+def require_below_peak(record: PublishedRecord, peak: float | None) -> None:
     """Raises UnusableRecord for shares of the peak above 1, MFU above HFU, or FLOP/s above the device's peak."""
     for name in ("mfu_pct", "hfu_pct"):
         share = record.positive(name)
         if share is not None and not 1 < share <= 100:  # at most 1 is a fraction written in place of percent
-            raise Unusable("impossible figures", f"{name}: {share:g}")
+            raise UnusableRecord("impossible figures", f"{name}: {share:g}")
     mfu, hfu = record.positive("mfu_pct"), record.positive("hfu_pct")
-    if mfu and hfu and mfu > hfu * (1 + AGREE):
-        raise Unusable("impossible figures", f"MFU {mfu:g} above HFU {hfu:g}")
+    if mfu and hfu and mfu > hfu * (1 + AGREEMENT):
+        raise UnusableRecord("impossible figures", f"MFU {mfu:g} above HFU {hfu:g}")
     rate = record.positive("tflops_per_gpu")
-    if rate and peak and rate * 1e12 > peak * (1 + AGREE):
-        raise Unusable("impossible figures", f"{rate:g} TFLOP/s on a device of {peak / 1e12:g}")
+    if rate and peak and rate * 1e12 > peak * (1 + AGREEMENT):
+        raise UnusableRecord("impossible figures", f"{rate:g} TFLOP/s on a device of {peak / 1e12:g}")
 
 
-def by_flops(record: Row, module: Module, setup: Columns, counting: Counting, peak: float | None) -> float | None:
+def seconds_from_flops(record: PublishedRecord, module: Module, setup: LayoutColumns, counting: FlopsCounting, peak: float | None) -> float | None:
     """Step seconds from TFLOP/s, else from MFU or HFU, by the source's own FLOP count; None where neither is stated."""
-    passes = 2 / 3 if adapters(record) else 1.0  # adapters have no weight gradients
+    passes = 2 / 3 if trains_adapters_only(record) else 1.0  # adapters have no weight gradients
     ranks = float(setup.ranks)
     rate = record.positive("tflops_per_gpu")
     if rate:
@@ -121,7 +121,7 @@ def by_flops(record: Row, module: Module, setup: Columns, counting: Counting, pe
     return None
 
 
-def check_possible(record: Row, module: Module, setup: Columns, seconds: float | None, peak: float | None) -> None:
+def require_possible_flops(record: PublishedRecord, module: Module, setup: LayoutColumns, seconds: float | None, peak: float | None) -> None:
     """Raises UnusableRecord where these step seconds imply impossible FLOP/s.
 
     They must lie between a 150th of the device's peak and the peak, and agree with the printed TFLOP/s under some usual
@@ -131,44 +131,44 @@ def check_possible(record: Row, module: Module, setup: Columns, seconds: float |
         return
     least, most = (
         step_flops(module, setup, *counting) / seconds / setup.ranks
-        for counting in (Counting("causal", False), Counting("full", True))
+        for counting in (FlopsCounting("causal", False), FlopsCounting("full", True))
     )
-    if peak and least > peak * (1 + AGREE):
-        raise Unusable("impossible figures", f"{least / 1e12:.4g} TFLOP/s in {seconds:.4g} s: above the device's peak")
-    if peak and least < peak * SLOWEST:
-        raise Unusable("impossible figures", f"{least / 1e12:.3g} TFLOP/s in {seconds:.4g} s: a mistaken unit")
+    if peak and least > peak * (1 + AGREEMENT):
+        raise UnusableRecord("impossible figures", f"{least / 1e12:.4g} TFLOP/s in {seconds:.4g} s: above the device's peak")
+    if peak and least < peak * LEAST_PEAK_SHARE:
+        raise UnusableRecord("impossible figures", f"{least / 1e12:.3g} TFLOP/s in {seconds:.4g} s: a mistaken unit")
     stated = record.positive("tflops_per_gpu")
-    least *= 2 / 3 if adapters(record) else 1.0
-    if stated and not least * (1 - DEFINED) <= stated * 1e12 <= most * (1 + DEFINED):
+    least *= 2 / 3 if trains_adapters_only(record) else 1.0
+    if stated and not least * (1 - FLOPS_DEFINITIONS) <= stated * 1e12 <= most * (1 + FLOPS_DEFINITIONS):
         detail = f"{least / 1e12:.4g} to {most / 1e12:.4g} TFLOP/s in {seconds:.4g} s, {stated:g} as printed"
-        raise Unusable("impossible figures", detail)
+        raise UnusableRecord("impossible figures", detail)
 
 
-def adapters(record: Row) -> bool:
+def trains_adapters_only(record: PublishedRecord) -> bool:
     """Whether only low-rank adapters are trained."""
-    return bool(ADAPTERS.search(f"{record.text('task')} {record.text('model')}"))
+    return bool(ADAPTERS_PATTERN.search(f"{record.text('task')} {record.text('model')}"))
 
 
-def memory_bytes(record: Row, oom: bool) -> float | None:
+def peak_memory_bytes(record: PublishedRecord, oom: bool) -> float | None:
     """Peak bytes of a rank; of a record that ran out of memory, only a figure called a peak. Raises UnusableRecord."""
     value = record.positive("peak_mem")
     if value is None or (oom and "peak" not in record.text("mem_kind").lower()):
         return None
     unit = record.text("mem_unit").lower()
-    if unit not in UNITS:
-        raise Unusable("unreadable number", f"mem_unit: {record.text('mem_unit')[:60]}")
-    amount = value * UNITS[unit]
+    if unit not in MEMORY_UNITS:
+        raise UnusableRecord("unreadable number", f"mem_unit: {record.text('mem_unit')[:60]}")
+    amount = value * MEMORY_UNITS[unit]
     if not unit and value > 1e6:
         amount = value
     if not 1e7 <= amount <= LARGEST_BYTES:
-        raise Unusable("impossible figures", f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')}")
+        raise UnusableRecord("impossible figures", f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')}")
     return amount
 
 
-def memory_rank(record: Row) -> str:
+def memory_rank(record: PublishedRecord) -> str:
     """The rank whose peak the record states: worst, first or last."""
     """The rank whose peak the record states: worst, first or last."""
     text = f"{record.text('mem_kind')} {record.text('notes')}".lower()
-    if LAST.search(record.text("mem_kind").lower()):
+    if LAST_STAGE_PATTERN.search(record.text("mem_kind").lower()):
         return "last"
-    return "first" if FIRST.search(text) and "max over" not in text else "worst"
+    return "first" if FIRST_RANK_PATTERN.search(text) and "max over" not in text else "worst"

@@ -7,19 +7,19 @@ from typing import Any
 
 from planner import files
 from planner.published import arguments, texts
-from planner.published.batches import sequence
-from planner.published.case import Encoder
-from planner.published.names import other_layers, plain, spec_name
-from planner.published.rows import Row, Unusable
+from planner.published.batches import sequence_length
+from planner.published.case import CaseEncoder
+from planner.published.names import undescribed_layers, plain_words, spec_name
+from planner.published.rows import PublishedRecord, UnusableRecord
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Module
 from planner.specs.model import Model
-from planner.specs.parameters import parameters
+from planner.specs.parameters import parameter_counts
 from planner.specs.parts import Experts
 
 SHAPE = ("layers", "hidden", "heads")
-TOLERANCE = 0.3  # by which parameters of the shape may differ from the stated number
+PARAMETER_TOLERANCE = 0.3  # by which parameters of the shape may differ from the stated number
 MOST_LAYERS = 10_000  # the limit of model files
 GPT = {"gated": False, "norm": "layer", "bias": "all", "positions": "learned", "tied": True}
 LLAMA = {"gated": True, "norm": "rms", "bias": "none", "positions": "rope", "tied": False}
@@ -42,110 +42,110 @@ STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TrainedModel:
     """A record's model; `assumed`: columns that were filled with what is usual for its family."""
 
     module: Module
     assumed: tuple[str, ...] = ()
-    tokens: int | None = None  # decoder tokens of a sequence, where the record states the encoder's
-    encoder: Encoder | None = None
+    decoder_tokens: int | None = None  # decoder tokens of a sequence, where the record states the encoder's
+    encoder: CaseEncoder | None = None
 
 
-def found(record: Row) -> Found:
+def model_of_record(record: PublishedRecord) -> TrainedModel:
     """The model of a record, from its columns or its name. Raises UnusableRecord."""
     family, model = record.text("family"), record.text("model")
-    other = other_layers(family, model, record.text("task"))
+    other = undescribed_layers(family, model, record.text("task"))
     if other:
-        raise Unusable("layers of a kind that is not described", f"{model}: {other}")
-    text = plain(family, model)
+        raise UnusableRecord("layers of a kind that is not described", f"{model}: {other}")
+    text = plain_words(family, model)
     if re.search(r"\bt 5\b", text):
-        decoder, tokens, encoder = texts.t5(record)
-        return Found(
-            decoder, ("decoder's layers", "decoder's tokens", "vocab"), tokens, Encoder(encoder, sequence(record))
+        decoder, tokens, encoder = texts.t5_encoder_decoder(record)
+        return TrainedModel(
+            decoder, ("decoder's layers", "decoder's tokens", "vocab"), tokens, CaseEncoder(encoder, sequence_length(record))
         )
     if re.search(r"\bbert\b", text):
-        return Found(texts.bert(record), ("vocab",))
+        return TrainedModel(texts.bert_encoder(record), ("vocab",))
     shape = {name: record.count(name) for name in SHAPE}
     if all(shape.values()):
-        return by_shape(record)
-    name = spec_name(model, family, library.names(Model))
+        return model_from_columns(record)
+    name = spec_name(model, family, library.shipped_names(Model))
     if name is None:
-        raise Unusable("no spec of the model", model or "not stated")
-    return Found(cut(record, shipped(name)))
+        raise UnusableRecord("no spec of the model", model or "not stated")
+    return TrainedModel(with_stated_layers(record, shipped_module(name)))
 
 
 @lru_cache(maxsize=64)
-def shipped(name: str) -> Module:
+def shipped_module(name: str) -> Module:
     """The only module of a shipped model. Raises UnusableRecord."""
-    model = files.read(library.find(name, Model), Model)
+    model = files.read(library.find_file(name, Model), Model)
     modules = list(model.modules.values())
-    if len(modules) > 1 or modules[0].gives:
-        raise Unusable("layers of a kind that is not described", f"{name}: several modules")
+    if len(modules) > 1 or modules[0].feature_width:
+        raise UnusableRecord("layers of a kind that is not described", f"{name}: several modules")
     return modules[0]
 
 
-def cut(record: Row, module: Module) -> Module:
+def with_stated_layers(record: PublishedRecord, module: Module) -> Module:
     """The module with the stated number of layers, as benchmarks shorten models. Raises UnusableRecord."""
     layers = record.count("layers")
-    return module if layers is None else built(module, layers=layers)
+    return module if layers is None else build_decoder(module, layers=layers)
 
 
-def by_shape(record: Row) -> Found:
+def model_from_columns(record: PublishedRecord) -> TrainedModel:
     """The model of the shape columns, with the layers of its family. Raises UnusableRecord."""
-    style, vocab, assumed = styled(record)
+    style, vocab, assumed = family_style(record)
     hidden, ffn, experts = record.count("hidden") or 0, record.count("ffn"), record.count("experts")
-    stated_arguments = arguments.of(record)
-    fields: dict[str, Any] = {**style, **stated_arguments.style(style["positions"] == "learned")}
+    stated_arguments = arguments.arguments_of(record)
+    fields: dict[str, Any] = {**style, **stated_arguments.decoder_fields(style["positions"] == "learned")}
     ffn = ffn or stated_arguments.gated_ffn(hidden)
     if ffn is None and fields["gated"] and not (experts and stated_arguments.expert_ffn):
-        raise Unusable("shape of the model not stated", "ffn")
+        raise UnusableRecord("shape of the model not stated", "ffn")
     if fields["positions"] == "learned":
         fields["max_positions"] = stated_arguments.max_positions or record.count("seq_len") or 2048
     width = ffn or 4 * hidden
     if experts and experts > 1:
         topk = record.count("topk") or stated_arguments.topk
         if not topk:
-            raise Unusable("shape of the model not stated", "topk")
-        fields["moe"] = stated_arguments.experts(
+            raise UnusableRecord("shape of the model not stated", "topk")
+        fields["moe"] = stated_arguments.with_stated_experts(
             Experts(experts=experts, topk=min(topk, experts), ffn=stated_arguments.expert_ffn or width)
         )
     fields |= {"layers": record.count("layers"), "hidden": hidden, "heads": record.count("heads"), "ffn": width}
-    tokens = stated_arguments.vocab(record.count("vocab"), record.count("tp") or 1)
+    tokens = stated_arguments.padded_vocab(record.count("vocab"), record.count("tp") or 1)
     fields |= {"kv_heads": record.count("kv_heads"), "vocab": tokens or vocab}
-    module = built(None, **{name: value for name, value in fields.items() if value is not None})
-    check_size(record, module)
-    return Found(module, assumed if record.count("vocab") else ("vocab", *assumed))
+    module = build_decoder(None, **{name: value for name, value in fields.items() if value is not None})
+    require_parameter_count(record, module)
+    return TrainedModel(module, assumed if record.count("vocab") else ("vocab", *assumed))
 
 
-def styled(record: Row) -> tuple[dict[str, Any], int, tuple[str, ...]]:
+def family_style(record: PublishedRecord) -> tuple[dict[str, Any], int, tuple[str, ...]]:
     """Fields of the family's layers, its vocabulary, and what of these is assumed. Raises UnusableRecord.
 
     Of an unknown family, an MLP four times as wide as the model is a GPT's, and any other is gated.
     """
     for name in ("family", "model"):
-        text = plain(record.text(name))
+        text = plain_words(record.text(name))
         for words, style, vocab in STYLES:
             if re.search(words, text):
                 return style, vocab, ()
     ffn, hidden = record.count("ffn"), record.count("hidden")
     if ffn is None or hidden is None:
-        raise Unusable("no spec of the model", f"{record.text('model')}: of what family")
+        raise UnusableRecord("no spec of the model", f"{record.text('model')}: of what family")
     return (GPT, 51200, ("family",)) if ffn == 4 * hidden else (LLAMA, 32000, ("family",))
 
 
-def built(module: Module | None, **fields: Any) -> Module:
+def build_decoder(module: Module | None, **fields: Any) -> Module:
     """`module` with these fields changed, or a new decoder of them. Raises UnusableRecord."""
     if (fields.get("layers") or 0) > MOST_LAYERS:
-        raise Unusable("impossible figures", f"{fields['layers']} layers")
+        raise UnusableRecord("impossible figures", f"{fields['layers']} layers")
     try:
-        return changed(module, **fields) if module else Decoder(**fields)
+        return with_fields(module, **fields) if module else Decoder(**fields)
     except (ValueError, TypeError) as error:
-        raise Unusable("impossible figures", str(error)) from error
+        raise UnusableRecord("impossible figures", str(error)) from error
 
 
-def check_size(record: Row, module: Module) -> None:
+def require_parameter_count(record: PublishedRecord, module: Module) -> None:
     """Raises UnusableRecord where the stated number of parameters differs from the shape's by over 30 %."""
     stated = record.positive("params_b")
-    count = parameters(module).total / 1e9
-    if stated and not 1 / (1 + TOLERANCE) <= count / stated <= 1 + TOLERANCE:
-        raise Unusable("impossible figures", f"{count:.3g} billion parameters of its shape, {stated:g} as stated")
+    count = parameter_counts(module).total / 1e9
+    if stated and not 1 / (1 + PARAMETER_TOLERANCE) <= count / stated <= 1 + PARAMETER_TOLERANCE:
+        raise UnusableRecord("impossible figures", f"{count:.3g} billion parameters of its shape, {stated:g} as stated")

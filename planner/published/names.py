@@ -35,7 +35,7 @@ ALIASES: tuple[tuple[str, str], ...] = (
 # Patterns of models whose layers have no cost model here, and the name of that kind.
 RECURRENT = r"\bmamba|\bssm\b|nemotron nano|nemotron 3|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
 IMAGES = r"\bvit\b|\bvision|\bllava|\bclip\b|\bvlm?\b|multi ?modal|\bmllm|internvl|\bneva\b|\bomni\b|\bocr\b"
-OTHER_LAYERS: tuple[tuple[str, str], ...] = (
+UNDESCRIBED_LAYERS: tuple[tuple[str, str], ...] = (
     (r"\bul 2\b|\bbart\b", "encoder and decoder"),
     (r"\b(?:\w+bert\w*|\w*bert\w+)\b|\bencoder only\b", "encoder"),
     (rf"{RECURRENT}|qwen 3 (next|5\b(?! b))", "recurrent layers"),
@@ -47,32 +47,32 @@ OTHER_LAYERS: tuple[tuple[str, str], ...] = (
 
 
 # Shipped specs whose bare name others use for other shapes.
-UNLIKE = re.compile(r"^(gpt|tiny)\b")
+AMBIGUOUS_NAMES = re.compile(r"^(gpt|tiny)\b")
 
 
-def plain(*names: str) -> str:
+def plain_words(*names: str) -> str:
     """Lower-case words with letters and digits separated: `Llama3.1_405B` as `llama 3 1 405 b`."""
     words = re.findall(r"[a-z]+|[0-9]+", " ".join(names).lower())
     return " ".join(words)
 
 
-def other_layers(*names: str) -> str:
+def undescribed_layers(*names: str) -> str:
     """The kind of layers that this model has and no spec describes; empty where it has none."""
-    text = plain(*names)
-    return next((kind for words, kind in OTHER_LAYERS if re.search(words, text)), "")
+    text = plain_words(*names)
+    return next((kind for words, kind in UNDESCRIBED_LAYERS if re.search(words, text)), "")
 
 
-def spec_name(model: str, family: str, shipped: Iterable[str]) -> str | None:
+def spec_name(model: str, family: str, spec_names: Iterable[str]) -> str | None:
     """The shipped spec that a name means; None where there is none."""
-    by_words, text = {plain(name): name for name in shipped}, plain(model)
-    if text in by_words and not UNLIKE.search(text):
+    by_words, text = {plain_words(name): name for name in spec_names}, plain_words(model)
+    if text in by_words and not AMBIGUOUS_NAMES.search(text):
         return by_words[text]
     for pattern, name in ALIASES:
-        match = re.search(pattern, text) or re.search(pattern, f"{plain(family)} {text}")
+        match = re.search(pattern, text) or re.search(pattern, f"{plain_words(family)} {text}")
         if match:
             groups = [group for group in match.groups() if group]
             for number, group in enumerate(groups, start=1):
                 name = name.replace(f"{{{number}}}", group.replace(" ", "."))
             return name if name in by_words.values() else None
-    inside = [words for words in by_words if f" {words} " in f" {text} " and not UNLIKE.search(words)]
+    inside = [words for words in by_words if f" {words} " in f" {text} " and not AMBIGUOUS_NAMES.search(words)]
     return by_words[max(inside, key=len)] if inside else None

@@ -2,21 +2,21 @@
 
 import re
 
-from planner.costs.columns import Part
-from planner.published.rows import Row, Unusable
+from planner.costs.columns import RecomputedPart
+from planner.published.rows import PublishedRecord, UnusableRecord
 
-Recompute = tuple[float, frozenset[Part]]
-NOTHING: Recompute = (0.0, frozenset())
-NONE = re.compile(
+RecomputeSetting = tuple[float, frozenset[RecomputedPart]]
+NOTHING: RecomputeSetting = (0.0, frozenset())
+NONE_PATTERN = re.compile(
     r"(no|none|false|off|0|disabled?|without|never|no (ac|recompute|recomputation|checkpointing))\s*([,;(].*)?"
 )
-WHOLE = re.compile(r"\b(full|all|whole|yes|true|on|every layer|full ac|uniform|complete|enabled?)\b")
-LAYERS = re.compile(r"(?:block|layers?|full)?\s*[:=]?\s*(\d{1,4})\s*(?:layers?)?(?:\s*per stage)?")
-EVERY = re.compile(r"(?:every|1 in|each)\s*(\d{1,2})|(\d{1,2})(?:nd|rd|th)\b|select\w*\s*[:=]?\s*(\d{1,2})$")
-SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%|\b(0?\.\d+)\b|\b1/(\d{1,2})\b")
-SAID = re.compile(r"(?:recompute|recomputation|activation[ _-]?(?:ckpt|checkpoint\w*))\s*[=:]\s*([^;,|]*)")
+ALL_LAYERS_PATTERN = re.compile(r"\b(full|all|whole|yes|true|on|every layer|full ac|uniform|complete|enabled?)\b")
+LAYER_COUNT_PATTERN = re.compile(r"(?:block|layers?|full)?\s*[:=]?\s*(\d{1,4})\s*(?:layers?)?(?:\s*per stage)?")
+EVERY_NTH_PATTERN = re.compile(r"(?:every|1 in|each)\s*(\d{1,2})|(\d{1,2})(?:nd|rd|th)\b|select\w*\s*[:=]?\s*(\d{1,2})$")
+SHARE_PATTERN = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%|\b(0?\.\d+)\b|\b1/(\d{1,2})\b")
+SETTING_PATTERN = re.compile(r"(?:recompute|recomputation|activation[ _-]?(?:ckpt|checkpoint\w*))\s*[=:]\s*([^;,|]*)")
 # Words that name parts of a layer, as Megatron's --recompute-modules and torchtitan's activation_checkpoint do.
-PARTS: tuple[tuple[str, frozenset[Part]], ...] = (
+PART_PATTERNS: tuple[tuple[str, frozenset[RecomputedPart]], ...] = (
     (r"core[ _-]?attn|core[ _-]?attention|attention|\battn\b", frozenset({"attention"})),
     (r"layer[ _-]?norm|rms[ _-]?norm|\bnorms?\b|\bln\b", frozenset({"norm"})),
     (
@@ -27,66 +27,66 @@ PARTS: tuple[tuple[str, frozenset[Part]], ...] = (
     (r"mla[ _-]?up[ _-]?proj|\bup[ _-]?proj\b|\brope\b", frozenset()),
 )
 # torchtitan's per-op policy saves the results of every other matmul and of attention, and recomputes the rest.
-OPS: Recompute = (0.0, frozenset({"norm", "mlp"}))
-HALF: Recompute = (0.5, frozenset())  # torchtitan's `selective` by layer: every second one (its default option 2)
-SELECTIVE: Recompute = (0.0, frozenset({"attention"}))  # Megatron's default module: core attention
+PER_OP: RecomputeSetting = (0.0, frozenset({"norm", "mlp"}))
+EVERY_SECOND_LAYER: RecomputeSetting = (0.5, frozenset())  # torchtitan's `selective` by layer: every second one (its default option 2)
+CORE_ATTENTION: RecomputeSetting = (0.0, frozenset({"attention"}))  # Megatron's default module: core attention
 
 
-def recompute(record: Row, software: str, chunk: float) -> Recompute:
+def recompute_setting(record: PublishedRecord, software: str, chunk: float) -> RecomputeSetting:
     """The setting of a record; `chunk`: layers of one virtual stage, of which a stated number is recomputed.
 
     Raises UnusableRecord.
     """
-    text = stated(record)
-    if not text or NONE.fullmatch(text):
+    text = stated_recompute(record)
+    if not text or NONE_PATTERN.fullmatch(text):
         return NOTHING
-    counted = LAYERS.search(text) if re.search(r"block", text) or LAYERS.fullmatch(text) else None
+    counted = LAYER_COUNT_PATTERN.search(text) if re.search(r"block", text) or LAYER_COUNT_PATTERN.fullmatch(text) else None
     if counted and chunk > 0:
         return min(1.0, int(counted[1]) / chunk), frozenset()
-    every = EVERY.search(text)
+    every = EVERY_NTH_PATTERN.search(text)
     if every:
         return 1 / max(1, int(every[1] or every[2] or every[3])), frozenset()
     if "select" in text and re.search(r"\blayers?\b", text) and not re.search(r"layer[ _-]?norm", text):
-        return HALF
+        return EVERY_SECOND_LAYER
     if "select" in text and re.search(r"\bops?\b", text):
-        return OPS
-    parts = [part for words, part in PARTS if re.search(words, text)]
+        return PER_OP
+    parts = [part for words, part in PART_PATTERNS if re.search(words, text)]
     if parts:
-        return 0.0, frozenset[Part]().union(*parts)
+        return 0.0, frozenset[RecomputedPart]().union(*parts)
     if "select" in text:
-        return by_software(record, software)
-    share = SHARE.search(text)
+        return selective_recompute(record, software)
+    share = SHARE_PATTERN.search(text)
     if share:
         value = float(share[1]) / 100 if share[1] else float(share[2]) if share[2] else 1 / max(1, int(share[3]))
         return min(1.0, value), frozenset()
-    if WHOLE.search(text):
+    if ALL_LAYERS_PATTERN.search(text):
         return 1.0, frozenset()
-    raise Unusable("recompute not understood", record.text("recompute")[:60])
+    raise UnusableRecord("recompute not understood", record.text("recompute")[:60])
 
 
-def stated(record: Row) -> str:
+def stated_recompute(record: PublishedRecord) -> str:
     """The recompute column, else the matching part of the other settings, in lower case."""
     text = record.text("recompute") or "".join(
-        found[1] for found in SAID.finditer(record.text("other_settings").lower())
+        found[1] for found in SETTING_PATTERN.finditer(record.text("other_settings").lower())
     )
     return re.sub(r"\s+", " ", text.lower()).strip()
 
 
-def by_software(record: Row, software: str) -> Recompute:
+def selective_recompute(record: PublishedRecord, software: str) -> RecomputeSetting:
     """What `selective` means in a framework, where no modules are named."""
     if software == "torchtitan":
-        return OPS
+        return PER_OP
     if software == "fsdp":
-        return counted_by_flops(record)
-    return SELECTIVE
+        return share_from_flops(record)
+    return CORE_ATTENTION
 
 
-def counted_by_flops(record: Row) -> Recompute:
+def share_from_flops(record: PublishedRecord) -> RecomputeSetting:
     """The share of recomputed layers from HFU over MFU: with all layers recomputed, it is 4/3. Raises UnusableRecord.
 
     The record must state both MFU and HFU.
     """
     mfu, hfu = record.positive("mfu_pct"), record.positive("hfu_pct")
     if mfu is None or hfu is None:
-        raise Unusable("recompute not understood", f"{record.text('recompute')}: which layers")
+        raise UnusableRecord("recompute not understood", f"{record.text('recompute')}: which layers")
     return min(1.0, max(0.0, 3 * (hfu / mfu - 1))), frozenset()

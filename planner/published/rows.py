@@ -15,19 +15,19 @@ from types import MappingProxyType
 
 from planner import files
 from planner.errors import InputError
-from planner.published.case import Origin
+from planner.published.case import RecordOrigin
 
-MARKS = ("row_id", "source_id")  # a file with these columns claims to be of the schema
-NEEDED = (*MARKS, "model", "gpu", "n_gpus", "status")
+IDENTIFYING_COLUMNS = ("row_id", "source_id")  # a file with these columns claims to be of the schema
+REQUIRED_COLUMNS = (*IDENTIFYING_COLUMNS, "model", "gpu", "n_gpus", "status")
 BLANK = frozenset({"", "-", "--", "?", "none", "null", "nan", "n/a", "na", "unknown", "not given", "not stated"})
 NUMBER = re.compile(r"[~≈]?\s*([-+]?[0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]+)\s*%?")
 TRUE = frozenset({"1", "true", "yes", "y", "on", "x", "✓"})
 FALSE = frozenset({"0", "false", "no", "n", "off"})
 LARGEST = 1e18
-EXTRA = ""  # key of the cells beyond the last column
+EXTRA_CELLS = ""  # key of the cells beyond the last column
 
 
-class Unusable(Exception):
+class UnusableRecord(Exception):
     """A record cannot be used: one of a few reasons, and the detail."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -37,7 +37,7 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PublishedRecord:
     """One published measurement: a row of a CSV file, with typed access to its cells."""
 
     cells: Mapping[str, str]
@@ -61,14 +61,14 @@ class Row:
         match = NUMBER.fullmatch(text)
         value = float(match[1].replace(",", "").replace("_", "")) if match else float("nan")
         if not isfinite(value) or abs(value) > LARGEST:
-            raise Unusable("unreadable number", f"{name}: {text[:60]}")
+            raise UnusableRecord("unreadable number", f"{name}: {text[:60]}")
         return value
 
     def positive(self, name: str) -> float | None:
         """A number above 0, None where the cell is blank. Raises UnusableRecord."""
         value = self.number(name)
         if value is not None and value <= 0:
-            raise Unusable("impossible figures", f"{name}: {self.text(name)}")
+            raise UnusableRecord("impossible figures", f"{name}: {self.text(name)}")
         return value
 
     def count(self, name: str) -> int | None:
@@ -77,7 +77,7 @@ class Row:
         if value is None:
             return None
         if value < 1 or value != int(value) or value > 10**9:
-            raise Unusable("unreadable number", f"{name}: {self.text(name)[:60]}")
+            raise UnusableRecord("unreadable number", f"{name}: {self.text(name)[:60]}")
         return int(value)
 
     def degree(self, name: str) -> int | None:
@@ -91,9 +91,9 @@ class Row:
             return None
         if text in TRUE or text in FALSE:
             return text in TRUE
-        raise Unusable("unreadable number", f"{name}: {text[:60]}")
+        raise UnusableRecord("unreadable number", f"{name}: {text[:60]}")
 
-    def filled(self, values: Mapping[str, str]) -> "Row":
+    def with_cells(self, values: Mapping[str, str]) -> "PublishedRecord":
         """The record with these cells replaced."""
         return replace(self, cells=MappingProxyType({**self.cells, **values}))
 
@@ -104,49 +104,49 @@ class Row:
         return self.text("source_id") or Path(self.file).stem
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> RecordOrigin:
         """Where the record comes from."""
         """Where the record comes from."""
-        return Origin(self.source, self.text("row_id"), self.text("group_id"), self.file, self.line)
+        return RecordOrigin(self.source, self.text("row_id"), self.text("group_id"), self.file, self.line)
 
 
-def is_published(path: Path) -> bool:
+def is_published_file(path: Path) -> bool:
     """Whether the file's header has the identifying columns of the schema. Raises InputError."""
     try:
-        header = next(csv.reader(opened(path)), [])
+        header = next(csv.reader(open_text(path)), [])
     except csv.Error:
         return False
-    return set(MARKS) <= set(named(header))
+    return set(IDENTIFYING_COLUMNS) <= set(column_names(header))
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_records(path: Path) -> Iterator[PublishedRecord]:
     """Every record below the header. Raises InputError."""
-    reader = csv.reader(opened(path))
+    reader = csv.reader(open_text(path))
     try:
-        header = named(next(reader, []))
-        check_header(header, path)
+        header = column_names(next(reader, []))
+        require_columns(header, path)
         last = reader.line_num
         for cells in reader:
             line, last = last + 1, reader.line_num
             if any(cell.strip() for cell in cells):
                 by_column = dict(zip(header, cells, strict=False))
-                by_column[EXTRA] = "|".join(cells[len(header) :])
-                yield Row(MappingProxyType(by_column), path.name, line)
+                by_column[EXTRA_CELLS] = "|".join(cells[len(header) :])
+                yield PublishedRecord(MappingProxyType(by_column), path.name, line)
     except csv.Error as error:
         where = f"{path}:{reader.line_num}"
         raise InputError(f"not valid CSV: {error}", where=where, fix="correct the quotes there") from error
 
 
-def opened(path: Path) -> io.StringIO:
+def open_text(path: Path) -> io.StringIO:
     return io.StringIO(files.read_text(path), newline="")
 
 
-def named(header: list[str]) -> list[str]:
+def column_names(header: list[str]) -> list[str]:
     return [name.strip().lower().lstrip("\ufeff") for name in header]
 
 
-def check_header(header: list[str], path: Path) -> None:
-    missing = [name for name in NEEDED if name not in header]
+def require_columns(header: list[str], path: Path) -> None:
+    missing = [name for name in REQUIRED_COLUMNS if name not in header]
     if missing:
         what = f"not a file of the published schema: no column {', '.join(missing)}"
         raise InputError(what, where=f"{path}:1", fix="add the columns, or move the file elsewhere")

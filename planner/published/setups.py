@@ -3,14 +3,14 @@
 import re
 from typing import NamedTuple
 
-from planner.costs.columns import Columns
+from planner.costs.columns import LayoutColumns
 from planner.published import arguments, moe
-from planner.published.batches import batch
-from planner.published.layout import Spread, spread
-from planner.published.machines import precision
-from planner.published.recompute import recompute, stated
-from planner.published.rows import Row, Unusable
-from planner.published.sharding import copies, zero
+from planner.published.batches import batch_sizes
+from planner.published.layout import RankDegrees, rank_degrees
+from planner.published.machines import matmul_precision
+from planner.published.recompute import recompute_setting, stated_recompute
+from planner.published.rows import PublishedRecord, UnusableRecord
+from planner.published.sharding import shard_copies, sharding_stage
 from planner.specs.layers import Module
 from planner.specs.parallelism import Schedule
 
@@ -20,35 +20,35 @@ SCHEDULES: tuple[tuple[str, Schedule | None], ...] = (
     (r"gpipe|\bafab\b|all forward", "gpipe"),
     (r"interleav", "interleaved"),
 )
-SETTINGS = ("framework", "task", "precision", "recompute", "other_settings", "notes")
+TEXT_COLUMNS = ("framework", "task", "precision", "recompute", "other_settings", "notes")
 SEQUENCE_PARALLEL = re.compile(r"sequence[ _-]parallel\s*[=:]\s*(true|false|on|off)")
 
 
-class Machine(NamedTuple):
+class RecordPlatform(NamedTuple):
     """Where a record ran: its device, its framework, and the ranks of a node."""
 
     device: str
     software: str
-    per_node: int
+    ranks_per_node: int
 
 
-def setup(record: Row, module: Module, machine: Machine) -> tuple[Columns, list[str]]:
+def record_setup(record: PublishedRecord, module: Module, machine: RecordPlatform) -> tuple[LayoutColumns, list[str]]:
     """The setup of a record, and the blank columns that were assumed. Raises UnusableRecord."""
-    degrees = spread(record, module, machine.software)
-    size = batch(record, degrees)
-    stage, guessed_stage = zero(record, machine.software)
-    dtype, guessed_precision = precision(record, machine.device)
+    degrees = rank_degrees(record, module, machine.software)
+    size = batch_sizes(record, degrees)
+    stage, guessed_stage = sharding_stage(record, machine.software)
+    dtype, guessed_precision = matmul_precision(record, machine.device)
     split, guessed_split = sequence_parallel(record, degrees, module, machine.software)
-    full, parts = recompute(record, machine.software, module.layers / (degrees.pp * degrees.vpp))
+    full, parts = recompute_setting(record, machine.software, module.layers / (degrees.pp * degrees.vpp))
     guesses = {
         "zero_stage": guessed_stage and degrees.dp * degrees.cp > 1,
         "precision": guessed_precision,
         "sp": guessed_split,
     }
-    guesses |= {"recompute": not stated(record)}
-    words = moe.said(settings(record), module)
+    guesses |= {"recompute": not stated_recompute(record)}
+    words = moe.exchange_settings(settings_text(record), module)
     assumed = [*degrees.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
-    columns = Columns(
+    columns = LayoutColumns(
         ranks=degrees.ranks,
         seq=size.seq,
         batch=size.batch,
@@ -60,25 +60,25 @@ def setup(record: Row, module: Module, machine: Machine) -> tuple[Columns, list[
         ep=degrees.ep,
         etp=degrees.etp,
         zero=stage,
-        replica=copies(record, stage, degrees, machine.per_node),
+        replica=shard_copies(record, stage, degrees, machine.ranks_per_node),
         sequence_parallel=split,
-        full=full,
-        parts=parts,
+        full_recompute=full,
+        recomputed_parts=parts,
         dtype=dtype,
-        schedule=schedule(record, degrees),
+        schedule=pipeline_schedule(record, degrees),
         overlap=words.overlap,
         dispatch=words.dispatch,
-        balanced=words.balanced,
+        balanced=words.balanced_experts,
     )
     return columns, assumed
 
 
-def settings(record: Row) -> str:
+def settings_text(record: PublishedRecord) -> str:
     """The record's free-text columns, joined, in lower case."""
-    return " | ".join(record.text(name) for name in SETTINGS if record.text(name)).lower()
+    return " | ".join(record.text(name) for name in TEXT_COLUMNS if record.text(name)).lower()
 
 
-def schedule(record: Row, degrees: Spread) -> Schedule:
+def pipeline_schedule(record: PublishedRecord, degrees: RankDegrees) -> Schedule:
     """The pipeline schedule. Raises UnusableRecord for one that has no cost model."""
     text = record.text("other_settings").lower()
     if degrees.pp == 1:
@@ -86,12 +86,12 @@ def schedule(record: Row, degrees: Spread) -> Schedule:
     for words, name in SCHEDULES:
         if re.search(words, text):
             if name is None:
-                raise Unusable("schedule not understood", record.text("other_settings")[:60])
+                raise UnusableRecord("schedule not understood", record.text("other_settings")[:60])
             return name if name != "interleaved" or degrees.vpp > 1 else "1f1b"
     return "interleaved" if degrees.vpp > 1 else "1f1b"
 
 
-def sequence_parallel(record: Row, degrees: Spread, module: Module, software: str) -> tuple[bool, bool]:
+def sequence_parallel(record: PublishedRecord, degrees: RankDegrees, module: Module, software: str) -> tuple[bool, bool]:
     """Whether norms are sharded over tp too (sequence parallelism), and whether that is assumed. Raises UnusableRecord.
 
     NeMo's and Megatron-Bridge's recipes use it wherever tp > 1, torchtitan always, and experts need it in Megatron;
@@ -105,8 +105,8 @@ def sequence_parallel(record: Row, degrees: Spread, module: Module, software: st
     match = SEQUENCE_PARALLEL.search(f"{record.text('other_settings')} {record.text('notes')}".lower())
     if match:
         return match[1] in ("true", "on"), False
-    if arguments.of(record):
-        return module.routed is not None, False
+    if arguments.arguments_of(record):
+        return module.routed_experts is not None, False
     if software in ("megatron-2021", "deepspeed"):
         return False, False
-    return True, degrees.tp > 1 and software not in ("torchtitan", "nemo") and module.routed is None
+    return True, degrees.tp > 1 and software not in ("torchtitan", "nemo") and module.routed_experts is None

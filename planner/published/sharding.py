@@ -3,33 +3,33 @@
 import re
 
 from planner.published import arguments
-from planner.published.layout import Spread, zero_stage
-from planner.published.rows import Row, Unusable
+from planner.published.layout import RankDegrees, stated_zero_stage
+from planner.published.rows import PublishedRecord, UnusableRecord
 
 # Usual stages, where a record states none: NeMo's and Primus' recipes use Megatron's distributed optimizer (ZeRO-1),
 # InternEvo ZeRO-1; torchtitan and FSDP shard weights (ZeRO-3).
-USUAL = {"nemo": 1, "primus": 1, "internevo": 1, "torchtitan": 3, "fsdp": 3, "megatron": 1}
-OFF = re.compile(r"0|false|off|no|none|ddp|no_shard|n/?a|-")
-GRADIENTS = re.compile(r"grad_op|zero-?2")  # weights stay replicated
-GROUP = re.compile(r"(?:shard(?:ing)?[ _]?(?:group|size|degree)|zero1)\s*=\s*(-?\d{1,6})")
+USUAL_STAGE = {"nemo": 1, "primus": 1, "internevo": 1, "torchtitan": 3, "fsdp": 3, "megatron": 1}
+OFF_PATTERN = re.compile(r"0|false|off|no|none|ddp|no_shard|n/?a|-")
+GRADIENTS_PATTERN = re.compile(r"grad_op|zero-?2")  # weights stay replicated
+SHARD_GROUP_PATTERN = re.compile(r"(?:shard(?:ing)?[ _]?(?:group|size|degree)|zero1)\s*=\s*(-?\d{1,6})")
 
 
-def zero(record: Row, software: str) -> tuple[int, bool]:
+def sharding_stage(record: PublishedRecord, software: str) -> tuple[int, bool]:
     """The ZeRO stage, and whether it is assumed. Raises UnusableRecord."""
-    fsdp, stated = record.text("fsdp").lower(), zero_stage(record)
-    if fsdp and not OFF.fullmatch(fsdp):
-        return 2 if GRADIENTS.search(fsdp) else 3, False
+    fsdp, stated = record.text("fsdp").lower(), stated_zero_stage(record)
+    if fsdp and not OFF_PATTERN.fullmatch(fsdp):
+        return 2 if GRADIENTS_PATTERN.search(fsdp) else 3, False
     if stated is not None:
         return stated, False
-    stated_arguments = arguments.of(record)
+    stated_arguments = arguments.arguments_of(record)
     if stated_arguments or fsdp == "ddp":
-        return (1 if stated_arguments.on("use-distributed-optimizer") else 0), False
+        return (1 if stated_arguments.is_set("use-distributed-optimizer") else 0), False
     if fsdp and software in ("torchtitan", "fsdp"):
         return 0, False
-    return USUAL.get(software, 0), True
+    return USUAL_STAGE.get(software, 0), True
 
 
-def copies(record: Row, stage: int, degrees: Spread, per_node: int) -> int:
+def shard_copies(record: PublishedRecord, stage: int, degrees: RankDegrees, per_node: int) -> int:
     """Copies of what ZeRO shards (HSDP). Raises UnusableRecord where shard groups do not divide the replicas."""
     text = record.text("fsdp").lower()
     replicas = degrees.dp * degrees.cp
@@ -41,10 +41,10 @@ def copies(record: Row, stage: int, degrees: Spread, per_node: int) -> int:
             1, per_node // (degrees.tp * degrees.cp)
         )  # shards within a node: the default of PyTorch's HYBRID_SHARD
     else:
-        match = GROUP.search(record.text("other_settings").lower())
+        match = SHARD_GROUP_PATTERN.search(record.text("other_settings").lower())
         size = max(0, int(match[1])) if match and stage else 0
     if size >= replicas or not size:
         return 1
     if replicas % size:
-        raise Unusable("layout does not multiply up", f"shards over {size} of {replicas} replicas")
+        raise UnusableRecord("layout does not multiply up", f"shards over {size} of {replicas} replicas")
     return replicas // size

@@ -4,26 +4,26 @@ file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph 
 """
 
 from planner.replay.classes import kernel_class
-from planner.replay.critical import Link, Ranked, critical_path, ranked
-from planner.replay.graph import Graph, build
-from planner.replay.pieces import KINDS, Kind
-from planner.replay.read import read
-from planner.replay.replayed import Replay, StepTimes, replay
-from planner.replay.trace import Trace
+from planner.replay.critical import PathLink, OperatorShare, find_critical_path, rank_operators
+from planner.replay.graph import ExecutionGraph, build_graph
+from planner.replay.pieces import DEPENDENCY_KINDS, DependencyKind
+from planner.replay.read import read_kineto_trace
+from planner.replay.replayed import Replay, ReplayedStep, replay_graphs
+from planner.replay.trace import RecordedTrace
 
 __all__ = [
-    "KINDS",
-    "Graph",
-    "Kind",
-    "Link",
-    "Ranked",
+    "DEPENDENCY_KINDS",
+    "ExecutionGraph",
+    "DependencyKind",
+    "PathLink",
+    "OperatorShare",
     "Replay",
-    "StepTimes",
-    "Trace",
-    "build",
-    "critical_path",
+    "ReplayedStep",
+    "RecordedTrace",
+    "build_graph",
+    "find_critical_path",
     "kernel_class",
-    "ranked",
-    "read",
-    "replay",
+    "rank_operators",
+    "read_kineto_trace",
+    "replay_graphs",
 ]

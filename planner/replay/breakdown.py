@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.replay.classes import is_communication, kernel_class
-from planner.replay.trace import Trace
+from planner.replay.trace import RecordedTrace
 
-Times = NDArray[np.float64]
+TimeArray = NDArray[np.float64]
 
 
-class Parts(NamedTuple):
+class StepParts(NamedTuple):
     """Seconds that add up to the step; the fields are keys of the JSON answer."""
 
     compute: float  # without concurrent communication
@@ -21,14 +21,14 @@ class Parts(NamedTuple):
     idle: float
 
 
-class Breakdown(NamedTuple):
+class StepBreakdown(NamedTuple):
     """The breakdown of the mean step."""
 
-    parts: Parts
+    parts: StepParts
     kinds: dict[str, float]  # seconds of each class of work, the longest first
 
 
-def breakdown(trace: Trace, starts: Times, ends: Times, windows: list[tuple[float, float]]) -> Breakdown:
+def mean_breakdown(trace: RecordedTrace, starts: TimeArray, ends: TimeArray, windows: list[tuple[float, float]]) -> StepBreakdown:
     """Mean breakdown over some windows, given starts and ends of operations in seconds, (operations,) each.
 
     In a trace without device operations the times are those of host operators, which count as compute.
@@ -37,24 +37,24 @@ def breakdown(trace: Trace, starts: Times, ends: Times, windows: list[tuple[floa
     names = sorted({*kinds.tolist()})
     if not trace.ops:
         kinds, names = np.array(["operators"] * len(starts)), ["operators"]
-    sorts = {name: "communication" if is_communication(name) else sort_of(name) for name in names}
-    parts = [in_window(kinds, sorts, starts, ends, window) for window in windows]
-    mean = Parts(*(float(np.mean([getattr(p, name) for p in parts])) for name in Parts._fields))
-    seconds = {name: inside(starts[kinds == name], ends[kinds == name], windows) for name in names}
+    sorts = {name: "communication" if is_communication(name) else part_of_class(name) for name in names}
+    parts = [parts_of_window(kinds, sorts, starts, ends, window) for window in windows]
+    mean = StepParts(*(float(np.mean([getattr(p, name) for p in parts])) for name in StepParts._fields))
+    seconds = {name: mean_seconds_inside(starts[kinds == name], ends[kinds == name], windows) for name in names}
     ranked = sorted(
         ((name, value) for name, value in seconds.items() if value > 0), key=lambda pair: (-pair[1], pair[0])
     )
-    return Breakdown(mean, dict(ranked))
+    return StepBreakdown(mean, dict(ranked))
 
 
-def sort_of(name: str) -> str:
+def part_of_class(name: str) -> str:
     """The part that a class of work without communication belongs to."""
     return "copies" if name in ("memcpy", "memset") else "compute"
 
 
-def in_window(
-    kinds: NDArray[np.str_], sorts: dict[str, str], starts: Times, ends: Times, window: tuple[float, float]
-) -> Parts:
+def parts_of_window(
+    kinds: NDArray[np.str_], sorts: dict[str, str], starts: TimeArray, ends: TimeArray, window: tuple[float, float]
+) -> StepParts:
     """Parts of one window; `sorts`: part by class of work."""
     low, high = window
     within = (ends > low) & (starts < high)
@@ -63,11 +63,11 @@ def in_window(
 
     def union(*names: str) -> float:
         chosen = np.isin(sort, names)
-        return covered(begin[chosen], end[chosen])
+        return union_seconds(begin[chosen], end[chosen])
 
     compute, communication = union("compute"), union("communication")
     both, all_busy = union("compute", "communication"), union("compute", "communication", "copies")
-    return Parts(
+    return StepParts(
         compute=both - communication,
         overlapped=max(0.0, compute + communication - both),
         exposed_communication=both - compute,
@@ -76,7 +76,7 @@ def in_window(
     )
 
 
-def covered(starts: Times, ends: Times) -> float:
+def union_seconds(starts: TimeArray, ends: TimeArray) -> float:
     """Length of the union of intervals."""
     if not len(starts):
         return 0.0
@@ -86,7 +86,7 @@ def covered(starts: Times, ends: Times) -> float:
     return float(np.maximum(0.0, ends - np.maximum(starts, before)).sum())
 
 
-def inside(starts: Times, ends: Times, windows: list[tuple[float, float]]) -> float:
+def mean_seconds_inside(starts: TimeArray, ends: TimeArray, windows: list[tuple[float, float]]) -> float:
     """Seconds of intervals within the mean window."""
     total = sum(float(np.maximum(0.0, np.minimum(ends, high) - np.maximum(starts, low)).sum()) for low, high in windows)
     return total / max(1, len(windows))

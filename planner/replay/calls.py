@@ -3,10 +3,10 @@
 import re
 from typing import Literal
 
-Does = Literal["work", "record", "stream_wait", "stream_sync", "event_sync", "device_sync", "nothing"]
+CallEffect = Literal["work", "record", "stream_wait", "stream_sync", "event_sync", "device_sync", "nothing"]
 
-PREFIX = re.compile(r"^(cuda|hip|cu)(?=[A-Z])")
-EXACT: dict[str, Does] = {
+RUNTIME_PREFIX = re.compile(r"^(cuda|hip|cu)(?=[A-Z])")
+NAMED_EFFECTS: dict[str, CallEffect] = {
     "EventRecord": "record",
     "EventRecordWithFlags": "record",
     "StreamWaitEvent": "stream_wait",
@@ -17,15 +17,15 @@ EXACT: dict[str, Does] = {
     "Free": "device_sync",  # implicitly synchronises with the device
     "FreeHost": "device_sync",
 }
-WORK = re.compile(r"Launch|Memcpy|Memset|MemPrefetch")
+WORK_PATTERN = re.compile(r"Launch|Memcpy|Memset|MemPrefetch")
 
 
-def does(name: str) -> Does:
+def call_effect(name: str) -> CallEffect:
     """The effect of a call on streams."""
-    plain, found = PREFIX.subn("", name)
+    plain, found = RUNTIME_PREFIX.subn("", name)
     plain = re.sub(r"_(v\d+|ptsz|spt)$", "", plain)
     if not found:
         return "nothing"
-    if plain in EXACT:
-        return EXACT[plain]
-    return "work" if WORK.search(plain) else "nothing"
+    if plain in NAMED_EFFECTS:
+        return NAMED_EFFECTS[plain]
+    return "work" if WORK_PATTERN.search(plain) else "nothing"

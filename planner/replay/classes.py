@@ -3,9 +3,9 @@
 import re
 from functools import lru_cache
 
-COMMUNICATION = ("all-reduce", "reduce-scatter", "all-gather", "send/recv", "broadcast", "reduce", "communication")
+COMMUNICATION_CLASSES = ("all-reduce", "reduce-scatter", "all-gather", "send/recv", "broadcast", "reduce", "communication")
 
-TABLE: tuple[tuple[str, str], ...] = (
+KERNEL_CLASSES: tuple[tuple[str, str], ...] = (
     ("all-reduce", r"nccl.*allreduce|all_?reduce_kernel|cross_device_reduce|allreduce_fusion|multimem_all_reduce"),
     ("reduce-scatter", r"nccl.*reducescatter|reduce_scatter"),
     ("all-gather", r"nccl.*allgather|all_gather_kernel|multimem_all_gather"),
@@ -25,7 +25,7 @@ TABLE: tuple[tuple[str, str], ...] = (
         r"elementwise|vectorized|fill|copy|catarray|index|gather|scatter|triton_|nchw|nhwc|packedtensor|quant|dropout|pool|where",
     ),
 )
-PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in TABLE)
+PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in KERNEL_CLASSES)
 
 
 @lru_cache(maxsize=100_000)
@@ -37,4 +37,4 @@ def kernel_class(name: str, kind: str = "kernel") -> str:
 
 
 def is_communication(kind: str) -> bool:
-    return kind in COMMUNICATION
+    return kind in COMMUNICATION_CLASSES

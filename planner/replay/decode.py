@@ -15,16 +15,16 @@ from typing import Any
 import msgspec
 
 from planner.errors import InputError
-from planner.replay.elements import Elements
-from planner.units import MIB, size
+from planner.replay.elements import EventSplitter
+from planner.units import MIB, byte_size
 
 MAX_BYTES = 384 * MIB  # of an uncompressed trace; replaying one of 301 MB took 4.6 times that memory, measured
 CHUNK = 4 * MIB  # read at a time
 
-Either = float | str | None  # profilers write numbers as either
+NumberOrText = float | str | None  # profilers write numbers as either
 
 
-def number(value: Either) -> float | None:
+def parse_number(value: NumberOrText) -> float | None:
     """A number written as a number or as text; None where there is none, or it is not finite."""
     try:
         found = float(value) if value is not None else None
@@ -33,83 +33,83 @@ def number(value: Either) -> float | None:
     return found if found is None or abs(found) < 1e300 else None
 
 
-def whole(value: Either, otherwise: int = -1) -> int:
+def parse_int(value: NumberOrText, otherwise: int = -1) -> int:
     """The same as an integer; `otherwise` where there is none."""
-    found = number(value)
+    found = parse_number(value)
     return otherwise if found is None else int(found)
 
 
-class Args(msgspec.Struct, gc=False):
+class EventArgs(msgspec.Struct, gc=False):
     """The `args` of an event."""
 
-    correlation: Either = None
-    external: Either = msgspec.field(default=None, name="External id")
-    stream: Either = None
-    device: Either = None
-    group: Either = msgspec.field(default=None, name="Process Group Name")
-    on_stream: Either = msgspec.field(default=None, name="wait_on_stream")
-    record: Either = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    correlation: NumberOrText = None
+    external: NumberOrText = msgspec.field(default=None, name="External id")
+    stream: NumberOrText = None
+    device: NumberOrText = None
+    group: NumberOrText = msgspec.field(default=None, name="Process Group Name")
+    on_stream: NumberOrText = msgspec.field(default=None, name="wait_on_stream")
+    record: NumberOrText = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
 
 
-class Event(msgspec.Struct, gc=False):
+class TraceEvent(msgspec.Struct, gc=False):
     """One event of a Chrome trace."""
 
     ph: str = ""
     cat: str | None = None
     name: str | None = None
-    pid: Either = None
-    tid: Either = None
-    ts: Either = None
-    dur: Either = None
-    id: Either = None
-    args: Args | None = None
+    pid: NumberOrText = None
+    tid: NumberOrText = None
+    ts: NumberOrText = None
+    dur: NumberOrText = None
+    id: NumberOrText = None
+    args: EventArgs | None = None
 
 
-class File(msgspec.Struct):
+class TraceFile(msgspec.Struct):
     """The fields of a trace file; `events` is decoded separately."""
 
-    events: list[Event] | None = msgspec.field(default=None, name="traceEvents")
+    events: list[TraceEvent] | None = msgspec.field(default=None, name="traceEvents")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
     devices: Any = msgspec.field(default=None, name="deviceProperties")
-    cuda_runtime_version: Either = None
-    cuda_driver_version: Either = None
-    cupti_version: Either = None
-    torch_version: Either = None
-    schema: Either = msgspec.field(default=None, name="schemaVersion")
+    cuda_runtime_version: NumberOrText = None
+    cuda_driver_version: NumberOrText = None
+    cupti_version: NumberOrText = None
+    torch_version: NumberOrText = None
+    schema: NumberOrText = msgspec.field(default=None, name="schemaVersion")
 
 
 BOM = b"\xef\xbb\xbf"
 NOT_A_NUMBER = re.compile(rb"[:,\[]\s*-?(NaN|Infinity)\b")
-AGAIN = "record or copy it again"
-FIX = "give what torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote"
-EVENTS = msgspec.json.Decoder(list[Event])
+RECORD_AGAIN_FIX = "record or copy it again"
+EXPORT_FIX = "give what torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote"
+EVENT_LIST = msgspec.json.Decoder(list[TraceEvent])
 
 
-class Decoding:
+class EventDecoder:
     """Decodes one file: first its events, then its other fields, which are in `file` afterwards."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = File()
+        self.file = TraceFile()
 
-    def events(self) -> Iterator[list[Event]]:
+    def events(self) -> Iterator[list[TraceEvent]]:
         """The events in batches. Raises InputError."""
-        elements = Elements()
+        elements = EventSplitter()
         for chunk in self.chunks():
             whole_events = elements.feed(chunk)
             if whole_events:
-                found: list[Event] = self.json(EVENTS.decode, b"[" + whole_events + b"]")
+                found: list[TraceEvent] = self.json(EVENT_LIST.decode, b"[" + whole_events + b"]")
                 yield found
-        if elements.open:
-            raise self.wrong("the trace ends in the middle", AGAIN)
+        if elements.inside_events:
+            raise self.wrong("the trace ends in the middle", RECORD_AGAIN_FIX)
         rest = bytes(elements.rest)
         if not rest.strip():
-            raise self.wrong("the file is empty", FIX)
+            raise self.wrong("the file is empty", EXPORT_FIX)
         if rest.lstrip()[:1] == b"[":
             self.json(msgspec.json.decode, rest)
-            self.file = File(events=[])
+            self.file = TraceFile(events=[])
         else:
-            self.file = self.json(msgspec.json.Decoder(File).decode, rest)
+            self.file = self.json(msgspec.json.Decoder(TraceFile).decode, rest)
 
     def wrong(self, what: str, fix: str) -> InputError:
         return InputError(what, where=str(self.path), fix=fix)
@@ -119,17 +119,17 @@ class Decoding:
         try:
             return decode(data)
         except msgspec.ValidationError as error:
-            raise self.wrong(f"this is not a profiler trace: {error}", FIX) from error
+            raise self.wrong(f"this is not a profiler trace: {error}", EXPORT_FIX) from error
         except RecursionError as error:
-            raise self.wrong("its JSON is nested too deeply", AGAIN) from error
+            raise self.wrong("its JSON is nested too deeply", RECORD_AGAIN_FIX) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if "truncated" in str(error):
-                raise self.wrong("the trace ends in the middle", AGAIN) from error
+                raise self.wrong("the trace ends in the middle", RECORD_AGAIN_FIX) from error
             odd = NOT_A_NUMBER.search(data)
             what = (
                 f"it holds {odd.group(1).decode()}, which JSON does not allow" if odd else f"this is not JSON: {error}"
             )
-            raise self.wrong(what, AGAIN) from error
+            raise self.wrong(what, RECORD_AGAIN_FIX) from error
 
     def chunks(self) -> Iterator[bytes]:
         """The uncompressed bytes of the file in chunks, at most MAX_BYTES. Raises InputError."""
@@ -142,12 +142,12 @@ class Decoding:
                     yield chunk.removeprefix(BOM) if not size_bytes else chunk
                     size_bytes += len(chunk)
                     if size_bytes > MAX_BYTES:
-                        what = f"the trace is larger than {size(MAX_BYTES)} once unpacked"
+                        what = f"the trace is larger than {byte_size(MAX_BYTES)} once unpacked"
                         raise self.wrong(what, "record fewer steps, or without stacks and shapes")
         except EOFError as error:
-            raise self.wrong("the trace ends in the middle", AGAIN) from error
+            raise self.wrong("the trace ends in the middle", RECORD_AGAIN_FIX) from error
         except (gzip.BadGzipFile, zlib.error) as error:
-            raise self.wrong(f"cannot unzip it: {error}", AGAIN) from error
+            raise self.wrong(f"cannot unzip it: {error}", RECORD_AGAIN_FIX) from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise self.wrong(f"cannot read the file: {reason}", "check the path") from error

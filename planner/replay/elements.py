@@ -11,25 +11,25 @@ import numpy as np
 KEY = re.compile(rb'"traceEvents"\s*:\s*\[\Z')
 NEAR = 64  # bytes before a bracket in which its key is looked for
 QUOTE, BACKSLASH, COMMA = ord('"'), ord("\\"), ord(",")
-STEP = np.zeros(256, dtype=np.int8)  # change of nesting depth by byte
-STEP[[ord("["), ord("{")]], STEP[[ord("]"), ord("}")]] = 1, -1
-MARK = STEP != 0
-MARK[COMMA] = True
+DEPTH_CHANGE = np.zeros(256, dtype=np.int8)  # change of nesting depth by byte
+DEPTH_CHANGE[[ord("["), ord("{")]], DEPTH_CHANGE[[ord("]"), ord("}")]] = 1, -1
+IS_SEPARATOR = DEPTH_CHANGE != 0
+IS_SEPARATOR[COMMA] = True
 
 
-class Elements:
+class EventSplitter:
     """Takes the chunks of a file in order and returns the events that they complete."""
 
     def __init__(self) -> None:
         self.rest = bytearray()  # everything outside the list of events
         self.pending = bytearray()  # the beginning of an incomplete event
-        self.depth, self.within = 0, 0  # current depth; depth of the list of events, 0: outside it
+        self.depth, self.list_depth = 0, 0  # current depth; depth of the list of events, 0: outside it
         self.quoted, self.escaped = False, False
 
     @property
-    def open(self) -> bool:
+    def inside_events(self) -> bool:
         """Whether the list of events has begun and has not ended."""
-        return self.within > 0
+        return self.list_depth > 0
 
     def feed(self, chunk: bytes) -> bytes:
         """Take a chunk; return the bytes of the events that it completes, separated by commas."""
@@ -37,7 +37,7 @@ class Elements:
         found: list[bytes] = []
         place = 0
         while True:
-            if not self.within:
+            if not self.list_depth:
                 opened = self.opening(chunk, at, depth, codes, place)
                 if opened < 0:
                     self.rest += chunk[place:]
@@ -56,10 +56,10 @@ class Elements:
         escaped = self.escapes(np.flatnonzero(data == BACKSLASH), len(data))
         if len(escaped):
             quotes = quotes[~np.isin(quotes, escaped)]
-        at = np.flatnonzero(MARK[data])
+        at = np.flatnonzero(IS_SEPARATOR[data])
         at = at[(np.searchsorted(quotes, at) + self.quoted) % 2 == 0]
         codes = data[at]
-        depth = self.depth + np.cumsum(STEP[codes], dtype=np.int64)
+        depth = self.depth + np.cumsum(DEPTH_CHANGE[codes], dtype=np.int64)
         self.quoted = bool((len(quotes) + self.quoted) % 2)
         self.depth = int(depth[-1]) if len(depth) else self.depth
         return at, depth, codes
@@ -87,21 +87,21 @@ class Elements:
             near = bytes(self.rest[-NEAR:]) + chunk[max(place, end - NEAR) : end]
             if depth[i] == 1 or KEY.search(near):
                 self.rest += chunk[place:end]
-                self.within = int(depth[i])
+                self.list_depth = int(depth[i])
                 return end
         return -1
 
     def body(self, chunk: bytes, at: np.ndarray, depth: np.ndarray, codes: np.ndarray, place: int) -> tuple[bytes, int]:
         """The complete events from a position on, and the position where the list ends; −1: not in this chunk."""
         first = int(np.searchsorted(at, place))
-        ends = np.flatnonzero(depth[first:] < self.within)
+        ends = np.flatnonzero(depth[first:] < self.list_depth)
         if len(ends):
             end = int(at[first + ends[0]])
             body = bytes(self.pending) + chunk[place:end]
             self.pending.clear()
-            self.within = 0
+            self.list_depth = 0
             return body, end
-        commas = np.flatnonzero((codes[first:] == COMMA) & (depth[first:] == self.within))
+        commas = np.flatnonzero((codes[first:] == COMMA) & (depth[first:] == self.list_depth))
         if not len(commas):
             self.pending += chunk[place:]
             return b"", -1

@@ -5,48 +5,48 @@ The second kind is used only where events carry no correlation ids.
 
 from array import array
 
-from planner.replay.decode import Either, Event, number
-from planner.replay.trace import Arrow
+from planner.replay.decode import NumberOrText, TraceEvent, parse_number
+from planner.replay.trace import ForwardBackwardArrow
 
-End = tuple[str, str, float]  # process, thread, time as written
+ArrowPoint = tuple[str, str, float]  # process, thread, time as written
 
 
-class Flows:
+class FlowArrows:
     """Collects the two ends of arrows."""
 
     def __init__(self) -> None:
-        self.forward: dict[str, End] = {}
-        self.backward: dict[str, End] = {}
+        self.forward: dict[str, ArrowPoint] = {}
+        self.backward: dict[str, ArrowPoint] = {}
         self.ids: dict[str, int] = {}
-        self.calls, self.begun = Ends(), Ends()
+        self.calls, self.begun = ArrowEnds(), ArrowEnds()
 
-    def add(self, event: Event) -> bool:
+    def add(self, event: TraceEvent) -> bool:
         """Add one end of an arrow; False if its time cannot be read."""
-        time = number(event.ts)
+        time = parse_number(event.ts)
         if time is None:
             return False
         if event.cat == "fwdbwd":
             ends = self.forward if event.ph == "s" else self.backward
-            ends[text(event.id)] = (text(event.pid), text(event.tid), time)
+            ends[normalised_id(event.id)] = (normalised_id(event.pid), normalised_id(event.tid), time)
         elif event.cat == "ac2g":
             (self.calls if event.ph == "s" else self.begun).add(self.id(event.id), time)
         return True
 
-    def id(self, value: Either) -> float:
-        found = number(value)
+    def id(self, value: NumberOrText) -> float:
+        found = parse_number(value)
         return float(-1 - self.ids.setdefault(str(value), len(self.ids))) if found is None else found
 
-    def links(self, threads: dict[tuple[str, str], int], seconds: float, base: float) -> list[Arrow]:
+    def forward_backward_arrows(self, threads: dict[tuple[str, str], int], seconds: float, base: float) -> list[ForwardBackwardArrow]:
         """Arrows from forward to backward; `seconds`: length of the file's unit, `base`: time zero in that unit."""
         found = []
         for key, (pid, tid, time) in self.forward.items():
             to_pid, to_tid, to_time = self.backward.get(key, ("", "", 0.0))
             if (pid, tid) in threads and (to_pid, to_tid) in threads:
                 times = ((time - base) * seconds, (to_time - base) * seconds)
-                found.append(Arrow(threads[pid, tid], times[0], threads[to_pid, to_tid], times[1]))
+                found.append(ForwardBackwardArrow(threads[pid, tid], times[0], threads[to_pid, to_tid], times[1]))
         return sorted(found, key=lambda arrow: (arrow.to_thread, arrow.to_time))
 
-    def launches(self) -> tuple[dict[float, int], dict[float, int]]:
+    def launch_correlations(self) -> tuple[dict[float, int], dict[float, int]]:
         """Numbers of launch arrows by start of the call and by start of the launched operation, in the file's unit."""
         ends = dict(zip(self.begun.id, self.begun.time, strict=True))
         tails = dict(zip(self.calls.id, self.calls.time, strict=True))
@@ -54,7 +54,7 @@ class Flows:
         return {tail: i for i, (tail, _) in enumerate(both)}, {head: i for i, (_, head) in enumerate(both)}
 
 
-class Ends:
+class ArrowEnds:
     """One end of each of many arrows: id and time."""
 
     def __init__(self) -> None:
@@ -65,6 +65,6 @@ class Ends:
         self.time.append(time)
 
 
-def text(value: Either) -> str:
+def normalised_id(value: NumberOrText) -> str:
     """A process or thread id as text: 7, 7.0 and "7" are the same."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

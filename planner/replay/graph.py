@@ -4,60 +4,60 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from planner.replay.handover import handovers
-from planner.replay.inter_stream import InterStream
-from planner.replay.launches import Queues, launch, queue_times
-from planner.replay.pace import Work, timed
-from planner.replay.pieces import Piece, Threads
-from planner.replay.synchronise import synchronise
-from planner.replay.trace import Mark, Trace
+from planner.replay.handover import add_handovers
+from planner.replay.inter_stream import InterStreamWaits
+from planner.replay.launches import StreamQueues, cut_at_launches, queue_times
+from planner.replay.pace import OpTiming, time_ops
+from planner.replay.pieces import HostSegment, HostThreads
+from planner.replay.synchronise import cut_at_synchronisation
+from planner.replay.trace import StepMark, RecordedTrace
 
 
-class Step(NamedTuple):
+class GraphStep(NamedTuple):
     """A training step with the segments that end at its beginning and at its end."""
 
     name: str
-    begin: Piece
-    end: Piece
+    begin: HostSegment
+    end: HostSegment
     seconds: float  # as measured
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class ExecutionGraph:
     """The execution graph of one rank."""
 
-    trace: Trace
-    pieces: list[Piece]
-    work: list[Work]
-    by: list[int]  # the call that launched each operation; −1: unmatched
-    steps: list[Step]
-    found: dict[str, int]  # number of dependencies of each kind
+    trace: RecordedTrace
+    segments: list[HostSegment]
+    op_timings: list[OpTiming]
+    launching_calls: list[int]  # the call that launched each operation; −1: unmatched
+    steps: list[GraphStep]
+    dependency_counts: dict[str, int]  # number of dependencies of each kind
     notes: tuple[str, ...]
 
 
-def build(trace: Trace) -> Graph:
+def build_graph(trace: RecordedTrace) -> ExecutionGraph:
     """Build the execution graph of a trace: find all dependencies and the timing of every operation."""
-    threads, counts = Threads(len(trace.threads)), Counter[str]()
+    threads, counts = HostThreads(len(trace.threads)), Counter[str]()
     queued_at, calls = queue_times(trace)
-    queues = Queues(trace, queued_at)
-    launching = launch(trace, threads, queues, queued_at, calls)
-    unmatched = synchronise(trace, threads, queues, calls)
-    counts["threads"] = handovers(trace, threads)
-    marks = marked(trace, threads)  # last, so that step segments come after others that end together
-    between = InterStream(trace, queues, queued_at, calls)
-    between.by_calls()
-    work = timed(trace, queued_at, launching, between)
-    all_segments = threads.done([op.end for op in trace.ops])
+    queues = StreamQueues(trace, queued_at)
+    launching = cut_at_launches(trace, threads, queues, queued_at, calls)
+    unmatched = cut_at_synchronisation(trace, threads, queues, calls)
+    counts["threads"] = add_handovers(trace, threads)
+    marks = cut_at_steps(trace, threads)  # last, so that step segments come after others that end together
+    between = InterStreamWaits(trace, queues, queued_at, calls)
+    between.find_by_calls()
+    work = time_ops(trace, queued_at, launching, between)
+    all_segments = threads.finish([op.end for op in trace.ops])
     counts["launch"] = sum(segment is not None for segment in launching)
     counts["synchronise"] = sum(segment.synchronises for segment in all_segments)
-    counts["inter-stream"] = sum(between.found.values())
-    notes = remarks(trace, work, unmatched, between.found)
-    return Graph(trace, all_segments, work, calls, steps_of(marks), dict(counts), notes)
+    counts["inter-stream"] = sum(between.found_by_rule.values())
+    notes = graph_notes(trace, work, unmatched, between.found_by_rule)
+    return ExecutionGraph(trace, all_segments, work, calls, steps_between_marks(marks), dict(counts), notes)
 
 
-def marked(trace: Trace, threads: Threads) -> list[tuple[Mark, Piece, Piece]]:
+def cut_at_steps(trace: RecordedTrace, threads: HostThreads) -> list[tuple[StepMark, HostSegment, HostSegment]]:
     """Each step with segments that end at its beginning and at its end; without steps, the whole capture is one."""
-    whole = Mark("the whole capture", 0, 0.0, trace.end)
+    whole = StepMark("the whole capture", 0, 0.0, trace.end)
     marks = trace.steps or ((whole,) if len(trace.threads) else ())
     segments = []
     for mark in marks:
@@ -66,7 +66,7 @@ def marked(trace: Trace, threads: Threads) -> list[tuple[Mark, Piece, Piece]]:
     return segments
 
 
-def steps_of(marks: list[tuple[Mark, Piece, Piece]]) -> list[Step]:
+def steps_between_marks(marks: list[tuple[StepMark, HostSegment, HostSegment]]) -> list[GraphStep]:
     """Each step extends to the beginning of the next one; the last, and one before a pause, to its own end."""
     steps = []
     for i, (mark, begin, end) in enumerate(marks):
@@ -74,11 +74,11 @@ def steps_of(marks: list[tuple[Mark, Piece, Piece]]) -> list[Step]:
             following, begins, _ = marks[i + 1]
             if 0 <= following.start - mark.end <= (mark.end - mark.start) / 10 and following.thread == mark.thread:
                 end = begins
-        steps.append(Step(mark.name, begin, end, end.end - begin.end))
+        steps.append(GraphStep(mark.name, begin, end, end.end - begin.end))
     return steps
 
 
-def remarks(trace: Trace, work: list[Work], unmatched: int, rules: Counter[str]) -> tuple[str, ...]:
+def graph_notes(trace: RecordedTrace, work: list[OpTiming], unmatched: int, rules: Counter[str]) -> tuple[str, ...]:
     """Notes on what the graph could not explain, and how its waits were found."""
     notes = [*trace.notes]
     lost = sum(each.launch is None for each in work)

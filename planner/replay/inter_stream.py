@@ -14,86 +14,86 @@ Work that ended after the waiting work had begun is never taken as awaited.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 
-from planner.replay.calls import does
-from planner.replay.launches import EXACT, Queues
-from planner.replay.trace import Call, Trace
+from planner.replay.calls import call_effect
+from planner.replay.launches import TIME_RESOLUTION, StreamQueues
+from planner.replay.trace import RuntimeCall, RecordedTrace
 from planner.units import US
 
-LATE = 20 * US  # of the device itself, from when all that is known lets work begin until it does
-TOGETHER = 20 * US  # at most, from the end of awaited work to the start of waiting work on another stream
+MAX_DEVICE_GAP = 20 * US  # of the device itself, from when all that is known lets work begin until it does
+MAX_WAKE_GAP = 20 * US  # at most, from the end of awaited work to the start of waiting work on another stream
 
 
-class InterStream:
+class InterStreamWaits:
     """For each operation, those of other streams that it waits for; and the number of waits found by each rule."""
 
-    def __init__(self, trace: Trace, queues: Queues, at: list[float], by: list[int]) -> None:
-        self.trace, self.queues, self.at, self.by = trace, queues, at, by
-        self.awaits: dict[int, list[int]] = {}
-        self.found = Counter[str]()
-        self.record_times = {call.correlation: call.end for call in trace.calls if does(call.name) == "record"}
-        self.order = sorted((call, min(i for i in ops)) for call, ops in self.of_calls().items())
+    def __init__(self, trace: RecordedTrace, queues: StreamQueues, at: list[float], by: list[int]) -> None:
+        self.trace, self.queues, self.queued_at, self.launching_call = trace, queues, at, by
+        self.awaited_ops: dict[int, list[int]] = {}
+        self.found_by_rule = Counter[str]()
+        self.record_times = {call.correlation: call.end for call in trace.calls if call_effect(call.name) == "record"}
+        self.launch_order = sorted((call, min(i for i in ops)) for call, ops in self.ops_of_calls().items())
 
-    def of_calls(self) -> dict[int, list[int]]:
+    def ops_of_calls(self) -> dict[int, list[int]]:
         """Operations by the call that launched them."""
         ops: dict[int, list[int]] = {}
-        for i, call in enumerate(self.by):
+        for i, call in enumerate(self.launching_call):
             if call >= 0:
                 ops.setdefault(call, []).append(i)
         return ops
 
-    def by_calls(self) -> None:
+    def find_by_calls(self) -> None:
         """Find waits by recorded `cuda_sync` events and by the order of calls."""
-        calls = [call for call, _ in self.order]
+        calls = [call for call, _ in self.launch_order]
         for i, call in enumerate(self.trace.calls):
-            if does(call.name) != "stream_wait":
+            if call_effect(call.name) != "stream_wait":
                 continue
             after = bisect_right(calls, i)
-            following = self.order[after][1] if after < len(calls) and self.same_thread(calls[after], i) else -1
-            before = self.order[after - 1][1] if after and self.same_thread(calls[after - 1], i) else -1
-            self.wait(call, before, following)
+            following = self.launch_order[after][1] if after < len(calls) and self.same_thread(calls[after], i) else -1
+            before = self.launch_order[after - 1][1] if after and self.same_thread(calls[after - 1], i) else -1
+            self.resolve_wait_call(call, before, following)
 
     def same_thread(self, one: int, other: int) -> bool:
         return self.trace.calls[one].thread == self.trace.calls[other].thread
 
-    def wait(self, call: Call, before: int, following: int) -> None:
+    def resolve_wait_call(self, call: RuntimeCall, before: int, following: int) -> None:
         """Resolve one `cudaStreamWaitEvent`; `before`, `following`: its thread's operations around it, or −1."""
         ops = self.trace.ops
-        target = self.trace.waited.get(call.correlation)
-        if target and target.stream >= 0 and target.on_stream >= 0:
+        target = self.trace.sync_targets.get(call.correlation)
+        if target and target.stream >= 0 and target.awaited_stream >= 0:
             index = bisect_left(self.queues.queued[target.stream], call.end)
             stream_ops = self.queues.ops[target.stream]
-            recorded_at = self.record_times.get(target.record, call.end)
-            awaited = self.queues.last_queued(target.on_stream, recorded_at)
-            self.add(stream_ops[index] if index < len(stream_ops) else -1, awaited, "as recorded")
+            recorded_at = self.record_times.get(target.recording_call, call.end)
+            awaited = self.queues.last_queued(target.awaited_stream, recorded_at)
+            self.add_wait(stream_ops[index] if index < len(stream_ops) else -1, awaited, "as recorded")
         elif following >= 0 and before >= 0 and ops[before].stream != ops[following].stream:
-            self.add(following, before, "by the order of calls")
+            self.add_wait(following, before, "by the order of calls")
         elif following >= 0:
             stream = ops[following].stream
             lasts = (
                 self.queues.last_queued(other, call.start) for other in range(len(self.queues.ops)) if other != stream
             )
-            ended = [(ops[i].end, i) for i in lasts if i >= 0 and ops[i].end <= ops[following].start + EXACT]
-            self.add(following, max(ended, default=(0.0, -1))[1], "by the order of calls")
+            ended = [(ops[i].end, i) for i in lasts if i >= 0 and ops[i].end <= ops[following].start + TIME_RESOLUTION]
+            self.add_wait(following, max(ended, default=(0.0, -1))[1], "by the order of calls")
 
-    def add(self, op: int, awaited: int, rule: str) -> bool:
+    def add_wait(self, op: int, awaited: int, rule: str) -> bool:
         """Add a wait unless the times rule it out; whether it is one now."""
         ops = self.trace.ops
         if op < 0 or awaited < 0 or ops[op].stream == ops[awaited].stream:
             return False
-        if ops[awaited].end > ops[op].start + EXACT or ops[awaited].start >= ops[op].start:
+        if ops[awaited].end > ops[op].start + TIME_RESOLUTION or ops[awaited].start >= ops[op].start:
             return False
-        if awaited not in self.awaits.setdefault(op, []):
-            self.awaits[op].append(awaited)
-            self.found[rule] += 1
+        if awaited not in self.awaited_ops.setdefault(op, []):
+            self.awaited_ops[op].append(awaited)
+            self.found_by_rule[rule] += 1
         return True
 
-    def by_time(self, op: int) -> bool:
+    def find_by_time(self, op: int) -> bool:
         """Find what a late operation waited for: work of another stream that ended just before. True if any."""
         ops, queues = self.trace.ops, self.queues
         begun, found = ops[op].start, (0.0, -1)
         for stream in range(len(queues.ops)):
             if stream != ops[op].stream:
-                awaited = queues.last_ended(stream, begun + EXACT)
-                if awaited >= 0 and ops[awaited].end >= begun - TOGETHER:
+                awaited = queues.last_ended(stream, begun + TIME_RESOLUTION)
+                if awaited >= 0 and ops[awaited].end >= begun - MAX_WAKE_GAP:
                     found = max(found, (ops[awaited].end, awaited))
-        return found[1] >= 0 and self.add(op, found[1], "by their times")
+        return found[1] >= 0 and self.add_wait(op, found[1], "by their times")

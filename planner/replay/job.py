@@ -7,40 +7,40 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.replay.classes import is_communication, kernel_class
-from planner.replay.graph import Graph
-from planner.replay.trace import Trace
+from planner.replay.graph import ExecutionGraph
+from planner.replay.trace import RecordedTrace
 
 
-def one_job(graphs: Sequence[Graph]) -> tuple[list[Graph], list[str]]:
+def require_one_job(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], list[str]]:
     """The graphs in the order of their ranks, each with a rank; and notes. Raises InputError."""
-    distinct([graph.trace for graph in graphs])
+    require_distinct([graph.trace for graph in graphs])
     sizes = sorted({graph.trace.world_size for graph in graphs if graph.trace.world_size is not None})
     if len(sizes) > 1:
         listed = ", ".join(map(str, sizes))
         raise InputError(f"the traces are of jobs of {listed} ranks", where="TRACE", fix="give those of one job")
     unnumbered = [graph for graph in graphs if graph.trace.rank is None]
-    numbered = with_ranks(graphs)
-    notes = missing([graph.trace for graph in numbered], len(unnumbered))
-    return numbered, [*notes, *mixed([graph.trace for graph in numbered])]
+    numbered = assign_ranks(graphs)
+    notes = missing_rank_notes([graph.trace for graph in numbered], len(unnumbered))
+    return numbered, [*notes, *mixed_rank_notes([graph.trace for graph in numbered])]
 
 
-def distinct(traces: Sequence[Trace]) -> None:
+def require_distinct(traces: Sequence[RecordedTrace]) -> None:
     """Raises InputError when two traces are the same capture, or of the same rank."""
     for i, trace in enumerate(traces):
         for other in traces[:i]:
-            if same(trace, other):
+            if same_capture(trace, other):
                 what = f"{other.source} and {trace.source} hold the same trace"
                 raise InputError(what, where="TRACE", fix="give each rank's once")
             if trace.rank is not None and trace.rank == other.rank:
                 raise InputError(f"two traces are of rank {trace.rank}", where="TRACE", fix="give each rank's once")
 
 
-def same(one: Trace, other: Trace) -> bool:
+def same_capture(one: RecordedTrace, other: RecordedTrace) -> bool:
     """Whether two traces are the same capture: all their times are equal."""
     return one.base == other.base and one.ops == other.ops and np.array_equal(one.host.start, other.host.start)
 
 
-def with_ranks(graphs: Sequence[Graph]) -> list[Graph]:
+def assign_ranks(graphs: Sequence[ExecutionGraph]) -> list[ExecutionGraph]:
     """Graphs sorted by rank; those without one get the lowest free ranks, in the order given."""
     taken = {graph.trace.rank for graph in graphs}
     free = (rank for rank in range(2 * len(graphs) + 1) if rank not in taken)
@@ -51,7 +51,7 @@ def with_ranks(graphs: Sequence[Graph]) -> list[Graph]:
     return sorted(numbered, key=lambda graph: graph.trace.rank or 0)
 
 
-def missing(traces: Sequence[Trace], unnumbered: int) -> list[str]:
+def missing_rank_notes(traces: Sequence[RecordedTrace], unnumbered: int) -> list[str]:
     """Notes where ranks of the job are missing, or traces do not record their rank."""
     given = ", ".join(str(trace.rank) for trace in traces)
     world = max((trace.world_size or 1 for trace in traces), default=1)
@@ -67,15 +67,15 @@ def missing(traces: Sequence[Trace], unnumbered: int) -> list[str]:
     return notes
 
 
-def mixed(traces: Sequence[Trace]) -> Iterator[str]:
+def mixed_rank_notes(traces: Sequence[RecordedTrace]) -> Iterator[str]:
     """Notes where ranks do not fit together."""
     devices = sorted({trace.device for trace in traces if trace.device})
     if len(devices) > 1:
         yield f"the ranks are on different devices: {', '.join(devices)}"
-    if len(traces) > 1 and not all(map(communicates, traces)):
+    if len(traces) > 1 and not all(map(has_communication, traces)):
         yield "some ranks have no communication: nothing joins them with the others"
 
 
-def communicates(trace: Trace) -> bool:
+def has_communication(trace: RecordedTrace) -> bool:
     """Whether a trace has communication operations."""
     return any(is_communication(kernel_class(op.name, op.kind)) for op in trace.ops)

@@ -11,69 +11,69 @@ from typing import Any
 
 import msgspec
 
-from planner.files.whole import whole
-from planner.replay.collectives import offsets, rank_of
+from planner.files.whole import atomic_write
+from planner.replay.collectives import capture_offsets, rank_of_graph
 from planner.replay.replayed import Replay
-from planner.replay.stacks import stacks
+from planner.replay.stacks import enclosing_spans
 from planner.units import US
 
 Record = dict[str, Any]
 
 
-AT_ONCE = 10_000  # records in memory at a time
+RECORDS_PER_BATCH = 10_000  # records in memory at a time
 
 
-def write_chrome(path: Path, replay: Replay) -> None:
+def write_chrome_trace(path: Path, replay: Replay) -> None:
     """Write one JSON object for ui.perfetto.dev atomically, gzipped when the name ends in .gz."""
-    with whole(path) as out:
+    with atomic_write(path) as out:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed:
-                packed.writelines(chrome(replay))
+                packed.writelines(chrome_trace_bytes(replay))
         else:
-            out.writelines(chrome(replay))
+            out.writelines(chrome_trace_bytes(replay))
 
 
-def chrome(replay: Replay) -> Iterator[bytes]:
+def chrome_trace_bytes(replay: Replay) -> Iterator[bytes]:
     """The bytes of that object in parts."""
-    records = (record for g in range(len(replay.graphs)) for record in of_rank(replay, g))
+    records = (record for g in range(len(replay.graphs)) for record in rank_records(replay, g))
     yield b'{"displayTimeUnit": "ms", "otherData": {"planner": "measured and replayed"}, "traceEvents": [\n'
     before = b""
-    for batch in batches(records):
+    for batch in record_batches(records):
         yield before + b",\n".join(map(msgspec.json.encode, batch))
         before = b",\n"
     yield b"\n]}\n"
 
 
-def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+def record_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
     remaining = iter(records)
-    while batch := [*islice(remaining, AT_ONCE)]:
+    while batch := [*islice(remaining, RECORDS_PER_BATCH)]:
         yield batch
 
 
-def of_rank(replay: Replay, g: int) -> Iterator[Record]:
+def rank_records(replay: Replay, g: int) -> Iterator[Record]:
     """All records of one rank: process and thread names, host segments, device operations."""
     graph = replay.graphs[g]
-    begin = offsets(replay.graphs)[0][g] if len(replay.graphs) > 1 else 0.0
+    begin = capture_offsets(replay.graphs)[0][g] if len(replay.graphs) > 1 else 0.0
     threads = len(graph.trace.threads)
     for side, label in enumerate(("measured", "replayed")):
-        rank = rank_of(replay.graphs, g)
+        rank = rank_of_graph(replay.graphs, g)
         yield {"ph": "M", "name": "process_name", "pid": 2 * g + side, "args": {"name": f"rank {rank} {label}"}}
         for number, name in enumerate((*graph.trace.threads, *graph.trace.streams)):
             yield {"ph": "M", "name": "thread_name", "pid": 2 * g + side, "tid": number, "args": {"name": name}}
-    moments = [(segment.thread, segment.end - segment.seconds / 2) for segment in graph.pieces]
-    for segment, within in zip(graph.pieces, stacks(graph.trace.host, moments), strict=True):
+    moments = [(segment.thread, segment.end - segment.seconds / 2) for segment in graph.segments]
+    for segment, within in zip(graph.segments, enclosing_spans(graph.trace.host, moments), strict=True):
         duration = segment.seconds + segment.unseen
         if duration > 0:
-            end = replay.piece_end(g, segment.number)
+            end = replay.segment_end(g, segment.number)
             for side, until in enumerate((segment.end + begin, end)):
-                yield span(2 * g + side, segment.thread, within.operator, until - duration, until)
+                yield complete_event(2 * g + side, segment.thread, within.operator, until - duration, until)
     starts, ends = (each.tolist() for each in replay.op_times(g))
     for i, op in enumerate(graph.trace.ops):
-        yield span(2 * g, threads + op.stream, op.name, op.start + begin, op.end + begin)
-        yield span(2 * g + 1, threads + op.stream, op.name, starts[i], ends[i])
+        yield complete_event(2 * g, threads + op.stream, op.name, op.start + begin, op.end + begin)
+        yield complete_event(2 * g + 1, threads + op.stream, op.name, starts[i], ends[i])
 
 
-def span(process: int, thread: int, name: str, start: float, end: float) -> Record:
+def complete_event(process: int, thread: int, name: str, start: float, end: float) -> Record:
     """A complete event; times in seconds."""
     begin, stop = round(start / US, 3), round(end / US, 3)
     return {"ph": "X", "name": name, "pid": process, "tid": thread, "ts": begin, "dur": round(stop - begin, 3)}

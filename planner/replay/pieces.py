@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-Kind = Literal["threads", "launch", "synchronise", "inter-stream", "unseen"]
-KINDS: tuple[Kind, ...] = ("threads", "launch", "synchronise", "inter-stream", "unseen")
+DependencyKind = Literal["threads", "launch", "synchronise", "inter-stream", "unseen"]
+DEPENDENCY_KINDS: tuple[DependencyKind, ...] = ("threads", "launch", "synchronise", "inter-stream", "unseen")
 
 
 @dataclass(eq=False, slots=True)
-class Piece:
+class HostSegment:
     """A stretch of a host thread up to `end`; times in seconds."""
 
     thread: int
@@ -26,51 +26,51 @@ class Piece:
     unseen: float = 0.0  # further seconds of a call that waited for nothing that was found
     number: int = -1
     unmatched: bool = False  # ends with such a call
-    ops: tuple[int, ...] = ()  # device operations that it awaits
-    markers: tuple[
+    awaited_ops: tuple[int, ...] = ()  # device operations that it awaits
+    awaited_streams: tuple[
         tuple[int, int], ...
     ] = ()  # streams that it awaits, each with the operation that was last on it then
-    pieces: "tuple[Piece, ...]" = ()  # segments of other threads that it awaits
+    awaited_segments: "tuple[HostSegment, ...]" = ()  # segments of other threads that it awaits
 
     @property
     def synchronises(self) -> bool:
         """Whether it waits for the device."""
-        return bool(self.ops or self.markers)
+        return bool(self.awaited_ops or self.awaited_streams)
 
 
-class Threads:
+class HostThreads:
     """Collects the segments of all threads in any order."""
 
     def __init__(self, count: int) -> None:
-        self.of: list[list[Piece]] = [[] for _ in range(count)]
+        self.by_thread: list[list[HostSegment]] = [[] for _ in range(count)]
 
-    def cut(self, thread: int, time: float) -> Piece:
+    def cut(self, thread: int, time: float) -> HostSegment:
         """Add a segment that ends at `time` seconds; of those that end together, the first one cut comes first."""
-        segment = Piece(thread, time)
-        self.of[thread].append(segment)
+        segment = HostSegment(thread, time)
+        self.by_thread[thread].append(segment)
         return segment
 
-    def done(self, op_ends: Sequence[float]) -> list[Piece]:
+    def finish(self, op_ends: Sequence[float]) -> list[HostSegment]:
         """All segments thread by thread, with their own seconds."""
-        found: list[Piece] = []
-        for segments in self.of:
+        found: list[HostSegment] = []
+        for segments in self.by_thread:
             segments.sort(key=lambda segment: segment.end)
             before = 0.0
             for segment in segments:
                 segment.start = before
-                awaited = [op_ends[op] for op in segment.ops]
-                awaited += [op_ends[op] for _, op in segment.markers]
-                awaited += [other.end for other in segment.pieces]
+                awaited = [op_ends[op] for op in segment.awaited_ops]
+                awaited += [op_ends[op] for _, op in segment.awaited_streams]
+                awaited += [other.end for other in segment.awaited_segments]
                 segment.seconds = max(0.0, segment.end - max(before, *awaited, before))
                 segment.number = len(found)
                 before = segment.end
                 found.append(segment)
             segments.clear()
-        set_apart(found)
+        split_unmatched(found)
         return found
 
 
-def set_apart(segments: Sequence[Piece]) -> None:
+def split_unmatched(segments: Sequence[HostSegment]) -> None:
     """Move to `unseen` what unmatched calls take beyond the median of matched ones."""
     unmatched = [segment for segment in segments if segment.unmatched]
     if not unmatched:

@@ -16,16 +16,16 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import InputError
-from planner.replay.breakdown import Breakdown, Times, breakdown
-from planner.replay.collectives import Met, collectives, offsets, rank_of
-from planner.replay.graph import Graph
-from planner.replay.pieces import Kind
-from planner.replay.wired import Wired, wired
-from planner.simulate.activities import Times as ClockTimes
-from planner.simulate.native import run
+from planner.replay.breakdown import StepBreakdown, TimeArray, mean_breakdown
+from planner.replay.collectives import MatchedCollective, match_collectives, capture_offsets, rank_of_graph
+from planner.replay.graph import ExecutionGraph
+from planner.replay.pieces import DependencyKind
+from planner.replay.wired import GraphActivities, build_activities
+from planner.simulate.activities import ActivityTimes as ClockTimes
+from planner.simulate.native import run_activities
 
 
-class StepTimes(NamedTuple):
+class ReplayedStep(NamedTuple):
     """One step of one rank, in seconds."""
 
     rank: int
@@ -39,15 +39,15 @@ class StepTimes(NamedTuple):
         return abs(self.replayed / self.measured - 1) if self.measured else 0.0
 
 
-def middle_error(steps: Sequence[StepTimes]) -> float:
+def median_step_error(steps: Sequence[ReplayedStep]) -> float:
     return median([step.error for step in steps]) if steps else 0.0
 
 
-def worst_error(steps: Sequence[StepTimes]) -> float:
+def worst_step_error(steps: Sequence[ReplayedStep]) -> float:
     return max((step.error for step in steps), default=0.0)
 
 
-class Busy(NamedTuple):
+class StreamSeconds(NamedTuple):
     """Seconds of work on one stream; the fields are keys of the JSON answer."""
 
     rank: int
@@ -60,56 +60,56 @@ class Busy(NamedTuple):
 class Replay:
     """Graphs of one or more ranks with the times of their activities on the event clock."""
 
-    graphs: tuple[Graph, ...]
-    met: tuple[Met, ...]
-    wired: Wired
+    graphs: tuple[ExecutionGraph, ...]
+    collectives: tuple[MatchedCollective, ...]
+    activities: GraphActivities
     times: ClockTimes
     notes: tuple[str, ...]
 
-    def piece_end(self, g: int, number: int) -> float:
+    def segment_end(self, g: int, number: int) -> float:
         """When segment `number` of graph `g` ended, in seconds."""
-        return float(self.times.ends[self.wired.pieces[g] + number])
+        return float(self.times.ends[self.activities.first_segments[g] + number])
 
-    def op_times(self, g: int) -> tuple[Times, Times]:
+    def op_times(self, g: int) -> tuple[TimeArray, TimeArray]:
         """Start and end of each operation of graph `g` in seconds, (operations,) each; `lead` precedes it."""
-        work = self.graphs[g].work
-        ends = self.times.ends[self.wired.ops[g]]
+        work = self.graphs[g].op_timings
+        ends = self.times.ends[self.activities.op_numbers[g]]
         starts = ends.copy()
         for i, each in enumerate(work):
-            if (g, i) in self.wired.leaves:
-                ends[i] = self.times.ends[self.wired.leaves[g, i]]
+            if (g, i) in self.activities.collective_exits:
+                ends[i] = self.times.ends[self.activities.collective_exits[g, i]]
             else:
                 starts[i] -= each.seconds
         return starts, ends
 
     @cached_property
-    def steps(self) -> list[StepTimes]:
+    def steps(self) -> list[ReplayedStep]:
         """All steps of all ranks, rank by rank."""
         steps = []
         for g, graph in enumerate(self.graphs):
             for step in graph.steps:
-                seconds = self.piece_end(g, step.end.number) - self.piece_end(g, step.begin.number)
-                steps.append(StepTimes(rank_of(self.graphs, g), step.name, step.seconds, seconds))
+                seconds = self.segment_end(g, step.end.number) - self.segment_end(g, step.begin.number)
+                steps.append(ReplayedStep(rank_of_graph(self.graphs, g), step.name, step.seconds, seconds))
         return steps
 
     @property
     def median_error(self) -> float:
-        return middle_error(self.steps)
+        return median_step_error(self.steps)
 
     @property
     def worst_error(self) -> float:
-        return worst_error(self.steps)
+        return worst_step_error(self.steps)
 
     @property
     def step_seconds(self) -> float:
         """Median replayed step in seconds; a step lasts as long as on its slowest rank."""
-        return median(self.slowest(replayed=True)) if self.steps else 0.0
+        return median(self.slowest_ranks(replayed=True)) if self.steps else 0.0
 
     @property
     def measured_step_seconds(self) -> float:
-        return median(self.slowest(replayed=False)) if self.steps else 0.0
+        return median(self.slowest_ranks(replayed=False)) if self.steps else 0.0
 
-    def slowest(self, *, replayed: bool) -> list[float]:
+    def slowest_ranks(self, *, replayed: bool) -> list[float]:
         """Seconds of each step on its slowest rank; steps of ranks are matched by name."""
         longest: dict[str, float] = {}
         for step in self.steps:
@@ -117,21 +117,21 @@ class Replay:
             longest[step.name] = max(seconds, longest.get(step.name, 0.0))
         return [*longest.values()]
 
-    def windows(self, g: int) -> list[tuple[float, float]]:
+    def step_windows(self, g: int) -> list[tuple[float, float]]:
         """Begin and end of each step of graph `g` as replayed, in seconds."""
-        return [(self.piece_end(g, s.begin.number), self.piece_end(g, s.end.number)) for s in self.graphs[g].steps]
+        return [(self.segment_end(g, s.begin.number), self.segment_end(g, s.end.number)) for s in self.graphs[g].steps]
 
-    def breakdown(self, g: int = 0) -> Breakdown:
+    def breakdown(self, g: int = 0) -> StepBreakdown:
         """Breakdown of the mean replayed step of one rank."""
         graph = self.graphs[g]
-        if not graph.work:  # no device: host operators are the compute
+        if not graph.op_timings:  # no device: host operators are the compute
             spans = graph.trace.host
             operators = ~spans.annotation
             measured = [(step.begin.end, step.end.end) for step in graph.steps]
-            return breakdown(graph.trace, spans.start[operators], spans.end[operators], measured)
-        return breakdown(graph.trace, *self.op_times(g), self.windows(g))
+            return mean_breakdown(graph.trace, spans.start[operators], spans.end[operators], measured)
+        return mean_breakdown(graph.trace, *self.op_times(g), self.step_windows(g))
 
-    def busy(self) -> list[Busy]:
+    def stream_seconds(self) -> list[StreamSeconds]:
         """Seconds of work of every stream, measured and replayed."""
         streams = []
         for g, graph in enumerate(self.graphs):
@@ -144,15 +144,15 @@ class Replay:
                 for each in (durations, ends - starts)
             )
             for stream, name in enumerate(graph.trace.streams):
-                streams.append(Busy(rank_of(self.graphs, g), name, float(measured[stream]), float(replayed[stream])))
+                streams.append(StreamSeconds(rank_of_graph(self.graphs, g), name, float(measured[stream]), float(replayed[stream])))
         return streams
 
     @cached_property
-    def copied(self) -> "Copied":
+    def copied(self) -> "CopiedSeconds":
         """What the replay copies from the traces."""
-        pieces = [piece for graph in self.graphs for piece in graph.pieces]
-        work = [each for graph in self.graphs for each in graph.work]
-        return Copied(
+        pieces = [piece for graph in self.graphs for piece in graph.segments]
+        work = [each for graph in self.graphs for each in graph.op_timings]
+        return CopiedSeconds(
             host=sum(piece.seconds for piece in pieces),
             gaps=sum(each.lead + each.delay for each in work),
             unseen=sum(each.unseen for each in work) + sum(piece.unseen for piece in pieces),
@@ -161,7 +161,7 @@ class Replay:
         )
 
 
-class Copied(NamedTuple):
+class CopiedSeconds(NamedTuple):
     """Seconds that are copied from the traces into the replay, since no dependency accounts for them."""
 
     host: float  # of all threads, between their waits
@@ -171,24 +171,24 @@ class Copied(NamedTuple):
     operations: int
 
 
-def replay(
-    graphs: Sequence[Graph], without: Collection[Kind] = (), *, in_order: bool = False, changes: Sequence[str] = ()
+def replay_graphs(
+    graphs: Sequence[ExecutionGraph], without: Collection[DependencyKind] = (), *, in_order: bool = False, changes: Sequence[str] = ()
 ) -> Replay:
     """Replay all ranks on one event clock.
 
     `without`: kinds of dependencies to leave out; `in_order`: streams keep their measured order; `changes`: options
     that changed the graphs, for errors. Raises InputError when activities wait for each other in a circle.
     """
-    matched, notes = collectives(graphs) if len(graphs) > 1 else ([], [])
-    begins, _ = offsets(graphs) if len(graphs) > 1 else ([0.0] * len(graphs), True)
-    converted = wired(graphs, without, [each.meeting for each in matched], begins, in_order=in_order)
-    times, ended = run(converted.activities)
+    matched, notes = match_collectives(graphs) if len(graphs) > 1 else ([], [])
+    begins, _ = capture_offsets(graphs) if len(graphs) > 1 else ([0.0] * len(graphs), True)
+    converted = build_activities(graphs, without, [each.collective for each in matched], begins, in_order=in_order)
+    times, ended = run_activities(converted.activities)
     if not ended.all():
-        raise circle(without, changes)
+        raise circular_wait_error(without, changes)
     return Replay(tuple(graphs), tuple(matched), converted, times, tuple(notes))
 
 
-def circle(without: Collection[Kind], changes: Sequence[str]) -> InputError:
+def circular_wait_error(without: Collection[DependencyKind], changes: Sequence[str]) -> InputError:
     if changes:
         what = f"with {', '.join(changes)} operations wait for each other in a circle"
         return InputError(what, where=changes[-1], fix="ask for fewer changes at once")

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from planner.replay.calls import PREFIX
-from planner.replay.read import STEP
-from planner.replay.trace import Host
+from planner.replay.calls import RUNTIME_PREFIX
+from planner.replay.read import PROFILER_STEP
+from planner.replay.trace import HostSpans
 
 Moment = tuple[int, float]  # thread, seconds
-NOTHING = "between operators"
+BETWEEN_OPERATORS = "between operators"
 
 
-class Within(NamedTuple):
+class EnclosingSpans(NamedTuple):
     """Spans that enclose a moment, outermost first, without steps and runtime calls."""
 
     annotations: tuple[str, ...]
@@ -20,15 +20,15 @@ class Within(NamedTuple):
     @property
     def operator(self) -> str:
         """The outermost operator; without one, the innermost annotation."""
-        return next(iter(self.operators), "") or next(reversed(self.annotations), NOTHING)
+        return next(iter(self.operators), "") or next(reversed(self.annotations), BETWEEN_OPERATORS)
 
 
-def stacks(host: Host, moments: Sequence[Moment]) -> list[Within]:
+def enclosing_spans(host: HostSpans, moments: Sequence[Moment]) -> list[EnclosingSpans]:
     """The enclosing spans of each moment."""
-    found = [Within((), ())] * len(moments)
+    found = [EnclosingSpans((), ())] * len(moments)
     threads, starts, ends, names = (each.tolist() for each in (host.thread, host.start, host.end, host.name))
     annotations = host.annotation.tolist()
-    shown = [not (STEP.match(name) or PREFIX.match(name)) for name in host.names]
+    shown = [not (PROFILER_STEP.match(name) or RUNTIME_PREFIX.match(name)) for name in host.names]
     opened: list[int] = []  # spans that may enclose the moment
     at, here = 0, -1
     for i in sorted(range(len(moments)), key=lambda i: moments[i]):
@@ -44,5 +44,5 @@ def stacks(host: Host, moments: Sequence[Moment]) -> list[Within]:
         annotated, operators = (
             [host.names[names[span]] for span in inside if annotations[span] == kind] for kind in (True, False)
         )
-        found[i] = Within(tuple(annotated), tuple(operators))
+        found[i] = EnclosingSpans(tuple(annotated), tuple(operators))
     return found

@@ -7,33 +7,33 @@ last before the return. Calls that fit neither are counted, and their excess tim
 
 from collections.abc import Iterator
 
-from planner.replay.calls import does
-from planner.replay.launches import BLOCKED, EXACT, RETURN, Queues
-from planner.replay.pieces import Threads
-from planner.replay.trace import Call, Trace
+from planner.replay.calls import call_effect
+from planner.replay.launches import MIN_BLOCKING_CALL, TIME_RESOLUTION, MAX_RETURN_LATENCY, StreamQueues
+from planner.replay.pieces import HostThreads
+from planner.replay.trace import RuntimeCall, RecordedTrace
 
 
-def synchronise(trace: Trace, threads: Threads, queues: Queues, calls: list[int]) -> int:
+def cut_at_synchronisation(trace: RecordedTrace, threads: HostThreads, queues: StreamQueues, calls: list[int]) -> int:
     """Cut host threads at synchronising calls; return the number of long calls for which no cause was found."""
-    lasts = last_streams(trace, calls)
+    lasts = last_stream_before_call(trace, calls)
     unmatched = 0
     for i, call in enumerate(trace.calls):
-        effect = does(call.name)
+        effect = call_effect(call.name)
         if not effect.endswith("_sync"):
             continue
-        found = [*every(queues, call)] if effect == "device_sync" else one(trace, queues, call, lasts[i])
+        found = [*all_awaited_streams(queues, call)] if effect == "device_sync" else awaited_stream(trace, queues, call, lasts[i])
         if not found:
-            if call.end - call.start > BLOCKED:
+            if call.end - call.start > MIN_BLOCKING_CALL:
                 threads.cut(call.thread, call.start)
                 threads.cut(call.thread, call.end).unmatched = True
                 unmatched += 1
             continue
         threads.cut(call.thread, call.start)
-        threads.cut(call.thread, call.end).markers = tuple(found)
+        threads.cut(call.thread, call.end).awaited_streams = tuple(found)
     return unmatched
 
 
-def last_streams(trace: Trace, calls: list[int]) -> list[int]:
+def last_stream_before_call(trace: RecordedTrace, calls: list[int]) -> list[int]:
     """For each call, the stream to which its thread last gave work; −1: none."""
     given = {}
     for op, call_number in zip(trace.ops, calls, strict=True):
@@ -47,32 +47,32 @@ def last_streams(trace: Trace, calls: list[int]) -> list[int]:
     return found
 
 
-def every(queues: Queues, call: Call) -> Iterator[tuple[int, int]]:
+def all_awaited_streams(queues: StreamQueues, call: RuntimeCall) -> Iterator[tuple[int, int]]:
     """All streams that a device synchronisation awaited, each with its last queued operation."""
     for stream in range(len(queues.ops)):
-        op, end = last_given(queues, stream, call.start)
-        if op >= 0 and end <= call.end + EXACT:
+        op, end = last_queued_op(queues, stream, call.start)
+        if op >= 0 and end <= call.end + TIME_RESOLUTION:
             yield stream, op
 
 
-def one(trace: Trace, queues: Queues, call: Call, last: int) -> list[tuple[int, int]]:
+def awaited_stream(trace: RecordedTrace, queues: StreamQueues, call: RuntimeCall, last: int) -> list[tuple[int, int]]:
     """The stream that a call awaited with its last queued operation; empty where none was found."""
-    recorded = trace.waited.get(call.correlation)
-    if recorded and (recorded.stream >= 0 or recorded.on_stream >= 0):
-        last = recorded.stream if recorded.stream >= 0 else recorded.on_stream
+    recorded = trace.sync_targets.get(call.correlation)
+    if recorded and (recorded.stream >= 0 or recorded.awaited_stream >= 0):
+        last = recorded.stream if recorded.stream >= 0 else recorded.awaited_stream
     if last >= 0:
-        op, end = last_given(queues, last, call.start)
-        if op >= 0 and end <= call.end + EXACT and (call.end - max(call.start, end) <= RETURN or recorded):
+        op, end = last_queued_op(queues, last, call.start)
+        if op >= 0 and end <= call.end + TIME_RESOLUTION and (call.end - max(call.start, end) <= MAX_RETURN_LATENCY or recorded):
             return [(last, op)]
-    if call.end - call.start < BLOCKED:
+    if call.end - call.start < MIN_BLOCKING_CALL:
         return []
-    ends = [(*last_given(queues, stream, call.start), stream) for stream in range(len(queues.ops))]
-    over = [(end, stream, op) for op, end, stream in ends if op >= 0 and call.start <= end <= call.end + EXACT]
+    ends = [(*last_queued_op(queues, stream, call.start), stream) for stream in range(len(queues.ops))]
+    over = [(end, stream, op) for op, end, stream in ends if op >= 0 and call.start <= end <= call.end + TIME_RESOLUTION]
     end, stream, op = max(over, default=(0.0, -1, -1))
-    return [(stream, op)] if op >= 0 and call.end - end <= RETURN else []
+    return [(stream, op)] if op >= 0 and call.end - end <= MAX_RETURN_LATENCY else []
 
 
-def last_given(queues: Queues, stream: int, time: float) -> tuple[int, float]:
+def last_queued_op(queues: StreamQueues, stream: int, time: float) -> tuple[int, float]:
     """The last operation queued on a stream at `time` (−1: none), and when all operations up to it had ended."""
     op = queues.last_queued(stream, time)
     return (op, queues.ends[stream][op - queues.ops[stream][0]]) if op >= 0 else (-1, 0.0)

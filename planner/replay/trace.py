@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Call(NamedTuple):
+class RuntimeCall(NamedTuple):
     """A call of the device runtime that enqueues work on a stream, waits for some, or records an event."""
 
     name: str
@@ -20,7 +20,7 @@ class Call(NamedTuple):
     correlation: int  # shared with the operations that it launches; −1: none
 
 
-class Op(NamedTuple):
+class DeviceOp(NamedTuple):
     """An operation of the device on a stream: a kernel, a memcpy or a memset."""
 
     name: str
@@ -32,15 +32,15 @@ class Op(NamedTuple):
     group: str  # process group of a collective; "": not recorded
 
 
-class Waited(NamedTuple):
+class SyncTarget(NamedTuple):
     """What newer traces record (`cuda_sync`) about a call that waits; streams by number, −1: not recorded."""
 
     stream: int
-    on_stream: int
-    record: int  # correlation of the call that recorded the awaited event
+    awaited_stream: int
+    recording_call: int  # correlation of the call that recorded the awaited event
 
 
-class Mark(NamedTuple):
+class StepMark(NamedTuple):
     """A training step: an annotation `ProfilerStep#n`."""
 
     name: str
@@ -49,7 +49,7 @@ class Mark(NamedTuple):
     end: float
 
 
-class Arrow(NamedTuple):
+class ForwardBackwardArrow(NamedTuple):
     """A flow arrow from a forward operator to its backward operator."""
 
     thread: int
@@ -59,7 +59,7 @@ class Arrow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostSpans:
     """Spans on host threads, sorted by thread, start and −end: operators, annotations, runtime calls; (n,) each."""
 
     thread: NDArray[np.int32]
@@ -71,7 +71,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class RecordedTrace:
     """The capture of one rank."""
 
     source: str
@@ -82,12 +82,12 @@ class Trace:
     base: float  # seconds, on the clock of the host
     threads: tuple[str, ...]
     streams: tuple[str, ...]
-    host: Host
-    calls: tuple[Call, ...]
-    ops: tuple[Op, ...]  # sorted by stream and start
-    waited: dict[int, Waited]  # by correlation of the waiting call
-    links: tuple[Arrow, ...]
-    steps: tuple[Mark, ...]
+    host: HostSpans
+    calls: tuple[RuntimeCall, ...]
+    ops: tuple[DeviceOp, ...]  # sorted by stream and start
+    sync_targets: dict[int, SyncTarget]  # by correlation of the waiting call
+    arrows: tuple[ForwardBackwardArrow, ...]
+    steps: tuple[StepMark, ...]
     notes: tuple[str, ...]
 
     @property

@@ -15,146 +15,146 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.replay.graph import Graph
-from planner.replay.pace import Work
-from planner.replay.pieces import Kind, Piece
-from planner.simulate.activities import NOBODY, Activities, Builder, Numbers
+from planner.replay.graph import ExecutionGraph
+from planner.replay.pace import OpTiming
+from planner.replay.pieces import DependencyKind, HostSegment
+from planner.simulate.activities import NOBODY, Activities, ActivityBuilder, IntArray
 
 
-class Meeting(NamedTuple):
+class CollectiveOps(NamedTuple):
     """A collective: the operations of its ranks, and its own seconds after the last one has arrived."""
 
     ops: tuple[tuple[int, int], ...]  # (graph, operation)
     seconds: float
 
 
-class Wired(NamedTuple):
+class GraphActivities(NamedTuple):
     """Activities, and the numbers that the segments and operations of each graph have among them."""
 
     activities: Activities
-    pieces: tuple[int, ...]  # number of the first segment of each graph
-    ops: tuple[Numbers, ...]  # per graph, the number of each operation; for a collective, of its arrival
-    leaves: dict[tuple[int, int], int]  # (graph, operation of a collective) → the activity that ends with it
-    meetings: int  # number of the first collective
+    first_segments: tuple[int, ...]  # number of the first segment of each graph
+    op_numbers: tuple[IntArray, ...]  # per graph, the number of each operation; for a collective, of its arrival
+    collective_exits: dict[tuple[int, int], int]  # (graph, operation of a collective) → the activity that ends with it
+    first_collective: int  # number of the first collective
 
 
-def wired(
-    graphs: Sequence[Graph],
-    without: Collection[Kind] = (),
-    meetings: Sequence[Meeting] = (),
+def build_activities(
+    graphs: Sequence[ExecutionGraph],
+    without: Collection[DependencyKind] = (),
+    collectives: Sequence[CollectiveOps] = (),
     offsets: Sequence[float] = (),
     *,
     in_order: bool = False,
-) -> Wired:
+) -> GraphActivities:
     """Activities of all graphs; `without`: kinds of dependencies to leave out; `offsets`: when each capture begins, in
     seconds; `in_order`: streams keep their measured order.
     """
-    wiring = Wiring(graphs, frozenset(without), meetings, offsets or [0.0] * len(graphs))
+    wiring = GraphActivityBuilder(graphs, frozenset(without), collectives, offsets or [0.0] * len(graphs))
     wiring.in_order = in_order or bool(without)
-    return wiring.done()
+    return wiring.build()
 
 
-class Wiring:
+class GraphActivityBuilder:
     """Assigns all numbers first, since an activity may come before one that it waits for."""
 
     def __init__(
-        self, graphs: Sequence[Graph], without: frozenset[Kind], meetings: Sequence[Meeting], offsets: Sequence[float]
+        self, graphs: Sequence[ExecutionGraph], without: frozenset[DependencyKind], meetings: Sequence[CollectiveOps], offsets: Sequence[float]
     ) -> None:
-        self.graphs, self.without, self.meetings, self.offsets = graphs, without, meetings, offsets
+        self.graphs, self.without, self.collectives, self.offsets = graphs, without, meetings, offsets
         self.in_order = False
-        self.built = Builder()
-        self.met = {op: i for i, collective in enumerate(meetings) for op in collective.ops}
-        self.pieces: list[int] = []
-        self.ops: list[Numbers] = []
+        self.builder = ActivityBuilder()
+        self.collective_of_op = {op: i for i, collective in enumerate(meetings) for op in collective.ops}
+        self.first_segments: list[int] = []
+        self.op_numbers: list[IntArray] = []
         self.markers: list[int] = []
         number = 0
         for g, graph in enumerate(graphs):
-            self.pieces.append(number)
-            number += len(graph.pieces)
+            self.first_segments.append(number)
+            number += len(graph.segments)
             # The exit of a collective is numbered right after its arrival, so nothing queues between them.
-            is_collective = np.array([(g, i) in self.met for i in range(len(graph.work))], dtype=np.int64)
-            self.ops.append(number + np.arange(len(is_collective)) + np.cumsum(is_collective) - is_collective)
+            is_collective = np.array([(g, i) in self.collective_of_op for i in range(len(graph.op_timings))], dtype=np.int64)
+            self.op_numbers.append(number + np.arange(len(is_collective)) + np.cumsum(is_collective) - is_collective)
             number += len(is_collective) + int(is_collective.sum())
             self.markers.append(number)
-            number += sum(len(segment.markers) for segment in graph.pieces)
-        self.leaves = {(g, op): int(self.ops[g][op]) + 1 for g, op in self.met}
-        self.meeting = number  # number of the first collective; launch delays follow them
+            number += sum(len(segment.awaited_streams) for segment in graph.segments)
+        self.collective_exits = {(g, op): int(self.op_numbers[g][op]) + 1 for g, op in self.collective_of_op}
+        self.first_collective = number  # number of the first collective; launch delays follow them
         self.number = number + len(meetings)
         self.delays: list[tuple[float, int]] = []
 
-    def done(self) -> Wired:
+    def build(self) -> GraphActivities:
         for g, graph in enumerate(self.graphs):
-            self.rank(g, graph)
-        for collective in self.meetings:
-            self.built.add(collective.seconds, after=[int(self.ops[g][op]) for g, op in collective.ops])
+            self.add_rank(g, graph)
+        for collective in self.collectives:
+            self.builder.add(collective.seconds, after=[int(self.op_numbers[g][op]) for g, op in collective.ops])
         for seconds, launch in self.delays:
-            self.built.add(seconds, queued_by=launch)
-        return Wired(self.built.done(), tuple(self.pieces), tuple(self.ops), self.leaves, self.meeting)
+            self.builder.add(seconds, queued_by=launch)
+        return GraphActivities(self.builder.build(), tuple(self.first_segments), tuple(self.op_numbers), self.collective_exits, self.first_collective)
 
-    def rank(self, g: int, graph: Graph) -> None:
+    def add_rank(self, g: int, graph: ExecutionGraph) -> None:
         """Add the activities of one graph except launch delays."""
-        threads = [self.built.lane() for _ in graph.trace.threads]
-        streams = [self.built.lane() for _ in graph.trace.streams]
+        threads = [self.builder.add_lane() for _ in graph.trace.threads]
+        streams = [self.builder.add_lane() for _ in graph.trace.streams]
         marker = self.markers[g]
         markers: list[tuple[int, int, int]] = []
-        for i, segment in enumerate(graph.pieces):
-            after = self.after(g, segment)
+        for i, segment in enumerate(graph.segments):
+            after = self.segment_awaits(g, segment)
             if "synchronise" not in self.without:
-                after += range(marker, marker + len(segment.markers))
-            first = i == 0 or graph.pieces[i - 1].thread != segment.thread
-            seconds = segment.seconds + (self.offsets[g] if first and not awaited(segment) else 0.0)
+                after += range(marker, marker + len(segment.awaited_streams))
+            first = i == 0 or graph.segments[i - 1].thread != segment.thread
+            seconds = segment.seconds + (self.offsets[g] if first and not waits_for_anything(segment) else 0.0)
             seconds += 0.0 if "unseen" in self.without else segment.unseen
-            markers += [(stream, NOBODY if first else self.pieces[g] + i - 1, op) for stream, op in segment.markers]
-            marker += len(segment.markers)
-            self.built.add(seconds, [threads[segment.thread]], after)
-        queuers = self.queuers(g, graph.work)
-        for i, work in enumerate(graph.work):
-            self.op(g, i, work, streams[graph.trace.ops[i].stream], queuers[i])
+            markers += [(stream, NOBODY if first else self.first_segments[g] + i - 1, op) for stream, op in segment.awaited_streams]
+            marker += len(segment.awaited_streams)
+            self.builder.add(seconds, [threads[segment.thread]], after)
+        queuers = self.queueing_segments(g, graph.op_timings)
+        for i, work in enumerate(graph.op_timings):
+            self.add_op(g, i, work, streams[graph.trace.ops[i].stream], queuers[i])
         for stream, queuer, op in markers:
             if self.in_order:
-                self.built.add(0.0, after=[self.end_of(g, op)])
+                self.builder.add(0.0, after=[self.op_end(g, op)])
             else:
-                self.built.add(0.0, [streams[stream]], queued_by=queuer)
+                self.builder.add(0.0, [streams[stream]], queued_by=queuer)
 
-    def after(self, g: int, segment: Piece) -> list[int]:
+    def segment_awaits(self, g: int, segment: HostSegment) -> list[int]:
         """Activities that a segment waits for."""
         after: list[int] = []
         if "threads" not in self.without:
-            after += [self.pieces[g] + other.number for other in segment.pieces]
+            after += [self.first_segments[g] + other.number for other in segment.awaited_segments]
         if "synchronise" not in self.without:
-            after += [self.end_of(g, op) for op in segment.ops]
+            after += [self.op_end(g, op) for op in segment.awaited_ops]
         return after
 
-    def end_of(self, g: int, op: int) -> int:
+    def op_end(self, g: int, op: int) -> int:
         """The activity that ends when an operation ends."""
-        return self.leaves.get((g, op), int(self.ops[g][op]))
+        return self.collective_exits.get((g, op), int(self.op_numbers[g][op]))
 
-    def op(self, g: int, i: int, work: Work, lane: int, launch: int) -> None:
+    def add_op(self, g: int, i: int, work: OpTiming, lane: int, launch: int) -> None:
         """Add an operation, its launch delay, and for a collective its exit."""
         queuer = NOBODY if self.in_order else launch
-        after = [] if "inter-stream" in self.without else [self.end_of(g, op) for op in work.awaits]
-        delay = work.delay + (self.offsets[g] if work.launch is None and work.after < 0 else 0.0)
+        after = [] if "inter-stream" in self.without else [self.op_end(g, op) for op in work.awaits]
+        delay = work.delay + (self.offsets[g] if work.launch is None and work.previous < 0 else 0.0)
         if delay > 0 and (launch != NOBODY or work.launch is None):
             after.append(self.number + len(self.delays))
             self.delays.append((delay, launch))
         elif self.in_order and launch != NOBODY:
             after.append(launch)
         lead = work.lead + (0.0 if "unseen" in self.without else work.unseen)
-        self.built.add(lead + (0.0 if (g, i) in self.met else work.seconds), [lane], after, queued_by=queuer)
-        if (g, i) in self.met:
-            self.built.add(0.0, [lane], [self.meeting + self.met[g, i]], queued_by=queuer)
+        self.builder.add(lead + (0.0 if (g, i) in self.collective_of_op else work.seconds), [lane], after, queued_by=queuer)
+        if (g, i) in self.collective_of_op:
+            self.builder.add(0.0, [lane], [self.first_collective + self.collective_of_op[g, i]], queued_by=queuer)
 
-    def queuers(self, g: int, work: Sequence[Work]) -> list[int]:
+    def queueing_segments(self, g: int, work: Sequence[OpTiming]) -> list[int]:
         """The segment that queues each operation: that of its launch, else that of its predecessor on the stream."""
         if "launch" in self.without:
             return [NOBODY] * len(work)
         found: list[int] = []
         for each in work:
-            before = found[each.after] if each.after >= 0 else NOBODY
-            found.append(before if each.launch is None else self.pieces[g] + each.launch.number)
+            before = found[each.previous] if each.previous >= 0 else NOBODY
+            found.append(before if each.launch is None else self.first_segments[g] + each.launch.number)
         return found
 
 
-def awaited(segment: Piece) -> bool:
+def waits_for_anything(segment: HostSegment) -> bool:
     """Whether a segment waits for more than the previous one of its thread."""
-    return bool(segment.ops or segment.markers or segment.pieces)
+    return bool(segment.awaited_ops or segment.awaited_streams or segment.awaited_segments)

@@ -3,35 +3,35 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.ledger import Kind, beside
-from planner.ledger.explain import Explained
-from planner.report.difference import difference
-from planner.report.shown import Shown
+from planner.ledger import KindSeconds, seconds_by_kind
+from planner.ledger.explain import StepDifference
+from planner.report.difference import difference_table
+from planner.report.shown import PageStep
 from planner.report.tags import Content, Markup, section, table, tag
 from planner.units import duration, percent
 
-FURTHEST = 12  # tasks
+TASKS_SHOWN = 12  # tasks
 
 
-Pair = tuple[Shown, Shown]  # a step as predicted and as measured
+Pair = tuple[PageStep, PageStep]  # a step as predicted and as measured
 
 
-def beside_section(pairs: Sequence[Pair], explained: Sequence[Explained]) -> Markup:
+def comparison_section(pairs: Sequence[Pair], explained: Sequence[StepDifference]) -> Markup:
     """The section, a mean over steps. `explained`: the explained difference of each pair."""
-    kinds = beside([predicted.timeline for predicted, _ in pairs], [measured.timeline for _, measured in pairs])
+    kinds = seconds_by_kind([predicted.timeline for predicted, _ in pairs], [measured.timeline for _, measured in pairs])
     heads = ("a step of the mean rank", ">predicted", ">measured", ">ratio")
     return section(
         "beside",
         "Predicted and measured",
         dumbbells(kinds),
-        table(heads, kind_rows(kinds), "Seconds by kind of work"),
-        difference(explained),
-        furthest(pairs),
-        lead=verdict(pairs),
+        table(heads, kind_table_rows(kinds), "Seconds by kind of work"),
+        difference_table(explained),
+        worst_tasks(pairs),
+        lead=interval_text(pairs),
     )
 
 
-def verdict(pairs: Sequence[Pair]) -> str:
+def interval_text(pairs: Sequence[Pair]) -> str:
     """A sentence: whether the measured step is inside the predicted interval."""
     expected = mean([predicted.timeline.step_seconds for predicted, _ in pairs])
     found = mean([measured.timeline.step_seconds for _, measured in pairs])
@@ -44,7 +44,7 @@ def verdict(pairs: Sequence[Pair]) -> str:
     )
 
 
-def kind_rows(kinds: Sequence[Kind]) -> list[tuple[str, ...]]:
+def kind_table_rows(kinds: Sequence[KindSeconds]) -> list[tuple[str, ...]]:
     rows = [(k.name, duration(k.predicted), duration(k.measured), ratio(k.predicted, k.measured)) for k in kinds]
     whole = sum(k.predicted for k in kinds), sum(k.measured for k in kinds)
     return [*rows, ("the step", duration(whole[0]), duration(whole[1]), ratio(*whole))]
@@ -54,7 +54,7 @@ def ratio(predicted: float, measured: float) -> str:
     return f"{measured / predicted:.2f}" if predicted > 0 else ""
 
 
-def dumbbells(kinds: Sequence[Kind]) -> Markup:
+def dumbbells(kinds: Sequence[KindSeconds]) -> Markup:
     """A picture with two marks on a line for each kind of work."""
     top = max((max(k.predicted, k.measured) for k in kinds), default=0.0) or 1.0
     drawn = []
@@ -83,19 +83,19 @@ def pc(seconds: float, top: float) -> str:
     return f"{1 + 97 * seconds / top:.2f}%"
 
 
-def furthest(pairs: Sequence[Pair]) -> Content:
+def worst_tasks(pairs: Sequence[Pair]) -> Content:
     """A table of the compute tasks that differ most; a task that several ranks measured is averaged."""
     found: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for predicted, measured in pairs:
         expected = {event.id: event.seconds for event in predicted.timeline.events}
         for event in measured.timeline.events:
-            twin = predicted.timeline.task_for(event.id)
+            twin = predicted.timeline.representative_task(event.id)
             if event.stream == "compute" and twin in expected:
                 found[event.id][0].append(expected[twin])
                 found[event.id][1].append(event.seconds)
     means = [(task, mean(expected), mean(seconds)) for task, (expected, seconds) in found.items()]
     means.sort(key=lambda one: (-abs(one[2] - one[1]), one[0]))
-    rows = [(tag("code", t), duration(p), duration(m), ratio(p, m)) for t, p, m in means[:FURTHEST]]
+    rows = [(tag("code", t), duration(p), duration(m), ratio(p, m)) for t, p, m in means[:TASKS_SHOWN]]
     heads = ("task", ">predicted", ">measured", ">ratio")
     return table(heads, rows, "Compute tasks that differ most") if rows else None
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from planner.report.tags import Markup, join, tag
 
-APART = 160  # ranks up to which there are gaps between bars
+GAPS_UP_TO = 160  # ranks up to which there are gaps between bars
 GAP = 0.18  # of a bar's width
 
 
-class Series(NamedTuple):
+class BarSeries(NamedTuple):
     """One part of every bar."""
 
     name: str
@@ -17,7 +17,7 @@ class Series(NamedTuple):
     values: Sequence[float]
 
 
-def bars(label: str, parts: Sequence[Series], top: float, caps: Sequence[float] = ()) -> Markup:
+def bars(label: str, parts: Sequence[BarSeries], top: float, caps: Sequence[float] = ()) -> Markup:
     """Stacked bars with a legend; `top`: the value at full height; `caps`: the cap of each rank."""
     ranks = len(parts[0].values)
     drawn = []
@@ -40,7 +40,7 @@ def bars(label: str, parts: Sequence[Series], top: float, caps: Sequence[float] 
 
 def area(below: Sequence[float], above: Sequence[float], top: float) -> str:
     """SVG path of one part of all bars; equal neighbours share a bar where bars have no gaps."""
-    apart = len(below) <= APART
+    apart = len(below) <= GAPS_UP_TO
     path, at = [], 0
     while at < len(below):
         end = at + 1
@@ -63,7 +63,7 @@ def line(values: Sequence[float], top: float) -> str:
     return "".join([*path, f"H{len(values)}"])
 
 
-def alike_rows(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def merged_rows(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Rows of a table by rank; neighbours with equal rows share one: `0-31`."""
     found: list[tuple[int, int, tuple[str, ...]]] = []
     for rank, row in enumerate(rows):

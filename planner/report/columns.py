@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.report.interned import Interned, Kind, Name, Pattern, parts, runs, since
-from planner.report.shown import Fact, Shown, tasks_of
-from planner.simulate import Event, Timeline
+from planner.report.interned import Interned, EventKind, TaskName, RowPattern, split_task_id, run_lengths, differences
+from planner.report.shown import TaskFact, PageStep, task_counts
+from planner.simulate import TaskEvent, Timeline
 from planner.simulate.memory import Curve
-from planner.simulate.same_tasks import of_same_tasks
+from planner.simulate.same_tasks import representative_ranks
 from planner.specs.base import Ranks
 from planner.units import KIB
 
@@ -22,16 +22,16 @@ FINEST = 1e8  # ticks of the longest step
 Mark = tuple[int, int, int, int]  # kind, micro-batch, group, start
 
 
-class Book:
+class TimelineColumns:
     """The encoded timelines of a page."""
 
-    def __init__(self, steps: Sequence[Shown]) -> None:
+    def __init__(self, steps: Sequence[PageStep]) -> None:
         longest = max((shown.timeline.step_seconds for shown in steps), default=0.0)
         self.tick = 10.0 ** math.ceil(math.log10(longest / FINEST)) if longest > 0 else 1e-9
-        self.names: Interned[Name] = Interned()
+        self.names: Interned[TaskName] = Interned()
         self.groups: Interned[str] = Interned()
-        self.kinds: Interned[Kind] = Interned()
-        self.patterns: Interned[Pattern] = Interned()
+        self.kinds: Interned[EventKind] = Interned()
+        self.patterns: Interned[RowPattern] = Interned()
         self.rows: Interned[tuple[int, ...]] = Interned()  # pattern, then its groups
         self.curves: Interned[tuple[tuple[int, ...], tuple[int, ...]]] = Interned()
         self.known: dict[Curve, int] = {}  # curves encoded so far
@@ -53,7 +53,7 @@ class Book:
     def ticks(self, seconds: float) -> int:
         return round(seconds / self.tick)
 
-    def step(self, shown: Shown) -> dict[str, Any]:
+    def step(self, shown: PageStep) -> dict[str, Any]:
         events = shown.timeline.events
         marks = [self.mark(event, shown.facts.get(event.id)) for event in events]
         row_of = self.rows_of(shown, marks)
@@ -61,20 +61,20 @@ class Book:
             "title": shown.title,
             "label": shown.label,
             "end": self.ticks(shown.timeline.step_seconds),
-            "count": round(sum(tasks_of(shown.timeline))),
-            "ranks": runs([row_of.get(rank, -1) for rank in range(shown.timeline.ranks)]),
+            "count": round(sum(task_counts(shown.timeline))),
+            "ranks": run_lengths([row_of.get(rank, -1) for rank in range(shown.timeline.ranks)]),
             "path": self.path(shown),
             "items": self.items(shown),
         }
         if shown.memory:
-            found["memory"] = runs([self.curve(curve) for curve in shown.memory.curves])
+            found["memory"] = run_lengths([self.curve(curve) for curve in shown.memory.curves])
         return found
 
-    def mark(self, event: Event, fact: Fact | None) -> Mark:
+    def mark(self, event: TaskEvent, fact: TaskFact | None) -> Mark:
         """Encode an event as kind, micro-batch, group and start."""
-        text, micro_batch, group = parts(event.id, fact)
-        name = self.names[Name(text, event.phase, event.module)]
-        kind = Kind(
+        text, micro_batch, group = split_task_id(event.id, fact)
+        name = self.names[TaskName(text, event.phase, event.module)]
+        kind = EventKind(
             name=name,
             ticks=self.ticks(event.seconds),
             comm=self.ticks(event.comm),
@@ -84,11 +84,11 @@ class Book:
         )
         return self.kinds[kind], micro_batch, self.groups[group], self.ticks(event.start)
 
-    def rows_of(self, shown: Shown, marks: Sequence[Mark]) -> dict[int, int]:
+    def rows_of(self, shown: PageStep, marks: Sequence[Mark]) -> dict[int, int]:
         """Each rank that has a task → its row; a rank that was not simulated has the row of the rank it equals."""
-        events, like = shown.timeline.events, shown.timeline.like
+        events, like = shown.timeline.events, shown.timeline.representative_rank
         sets = {event.ranks: Ranks(rank for rank in event.ranks if rank not in like) for event in events}
-        first_alike = of_same_tasks(sets.values())
+        first_alike = representative_ranks(sets.values())
         of_first: dict[int, list[Mark]] = {rank: [] for rank in set(first_alike.values())}
         lists = {ranks: [of_first[rank] for rank in own if rank in of_first] for ranks, own in sets.items()}
         for event, mark in zip(events, marks, strict=True):
@@ -96,11 +96,11 @@ class Book:
                 of_rank.append(mark)
         rows = {rank: self.row(of_rank) for rank, of_rank in sorted(of_first.items())}
         simulated = {rank: rows[first] for rank, first in first_alike.items()}
-        own = own_groups(shown.timeline)
-        copied = {rank: self.like_row(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated}
+        own = groups_of_copies(shown.timeline)
+        copied = {rank: self.copied_row(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated}
         return simulated | copied
 
-    def like_row(self, row: int, own: Mapping[str, str]) -> int:
+    def copied_row(self, row: int, own: Mapping[str, str]) -> int:
         """The row of a simulated rank, with the groups of a rank that equals it."""
         pattern, *groups = self.rows.values[row]
         names = [self.groups.values[group] for group in groups]
@@ -113,34 +113,34 @@ class Book:
         slots: Interned[int] = Interned()
         kinds, rows, groups, starts = zip(*marks, strict=True)
         slot = tuple(slots[group] for group in groups)
-        whole = (self.patterns[kinds, rows, slot, since(starts)], *slots.values)
+        whole = (self.patterns[kinds, rows, slot, differences(starts)], *slots.values)
         return self.rows[whole]
 
-    def path(self, shown: Shown) -> list[list[int]]:
+    def path(self, shown: PageStep) -> list[list[int]]:
         """The critical path as columns: name, micro-batch, group; empty for a recording, which has no causes."""
         if not any(event.cause for event in shown.timeline.events):
             return [[], [], []]
         found = []
         for event in shown.timeline.critical_path():
-            text, micro_batch, group = parts(event.id, shown.facts.get(event.id))
-            found.append((self.names[Name(text, event.phase, event.module)], micro_batch, self.groups[group]))
+            text, micro_batch, group = split_task_id(event.id, shown.facts.get(event.id))
+            found.append((self.names[TaskName(text, event.phase, event.module)], micro_batch, self.groups[group]))
         return [[*column] for column in zip(*found, strict=True)]
 
-    def items(self, shown: Shown) -> dict[str, list[list[int]]]:
+    def items(self, shown: PageStep) -> dict[str, list[list[int]]]:
         """Items and their tokens, by module, micro-batch and group."""
         return {
             f"{held.module}/{held.micro_batch}/{self.groups[held.group]}": [[*held.items], [*held.sizes]]
-            for held in shown.held
+            for held in shown.group_items
         }
 
     def curve(self, points: Curve) -> int:
         """Encode a curve of memory as ticks and KiB, each relative to the point before."""
         if points not in self.known:
             times, held = zip(*((self.ticks(seconds), round(size / KIB)) for seconds, size in points), strict=True)
-            self.known[points] = self.curves[since(times), since(held)]
+            self.known[points] = self.curves[differences(times), differences(held)]
         return self.known[points]
 
 
-def own_groups(timeline: Timeline) -> dict[int, dict[str, str]]:
+def groups_of_copies(timeline: Timeline) -> dict[int, dict[str, str]]:
     """For ranks that were not simulated: the simulated group → their own group that does the same."""
-    return {rank: {timeline.groups[group]: group} for rank, group in timeline.group_of.items()}
+    return {rank: {timeline.representative_group[group]: group} for rank, group in timeline.group_of.items()}

@@ -2,24 +2,24 @@
 
 from collections.abc import Sequence
 
-from planner.ledger.explain import Explained, Line, summed
+from planner.ledger.explain import StepDifference, DifferenceLine, sum_by_name
 from planner.report.tags import Markup, table
 from planner.units import duration, signed
 
 HEADS = ("along the measured critical path", ">predicted", ">measured", ">difference")
 
 
-def difference(steps: Sequence[Explained]) -> Markup:
+def difference_table(steps: Sequence[StepDifference]) -> Markup:
     """The table, a mean over steps. Its rows add up to the last one."""
     rows = [
-        (each.name, duration(each.simulated), duration(each.measured), signed(each.difference)) for each in lines(steps)
+        (each.name, duration(each.simulated), duration(each.measured), signed(each.difference)) for each in difference_lines(steps)
     ]
     return table(HEADS, rows, "The difference by kind of work; predicted times are simulated")
 
 
-def lines(steps: Sequence[Explained]) -> list[Line]:
+def difference_lines(steps: Sequence[StepDifference]) -> list[DifferenceLine]:
     """Lines by kind of work, in the order of the step with most kinds; then the step."""
-    kinds = sorted((step.kinds() for step in steps), key=len, reverse=True)
-    whole = [Line("the step", step.simulated, step.measured) for step in steps]
-    sums = summed(line for of_step in (*kinds, whole) for line in of_step)
-    return [Line(name, simulated / len(steps), measured / len(steps)) for name, simulated, measured in sums]
+    kinds = sorted((step.by_kind() for step in steps), key=len, reverse=True)
+    whole = [DifferenceLine("the step", step.simulated, step.measured) for step in steps]
+    sums = sum_by_name(line for of_step in (*kinds, whole) for line in of_step)
+    return [DifferenceLine(name, simulated / len(steps), measured / len(steps)) for name, simulated, measured in sums]

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.report.interned import parts
-from planner.report.page import stepwise
-from planner.report.shown import Shown, tasks_of
+from planner.report.interned import split_task_id
+from planner.report.page import per_step
+from planner.report.shown import PageStep, task_counts
 from planner.report.tags import Content, Markup, details, section, table, tag
 from planner.units import duration, plural
 
@@ -26,14 +26,14 @@ BUTTONS = (
 )
 
 
-def in_time(steps: Sequence[Shown]) -> Markup:
+def timeline_section(steps: Sequence[PageStep]) -> Markup:
     """The section: canvas, controls, readout of the task under the pointer, and tables."""
     says = tag("div", tag("p", "Hover over a task, or tap it.", class_="note"), id="readout", aria_live="polite")
     key = tag("ul", id="key", class_="legend")
     live = tag("div", tools(), key, tag("div", canvas(), class_="stage"), says, class_="live")
     inside = details("The tasks in view as a table", tag("div", id="in-view"), id="in-view-details", class_="live")
     tables = [details("Tasks of this step, by kind", tasks(shown)) for shown in steps]
-    return section("timeline-section", "Ranks in time", chooser(steps), live, inside, stepwise(tables), lead=LEAD)
+    return section("timeline-section", "Ranks in time", chooser(steps), live, inside, per_step(tables), lead=LEAD)
 
 
 def tools() -> Markup:
@@ -61,26 +61,26 @@ def canvas() -> Markup:
     )
 
 
-def chooser(steps: Sequence[Shown]) -> Content:
+def chooser(steps: Sequence[PageStep]) -> Content:
     """Chooser of the step: bars by length, or a list if there are many."""
     if len(steps) < 2:
         return None
     longest = max(shown.timeline.step_seconds for shown in steps)
     if len(steps) > STEPS_WIDE:
-        options = [tag("option", named(shown), value=str(at)) for at, shown in enumerate(steps)]
+        options = [tag("option", step_name(shown), value=str(at)) for at, shown in enumerate(steps)]
         return tag("p", tag("label", "Step ", tag("select", options, id="step")), class_="live")
     mixed = len({shown.label for shown in steps}) > 1
     each = [step_button(at, shown, longest, mixed) for at, shown in enumerate(steps)]
     return tag("div", each, class_="steps live", role="radiogroup", aria_label="Step to show")
 
 
-def step_button(at: int, shown: Shown, longest: float, mixed: bool) -> Markup:
+def step_button(at: int, shown: PageStep, longest: float, mixed: bool) -> Markup:
     """A bar of the chooser; `mixed`: the page has predicted and measured steps, so each is labelled."""
     number = shown.title.removeprefix("step ")
     plain = number if number == shown.title or not mixed else f"{shown.label} {number}"
     return tag(
         "button",
-        drawn_bar(shown, longest),
+        step_bar(shown, longest),
         tag("b", plain),
         tag("span", duration(shown.timeline.step_seconds)),
         type="button",
@@ -88,28 +88,28 @@ def step_button(at: int, shown: Shown, longest: float, mixed: bool) -> Markup:
         aria_checked="true" if at == 0 else "false",
         tabindex="0" if at == 0 else "-1",
         data_step=str(at),
-        aria_label=named(shown),
+        aria_label=step_name(shown),
     )
 
 
-def named(shown: Shown) -> str:
+def step_name(shown: PageStep) -> str:
     return f"{shown.title}, {duration(shown.timeline.step_seconds)} {shown.label}"
 
 
-def drawn_bar(shown: Shown, longest: float) -> Markup:
+def step_bar(shown: PageStep, longest: float) -> Markup:
     high = 100 * shown.timeline.step_seconds / (longest or 1.0)
     style = "measured" if shown.label == "measured" else "simulated"
     bar = tag("rect", x=0, y=round(100 - high, 2), width=10, height=round(high, 2), class_=style)
     return tag("svg", bar, viewBox="0 0 10 100", preserveAspectRatio="none", aria_hidden="true")
 
 
-def tasks(shown: Shown) -> Markup:
+def tasks(shown: PageStep) -> Markup:
     """Count and duration of tasks by kind; the sum is over ranks."""
     found: dict[str, list[float]] = defaultdict(list)
     count: dict[str, float] = defaultdict(float)
     total: dict[str, float] = defaultdict(float)
-    for event, stands_for in zip(shown.timeline.events, tasks_of(shown.timeline), strict=True):
-        text = parts(event.id, shown.facts.get(event.id))[0]
+    for event, stands_for in zip(shown.timeline.events, task_counts(shown.timeline), strict=True):
+        text = split_task_id(event.id, shown.facts.get(event.id))[0]
         found[text].append(event.seconds)
         count[text] += stands_for
         total[text] += event.seconds * len(event.ranks) * stands_for
@@ -117,7 +117,7 @@ def tasks(shown: Shown) -> Markup:
         (text, f"{count[text]:,.0f}", milliseconds(min(times)), milliseconds(max(times)), f"{total[text]:.4f}")
         for text, times in found.items()
     ]
-    caption = f"{named(shown)}: {plural(round(sum(count.values())), 'task')}"
+    caption = f"{step_name(shown)}: {plural(round(sum(count.values())), 'task')}"
     return table(("task", ">count", ">shortest, ms", ">longest, ms", ">rank-seconds"), rows, caption)
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Hashable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from planner.report.shown import Fact
+from planner.report.shown import TaskFact
 
 STEP = -1  # stands for the micro-batch of tasks that run once a step
 
 K = TypeVar("K", bound=Hashable)
-Runs = list[list[int]]  # [first rank, count, value]
+RunLengths = list[list[int]]  # [first rank, count, value]
 
 
 class Interned(Generic[K]):
@@ -25,7 +25,7 @@ class Interned(Generic[K]):
         return self.numbers[value]
 
 
-class Name(NamedTuple):
+class TaskName(NamedTuple):
     """The part of a task's id before its micro-batch: `llm[0-31]/F`."""
 
     text: str
@@ -33,7 +33,7 @@ class Name(NamedTuple):
     module: str
 
 
-class Kind(NamedTuple):
+class EventKind(NamedTuple):
     """What events have in common that differ only in start and micro-batch."""
 
     name: int
@@ -44,24 +44,24 @@ class Kind(NamedTuple):
     tokens: int
 
 
-Pattern = tuple[tuple[int, ...], ...]  # columns: kind, micro-batch, slot of a row's groups, ticks since the one before
+RowPattern = tuple[tuple[int, ...], ...]  # columns: kind, micro-batch, slot of a row's groups, ticks since the one before
 
 
-def since(values: tuple[int, ...]) -> tuple[int, ...]:
+def differences(values: tuple[int, ...]) -> tuple[int, ...]:
     """Differences of neighbours; the first value stays."""
     return tuple(value - before for value, before in zip(values, (0, *values[:-1]), strict=True))
 
 
-def parts(task_id: str, fact: Fact | None) -> tuple[str, int, str]:
+def split_task_id(task_id: str, fact: TaskFact | None) -> tuple[str, int, str]:
     """Split `llm[0-31]/F/2/g0-7` into `llm[0-31]/F`, 2, `g0-7`; the group's name may contain anything."""
     group = fact.group if fact and task_id.endswith(f"/{fact.group}") else task_id.rpartition("/")[2]
     text, _, micro_batch = task_id.removesuffix(group).removesuffix("/").rpartition("/")
     return text, int(micro_batch) if micro_batch.isdecimal() else STEP, group
 
 
-def runs(values: Sequence[int]) -> Runs:
+def run_lengths(values: Sequence[int]) -> RunLengths:
     """Run-length encoding."""
-    found: Runs = []
+    found: RunLengths = []
     for rank, value in enumerate(values):
         if found and found[-1][2] == value:
             found[-1][1] += 1

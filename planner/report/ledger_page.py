@@ -1,20 +1,20 @@
 """The page of a ledger of published records: predicted against measured, errors by source, skipped records."""
 
-from planner.ledger.account import Account, Figures
-from planner.ledger.row import Row
+from planner.ledger.account import AccuracyReport, AccuracyFigures
+from planner.ledger.row import PredictedRecord
 from planner.report.page import Figure, Page
-from planner.report.scattered import Panel, Point, scatter_section, scattered
+from planner.report.scattered import Panel, Point, scatter_section, scatter_data
 from planner.report.tags import Content, Markup, details, join, section, table, tag
 from planner.units import GIB, percent
 
 SOURCES_NAMED = 3  # beside each reason
 
 
-def ledger_page(account: Account, title: str) -> Page:
+def ledger_page(account: AccuracyReport, title: str) -> Page:
     found = [panel for panel in panels(account) if panel.points]
     overall = account.overall
     skipped = overall.rows_read - overall.rows_used
-    sections = (scatter_section(found) if found else None, errors(account), orders(account), left(account))
+    sections = (scatter_section(found) if found else None, errors(account), ranking_section(account), skipped_section(account))
     return Page(
         kind="ledger",
         title=title,
@@ -23,15 +23,15 @@ def ledger_page(account: Account, title: str) -> Page:
         figures=(
             Figure(
                 "Median error of time",
-                said(overall.time_median_error),
+                share_text(overall.time_median_error),
                 f"{overall.time_rows:,} records, published against predicted",
             ),
-            Figure("90th percentile", said(overall.time_p90_error), f"bias {signed(overall.bias)}"),
-            Figure("In the 80 % interval", said(overall.coverage80), "of measured steps"),
-            Figure("Median error of memory", said(overall.memory_median_error), f"{overall.memory_rows:,} records"),
+            Figure("90th percentile", share_text(overall.time_p90_error), f"bias {signed(overall.bias)}"),
+            Figure("In the 80 % interval", share_text(overall.coverage80), "of measured steps"),
+            Figure("Median error of memory", share_text(overall.memory_median_error), f"{overall.memory_rows:,} records"),
         ),
         sections=tuple(each for each in sections if each is not None),
-        data={"page": "ledger", **scattered(found, [*account.sources])},
+        data={"page": "ledger", **scatter_data(found, [*account.sources])},
         summary={
             "page": "ledger",
             "ledger": title,
@@ -44,52 +44,52 @@ def ledger_page(account: Account, title: str) -> Page:
     )
 
 
-def panels(account: Account) -> tuple[Panel, Panel]:
+def panels(account: AccuracyReport) -> tuple[Panel, Panel]:
     times = [
-        point(record, record.seconds, record.predicted.seconds, record.predicted.spread)
-        for record in account.rows
+        point(record, record.seconds, record.prediction.seconds, record.prediction.spread)
+        for record in account.records
         if record.seconds
     ]
     sizes = [
-        point(record, record.memory_bytes / GIB, record.predicted.memory_bytes / GIB, 0.0)
-        for record in account.rows
+        point(record, record.memory_bytes / GIB, record.prediction.memory_bytes / GIB, 0.0)
+        for record in account.records
         if record.memory_bytes
     ]
     return Panel("time", "Time of a step", "s", times), Panel("memory", "Peak memory of a rank", "GiB", sizes)
 
 
-def point(record: Row, measured: float, predicted: float, spread: float) -> Point:
+def point(record: PredictedRecord, measured: float, predicted: float, spread: float) -> Point:
     origin = record.case.origin
-    return Point(origin.source, origin.row or f"{origin.file}:{origin.line}", measured, predicted, spread)
+    return Point(origin.source, origin.record_id or f"{origin.file}:{origin.line}", measured, predicted, spread)
 
 
-def errors(account: Account) -> Markup:
+def errors(account: AccuracyReport) -> Markup:
     rows = [error_row(name, found) for name, found in {**account.sources, "all": account.overall}.items()]
     heads = ("source", ">median", ">90th %", ">bias", ">in 80 %", ">memory, median", ">used", ">skipped")
     lead = "Errors are relative to the measured value; a bias above 0 means predicted too slow."
     return section("errors", "Errors by source", table(heads, rows, "Time of a step, and peak memory"), lead=lead)
 
 
-def error_row(name: str, f: Figures) -> tuple[Content, ...]:
+def error_row(name: str, f: AccuracyFigures) -> tuple[Content, ...]:
     counts = (f"{f.rows_used:,}", f"{f.rows_read - f.rows_used:,}" if f.rows_read > f.rows_used else "")
     shares = (
-        said(f.time_median_error),
-        said(f.time_p90_error),
+        share_text(f.time_median_error),
+        share_text(f.time_p90_error),
         signed(f.bias),
-        said(f.coverage80),
-        said(f.memory_median_error),
+        share_text(f.coverage80),
+        share_text(f.memory_median_error),
     )
     return (tag("b", name) if name == "all" else name, *shares, *counts)
 
 
-def orders(account: Account) -> Markup | None:
+def ranking_section(account: AccuracyReport) -> Markup | None:
     """Whether predictions rank strategies as measurements do."""
     rows = [
         (
             name,
             str(f.ranked_groups),
             "" if f.spearman_median is None else f"{f.spearman_median:.2f}",
-            said(f.best_pick_loss),
+            share_text(f.best_pick_loss),
         )
         for name, f in {**account.sources, "all": account.overall}.items()
         if f.ranked_groups
@@ -99,7 +99,7 @@ def orders(account: Account) -> Markup | None:
     return section("orders", "Ranking of strategies", table(heads, rows, "Ranking"), lead=lead) if rows else None
 
 
-def left(account: Account) -> Markup:
+def skipped_section(account: AccuracyReport) -> Markup:
     """Every skipped record is counted under its reason."""
     rows = []
     for reason, count in account.overall.rows_skipped.items():
@@ -113,13 +113,13 @@ def left(account: Account) -> Markup:
                 listed + (f", {len(by_count) - SOURCES_NAMED} more" if len(by_count) > SOURCES_NAMED else ""),
             )
         )
-    files = sorted({one.origin.file for one in account.files})
+    files = sorted({one.origin.file for one in account.other_files})
     other_files = details(f"{len(files)} files without such records", tag("p", ", ".join(files))) if files else None
     shown = table(("reason", ">records", "in"), rows, "Skipped records") if rows else tag("p", "No record was skipped.")
     return section("skipped", "Skipped records, and why", join(shown, other_files))
 
 
-def said(value: float | None) -> str:
+def share_text(value: float | None) -> str:
     return "" if value is None else percent(value)
 
 

@@ -9,8 +9,8 @@ from planner.report.tags import Content, Markup, details, join, table, tag
 from planner.report.words import degrees_text
 from planner.units import duration, percent, plural
 from planner.verify.score import Score
-from planner.why.loads import loads
-from planner.why.problem import of_step
+from planner.why.loads import group_loads
+from planner.why.problem import single_step
 
 TALL, LOW = 340, 16  # heights in px: of the longest step, of the shortest micro-batch
 LINES = 400  # of a table; further ones are counted
@@ -43,10 +43,10 @@ class Band:
     blocks: tuple[Block, ...]
 
 
-def bands(plan: Plan, number: int, score: Score) -> list[Band]:
+def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
     """The bands of a step in which all ranks synchronise in every micro-batch."""
     busy = score.timeline.group_seconds()
-    waits = slacks(plan, number, score)
+    waits = group_slacks(plan, number, score)
     found = []
     for at, micro_batch in enumerate(plan.steps[number].micro_batches):
         placed = [*assignments(plan, micro_batch)]
@@ -56,11 +56,11 @@ def bands(plan: Plan, number: int, score: Score) -> list[Band]:
     return found
 
 
-def slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str], tuple[float, str]]:
+def group_slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str], tuple[float, str]]:
     """Slack of each group, and whom it waits for; empty for plans other than of one module on all ranks."""
     try:
         return {
-            (each.micro_batch, each.group): (each.slack, each.waits_for) for each in loads(of_step(plan, number), score)
+            (each.micro_batch, each.group): (each.slack, each.waits_for) for each in group_loads(single_step(plan, number), score)
         }
     except InputError:
         return {}
@@ -74,10 +74,10 @@ def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) ->
 
 def picture(size: int, found: Sequence[Band], longest_step: float) -> Markup:
     """Draw ranks from left to right, time from top to bottom; heights are to scale over all steps of the page."""
-    return join(band(size, each, longest_step) for each in found)
+    return join(band_markup(size, each, longest_step) for each in found)
 
 
-def band(size: int, shown: Band, longest_step: float) -> Markup:
+def band_markup(size: int, shown: Band, longest_step: float) -> Markup:
     tall = max(LOW, round(TALL * shown.seconds / (longest_step or 1.0)))
     drawn = [drawn_block(each, size, shown.seconds, tall) for each in shown.blocks]
     label = f"micro-batch {shown.number}: groups of {shown.composition} ranks"
@@ -85,12 +85,12 @@ def band(size: int, shown: Band, longest_step: float) -> Markup:
     head = tag(
         "h3",
         f"Micro-batch {shown.number} ",
-        tag("span", f"{duration(shown.seconds)} · ⟨{shown.composition}⟩ · {held(shown)}"),
+        tag("span", f"{duration(shown.seconds)} · ⟨{shown.composition}⟩ · {band_text(shown)}"),
     )
     return tag("div", head, svg, class_="micro-batch")
 
 
-def held(shown: Band) -> str:
+def band_text(shown: Band) -> str:
     return f"{plural(sum(b.items for b in shown.blocks), 'sequence')}, {sum(b.tokens for b in shown.blocks):,} tokens"
 
 
@@ -106,7 +106,7 @@ def drawn_block(shown: Block, size: int, span: float, tall: int) -> Markup:
         if shown.ranks / size >= WIDE[2] and high >= 48:
             texts.append(tag("text", f"{shown.tokens:,} tokens", x=middle, y=round(y + 17, 1), class_="soft"))
     edge = " thin" if shown.ranks / size < THIN else ""
-    return tag("g", tag("title", said(shown)), inner, texts, class_=f"block d{shade(shown.ranks)}{edge}")
+    return tag("g", tag("title", block_text(shown)), inner, texts, class_=f"block d{shade(shown.ranks)}{edge}")
 
 
 def shade(ranks: int) -> int:
@@ -114,7 +114,7 @@ def shade(ranks: int) -> int:
     return min(7, ranks.bit_length() - 1)
 
 
-def said(shown: Block) -> str:
+def block_text(shown: Block) -> str:
     waits = f"; waits {duration(shown.slack)} for {shown.waits_for}" if shown.waits_for else ""
     return (
         f"{shown.group}: {plural(shown.ranks, 'rank')}, {plural(shown.items, 'sequence')}, {shown.tokens:,} tokens "
@@ -128,7 +128,7 @@ def legend(found: Sequence[Band]) -> Markup:
     return tag("ul", names, tag("li", tag("i", class_="idle"), "idle"), class_="legend")
 
 
-def numbers(found: Sequence[Band]) -> Content:
+def groups_table(found: Sequence[Band]) -> Content:
     """The groups as a table."""
     rows = [line for shown in found for line in lines(shown)]
     heads = ("micro-batch", "group", ">ranks", ">sequences", ">tokens", ">longest", ">seconds", ">of its micro-batch")

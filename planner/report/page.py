@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import planner
-from planner.report.tags import Content, Markup, island, join, tag, together
+from planner.report.tags import Content, Markup, json_script, join, tag, keep_units
 
 ASSETS = Path(__file__).with_name("assets")
 SCRIPTS = (
@@ -52,7 +52,7 @@ class Page:
         """The HTML file; the same page gives the same bytes."""
         style, script = asset("style.css"), "\n".join(map(asset, SCRIPTS))
         policy = (
-            f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "
+            f"default-src 'none'; style-src {csp_hash(style)}; script-src {csp_hash(script)}; "
             "base-uri 'none'; form-action 'none'"
         )
         head = tag(
@@ -65,7 +65,7 @@ class Page:
             tag("title", f"{self.title}: {self.kind}"),
             tag("style", Markup(style)),
         )
-        body = tag("body", self.top(), self.main(), self.end(), island(self.data), tag("script", Markup(script)))
+        body = tag("body", self.top(), self.main(), self.end(), json_script(self.data), tag("script", Markup(script)))
         return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
     def top(self) -> Markup:
@@ -80,7 +80,7 @@ class Page:
 
     def main(self) -> Markup:
         figures = [
-            tag("div", tag("dt", name), tag("dd", tag("b", together(value)), tag("span", together(note))))
+            tag("div", tag("dt", name), tag("dd", tag("b", keep_units(value)), tag("span", keep_units(note))))
             for name, value, note in self.figures
         ]
         script = tag("noscript", tag("p", "Without scripts this page shows its tables only.", class_="note"))
@@ -96,12 +96,12 @@ def asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
-def allowed(text: str) -> str:
+def csp_hash(text: str) -> str:
     """A Content-Security-Policy source expression that allows only this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def stepwise(steps: Sequence[Content]) -> Markup:
+def per_step(steps: Sequence[Content]) -> Markup:
     """One piece of content per step; the script shows the chosen one, without a script all are shown."""
     pieces = enumerate(steps)
     return join(tag("div", piece, class_="of-step" if at else "of-step on", data_step=str(at)) for at, piece in pieces)

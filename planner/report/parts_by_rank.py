@@ -1,8 +1,8 @@
 """Time and memory of each rank, as bars and as a table."""
 
 from planner.plan.model import Breakdown
-from planner.report.by_rank import Series, alike_rows, bars
-from planner.report.shown import Shown
+from planner.report.by_rank import BarSeries, merged_rows, bars
+from planner.report.shown import PageStep
 from planner.report.tags import Markup, details, join, table, tag
 from planner.units import GIB, duration, percent
 from planner.verify.score import Score
@@ -10,7 +10,7 @@ from planner.verify.score import Score
 HEADROOM = 1.08  # height of the picture relative to the highest bar or line
 
 
-def shares(compute: float, exposed: float, idle: float) -> Markup:
+def share_bar(compute: float, exposed: float, idle: float) -> Markup:
     """A bar of 100 % split into compute, exposed communication and idle, with the shares."""
     total = compute + exposed + idle or 1.0
     parts = (
@@ -27,15 +27,15 @@ def shares(compute: float, exposed: float, idle: float) -> Markup:
     return join(svg, tag("ul", names, class_="legend"))
 
 
-def time_by_rank(shown: Shown) -> Markup:
+def time_by_rank(shown: PageStep) -> Markup:
     """Bars of the time of each rank in a step."""
     each = shown.timeline.rank_breakdowns()
     series = [
-        Series("computing", "t-compute", [b.compute for b in each]),
-        Series("waiting for communication", "t-comm", [b.exposed_comm for b in each]),
+        BarSeries("computing", "t-compute", [b.compute for b in each]),
+        BarSeries("waiting for communication", "t-comm", [b.exposed_comm for b in each]),
     ]
     label = f"{shown.title}: time of each rank, {shown.label}"
-    rows = alike_rows([row(b, shown.timeline.step_seconds) for b in each])
+    rows = merged_rows([row(b, shown.timeline.step_seconds) for b in each])
     heads = ("ranks", ">computing", ">waiting for communication", ">idle")
     numbers = details(
         "These times as a table", table(heads, rows, f"Seconds of each rank in {shown.title}, {shown.label}")
@@ -49,17 +49,17 @@ def row(parts: Breakdown, step: float) -> tuple[str, ...]:
     return tuple(f"{s:.4f} ({percent(s / (step or 1.0))})" for s in (parts.compute, parts.exposed_comm, parts.idle))
 
 
-def memory_by_rank(shown: Shown, score: Score) -> Markup:
+def memory_by_rank(shown: PageStep, score: Score) -> Markup:
     """Bars of the memory of each rank: states, activations at the peak, and what each device allows."""
-    peaks, base = score.memory.peaks, score.holding.always
+    peaks, base = score.memory.peaks, score.plan_memory.static_bytes
     held = [min(base(rank), peak) for rank, peak in enumerate(peaks)]
-    limits = [score.holding.allowed(rank) for rank in range(len(peaks))]
+    limits = [score.plan_memory.allowed_bytes(rank) for rank in range(len(peaks))]
     series = [
-        Series("states, buffers and context", "m-states", held),
-        Series("activations at their peak", "m-acts", [peak - low for peak, low in zip(peaks, held, strict=True)]),
+        BarSeries("states, buffers and context", "m-states", held),
+        BarSeries("activations at their peak", "m-acts", [peak - low for peak, low in zip(peaks, held, strict=True)]),
     ]
     top = max(*peaks, *limits) * HEADROOM or 1.0
-    rows = alike_rows([memory_row(h, p, c) for h, p, c in zip(held, peaks, limits, strict=True)])
+    rows = merged_rows([memory_row(h, p, c) for h, p, c in zip(held, peaks, limits, strict=True)])
     heads = ("ranks", ">states, GiB", ">peak, GiB", ">allowed, GiB", ">in use")
     numbers = details("This memory as a table", table(heads, rows, f"Memory of each rank in {shown.title}, simulated"))
     return join(bars(f"{shown.title}: peak memory of each rank, simulated", series, top, limits), numbers)

@@ -2,48 +2,48 @@
 
 from collections.abc import Sequence
 
-from planner.ledger.explain import explain
+from planner.ledger.explain import explain_difference
 from planner.plan.expand import expand
 from planner.plan.model import Assignment, Plan, assignments
-from planner.plan.words import read_text
-from planner.report.beside import beside_section
-from planner.report.columns import Book
-from planner.report.in_time import in_time
-from planner.report.micro_batches import bands, legend, numbers, picture
-from planner.report.page import Page, stepwise
-from planner.report.parts_by_rank import memory_by_rank, shares, time_by_rank
-from planner.report.plan_head import figures, subtitle, summary
-from planner.report.reasons import reasons
-from planner.report.rests import rests_on
-from planner.report.shown import Shown, simulated
+from planner.plan.words import size_text
+from planner.report.beside import comparison_section
+from planner.report.columns import TimelineColumns
+from planner.report.in_time import timeline_section
+from planner.report.micro_batches import micro_batch_bands, legend, groups_table, picture
+from planner.report.page import Page, per_step
+from planner.report.parts_by_rank import memory_by_rank, share_bar, time_by_rank
+from planner.report.plan_head import head_numbers, subtitle, summary
+from planner.report.reasons import why_section
+from planner.report.rests import sources_section
+from planner.report.shown import PageStep, simulated_step
 from planner.report.tags import Content, Markup, join, section, table, tag
-from planner.specs.kinds import kinds
+from planner.specs.kinds import rank_kinds
 from planner.units import KIB
-from planner.verify.held import allowed_on
+from planner.verify.held import allowed_bytes_on
 from planner.verify.score import Score
 from planner.why import WhyPlan as Why
 
-Measured = tuple[int, Shown]  # number of the plan's step, and the recorded step
+Measured = tuple[int, PageStep]  # number of the plan's step, and the recorded step
 
 
 def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] = (), why: Why | None = None) -> Page:
     """The whole page; measured steps are shown beside simulated ones."""
-    steps = [simulated(plan, number, score) for number, score in enumerate(scores)]
+    steps = [simulated_step(plan, number, score) for number, score in enumerate(scores)]
     every = [*steps, *(shown for _, shown in measured)]
     sections = [
-        time_goes(steps),
-        in_time(every),
-        groups(plan, scores),
+        time_section(steps),
+        timeline_section(every),
+        groups_section(plan, scores),
         memory(plan, steps, scores),
-        section("by-rank", "Where each rank's time goes", stepwise([time_by_rank(shown) for shown in every])),
-        compared(plan, steps, measured) if measured else None,
-        reasons(plan, scores, why),
-        rests_on(plan, min(score.timeline.measured_share for score in scores)),
+        section("by-rank", "Where each rank's time goes", per_step([time_by_rank(shown) for shown in every])),
+        measured_section(plan, steps, measured) if measured else None,
+        why_section(plan, scores, why),
+        sources_section(plan, min(score.timeline.measured_share for score in scores)),
     ]
     data = {
         "page": "plan",
-        **Book(every).data(),
-        "caps": [round(cap / KIB) for cap in sorted({allowed_on(plan, kind) for kind in kinds(plan.uses.cluster)})],
+        **TimelineColumns(every).data(),
+        "caps": [round(cap / KIB) for cap in sorted({allowed_bytes_on(plan, kind) for kind in rank_kinds(plan.uses.cluster)})],
         "ranksOf": {name: str(group.ranks) for name, group in plan.groups.items()},
         "measured": [at for at, _ in measured],
     }
@@ -51,40 +51,40 @@ def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] 
         kind="plan",
         title=plan.name,
         subtitle=subtitle(plan),
-        figures=figures(plan, scores),
+        figures=head_numbers(plan, scores),
         sections=tuple(each for each in sections if each is not None),
         data=data,
         summary=summary(plan, scores, [shown for _, shown in measured]),
     )
 
 
-def compared(plan: Plan, steps: Sequence[Shown], measured: Sequence[Measured]) -> Markup:
+def measured_section(plan: Plan, steps: Sequence[PageStep], measured: Sequence[Measured]) -> Markup:
     """Compare each measured step with its simulation."""
     tasks = {at: expand(plan, at) for at, _ in measured}  # of all groups, not only one of each kind
-    explained = [explain(steps[at].timeline, shown.timeline, tasks[at]) for at, shown in measured]
-    return beside_section([(steps[at], shown) for at, shown in measured], explained)
+    explained = [explain_difference(steps[at].timeline, shown.timeline, tasks[at]) for at, shown in measured]
+    return comparison_section([(steps[at], shown) for at, shown in measured], explained)
 
 
-def time_goes(steps: Sequence[Shown]) -> Markup:
+def time_section(steps: Sequence[PageStep]) -> Markup:
     """Shares of the time of the mean rank, over all steps."""
     each = [shown.timeline.breakdown() for shown in steps]
     sums = (sum(b.compute for b in each), sum(b.exposed_comm for b in each), sum(b.idle for b in each))
     mean = "" if len(steps) == 1 else f" and of {len(steps)} steps"
     said = f"Where the time goes, mean of all ranks{mean}, simulated"
-    return tag("section", tag("h2", said, class_="small"), shares(*sums), class_="shares", aria_label=said)
+    return tag("section", tag("h2", said, class_="small"), share_bar(*sums), class_="shares", aria_label=said)
 
 
-def groups(plan: Plan, scores: Sequence[Score]) -> Markup | None:
+def groups_section(plan: Plan, scores: Sequence[Score]) -> Markup | None:
     """Groups to scale where ranks synchronise in every micro-batch; else as a table."""
-    longest = max(score.value for score in scores)
+    longest = max(score.step_seconds for score in scores)
     drawn: list[Content] = []
     for number, score in enumerate(scores):
         if to_scale(plan, number):
-            found = bands(plan, number, score)
+            found = micro_batch_bands(plan, number, score)
             hint = tag("p", "Hover over a group, or tap it.", class_="note say live", aria_live="polite")
-            drawn.append(join(legend(found), picture(plan.size, found, longest), hint, numbers(found)))
+            drawn.append(join(legend(found), picture(plan.size, found, longest), hint, groups_table(found)))
         else:
-            drawn.append(by_group(plan, number, score))
+            drawn.append(group_table(plan, number, score))
     any_drawn = any(to_scale(plan, number) for number in range(len(plan.steps)))
     lead = (
         "Ranks from left to right, time from top to bottom, both to scale. A block is a group of ranks that share its "
@@ -94,7 +94,7 @@ def groups(plan: Plan, scores: Sequence[Score]) -> Markup | None:
         if all(step.sync == "step" for step in plan.steps)
         else "Ranks of a module that ZeRO-3 shards synchronise in each of its micro-batches."
     )
-    return section("groups", "Groups by micro-batch" if any_drawn else "Work by group", stepwise(drawn), lead=lead)
+    return section("groups", "Groups by micro-batch" if any_drawn else "Work by group", per_step(drawn), lead=lead)
 
 
 def to_scale(plan: Plan, number: int) -> bool:
@@ -102,7 +102,7 @@ def to_scale(plan: Plan, number: int) -> bool:
     return plan.steps[number].sync == "micro_batch" and len(plan.layouts) == 1
 
 
-def by_group(plan: Plan, number: int, score: Score) -> Markup:
+def group_table(plan: Plan, number: int, score: Score) -> Markup:
     """Work of each group as a table, by module, as tokens of different modules do not add up."""
     busy = seconds_by_group(score)
     found: dict[tuple[str, str], list[Assignment]] = {}
@@ -113,7 +113,7 @@ def by_group(plan: Plan, number: int, score: Score) -> Markup:
     rows = []
     for (module, name), placed in found.items():
         items = [item for a in placed for item in a.items]
-        sizes = read_text(plan, module, (plan.uses.tokens(module, item) for item in items))
+        sizes = size_text(plan, module, (plan.uses.tokens(module, item) for item in items))
         counts = f"{len(placed):,}", f"{len(items):,}", sizes if several else sizes.split()[0]
         cells = name, str(plan.groups[name].ranks), *counts, f"{busy.get((module, name), 0.0):.4f}"
         rows.append((module, *cells) if several else cells)
@@ -129,7 +129,7 @@ def seconds_by_group(score: Score) -> dict[tuple[str, str], float]:
     return busy
 
 
-def memory(plan: Plan, steps: Sequence[Shown], scores: Sequence[Score]) -> Markup:
+def memory(plan: Plan, steps: Sequence[PageStep], scores: Sequence[Score]) -> Markup:
     each = [memory_by_rank(shown, score) for shown, score in zip(steps, scores, strict=True)]
     curve = tag(
         "canvas",
@@ -145,7 +145,7 @@ def memory(plan: Plan, steps: Sequence[Shown], scores: Sequence[Score]) -> Marku
         class_="live",
     )
     lead = "What each rank holds at its peak. Choose a rank here or above to see it over time."
-    return section("memory-section", "Memory by rank", stepwise(each), live, lead=lead)
+    return section("memory-section", "Memory by rank", per_step(each), live, lead=lead)
 
 
 __all__ = ["Why", "plan_page"]

@@ -5,38 +5,38 @@ from collections.abc import Sequence
 from planner.costs.objective import STEP_SECONDS
 from planner.errors import InputError
 from planner.plan.model import Alternative, Plan
-from planner.plan.words import layout_text, way_text
-from planner.report.tags import Content, Markup, join, section, table, tag, together
-from planner.report.words import certificate
+from planner.plan.words import layout_text, alternative_text
+from planner.report.tags import Content, Markup, join, section, table, tag, keep_units
+from planner.report.words import bound_text
 from planner.units import duration, percent
 from planner.verify.score import Score
 from planner.verify.worth import objective_of
 from planner.why import WhyPlan
-from planner.why.facts import Facts, facts
-from planner.why.problem import of_step
+from planner.why.facts import StepFacts, step_facts
+from planner.why.problem import single_step
 
 
-def reasons(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Markup:
+def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Markup:
     """The section."""
-    worst = max(scores, key=lambda score: score.value / (score.bound.seconds or score.value or 1.0))
-    bound = min(worst.bound.seconds, worst.value)
-    words = certificate(worst.value, bound, worst.bound.by)
+    worst = max(scores, key=lambda score: score.step_seconds / (score.bound.seconds or score.step_seconds or 1.0))
+    bound = min(worst.bound.seconds, worst.step_seconds)
+    words = bound_text(worst.step_seconds, bound, worst.bound.by)
     whose = f"Of {len(scores)} steps, the one furthest from its bound: " if len(scores) > 1 else ""
     said = f"{whose}{words}" if whose else words[0].upper() + words[1:]
-    of = made_of(plan, scores)
-    more = helpful(why) if why else None if plan.made.strategy == "by_hand" else hint()
-    return section("why", "Why this plan", tag("p", together(said)), layouts(plan), of, instead(plan), more)
+    of = step_parts(plan, scores)
+    more = sensitivity_table(why) if why else None if plan.made.strategy == "by_hand" else hint()
+    return section("why", "Why this plan", tag("p", keep_units(said)), layout_table(plan), of, alternatives_table(plan), more)
 
 
-def layouts(plan: Plan) -> Markup:
+def layout_table(plan: Plan) -> Markup:
     rows = [(name, str(layout.ranks), layout_text(layout)) for name, layout in plan.layouts.items()]
     return join(tag("h3", "Layout"), table(("module", "ranks", "layout"), rows))
 
 
-def made_of(plan: Plan, scores: Sequence[Score]) -> Content:
+def step_parts(plan: Plan, scores: Sequence[Score]) -> Content:
     """Parts of the step in seconds of the mean rank; only for plans of one module on all ranks."""
     try:
-        each = [facts(of_step(plan, number), score) for number, score in enumerate(scores)]
+        each = [step_facts(single_step(plan, number), score) for number, score in enumerate(scores)]
     except InputError:
         return None
     value = sum(f.value for f in each) or 1.0
@@ -51,7 +51,7 @@ def made_of(plan: Plan, scores: Sequence[Score]) -> Content:
     return join(tag("h3", "Parts of the step"), table(heads, rows, f"Simulated{mean}"), tag("p", room))
 
 
-def components(each: Sequence[Facts]) -> list[tuple[str, list[float], str]]:
+def components(each: Sequence[StepFacts]) -> list[tuple[str, list[float], str]]:
     return [
         ("compute", [f.compute - f.fixed for f in each], "grows with the tokens"),
         (
@@ -67,12 +67,12 @@ def components(each: Sequence[Facts]) -> list[tuple[str, list[float], str]]:
     ]
 
 
-def instead(plan: Plan) -> Content:
+def alternatives_table(plan: Plan) -> Content:
     """A table of the alternatives that were tried."""
     if not plan.alternatives:
         return None
     rows = [
-        (way_text(other, plan.made.strategy), cost(plan, other), against(plan, other), other.because)
+        (alternative_text(other, plan.made.strategy), alternative_value(plan, other), relative_change(plan, other), other.because)
         for other in plan.alternatives
     ]
     heads = (
@@ -84,11 +84,11 @@ def instead(plan: Plan) -> Content:
     return join(tag("h3", "Alternatives"), table(heads, rows, "Alternatives, simulated when the plan was solved"))
 
 
-def cost(plan: Plan, other: Alternative) -> str:
-    return "impossible" if other.value is None else objective_of(plan).said(other.value)
+def alternative_value(plan: Plan, other: Alternative) -> str:
+    return "impossible" if other.value is None else objective_of(plan).formatted(other.value)
 
 
-def against(plan: Plan, other: Alternative) -> str:
+def relative_change(plan: Plan, other: Alternative) -> str:
     return (
         ""
         if other.value is None or not plan.outcome.value
@@ -101,7 +101,7 @@ def hint() -> Markup:
     return tag("p", "What more memory, ranks or bandwidth would save: ", asks, ".", class_="note")
 
 
-def helpful(why: WhyPlan) -> Markup:
+def sensitivity_table(why: WhyPlan) -> Markup:
     """A table of the step with more memory, ranks or bandwidth, each solved again."""
     rows = [
         (s.what, s.because or duration(s.seconds or 0.0), "" if s.saved is None else percent(s.share or 0.0))

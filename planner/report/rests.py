@@ -1,19 +1,19 @@
 """The section on what a plan's numbers rest on: prices with their sources, devices, and input files."""
 
-from planner.costs.compute.assumed import spread_of
+from planner.costs.compute.assumed import step_spread
 from planner.plan.model import Plan
 from planner.report.tags import Content, Markup, details, section, table, tag
 from planner.units import percent, plural
 
 
-def rests_on(plan: Plan, measured_share: float) -> Markup:
+def sources_section(plan: Plan, measured_share: float) -> Markup:
     """The section."""
     said = f"{percent(measured_share)} of the critical path is priced by measurements, or by fits to them."
     heads, prices = ("priced", "by", ">± 80 %", "profile"), plan.uses.prices
     modules = [(name, c.source, percent(c.spread), prices.profile) for name, c in prices.modules.items()]
     rest = "all else" if prices.modules else "all"
     for kind, rates in prices.rates.items():
-        modules.append((f"{rest} on {kind}", rates.source, percent(spread_of(prices.spread, rates)), prices.profile))
+        modules.append((f"{rest} on {kind}", rates.source, percent(step_spread(prices.spread, rates)), prices.profile))
     collectives = [
         (name, c.source, percent(c.spread), plural(len(c.points), "point")) for name, c in prices.collectives.items()
     ]
@@ -26,10 +26,10 @@ def rests_on(plan: Plan, measured_share: float) -> Markup:
             tag("h3", "Inputs"),
             table(("input", "file", "SHA-256, shortened"), files, "As they were when the plan was solved"),
         ]
-    return section("rests-on", "What it rests on", *content, made(plan), devices(plan), dropped(plan), lead=said)
+    return section("rests-on", "What it rests on", *content, solved_by(plan), device_details(plan), dropped_details(plan), lead=said)
 
 
-def made(plan: Plan) -> Content:
+def solved_by(plan: Plan) -> Content:
     m = plan.made
     spent = f" ({plan.outcome.effort})" if plan.outcome.effort else ""
     batches = f"{plural(m.batches, 'batch')} from sample {m.first_row}"
@@ -40,7 +40,7 @@ def made(plan: Plan) -> Content:
     return tag("p", said)
 
 
-def devices(plan: Plan) -> Content:
+def device_details(plan: Plan) -> Content:
     rows = [
         (name, f"{device.memory_gib:g}", percent(plan.uses.limits.memory_margin), f"{device.memory_gb_per_s:,.0f}")
         for name, device in plan.uses.devices.items()
@@ -48,7 +48,7 @@ def devices(plan: Plan) -> Content:
     return details("Devices", table(("device", ">memory, GiB", ">margin", ">GB/s"), rows, "Devices"))
 
 
-def dropped(plan: Plan) -> Content:
+def dropped_details(plan: Plan) -> Content:
     if not plan.uses.dropped:
         return None
     return details(

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from statistics import median
 
-from planner.ledger.drift import Drift
-from planner.ledger.own import Entry, Unread
+from planner.ledger.drift import RunDrift
+from planner.ledger.own import RunEntry, UnreadLine
 from planner.report.page import Figure, Page
-from planner.report.scattered import Panel, Point, scatter_section, scattered
+from planner.report.scattered import Panel, Point, scatter_section, scatter_data
 from planner.report.tags import Markup, details, section, table
 from planner.units import GIB, duration, percent, plural
 
 
-def runs_page(drifts: Sequence[Drift], unread: Sequence[Unread], title: str) -> Page:
+def runs_page(drifts: Sequence[RunDrift], unread: Sequence[UnreadLine], title: str) -> Page:
     runs = [(f"{one.plan} on {one.machine}", run) for one in drifts for run in one.runs]
     found = [panel for panel in panels(runs) if panel.points]
     errors = [abs(run.ratio - 1) for _, run in runs]
@@ -28,13 +28,13 @@ def runs_page(drifts: Sequence[Drift], unread: Sequence[Unread], title: str) -> 
         title=title,
         subtitle=f"own runs: {plural(len(runs), 'run')}, {plural(len(unread), 'line')} not read",
         figures=figures,
-        sections=(*sections, last_runs(drifts), not_read(unread)),
-        data={"page": "ledger", **scattered(found, [*dict.fromkeys(source for source, _ in runs)])},
+        sections=(*sections, last_runs_section(drifts), unread_section(unread)),
+        data={"page": "ledger", **scatter_data(found, [*dict.fromkeys(source for source, _ in runs)])},
         summary={"page": "runs", "ledger": title, "runs": len(runs), "plans": len(drifts), "unread": len(unread)},
     )
 
 
-def panels(runs: Sequence[tuple[str, Entry]]) -> tuple[Panel, Panel]:
+def panels(runs: Sequence[tuple[str, RunEntry]]) -> tuple[Panel, Panel]:
     times = [Point(s, run.when, run.measured_seconds, run.predicted_seconds, run.spread) for s, run in runs]
     sizes = [
         Point(s, run.when, run.measured_peak_bytes / GIB, run.predicted_peak_bytes / GIB, 0.0)
@@ -44,22 +44,22 @@ def panels(runs: Sequence[tuple[str, Entry]]) -> tuple[Panel, Panel]:
     return Panel("time", "Time of a step", "s", times), Panel("memory", "Peak memory of a rank", "GiB", sizes)
 
 
-def last_runs(drifts: Sequence[Drift]) -> Markup:
+def last_runs_section(drifts: Sequence[RunDrift]) -> Markup:
     rows = [(one.plan, one.machine, *cells(one)) for one in drifts]
     heads = ("plan", "machine", ">runs", ">predicted", ">measured", ">ratio", ">before", "")
-    each = [details(f"{one.plan} on {one.machine}", all_runs(one)) for one in drifts]
+    each = [details(f"{one.plan} on {one.machine}", runs_table(one)) for one in drifts]
     lead = "Ratio: measured / predicted; before: its median over the earlier runs."
     return section("runs", "Last runs", table(heads, rows, "The last run of every plan and machine"), *each, lead=lead)
 
 
-def cells(one: Drift) -> tuple[str, ...]:
+def cells(one: RunDrift) -> tuple[str, ...]:
     verdict = "drifted" if one.drifted else "missed" if one.missed else "as predicted"
-    predicted = f"{duration(one.last.predicted_seconds)} ± {percent(one.last.spread)}"
-    before = "" if one.before is None else f"{one.before:.2f}"
-    return str(len(one.runs)), predicted, duration(one.last.measured_seconds), f"{one.last.ratio:.2f}", before, verdict
+    predicted = f"{duration(one.last_run.predicted_seconds)} ± {percent(one.last_run.spread)}"
+    before = "" if one.earlier_ratio is None else f"{one.earlier_ratio:.2f}"
+    return str(len(one.runs)), predicted, duration(one.last_run.measured_seconds), f"{one.last_run.ratio:.2f}", before, verdict
 
 
-def all_runs(one: Drift) -> Markup:
+def runs_table(one: RunDrift) -> Markup:
     rows = [
         (
             r.when[:19].replace("T", " "),
@@ -75,6 +75,6 @@ def all_runs(one: Drift) -> Markup:
     )
 
 
-def not_read(unread: Sequence[Unread]) -> Markup:
+def unread_section(unread: Sequence[UnreadLine]) -> Markup:
     rows = [(str(line.line), line.why) for line in unread]
     return section("unread", "Lines that are not runs", table(("line", "why"), rows, "Not read") if rows else "None.")

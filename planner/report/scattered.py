@@ -28,7 +28,7 @@ class Panel(NamedTuple):
     points: Sequence[Point]
 
 
-def scattered(panels: Sequence[Panel], sources: Sequence[str]) -> dict[str, Any]:
+def scatter_data(panels: Sequence[Panel], sources: Sequence[str]) -> dict[str, Any]:
     """Columns of points for the page's script, with sources by number."""
     number = {name: at for at, name in enumerate(sources)}
     return {
@@ -61,10 +61,10 @@ def scatter_section(panels: Sequence[Panel]) -> Markup:
     sources = tag("div", id="sources", role="group", aria_label="Sources to show")
     live = tag("div", tag("div", drawn, class_="panels"), says, sources, class_="live")
     lead = "Every mark is a measured record: on the diagonal, predicted exactly; between the dashed lines, within 10 %."
-    return section("scatter", "Predicted against measured", live, *points(panels), lead=lead)
+    return section("scatter", "Predicted against measured", live, *point_tables(panels), lead=lead)
 
 
-def points(panels: Sequence[Panel]) -> list[Markup]:
+def point_tables(panels: Sequence[Panel]) -> list[Markup]:
     """All points as tables."""
     heads = ("record", "source", ">measured", ">predicted", ">error")
     return [

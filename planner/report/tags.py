@@ -57,7 +57,7 @@ def number(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.6g}"
 
 
-def island(data: Any) -> Markup:
+def json_script(data: Any) -> Markup:
     """Data for the page's script as JSON in an element that no text can close."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for sign, code in UNSAFE.items():
@@ -91,7 +91,7 @@ def details(summary: str, *content: Content, **attributes: str) -> Markup:
     return tag("details", tag("summary", summary), *content, **attributes)
 
 
-def together(text: str) -> str:
+def keep_units(text: str) -> str:
     """Keep a number and its unit on one line."""
     return UNITS.sub("\N{NO-BREAK SPACE}", text)
 
@@ -99,5 +99,5 @@ def together(text: str) -> str:
 def section(key: str, title: str, *content: Content, lead: Content = None) -> Markup:
     """A landmark with its heading."""
     head = tag("h2", title, id=f"{key}-title")
-    lead_text = tag("p", together(lead) if isinstance(lead, str) else lead, class_="lead") if lead else None
+    lead_text = tag("p", keep_units(lead) if isinstance(lead, str) else lead, class_="lead") if lead else None
     return tag("section", head, lead_text, *content, id=key, aria_labelledby=f"{key}-title")

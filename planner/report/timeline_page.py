@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from statistics import median
 
-from planner.report.columns import Book
-from planner.report.in_time import in_time
-from planner.report.page import Figure, Page, stepwise
-from planner.report.parts_by_rank import shares, time_by_rank
-from planner.report.shown import Shown
+from planner.report.columns import TimelineColumns
+from planner.report.in_time import timeline_section
+from planner.report.page import Figure, Page, per_step
+from planner.report.parts_by_rank import share_bar, time_by_rank
+from planner.report.shown import PageStep
 from planner.report.tags import section, tag
 from planner.units import duration, percent, plural
 
 
-def timeline_page(title: str, steps: Sequence[Shown]) -> Page:
+def timeline_page(title: str, steps: Sequence[PageStep]) -> Page:
     """The page of all recorded steps."""
     label = steps[0].label
     values = [shown.timeline.step_seconds for shown in steps]
@@ -33,16 +33,16 @@ def timeline_page(title: str, steps: Sequence[Shown]) -> Page:
             Figure("Idle", percent(sums[2] / whole), f"of the mean rank, {label}"),
         ),
         sections=(
-            tag("section", tag("h2", said, class_="small"), shares(*sums), class_="shares", aria_label=said),
-            in_time(steps),
-            section("by-rank", "Where each rank's time goes", stepwise([time_by_rank(shown) for shown in steps])),
+            tag("section", tag("h2", said, class_="small"), share_bar(*sums), class_="shares", aria_label=said),
+            timeline_section(steps),
+            section("by-rank", "Where each rank's time goes", per_step([time_by_rank(shown) for shown in steps])),
         ),
-        data={"page": "timeline", **Book(steps).data(), "caps": [], "ranksOf": {}, "measured": []},
+        data={"page": "timeline", **TimelineColumns(steps).data(), "caps": [], "ranksOf": {}, "measured": []},
         summary=summary(title, steps),
     )
 
 
-def summary(title: str, steps: Sequence[Shown]) -> dict[str, object]:
+def summary(title: str, steps: Sequence[PageStep]) -> dict[str, object]:
     return {
         "page": "timeline",
         "plan": title,

@@ -5,23 +5,23 @@ from collections.abc import Sequence
 
 from planner.plan.model import Assignment, Plan
 from planner.units import duration, percent
-from planner.verify.bounds import BOUNDS, same_work
-from planner.verify.score import CLOSED
+from planner.verify.bounds import BOUNDS, bounds_same_work
+from planner.verify.score import OPTIMAL_GAP
 
 
-def above(value: float, bound: float) -> float:
+def relative_gap(value: float, bound: float) -> float:
     """Relative distance of a value from its lower bound."""
     return max(0.0, (value - bound) / bound) if bound > 0 else 0.0
 
 
-def certificate(value: float, bound: float, by: str) -> str:
+def bound_text(value: float, bound: float, by: str) -> str:
     """A sentence that explains the bound and its proof to newcomers."""
-    of_order = same_work(by)
+    of_order = bounds_same_work(by)
     best = "any other order of the same work" if of_order else "any other plan of this job"
     proof = BOUNDS[by].proof if by in BOUNDS else by
-    if above(value, bound) < CLOSED:
+    if relative_gap(value, bound) < OPTIMAL_GAP:
         return f"{best} takes at least as long: {proof}."
-    gained = percent(above(value, bound))
+    gained = percent(relative_gap(value, bound))
     return (
         f"{best} takes at least {duration(bound)} under the same prices, so this one is at most {gained} above the "
         f"{'best order' if of_order else 'best possible'}. The proof ({by}): {proof}."

@@ -2,34 +2,34 @@
 torch.
 """
 
-from planner.runtime.going_on import taken_up
+from planner.runtime.going_on import resolve_resume
 from planner.runtime.options import Progress, RunOptions
-from planner.runtime.result import Ended, Measured, Planned, RankMemory, RunResult, StepResult, Verified
+from planner.runtime.result import StopReason, TaskRecord, PlanningTime, RankMemory, RunResult, StepResult, ParityErrors
 from planner.runtime.run import run
-from planner.runtime.runnable import require_at_once
-from planner.runtime.tolerance import Bound, bound, errors, unlike, within
-from planner.runtime.training import Schedule, Training
-from planner.runtime.unenforced import unenforced
+from planner.runtime.runnable import require_quick_checks
+from planner.runtime.tolerance import ParityTolerance, parity_tolerance, parity_errors_text, parity_failure, within_tolerance
+from planner.runtime.training import Schedule, TrainingOptions
+from planner.runtime.unenforced import unenforced_shares
 
 __all__ = [
-    "Bound",
-    "Ended",
-    "Measured",
-    "Planned",
+    "ParityTolerance",
+    "StopReason",
+    "TaskRecord",
+    "PlanningTime",
     "Progress",
     "RankMemory",
     "RunOptions",
     "RunResult",
     "Schedule",
     "StepResult",
-    "Training",
-    "Verified",
-    "bound",
-    "errors",
-    "require_at_once",
+    "TrainingOptions",
+    "ParityErrors",
+    "parity_tolerance",
+    "parity_errors_text",
+    "require_quick_checks",
     "run",
-    "taken_up",
-    "unenforced",
-    "unlike",
-    "within",
+    "resolve_resume",
+    "unenforced_shares",
+    "parity_failure",
+    "within_tolerance",
 ]

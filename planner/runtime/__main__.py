@@ -13,19 +13,19 @@ from typing import Any, get_args
 
 from planner import files
 from planner.errors import InputError, PlannerError
-from planner.launch.worker import from_environment
+from planner.launch.worker import worker_from_environment
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
-from planner.runtime.going_on import taken_up
-from planner.runtime.metrics import known
+from planner.runtime.going_on import resolve_resume
+from planner.runtime.metrics import finite_or_none
 from planner.runtime.options import Progress, RunOptions
-from planner.runtime.result import RunResult, Verified
-from planner.runtime.runnable import located, require_machine, require_outputs, require_runnable
-from planner.runtime.tolerance import bound, unlike, within
-from planner.runtime.training import Schedule, Training
-from planner.runtime.unenforced import unenforced
-from planner.specs.running import DTYPES, MEANING
-from planner.units import seconds_in
+from planner.runtime.result import RunResult, ParityErrors
+from planner.runtime.runnable import errors_in_plan_file, require_devices, require_outputs, require_runnable
+from planner.runtime.tolerance import parity_tolerance, parity_failure, within_tolerance
+from planner.runtime.training import Schedule, TrainingOptions
+from planner.runtime.unenforced import unenforced_shares
+from planner.specs.running import RUN_DTYPES, OPTION_HELP
+from planner.units import parse_duration
 
 
 def main() -> int:
@@ -50,15 +50,15 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("plan", help="A plan file.")
 
     def add(flag: str, **how: Any) -> None:
-        options.add_argument(flag, help=MEANING[flag.removeprefix("--").replace("-", "_")], **how)
+        options.add_argument(flag, help=OPTION_HELP[flag.removeprefix("--").replace("-", "_")], **how)
 
     add("--steps", type=int)
     add("--verify", action="store_true")
-    add("--dtype", choices=DTYPES)
+    add("--dtype", choices=RUN_DTYPES)
     add("--data", type=Path, metavar="DIR")
     add("--weights", type=Path, metavar="DIR")
     add("--seed", type=int)
-    add("--max-time", dest="max_seconds", type=seconds_in, metavar="DURATION")
+    add("--max-time", dest="max_seconds", type=parse_duration, metavar="DURATION")
     add("--metrics", type=Path, metavar="FILE")
     add("--save", type=Path, metavar="DIR")
     add("--save-every", type=int, metavar="STEPS")
@@ -75,29 +75,29 @@ def parser() -> argparse.ArgumentParser:
 
 def options_in(given: dict[str, Any]) -> RunOptions:
     """Options of the run from the parsed arguments; those that are missing have their defaults."""
-    names = {field.name for field in fields(Training)}
+    names = {field.name for field in fields(TrainingOptions)}
     training = {name: value for name, value in given.items() if name in names}
     if "betas" in training:
         training["betas"] = tuple(training["betas"])
     others = {name: value for name, value in given.items() if name not in names}
-    return RunOptions(**others, training=Training(**training))
+    return RunOptions(**others, training=TrainingOptions(**training))
 
 
 def run_rank(path: str, options: RunOptions) -> None:
     """Runs this process's rank of the plan. Raises InputError when the number of processes is not that of the ranks."""
     plan = files.read(path, Plan)
     require_legal(plan, path)
-    options = taken_up(replace(options, base=Path(path).parent, source=path))
+    options = resolve_resume(replace(options, base=Path(path).parent, source=path))
     require_runnable(plan, options)
     if is_first_rank():
         require_outputs(options)
-        if warning := unenforced(plan):
+        if warning := unenforced_shares(plan):
             print(warning, file=sys.stderr)
-    with located(path):
-        kind = require_machine(plan, 1)
-    from planner.runtime.worker import body
+    with errors_in_plan_file(path):
+        kind = require_devices(plan, 1)
+    from planner.runtime.worker import run_on_rank
 
-    worker = from_environment(kind, send=print_progress)
+    worker = worker_from_environment(kind, send=print_progress)
     if worker.world_size != plan.size:
         more = "more" if plan.size > worker.world_size else "fewer"
         raise InputError(
@@ -105,7 +105,7 @@ def run_rank(path: str, options: RunOptions) -> None:
             where=f"{path} (ranks)",
             fix=f"torchrun --nproc-per-node {plan.size}, or plan the job for {worker.world_size} ranks",
         )
-    result = body(worker, plan, options)
+    result = run_on_rank(worker, plan, options)
     if result:
         print(json.dumps(summary(result, plan, options)), flush=True)
         require_parity(result, plan, options)
@@ -113,8 +113,8 @@ def run_rank(path: str, options: RunOptions) -> None:
 
 def require_parity(result: RunResult, plan: Plan, options: RunOptions) -> None:
     """Raises RunFailed where loss or gradients differ from one process by more than the tolerance."""
-    if result.verify and not within(result.verify, bound(plan, options.dtype)):
-        raise unlike(result.verify, bound(plan, options.dtype))
+    if result.verify and not within_tolerance(result.verify, parity_tolerance(plan, options.dtype)):
+        raise parity_failure(result.verify, parity_tolerance(plan, options.dtype))
 
 
 def print_progress(kind: str, value: Any) -> None:
@@ -123,10 +123,10 @@ def print_progress(kind: str, value: Any) -> None:
         print(json.dumps(asdict(value)), flush=True)
 
 
-def verification(verified: Verified, plan: Plan, options: RunOptions) -> dict[str, Any]:
+def verification(verified: ParityErrors, plan: Plan, options: RunOptions) -> dict[str, Any]:
     """Parity errors as JSON; those that are not finite are null."""
-    errors = {name: known(getattr(verified, name)) for name in ("loss_rel_err", "grad_rel_err")}
-    return {**asdict(verified), **errors, "within": within(verified, bound(plan, options.dtype))}
+    errors = {name: finite_or_none(getattr(verified, name)) for name in ("loss_rel_err", "grad_rel_err")}
+    return {**asdict(verified), **errors, "within": within_tolerance(verified, parity_tolerance(plan, options.dtype))}
 
 
 def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any]:
@@ -136,13 +136,13 @@ def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any
         "machine": result.machine,
         "torch": result.torch,
         "ranks": result.ranks,
-        "steps_before": result.before,
+        "steps_before": result.steps_before,
         "step_seconds": [step.seconds for step in result.steps],
         "losses": [step.loss for step in result.steps],
-        "ended": result.ended,
+        "ended": result.stop_reason,
         "peak_bytes": result.steps[-1].peak_bytes,
         "memory_bytes": [asdict(rank) for rank in result.steps[-1].memory] or None,
-        "planned": [step.planned and asdict(step.planned) for step in result.steps],
+        "planned": [step.planning and asdict(step.planning) for step in result.steps],
         "verify": verified and verification(verified, plan, options),
     }
 

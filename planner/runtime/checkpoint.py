@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 from planner import files
 from planner.errors import InputError
-from planner.files.writable import stands
+from planner.files.writable import path_exists
 from planner.plan.model import Plan
 from planner.runtime.options import RunOptions
 from planner.runtime.training import Schedule
@@ -26,16 +26,16 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 from planner.specs.token_rows import OFFSETS, TOKENS
 
-INDEX = "checkpoint.yaml"
-Kind = Literal["weights", "exp_avg", "exp_avg_sq", "step"]  # step: number of updates of each parameter so far
-STATES: tuple[Kind, ...] = ("exp_avg", "exp_avg_sq", "step")  # optimizer state
-KINDS: tuple[Kind, ...] = ("weights", *STATES)
-Side = Literal["states-a", "states-b"]
-OTHER: dict[Side, Side] = {"states-a": "states-b", "states-b": "states-a"}
+INDEX_FILE = "checkpoint.yaml"
+TensorKind = Literal["weights", "exp_avg", "exp_avg_sq", "step"]  # step: number of updates of each parameter so far
+OPTIMIZER_KINDS: tuple[TensorKind, ...] = ("exp_avg", "exp_avg_sq", "step")  # optimizer state
+TENSOR_KINDS: tuple[TensorKind, ...] = ("weights", *OPTIMIZER_KINDS)
+StatesFolder = Literal["states-a", "states-b"]
+OTHER_STATES_FOLDER: dict[StatesFolder, StatesFolder] = {"states-a": "states-b", "states-b": "states-a"}
 READ_BYTES = 2**20  # read at once
 
 
-class Trained(Spec, kw_only=True):
+class TrainingRecord(Spec, kw_only=True):
     """The fields of `TrainingOptions`."""
 
     learning_rate: float
@@ -51,50 +51,50 @@ class CheckpointFile(Spec, kw_only=True):
 
     FORMAT: ClassVar[str] = "planner.checkpoint/1"
     format: str
-    states: Side  # folder of the tensors, beside this file
+    states: StatesFolder  # folder of the tensors, beside this file
     steps: Count  # done: a resumed run begins with the next one's items and learning rate
     total: Count  # planned length of the run, at which learning rate schedules end
     seed: int
     data: str | None = None  # digest of the tokens; None: synthetic items
     dtypes: dict[Name, Dtype]  # by module
-    training: Trained
+    training: TrainingRecord
     models: dict[Name, Module]
 
 
 def read_index(folder: Path) -> CheckpointFile:
     """Reads the index of a checkpoint. Raises InputError when there is none, or it is invalid."""
-    if not stands(folder / INDEX, f"--resume {folder}"):
-        message, fix = f"this is no checkpoint: there is no {INDEX}", "name a folder that `planner run --save` wrote"
+    if not path_exists(folder / INDEX_FILE, f"--resume {folder}"):
+        message, fix = f"this is no checkpoint: there is no {INDEX_FILE}", "name a folder that `planner run --save` wrote"
         raise InputError(message, where=f"--resume {folder}", fix=fix)
-    return files.read(folder / INDEX, CheckpointFile)
+    return files.read(folder / INDEX_FILE, CheckpointFile)
 
 
-def index_of(plan: Plan, options: RunOptions, steps: int, states: Side, data: str | None = None) -> CheckpointFile:
+def checkpoint_index(plan: Plan, options: RunOptions, steps: int, states: StatesFolder, data: str | None = None) -> CheckpointFile:
     """The index of a run after `steps` steps; `data`: digest of its tokens."""
     return CheckpointFile(
         format=CheckpointFile.FORMAT,
         states=states,
         steps=steps,
-        total=options.count(plan),
+        total=options.step_count(plan),
         seed=options.seed,
         data=data,
-        dtypes=dtypes_of(plan, options),
-        training=Trained(**asdict(options.training)),
+        dtypes=module_dtypes(plan, options),
+        training=TrainingRecord(**asdict(options.training)),
         models={module: plan.uses.models[module] for module in plan.layouts},
     )
 
 
-def tensors(states: Path, module: str, kind: Kind) -> Path:
+def tensor_file(states: Path, module: str, kind: TensorKind) -> Path:
     """Path of the safetensors file with tensors of one kind of a module."""
     return states / f"{module}.{kind}.safetensors"
 
 
-def dtypes_of(plan: Plan, options: RunOptions) -> dict[str, Dtype]:
+def module_dtypes(plan: Plan, options: RunOptions) -> dict[str, Dtype]:
     """The dtype of each module, with that of the options if they have one."""
     return {module: options.dtype or layout.dtype for module, layout in plan.layouts.items()}
 
 
-def data_of(options: RunOptions) -> str | None:
+def data_digest(options: RunOptions) -> str | None:
     """Digest of the offsets of token rows, and of the size, first and last bytes of the tokens. Raises InputError."""
     if options.data is None:
         return None

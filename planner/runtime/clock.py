@@ -10,21 +10,21 @@ import torch.distributed as dist
 
 from planner.plan.task import Phase
 
-Mark = float | torch.cuda.Event
+TimeMark = float | torch.cuda.Event
 
 
 @dataclass(slots=True)
-class Call:
+class CollectiveCall:
     """One collective of a gather or sync task, issued by FSDP2 inside a forward or backward."""
 
     phase: Phase
-    start: Mark
-    end: Mark
+    start: TimeMark
+    end: TimeMark
     sent_bytes: int
 
 
 @dataclass(slots=True)
-class Clock:
+class StepClock:
     """Takes marks during a step, and turns them into seconds after it: reading an event would wait for the device."""
 
     device: torch.device
@@ -32,19 +32,19 @@ class Clock:
     one_machine: bool = True  # whether all ranks share the host's clock
     began: float = 0.0  # start of the step on the host's clock
     late: float = 0.0  # seconds by which this rank started after the first
-    first: Mark = 0.0
-    calls: list[Call] = field(default_factory=list)  # collectives of the current task
+    first: TimeMark = 0.0
+    calls: list[CollectiveCall] = field(default_factory=list)  # collectives of the current task
 
     def start(self) -> None:
         """Starts a step on all ranks together, with an idle device."""
-        self.wait()
+        self.wait_for_device()
         dist.barrier()
-        self.wait()
+        self.wait_for_device()
         self.began, self.first = time.perf_counter(), self.mark()
 
     def stop(self) -> float:
         """Ends the step; returns its seconds on this rank, counted from when the first rank started. One all-reduce."""
-        self.wait()
+        self.wait_for_device()
         elapsed = time.perf_counter() - self.began
         if self.one_machine:
             earliest = torch.tensor(self.began, dtype=torch.float64, device=self.device)
@@ -52,7 +52,7 @@ class Clock:
             self.late = self.began - earliest.item()
         return self.late + elapsed
 
-    def mark(self) -> Mark:
+    def mark(self) -> TimeMark:
         """The current time: of the host, or an event on the current stream."""
         if self.device.type != "cuda":
             return time.perf_counter()
@@ -60,21 +60,21 @@ class Clock:
         event.record()
         return event
 
-    def seconds(self, mark: Mark) -> float:
+    def seconds(self, mark: TimeMark) -> float:
         """Seconds from the start of the step to a mark in it; call it after `stop`."""
         if isinstance(mark, torch.cuda.Event) and isinstance(self.first, torch.cuda.Event):
             return float(self.late + self.first.elapsed_time(mark) * 1e-3)
         assert isinstance(mark, float) and isinstance(self.first, float)
         return self.late + mark - self.first
 
-    def wait(self) -> None:
+    def wait_for_device(self) -> None:
         """Waits until the device is idle."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     @contextmanager
-    def call(self, phase: Phase, sent_bytes: int) -> Iterator[None]:
+    def record_collective(self, phase: Phase, sent_bytes: int) -> Iterator[None]:
         """Records the collective inside the block as one of the current task."""
         start = self.mark()
         yield
-        self.calls.append(Call(phase, start, self.mark(), sent_bytes))
+        self.calls.append(CollectiveCall(phase, start, self.mark(), sent_bytes))

@@ -7,31 +7,31 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
-from planner.launch.interrupts import interrupts
+from planner.launch.interrupts import handling_interrupts
 from planner.launch.worker import Worker
-from planner.runtime.result import Ended
+from planner.runtime.result import StopReason
 
-REASONS: tuple[Ended, ...] = ("steps", "time", "interrupt")  # later ones take precedence
+REASONS: tuple[StopReason, ...] = ("steps", "time", "interrupt")  # later ones take precedence
 
 
-class Ending:
+class EarlyStop:
     """Rank 0 watches the time limit, since clocks differ; a signal may reach any rank."""
 
     def __init__(self, worker: Worker, max_seconds: float | None) -> None:
         self.worker, self.max_seconds = worker, max_seconds
         self.started, self.interrupted = time.monotonic(), False
 
-    def listening(self) -> AbstractContextManager[None]:
+    def catching_interrupts(self) -> AbstractContextManager[None]:
         """While entered, Ctrl-C stops the run after the current step, or after the first if none has started."""
-        return interrupts(self.on_interrupt)
+        return handling_interrupts(self.on_interrupt)
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
 
-    def agreed(self) -> Ended:
+    def agree_on_reason(self) -> StopReason:
         """Called on every rank after a step: why it was the last, or `steps` if the run continues. One all-reduce."""
         over = self.max_seconds is not None and time.monotonic() - self.started >= self.max_seconds
-        reason: Ended = "interrupt" if self.interrupted else "time" if over and self.worker.rank == 0 else "steps"
+        reason: StopReason = "interrupt" if self.interrupted else "time" if over and self.worker.rank == 0 else "steps"
         index = torch.tensor(REASONS.index(reason), device=self.worker.device)
         dist.all_reduce(index, dist.ReduceOp.MAX)
         return REASONS[int(index.item())]

@@ -11,49 +11,49 @@ from dataclasses import dataclass
 import torch
 from torch.profiler import record_function
 
-from planner.models.offload import Mover
-from planner.plan.reshard import on_edge
+from planner.models.offload import HostCopier
+from planner.plan.reshard import is_between_modules
 from planner.plan.task import Phase, Task
-from planner.runtime.clock import Call
-from planner.runtime.edges import Edges
-from planner.runtime.executed import executed, inside
-from planner.runtime.flight import Flight, Key, key_of
-from planner.runtime.local import Local, empty
-from planner.runtime.memory import Watch, counter_of
-from planner.runtime.norm import Clipped, Norm
-from planner.runtime.noted import Noted, passes
-from planner.runtime.records import Pass
+from planner.runtime.clock import CollectiveCall
+from planner.runtime.edges import EdgeExchange
+from planner.runtime.executed import execution_order, executed_by_fsdp
+from planner.runtime.flight import MicroBatchInFlight, InFlightKey, in_flight_key
+from planner.runtime.local import RankState, empty_activations
+from planner.runtime.memory import StepMemory, memory_counter
+from planner.runtime.norm import GradientClipping, GradientNorm
+from planner.runtime.noted import ExecutedTask, task_spans
+from planner.runtime.records import TaskSpan
 from planner.runtime.result import RankMemory
-from planner.runtime.transfers import Transfers
+from planner.runtime.transfers import StageTransfers
 
 
 @dataclass(frozen=True, slots=True)
-class RankStep:
+class RankStepResult:
     """Result of one step on one rank, which is sent to rank 0."""
 
     loss: float  # sum over its own targets, divided by the number of targets of all ranks
     seconds: float
-    passes: tuple[Pass, ...]
+    passes: tuple[TaskSpan, ...]
     items: tuple[
         tuple[str, int], ...
     ]  # module and item of each forward that this rank, as the first of its group, finished
     tokens: int  # whose loss this rank computed
     memory: RankMemory | None  # None on the CPU
-    clipped: Clipped | None = None  # the same on all ranks
+    clipped: GradientClipping | None = None  # the same on all ranks
 
 
-class Executor:
+class TaskExecutor:
     """One rank: its modules and optimizers, and a handler for each phase of a task."""
 
-    def __init__(self, local: Local, optimizers: Mapping[str, torch.optim.Optimizer], norm: Norm | None = None) -> None:
+    def __init__(self, local: RankState, optimizers: Mapping[str, torch.optim.Optimizer], norm: GradientNorm | None = None) -> None:
         self.local, self.optimizers, self.norm = local, optimizers, norm
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
-        self.flights: dict[Key, Flight] = {}
+        self.flights: dict[InFlightKey, MicroBatchInFlight] = {}
         self.active: set[str] = set()  # modules that have an item in this step, on any rank
-        self.memory = Watch(counter_of(local.worker.device))
-        self.mover = Mover(local.worker.device)
-        self.transfers = Transfers(local.channels, local.meter, local.worker.rank)
-        self.edges = Edges(local.plan, local.channels, local.meter, local.computed)
+        self.memory = StepMemory(memory_counter(local.worker.device))
+        self.mover = HostCopier(local.worker.device)
+        self.transfers = StageTransfers(local.channels, local.meter, local.worker.rank)
+        self.edges = EdgeExchange(local.plan, local.channels, local.meter, local.compute_dtypes)
         self.handlers: dict[Phase, Callable[[Task], None]] = {
             "F": self.forward,
             "B": self.backward,
@@ -66,23 +66,23 @@ class Executor:
             "update": self.update,
         }
 
-    def step(self, tasks: Sequence[Task]) -> RankStep:
+    def step(self, tasks: Sequence[Task]) -> RankStepResult:
         """Executes this rank's tasks of a step; `tasks`: of all ranks."""
         own = [task for task in tasks if self.worker.rank in task.ranks]
         self.prepare(tasks, own)
-        tokens = sum(self.flight(task).rows for task in own if task.phase == "F" and self.local.ends(task))
+        tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.computes_loss(task))
         self.clock.start()
-        passes_and_syncs, updates = executed([task for task in own if not inside(task, self.local.apart)])
+        passes_and_syncs, updates = execution_order([task for task in own if not executed_by_fsdp(task, self.local.task_gathered)])
         done = [self.run(task) for task in passes_and_syncs]
-        self.memory.close()
+        self.memory.end_passes()
         clipped = self.clip(self.norm) if self.norm else None
         done += [self.run(task) for task in updates]
-        self.local.channels.close()
+        self.local.channels.wait_for_sends()
         seconds = self.clock.stop()
-        return RankStep(
+        return RankStepResult(
             loss=self.loss.item(),
             seconds=seconds,
-            passes=tuple(passes(done, [task for task in own if inside(task, self.local.apart)], self.clock)),
+            passes=tuple(task_spans(done, [task for task in own if executed_by_fsdp(task, self.local.task_gathered)], self.clock)),
             items=tuple((task.module, item) for task in own if self.reports_items(task) for item in task.items),
             tokens=tokens,
             memory=self.memory.end(),
@@ -91,69 +91,69 @@ class Executor:
 
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
         """Creates batches and buffers of a step, and resets gradients and stages."""
-        with_loss = [task for task in tasks if task.phase == "F" and self.local.ends(task)]
-        self.targets = max(1, sum(self.local.targets(task) for task in with_loss))  # of all ranks
+        with_loss = [task for task in tasks if task.phase == "F" and self.local.computes_loss(task)]
+        self.targets = max(1, sum(self.local.target_count(task) for task in with_loss))  # of all ranks
         self.active = {task.module for task in tasks if task.phase == "F" and task.items}
         forwards = [task for task in own if task.phase == "F"]
         self.flights.clear()  # of the previous step: frees their memory for this one
         self.flights = {
-            self.key(task): Flight(self.local.loaders[task.module].batch(task, self.worker.device)) for task in forwards
+            self.key(task): MicroBatchInFlight(self.local.loaders[task.module].batch(task, self.worker.device)) for task in forwards
         }
         for flight in self.flights.values():
             flight.batch.auxiliary.scale = 1 / self.targets
         for task in own:
             if task.phase in ("F", "B", "I"):
-                self.flight(task).expect(task, self.mover)
-        self.edges.lay(tasks, self.flights)
-        buffer = lambda recv: empty(self.local.stage(recv), self.flight(recv).rows)  # noqa: E731
-        self.transfers.expect(tasks, buffer, self.edges.coming)
+                self.flight(task).add_pass(task, self.mover)
+        self.edges.begin_step(tasks, self.flights)
+        buffer = lambda recv: empty_activations(self.local.stage(recv), self.flight(recv).tokens)  # noqa: E731
+        self.transfers.expect(tasks, buffer, self.edges.receives)
         self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
         for optimizer in self.optimizers.values():
             optimizer.zero_grad()
         for stage in self.local.all_stages:
-            stage.hold()
+            stage.begin_step()
         self.memory.begin()
 
-    def key(self, task: Task) -> Key:
-        return key_of(task, self.local.stage(task).layers[0])
+    def key(self, task: Task) -> InFlightKey:
+        return in_flight_key(task, self.local.stage(task).layers[0])
 
-    def flight(self, task: Task) -> Flight:
+    def flight(self, task: Task) -> MicroBatchInFlight:
         return self.flights[self.key(task)]
 
     def reports_items(self, task: Task) -> bool:
         """Whether this rank reports the items of the task as processed: one rank does for each group."""
-        return task.phase == "F" and self.local.concludes(task) and task.ranks[0] == self.worker.rank
+        return task.phase == "F" and self.local.has_last_layer(task) and task.ranks[0] == self.worker.rank
 
-    def run(self, task: Task) -> Noted:
+    def run(self, task: Task) -> ExecutedTask:
         """Executes one task, with marks before and after it."""
-        self.worker.begin(task.id)
-        calls: list[Call] = []
+        self.worker.begin_task(task.id)
+        calls: list[CollectiveCall] = []
         self.clock.calls = calls
         with record_function(f"task:{task.id}"):
             start = self.clock.mark()
             self.handlers[task.phase](task)
-            return Noted(task, start, self.clock.mark(), calls, self.meter.cut())
+            return ExecutedTask(task, start, self.clock.mark(), calls, self.meter.take_measured())
 
-    def clip(self, norm: Norm) -> Clipped:
+    def clip(self, norm: GradientNorm) -> GradientClipping:
         """Clips gradients. That is no task of the plan: its all-reduce is in the record of none."""
-        self.worker.begin("norm of gradients")
+        self.worker.begin_task("norm of gradients")
         self.clock.calls = []
-        clipped = norm.settle()
-        self.meter.cut()
+        clipped = norm.clip_gradients()
+        self.meter.take_measured()
         return clipped
 
     def forward(self, task: Task) -> None:
         stage, flight = self.local.stage(task), self.flight(task)
-        flight.begin()
+        flight.require_input_gradients()
         if flight.input is None and flight.output is None and task.layers[0]:  # an idle rank: no message came
-            flight.input = empty(stage, 0).requires_grad_()
+            flight.input = empty_activations(stage, 0).requires_grad_()
         x = flight.input if flight.output is None else flight.output
-        with flight.keeping():
+        with flight.saving_for_backward():
             flight.output = stage.network(flight.batch, x, task.layers)
         self.loss += flight.batch.auxiliary.total(task.layers)
-        if stage.apart and task.layers[-1] == stage.layers[-1]:
-            stage.end()
-        if self.local.ends(task):
+        if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
+            stage.end_forward()
+        if self.local.computes_loss(task):
             flight.output = flight.output / self.targets
             self.loss += flight.output.detach()
 
@@ -165,20 +165,20 @@ class Executor:
             flight.gradient = torch.zeros_like(flight.output)
         with self.local.stage(task).backward(whole=task.phase == "B"):
             torch.autograd.backward(flight.output, flight.gradient)
-        flight.land()
+        flight.free_activations()
 
     def backward_of_weights(self, task: Task) -> None:
         """Runs the weight gradients (W) of a split backward."""
-        store = self.flight(task).store
+        store = self.flight(task).deferred
         assert store is not None, "its I comes first"
-        store.add_up()
-        self.local.stage(task).pile_up()
+        store.accumulate()
+        self.local.stage(task).accumulate()
 
     def send(self, task: Task) -> None:
         """Sends activations to the next stage or gradients to the previous one; or outputs to another module or
         gradients back.
         """
-        if on_edge(task):
+        if is_between_modules(task):
             self.edges.send(task)
             return
         flight = self.flight(task)
@@ -190,7 +190,7 @@ class Executor:
 
     def receive(self, task: Task) -> None:
         """Receives what `send` sent."""
-        if on_edge(task):
+        if is_between_modules(task):
             self.edges.receive(task)
             return
         flight, x = self.flight(task), self.transfers.receive(task)
@@ -201,21 +201,21 @@ class Executor:
 
     def gather(self, task: Task) -> None:
         """Gathers parameters: after the update for the next step, or for the passes of a micro-batch."""
-        for stage in self.local.of_module(task):
-            if stage.apart:
-                stage.begin()
+        for stage in self.local.stages_of(task):
+            if stage.task_gathered:
+                stage.begin_forward()
             else:
                 stage.gather()
 
     def sync(self, task: Task) -> None:
         """Reduces accumulated gradients."""
-        for stage in self.local.of_module(task):
+        for stage in self.local.stages_of(task):
             stage.reduce()
 
     def update(self, task: Task) -> None:
         """Updates a module, after completing gradients that no sync task reduced. A module without items in this step
         is not updated, as in one process, where it has no gradients: no weight decay, no momentum.
         """
-        self.local.settle(task.module)
+        self.local.complete_gradients(task.module)
         if task.module in self.active:
             self.optimizers[task.module].step()

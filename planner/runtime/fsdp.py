@@ -17,33 +17,33 @@ from torch.distributed.tensor import Shard
 
 from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
 from planner.runtime import rounded
-from planner.runtime.clock import Clock
+from planner.runtime.clock import StepClock
 from planner.specs.parallelism import Dtype
 
-STORED = {
+STORED_DTYPES = {
     "bf16": torch.float32,
     "float32": torch.float32,
     "float64": torch.float64,
 }  # dtype of weights and optimizer state
-COMPUTED = {**STORED, "bf16": torch.bfloat16}  # dtype of activations
+COMPUTE_DTYPES = {**STORED_DTYPES, "bf16": torch.bfloat16}  # dtype of activations
 
 
-def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, again: bool) -> None:
+def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, gather_again: bool) -> None:
     """Shards the parameters of a unit over a group. `gather_again`: gather them again for backward."""
     mesh = DeviceMesh.from_group(group, device.type)
     fully_shard(
         unit,
         mesh=mesh,
-        shard_placement_fn=partial(along, ranks=mesh.size()),
+        shard_placement_fn=partial(shard_dimension, ranks=mesh.size()),
         mp_policy=precision(dtype),
-        reshard_after_forward=None if again else False,
+        reshard_after_forward=None if gather_again else False,
     )
     sharded: Any = unit
     sharded.set_force_sum_reduction_for_comms(True)
     sharded.set_gradient_divide_factor(1.0)
 
 
-def along(parameter: nn.Parameter, ranks: int) -> Shard | None:
+def shard_dimension(parameter: nn.Parameter, ranks: int) -> Shard | None:
     """The dimension to shard: the first; if that is smaller than the number of ranks, as with few experts, one that
     divides.
     """
@@ -58,27 +58,27 @@ def precision(dtype: Dtype) -> MixedPrecisionPolicy:
     return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
 
 
-def measure(unit: Any, clock: Clock, in_bf16: bool) -> None:
+def time_collectives(unit: Any, clock: StepClock, in_bf16: bool) -> None:
     """Times the collectives of FSDP2. `in_bf16`: gradients are sent in bfloat16."""
-    unit.set_custom_all_gather(Gather(clock))
-    unit.set_custom_reduce_scatter(Sync(clock, in_bf16))
+    unit.set_custom_all_gather(TimedAllGather(clock))
+    unit.set_custom_reduce_scatter(TimedReduceScatter(clock, in_bf16))
 
 
-def add_up(unit: Any, replicas: dist.ProcessGroup, clock: Clock, in_bf16: bool) -> None:
+def sum_over_replicas(unit: Any, replicas: dist.ProcessGroup, clock: StepClock, in_bf16: bool) -> None:
     """After each reduction, sums gradients over the ranks that hold the same shards (HSDP)."""
     unit.set_all_reduce_hook(replica_sum_hook(replicas, clock, in_bf16))
 
 
-def replica_sum_hook(group: dist.ProcessGroup, clock: Clock, in_bf16: bool) -> Callable[[Tensor], None]:
+def replica_sum_hook(group: dist.ProcessGroup, clock: StepClock, in_bf16: bool) -> Callable[[Tensor], None]:
     """All-reduce hook of FSDP2 over a group of replicas."""
     ranks, add = dist.get_world_size(group), rounded.all_reduce if in_bf16 else all_reduce
 
     def hook(gradient: Tensor) -> None:
         size = gradient.element_size()
-        sent_size = rounded.TRAVELS.itemsize if in_bf16 else size
+        sent_size = rounded.SENT_DTYPE.itemsize if in_bf16 else size
         if gradient.is_cuda:  # it comes from the stream of reductions; this runs on another
             gradient.record_stream(torch.cuda.current_stream(gradient.device))
-        with clock.call("sync", (sent_size + size) * gradient.numel() * (ranks - 1) // ranks):
+        with clock.record_collective("sync", (sent_size + size) * gradient.numel() * (ranks - 1) // ranks):
             add(gradient, group)
 
     return hook
@@ -88,16 +88,16 @@ def all_reduce(gradient: Tensor, group: dist.ProcessGroup) -> None:
     dist.all_reduce(gradient, group=group)
 
 
-def keep(units: Iterable[FSDPModule], kept: bool) -> None:
+def keep_unreduced(units: Iterable[FSDPModule], kept: bool) -> None:
     """Sets whether gradients stay unreduced after the next backwards."""
     for unit in units:
         unit.set_requires_gradient_sync(not kept, recurse=False)
 
 
-def hold(units: Iterable[FSDPModule], held: bool) -> None:
+def keep_gathered(units: Iterable[FSDPModule], held: bool) -> None:
     """Sets whether parameters stay gathered, and gradients unreduced, after the next backwards."""
     for unit in units:
-        keep([unit], held)
+        keep_unreduced([unit], held)
         unit.set_reshard_after_backward(not held, recurse=False)
 
 
@@ -105,7 +105,7 @@ def reduce(units: Sequence[FSDPModule]) -> None:
     """Reduces the accumulated gradients of gathered units, the root last; a rank without a pass contributes zeros."""
     state: Any = fully_shard.state(units[-1])  # type: ignore[attr-defined]
     state._lazy_init()  # needed if no forward ran before
-    hold(units, False)
+    keep_gathered(units, False)
     for each in state._state_ctx.all_states:
         for group in reversed(parameter_groups(each)):
             accumulate_group(group)
@@ -114,7 +114,7 @@ def reduce(units: Sequence[FSDPModule]) -> None:
     state._root_post_backward_final_callback()
 
 
-def pile_up(units: Iterable[FSDPModule]) -> None:
+def accumulate(units: Iterable[FSDPModule]) -> None:
     """Adds new gradients to the sums so far, which are float32 where gradients are bf16."""
     for unit in units:
         for group in parameter_groups(fully_shard.state(unit)):  # type: ignore[attr-defined]
@@ -141,30 +141,30 @@ def parameter_groups(state: Any) -> Sequence[Any]:
     return [group for group in groups if group]
 
 
-class Buffers:
+class CollectiveBuffers:
     """Allocates buffers of a collective as FSDP2 does itself."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: StepClock) -> None:
         self.clock = clock
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
 
 
-class Gather(Buffers):
+class TimedAllGather(CollectiveBuffers):
     """A timed all-gather of one unit's parameters."""
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> Any:
-        with self.clock.call("gather", output_tensor.nbytes - input_tensor.nbytes):
+        with self.clock.record_collective("gather", output_tensor.nbytes - input_tensor.nbytes):
             return ALL_GATHER(output_tensor, input_tensor, group=group, async_op=async_op)
 
 
-class Sync(Buffers):
+class TimedReduceScatter(CollectiveBuffers):
     """A timed reduce-scatter of one unit's gradients. `in_bf16`: with half the bytes of float32."""
 
-    def __init__(self, clock: Clock, in_bf16: bool) -> None:
+    def __init__(self, clock: StepClock, in_bf16: bool) -> None:
         super().__init__(clock)
         self.in_bf16 = in_bf16
 
@@ -176,8 +176,8 @@ class Sync(Buffers):
         op: Any,
         async_op: bool = False,
     ) -> Any:
-        size = rounded.TRAVELS.itemsize if self.in_bf16 else input_tensor.element_size()
-        with self.clock.call("sync", size * (input_tensor.numel() - output_tensor.numel())):
+        size = rounded.SENT_DTYPE.itemsize if self.in_bf16 else input_tensor.element_size()
+        with self.clock.record_collective("sync", size * (input_tensor.numel() - output_tensor.numel())):
             if self.in_bf16:
                 return rounded.reduce_scatter(output_tensor, input_tensor, group)
             return REDUCE_SCATTER(output_tensor, input_tensor, op=op, group=group, async_op=async_op)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.files.writable import stands
+from planner.files.writable import path_exists
 from planner.plan.model import Plan
-from planner.runtime.checkpoint import INDEX, OTHER, CheckpointFile, data_of, dtypes_of, read_index
+from planner.runtime.checkpoint import INDEX_FILE, OTHER_STATES_FOLDER, CheckpointFile, data_digest, module_dtypes, read_index
 from planner.runtime.options import RunOptions
 from planner.specs.base import Spec
 
@@ -17,7 +17,7 @@ FLAGS = {"decay": "--weight-decay"}  # flags whose names are not those of the fi
 SAME_MODEL = "resume with a plan of the same model"
 
 
-def taken_up(options: RunOptions) -> RunOptions:
+def resolve_resume(options: RunOptions) -> RunOptions:
     """Completes options by the checkpoint to resume from: without `steps`, the run has the total of the checkpoint, if
     any steps are left. Where `save` and `resume` are one folder, a run without a checkpoint there starts from step 0,
     and `weights` count only then. Raises InputError.
@@ -25,39 +25,39 @@ def taken_up(options: RunOptions) -> RunOptions:
     if options.resume is None:
         return options
     saves_here = options.save is not None and same_folder(options.resume, options.save)
-    if saves_here and not stands(options.resume / INDEX, f"--resume {options.resume}"):
+    if saves_here and not path_exists(options.resume / INDEX_FILE, f"--resume {options.resume}"):
         return replace(options, resume=None)
     index = read_index(options.resume)
     steps = index.total if options.steps is None and index.total > index.steps else options.steps
     return replace(options, steps=steps, weights=None if saves_here else options.weights)
 
 
-def require_place(options: RunOptions) -> None:
+def require_save_folder(options: RunOptions) -> None:
     """Raises InputError where saving would replace anything but this run's own checkpoint."""
     if options.save is None:
         return
     where = f"--save {options.save}"
-    if stands(options.save, where) and not options.save.is_dir():
+    if path_exists(options.save, where) and not options.save.is_dir():
         raise InputError("this is no folder", where=where, fix="name a folder, or a path where nothing is")
     if options.weights is not None and same_folder(options.weights, options.save):
         message = "the weights that the run starts from would be replaced"
         raise InputError(message, where=where, fix="name another folder")
     if options.resume is not None and same_folder(options.resume, options.save):
         return
-    if stands(options.save / INDEX, where):
+    if path_exists(options.save / INDEX_FILE, where):
         fix = f"--resume {options.save} to resume from it; or name another folder, or remove this one"
         raise InputError("there is a checkpoint here, and it would be replaced", where=where, fix=fix)
-    for side in OTHER:
-        if stands(options.save / side, where):
-            message = f"{side} is here without its {INDEX}, and would be replaced"
-            raise InputError(message, where=where, fix=f"put {INDEX} back, name another folder, or remove {side}")
+    for side in OTHER_STATES_FOLDER:
+        if path_exists(options.save / side, where):
+            message = f"{side} is here without its {INDEX_FILE}, and would be replaced"
+            raise InputError(message, where=where, fix=f"put {INDEX_FILE} back, name another folder, or remove {side}")
 
 
 def same_folder(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def require_same_run(plan: Plan, options: RunOptions) -> None:
+def require_resumable(plan: Plan, options: RunOptions) -> None:
     """Raises InputError where the checkpoint to resume from has another model, options or data, or leaves no steps."""
     if options.resume is None:
         return
@@ -65,14 +65,14 @@ def require_same_run(plan: Plan, options: RunOptions) -> None:
         message = "a resumed run has the weights of its checkpoint"
         raise InputError(message, where="--weights", fix="leave it out, or leave out --resume")
     index = read_index(options.resume)
-    for message, where, fix in differences(index, plan, options):
+    for message, where, fix in run_differences(index, plan, options):
         raise InputError(message, where=where or f"--resume {options.resume}", fix=fix)
-    if index.steps >= options.count(plan):
-        message = f"the checkpoint has done {index.steps} steps, and the run has {options.count(plan)} in all"
+    if index.steps >= options.step_count(plan):
+        message = f"the checkpoint has done {index.steps} steps, and the run has {options.step_count(plan)} in all"
         raise InputError(message, where="--steps", fix=f"--steps {index.steps + 1}, or more: it counts all of them")
 
 
-def differences(index: CheckpointFile, plan: Plan, options: RunOptions) -> Iterator[tuple[str, str, str]]:
+def run_differences(index: CheckpointFile, plan: Plan, options: RunOptions) -> Iterator[tuple[str, str, str]]:
     """Message, place (empty: the checkpoint) and fix of each difference between checkpoint and run."""
     models = {module: plan.uses.models[module] for module in plan.layouts}
     if index.models.keys() != models.keys():
@@ -89,9 +89,9 @@ def differences(index: CheckpointFile, plan: Plan, options: RunOptions) -> Itera
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
             fix = f"leave {flag} out" if before is None else f"{flag} {text_of(before)}"
             message = f"the checkpoint was trained with {text_of(before)}, this run with {text_of(given)}"
-            yield message, flag, f"{fix}; or, to resume with another, change it in {INDEX}"
+            yield message, flag, f"{fix}; or, to resume with another, change it in {INDEX_FILE}"
     yield from dtype_and_schedule_differences(index, plan, options)
-    if index.data != data_of(options):
+    if index.data != data_digest(options):
         yield "the checkpoint was trained on other data", "--data", "give the same data, or leave it out as before"
 
 
@@ -99,17 +99,17 @@ def dtype_and_schedule_differences(
     index: CheckpointFile, plan: Plan, options: RunOptions
 ) -> Iterator[tuple[str, str, str]]:
     """Differences of dtypes, and of the step at which a schedule ends."""
-    for module, dtype in dtypes_of(plan, options).items():
+    for module, dtype in module_dtypes(plan, options).items():
         before = index.dtypes.get(module)
         if before != dtype:
             fix = f"--dtype {before}" if len({*index.dtypes.values()}) == 1 else f"layouts.{module}.dtype: {before}"
             message = f"`{module}` was trained in {text_of(before)}, this run would train it in {dtype}"
-            yield message, "--dtype", f"{fix}; or, to resume with another, change it in {INDEX}"
-    schedule, total = options.training.schedule, options.count(plan)
+            yield message, "--dtype", f"{fix}; or, to resume with another, change it in {INDEX_FILE}"
+    schedule, total = options.training.schedule, options.step_count(plan)
     if schedule != "constant" and index.total != total:
         fix = f"--steps {index.total}; or, " if index.total > index.steps else ""
         message = f"the checkpoint's {schedule} schedule ends after step {index.total}, this run's after step {total}"
-        yield message, "--steps", f"{fix}to resume with another, change `total` in {INDEX}"
+        yield message, "--steps", f"{fix}to resume with another, change `total` in {INDEX_FILE}"
 
 
 def first_difference(place: str, before: Any, now: Any) -> str:

@@ -9,90 +9,90 @@ import torch.distributed as dist
 from torch import nn
 
 from planner.launch.channels import Channels
-from planner.launch.experts import dispatch_by_layer
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
+from planner.launch.experts import dispatchers_by_layer
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
 from planner.launch.worker import Worker
-from planner.models.fed import Fed
-from planner.models.tokens import source_of
-from planner.plan.catalogue import catalogue
+from planner.models.fed import EncoderFedSource
+from planner.models.tokens import sample_source
+from planner.plan.catalogue import process_groups
 from planner.plan.feeding import fed_tokens
 from planner.plan.model import Plan
 from planner.plan.task import Task
 from planner.plan.work import module_work
-from planner.runtime.batches import Loader
-from planner.runtime.checkpoint import data_of, read_index
-from planner.runtime.clock import Clock
-from planner.runtime.executed import apart
-from planner.runtime.fsdp import COMPUTED
+from planner.runtime.batches import BatchLoader
+from planner.runtime.checkpoint import data_digest, read_index
+from planner.runtime.clock import StepClock
+from planner.runtime.executed import task_gathered_encoders
+from planner.runtime.fsdp import COMPUTE_DTYPES
 from planner.runtime.options import RunOptions
-from planner.runtime.resuming import first_of
-from planner.runtime.settle import settle
-from planner.runtime.stage import Stage
-from planner.runtime.ways import pairs
+from planner.runtime.resuming import initial_weights_source
+from planner.runtime.settle import sum_replicated_gradients
+from planner.runtime.stage import ShardedStage
+from planner.runtime.ways import channel_pairs
 
-PATIENCE = timedelta(days=1)  # timeout while rank 0 writes files: a slow disk should not end a run
+FILE_TIMEOUT = timedelta(days=1)  # timeout while rank 0 writes files: a slow disk should not end a run
 
 
-class Local:
+class RankState:
     """Modules, batch loaders, groups and channels of one rank. All ranks create it together, with the same groups in
     the same order.
     """
 
-    def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: Clock) -> None:
-        self.worker, self.plan, self.clock, self.meter = worker, plan, clock, Meter()
+    def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: StepClock) -> None:
+        self.worker, self.plan, self.clock, self.meter = worker, plan, clock, CommunicationMeter()
         self.options = options
-        self.found = (
+        self.resumed_from = (
             None if options.resume is None else read_index(options.resume)
         )  # index of the checkpoint to resume from
-        self.source = source_of(options.data, options.seed)
-        self.sources = {name: Fed(self.source, fed_items(plan, name)) for name in plan.layouts}
-        self.groups = Groups(catalogue(plan))
-        self.channels = Channels(pairs(plan), worker.device)
-        self.stages: dict[str, list[Stage]] = {}
-        self.loaders: dict[str, Loader] = {}
-        self.feeding = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read
-        self.apart = apart(plan)
+        self.source = sample_source(options.data, options.seed)
+        self.sources = {name: EncoderFedSource(self.source, fed_items(plan, name)) for name in plan.layouts}
+        self.groups = ProcessGroups(process_groups(plan))
+        self.channels = Channels(channel_pairs(plan), worker.device)
+        self.stages: dict[str, list[ShardedStage]] = {}
+        self.loaders: dict[str, BatchLoader] = {}
+        self.feeding_modules = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read
+        self.task_gathered = task_gathered_encoders(plan)
         for name, layout in plan.layouts.items():
             if worker.rank not in layout.ranks:
                 continue
             spec, dtype = plan.uses.models[name], options.dtype or layout.dtype
             chunks = module_work(plan, plan.steps[0], name).chunks(worker.rank)
-            feeds = name in self.feeding
-            self.stages[name] = [Stage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
-            dispatch = dispatch_by_layer(layout, range(spec.layers), self.groups, self.meter)
-            self.loaders[name] = Loader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
+            feeds = name in self.feeding_modules
+            self.stages[name] = [ShardedStage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
+            dispatch = dispatchers_by_layer(layout, range(spec.layers), self.groups, self.meter)
+            self.loaders[name] = BatchLoader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
             for stage in self.stages[name]:
-                stage.materialise(self.groups, first_of(options, self.found, name))
+                stage.materialise(self.groups, initial_weights_source(options, self.resumed_from, name))
 
     @cached_property
-    def patient(self) -> dist.ProcessGroup:
+    def file_group(self) -> dist.ProcessGroup:
         """Gloo group of all ranks, with a long timeout, to gather unsharded tensors and to wait while rank 0 writes.
         Every rank must ask for it at the same time.
         """
-        group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=PATIENCE, group_desc="whole tensors")
+        group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=FILE_TIMEOUT, group_desc="whole tensors")
         return group
 
     @cached_property
-    def data(self) -> str | None:
+    def data_digest(self) -> str | None:
         """Digest of the tokens; None for synthetic items."""
-        return data_of(self.options)
+        return data_digest(self.options)
 
     @property
-    def computed(self) -> dict[str, torch.dtype]:
+    def compute_dtypes(self) -> dict[str, torch.dtype]:
         """Dtype of activations of each module, also of modules that are not on this rank."""
         dtypes = {name: self.options.dtype or layout.dtype for name, layout in self.plan.layouts.items()}
-        return {name: COMPUTED[dtype] for name, dtype in dtypes.items()}
+        return {name: COMPUTE_DTYPES[dtype] for name, dtype in dtypes.items()}
 
-    def stage(self, task: Task) -> Stage:
+    def stage(self, task: Task) -> ShardedStage:
         """The stage on this rank with the layers of the task."""
         return next(stage for stage in self.stages[task.module] if task.layers[0] in stage.layers)
 
-    def of_module(self, task: Task) -> list[Stage]:
+    def stages_of(self, task: Task) -> list[ShardedStage]:
         """All stages on this rank whose layers are among those of the task."""
         return [stage for stage in self.stages[task.module] if set(stage.layers) <= set(task.layers)]
 
-    def settle(self, module: str) -> None:
+    def complete_gradients(self, module: str) -> None:
         """Completes the gradients of a module before its update: reduces those that no sync task did, as of a rank that
         shares its states with none, and sums those of replicated parameters. A second call does nothing.
         """
@@ -100,29 +100,29 @@ class Local:
         for stage in stages:
             if not stage.reduced:
                 stage.reduce()
-        if not stages[0].settled:
-            settle(stages, self.groups, self.meter)
-            stages[0].settled = True
+        if not stages[0].replicated_summed:
+            sum_replicated_gradients(stages, self.groups, self.meter)
+            stages[0].replicated_summed = True
 
     @property
-    def all_stages(self) -> Iterator[Stage]:
+    def all_stages(self) -> Iterator[ShardedStage]:
         return (stage for stages in self.stages.values() for stage in stages)
 
     def parameters(self, module: str) -> Iterator[tuple[str, nn.Parameter]]:
         """Names and shards of the parameters of a module on this rank."""
         return (named for stage in self.stages[module] for named in stage.shards.items())
 
-    def ends(self, task: Task) -> bool:
+    def computes_loss(self, task: Task) -> bool:
         """Whether the pass ends in a loss."""
-        return task.module not in self.feeding and self.concludes(task)
+        return task.module not in self.feeding_modules and self.has_last_layer(task)
 
-    def targets(self, task: Task) -> int:
+    def target_count(self, task: Task) -> int:
         """Number of target tokens over which the loss of a forward's items is summed."""
         spec = self.plan.uses.models[task.module]
         source = self.sources[task.module]
-        return sum(source.targets(spec, *item) for item in zip(task.items, task.sizes, strict=True))
+        return sum(source.target_count(spec, *item) for item in zip(task.items, task.sizes, strict=True))
 
-    def concludes(self, task: Task) -> bool:
+    def has_last_layer(self, task: Task) -> bool:
         """Whether the pass includes the last layer of its module."""
         return task.layers[-1] == self.plan.uses.models[task.module].layers - 1
 
@@ -132,6 +132,6 @@ def fed_items(plan: Plan, module: str) -> dict[int, int]:
     return {item: tokens for (reader, item), tokens in fed_tokens(plan).items() if reader == module}
 
 
-def empty(stage: Stage, tokens: int) -> torch.Tensor:
+def empty_activations(stage: ShardedStage, tokens: int) -> torch.Tensor:
     """Uninitialised activations between layers, (tokens, hidden)."""
-    return torch.empty(tokens, stage.spec.hidden, dtype=stage.computed, device=stage.clock.device)
+    return torch.empty(tokens, stage.spec.hidden, dtype=stage.compute_dtype, device=stage.clock.device)

@@ -10,40 +10,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from planner.errors import InputError
-from planner.plan.feeding import feeding
-from planner.plan.meets import meeting
+from planner.plan.feeding import fed_spans
+from planner.plan.meets import synchronised_phases
 from planner.plan.mesh import coordinates
 from planner.plan.model import Layout, Plan
-from planner.plan.reshard import Crossing, crossing, edge_of, on_edge
+from planner.plan.reshard import TransferKey, transfer_key, edge_of_transfer, is_between_modules
 from planner.plan.task import Task
-from planner.runtime.executed import apart, executed
-from planner.runtime.rehearsal import Lists, Rehearsal
-from planner.runtime.wires import Wire, wires
+from planner.runtime.executed import task_gathered_encoders, execution_order
+from planner.runtime.rehearsal import TaskLists, DryRun
+from planner.runtime.wires import EdgeTransfer, edge_transfers
 
 ORDER = "let all ranks execute their tasks in one order, each after what it depends on"
 
 
-def lists_of(tasks: Sequence[Task]) -> dict[int, list[Task]]:
+def task_lists(tasks: Sequence[Task]) -> dict[int, list[Task]]:
     """Each rank's tasks in the order in which it executes them; `tasks`: in the one order that all ranks share."""
     lists: dict[int, list[Task]] = {}
-    for task in chain(*executed(tasks)):
+    for task in chain(*execution_order(tasks)):
         for rank in task.ranks:
             lists.setdefault(rank, []).append(task)
     return lists
 
 
-def require_meeting(plan: Plan, lists: Lists, where: str) -> None:
+def require_no_deadlock(plan: Plan, lists: TaskLists, where: str) -> None:
     """Raises InputError naming a rank and the task in which it would wait for ever, or whose message does not match."""
     tasks = {task.id: task for own in lists.values() for task in own}
-    routes = wires(plan, [*tasks.values()])
+    routes = edge_transfers(plan, [*tasks.values()])
     for problem in (*out_of_order(lists), *mismatched_messages(plan, [*tasks.values()], routes)):
         raise InputError(problem, where=where, fix=ORDER)
-    stuck = Rehearsal(lists, routes, meeting(plan), apart(plan)).run()
+    stuck = DryRun(lists, routes, synchronised_phases(plan), task_gathered_encoders(plan)).run()
     if stuck:
         raise InputError(stuck, where=where, fix=ORDER)
 
 
-def out_of_order(lists: Lists) -> Iterator[str]:
+def out_of_order(lists: TaskLists) -> Iterator[str]:
     """Problems of tasks that come before one they depend on, on the same rank, or depend on one that is missing."""
     known = {task.id for own in lists.values() for task in own}
     for rank, own in lists.items():
@@ -57,7 +57,7 @@ def out_of_order(lists: Lists) -> Iterator[str]:
                 yield f"rank {rank} would wait for ever in {task.id}: no rank executes {never[0]}"
 
 
-def mismatched_messages(plan: Plan, tasks: Sequence[Task], routes: Mapping[Crossing, Sequence[Wire]]) -> Iterator[str]:
+def mismatched_messages(plan: Plan, tasks: Sequence[Task], routes: Mapping[TransferKey, Sequence[EdgeTransfer]]) -> Iterator[str]:
     """Problems of messages whose sender and receiver do not agree."""
     sends = {task.id: task for task in tasks if task.phase == "send"}
     received = {task.after[0] for task in tasks if task.phase == "recv"}
@@ -79,7 +79,7 @@ def mismatched_shards(plan: Plan, tasks: Sequence[Task], sends: Mapping[str, Tas
     tokens and the same tp coordinate.
     """
     seen: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
-    for recv in (task for task in tasks if task.phase == "recv" and not on_edge(task) and task.after[0] in sends):
+    for recv in (task for task in tasks if task.phase == "recv" and not is_between_modules(task) and task.after[0] in sends):
         send = sends[recv.after[0]]
         ends = (send.module, send.ranks, recv.ranks)
         if ends in seen:
@@ -105,21 +105,21 @@ def token_and_tp_shards(layout: Layout, ranks: Sequence[int]) -> list[tuple[int,
     return shards
 
 
-def lost_outputs(plan: Plan, tasks: Sequence[Task], routes: Mapping[Crossing, Sequence[Wire]]) -> Iterator[str]:
+def lost_outputs(plan: Plan, tasks: Sequence[Task], routes: Mapping[TransferKey, Sequence[EdgeTransfer]]) -> Iterator[str]:
     """Problems of encoder outputs that do not all reach the items that read them, or reach them twice."""
-    fed = feeding(plan)
+    fed = fed_spans(plan)
     for send in tasks:
-        if send.phase == "send" and send.of == "F" and on_edge(send):
-            reader, of_send = send.group.partition(">")[2], [each.route for each in routes[crossing(send)]]
+        if send.phase == "send" and send.of == "F" and is_between_modules(send):
+            reader, of_send = send.group.partition(">")[2], [each.route for each in routes[transfer_key(send)]]
             for item in send.items:
                 places = [place for place in fed[send.module, item] if place.target[0] == reader]
                 arrived = [row for r in of_send if r.item == item for row in range(r.first, r.last)]
-                due = copies(plan, send) * [row for place in places for row in range(place.rows)]
+                due = copies(plan, send) * [row for place in places for row in range(place.outputs)]
                 if sorted(arrived) != sorted(due):
                     yield f"{send.id} brings {len(arrived)} of {len(due)} outputs of item {item} to their readers"
 
 
 def copies(plan: Plan, send: Task) -> int:
     """Number of ranks that each read all outputs of an item: the tp degree with cross attention, else 1."""
-    edge = edge_of(plan, send)
+    edge = edge_of_transfer(plan, send)
     return plan.layouts[edge.target].tp if edge.by == "cross_attention" else 1

@@ -12,7 +12,7 @@ import torch
 from planner.runtime.result import RankMemory
 
 
-class Counter(Protocol):
+class MemoryCounter(Protocol):
     """Counts allocated bytes of one device."""
 
     def allocated(self) -> int:
@@ -29,7 +29,7 @@ class Counter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cuda:
+class CudaMemoryCounter:
     """The counters of torch's CUDA allocator."""
 
     device: torch.device
@@ -49,15 +49,15 @@ class Cuda:
         torch.cuda.reset_peak_memory_stats(self.device)
 
 
-def counter_of(device: torch.device) -> Counter | None:
+def memory_counter(device: torch.device) -> MemoryCounter | None:
     """Counter of a device; None for the CPU, whose memory torch does not count."""
-    return Cuda(device) if device.type == "cuda" else None
+    return CudaMemoryCounter(device) if device.type == "cuda" else None
 
 
-class Watch:
+class StepMemory:
     """Measures each step: `begin`, passes, `end_passes`, updates, `end`."""
 
-    def __init__(self, counter: Counter | None) -> None:
+    def __init__(self, counter: MemoryCounter | None) -> None:
         self.counter = counter
         self.held = self.passes = self.reserved = 0
 
@@ -67,7 +67,7 @@ class Watch:
             self.counter.reset()
             self.held = self.counter.allocated()
 
-    def close(self) -> None:
+    def end_passes(self) -> None:
         """Called after the last pass and gradient reduction."""
         if self.counter:
             self.passes, self.reserved = self.counter.peaks()

@@ -16,11 +16,11 @@ from typing import Any
 from planner.errors import InputError
 from planner.runtime.result import StepResult
 
-Note = Callable[[int, StepResult], None]  # writes the line of a step, counted from 1
+MetricsWriter = Callable[[int, StepResult], None]  # writes the line of a step, counted from 1
 
 
 @contextmanager
-def noting(path: Path | None) -> Iterator[Note]:
+def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
     """Opens the file, and its folders if missing; without a path, nothing is written. Raises InputError when it cannot
     be written.
     """
@@ -38,7 +38,7 @@ def noting(path: Path | None) -> Iterator[Note]:
             file.write(b"\n")
 
         def write(number: int, step: StepResult) -> None:
-            file.write(json.dumps(metrics(number, step)).encode() + b"\n")
+            file.write(json.dumps(metrics_line(number, step)).encode() + b"\n")
             file.flush()
 
         yield write
@@ -52,16 +52,16 @@ def ends_with_newline(path: Path) -> bool:
         return file.read() == b"\n"
 
 
-def metrics(number: int, step: StepResult) -> dict[str, Any]:
+def metrics_line(number: int, step: StepResult) -> dict[str, Any]:
     """The JSON object of one step."""
     return {
         "step": number,
-        "loss": known(step.loss),
-        "grad_norm": known(step.grad_norm),
+        "loss": finite_or_none(step.loss),
+        "grad_norm": finite_or_none(step.grad_norm),
         "learning_rate": step.learning_rate,
         "tokens": step.tokens,
         "seconds": step.seconds,
-        "tokens_per_s": known(step.tokens / step.seconds if step.seconds else None),
+        "tokens_per_s": finite_or_none(step.tokens / step.seconds if step.seconds else None),
         "peak_bytes": max((peak for peak in step.peak_bytes if peak is not None), default=None),
         "memory_bytes": fullest(step),
     }
@@ -75,6 +75,6 @@ def fullest(step: StepResult) -> dict[str, float] | None:
     return {"rank": rank, **asdict(step.memory[rank])}
 
 
-def known(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """The value if it is finite, else None."""
     return value if value is not None and math.isfinite(value) else None

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
-from planner.runtime.local import Local
-from planner.runtime.settle import EMBEDDING, ends, ties
-from planner.runtime.stage import Stage
+from planner.runtime.local import RankState
+from planner.runtime.settle import EMBEDDING, embedding_head_ranks, ties_across_stages
+from planner.runtime.stage import ShardedStage
 
 NORM_EPSILON = 1e-6  # added to the norm before dividing, as torch does
 
 
 @dataclass(frozen=True, slots=True)
-class Clipped:
+class GradientClipping:
     """Norm of a step's gradients, and how they were clipped."""
 
     norm: float  # before clipping
@@ -38,27 +38,27 @@ class Clipped:
             )
 
 
-class Norm:
+class GradientNorm:
     """One rank's part of the gradient norm. Every rank has one, or none has."""
 
-    def __init__(self, local: Local, clip: float | None) -> None:
+    def __init__(self, local: RankState, clip: float | None) -> None:
         self.local, self.clip = local, clip
         self.shards = [shard for stage in local.all_stages for shard in stage.shards.values()]
         self.counted = [shard for stage in local.all_stages for shard in counted_shards(stage)]
 
     @torch.no_grad()
-    def settle(self) -> Clipped:
+    def clip_gradients(self) -> GradientClipping:
         """Computes the norm and clips gradients; called once a step on every rank, after the last reduction and before
         the first update.
         """
         for module in self.local.stages:
-            self.local.settle(module)
+            self.local.complete_gradients(module)
         norm = self.measure()
         scale = 1.0 if self.clip is None else min(1.0, self.clip / (norm + NORM_EPSILON))
         own = gradients(self.shards)
         if own and scale < 1:
             torch._foreach_mul_(own, scale)
-        return Clipped(norm, scale)
+        return GradientClipping(norm, scale)
 
     def measure(self) -> float:
         """√ of the sum of squares, in float64. One all-reduce over all ranks."""
@@ -75,17 +75,17 @@ def gradients(shards: list[nn.Parameter]) -> list[Tensor]:
     return [gradient.to_local() if isinstance(gradient, DTensor) else gradient for gradient in existing]
 
 
-def counted_shards(stage: Stage) -> list[nn.Parameter]:
+def counted_shards(stage: ShardedStage) -> list[nn.Parameter]:
     """The shards that this rank counts."""
     return [shard for name, shard in stage.shards.items() if counts_here(stage, name)]
 
 
-def counts_here(stage: Stage, name: str) -> bool:
+def counts_here(stage: ShardedStage, name: str) -> bool:
     """Whether this rank is the first of those that hold the same shard."""
-    layout, rank, expert = stage.layout, stage.clock.rank, name in stage.experts
-    if name == EMBEDDING and ties(stage.spec, layout) and ends(layout, rank)[0] != rank:
+    layout, rank, expert = stage.layout, stage.clock.rank, name in stage.expert_parameters
+    if name == EMBEDDING and ties_across_stages(stage.spec, layout) and embedding_head_ranks(layout, rank)[0] != rank:
         return False
-    (_, replicas), coordinate = stage.states_of(name), stage.place_of(name)
+    (_, replicas), coordinate = stage.state_ranks(name), stage.mesh_coordinates(name)
     dims = {"ep", "etp"} if expert else {"tp"}
-    replicated_over = dims - {split.over for split in stage.splits.get(name, ())}
+    replicated_over = dims - {split.mesh_dim for split in stage.splits.get(name, ())}
     return replicas[0] == rank and all(coordinate.get(dim, 0) == 0 for dim in replicated_over)

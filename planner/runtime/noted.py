@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from planner.launch.meter import Meter
+from planner.launch.meter import CommunicationMeter
 from planner.plan.task import Phase, Task
-from planner.runtime.clock import Call, Clock, Mark
-from planner.runtime.records import Meeting, Pass
+from planner.runtime.clock import CollectiveCall, StepClock, TimeMark
+from planner.runtime.records import CollectiveSpan, TaskSpan
 
 PassKey = tuple[str, int, int | None]  # module, last layer, micro-batch
 
@@ -14,30 +14,30 @@ INNER: tuple[Phase, ...] = ("gather", "sync")
 
 
 @dataclass(slots=True)
-class Noted:
+class ExecutedTask:
     """Marks of a task that this rank executed."""
 
     task: Task
-    start: Mark
-    end: Mark
-    calls: list[Call]
-    meter: Meter
+    start: TimeMark
+    end: TimeMark
+    calls: list[CollectiveCall]
+    meter: CommunicationMeter
 
 
-def passes(executed: Sequence[Noted], inside: Sequence[Task], clock: Clock) -> Iterator[Pass]:
+def task_spans(executed: Sequence[ExecutedTask], inside: Sequence[Task], clock: StepClock) -> Iterator[TaskSpan]:
     """Time spans of each task, and of the collectives inside it with the task they belong to. `inside`: gathers and
     syncs that FSDP2 executes in the passes of their micro-batch.
     """
     inner = {(task.phase, pass_key(task)): task.id for task in inside}
     for each in executed:
         at = pass_key(each.task)
-        collectives: dict[Phase, tuple[Meeting, ...]] = {
+        collectives: dict[Phase, tuple[CollectiveSpan, ...]] = {
             phase: tuple(collective_span(call, inner[phase, at], clock) for call in each.calls if call.phase == phase)
             for phase in INNER
             if (phase, at) in inner
         }
         other = [call for call in each.calls if call.phase not in collectives]
-        yield Pass(
+        yield TaskSpan(
             id=each.task.id,
             start=clock.seconds(each.start),
             end=clock.seconds(each.end),
@@ -46,9 +46,9 @@ def passes(executed: Sequence[Noted], inside: Sequence[Task], clock: Clock) -> I
             gathers=collectives.get("gather", ()),
             syncs=collectives.get("sync", ()),
             blocking=clock.device.type == "cpu",
-            opens=inner.get(("gather", at), "") if each.task.phase == "F" else "",
-            closes=inner.get(("sync", at), "") if each.task.phase in ("B", "W") else "",
-            together=each.task.phase in ("gather", "sync"),
+            gather_id=inner.get(("gather", at), "") if each.task.phase == "F" else "",
+            sync_id=inner.get(("sync", at), "") if each.task.phase in ("B", "W") else "",
+            collective=each.task.phase in ("gather", "sync"),
         )
 
 
@@ -57,5 +57,5 @@ def pass_key(task: Task) -> PassKey:
     return task.module, task.layers[-1], task.micro_batch
 
 
-def collective_span(call: Call, id: str, clock: Clock) -> Meeting:
-    return Meeting(id, clock.seconds(call.start), clock.seconds(call.end), call.sent_bytes)
+def collective_span(call: CollectiveCall, id: str, clock: StepClock) -> CollectiveSpan:
+    return CollectiveSpan(id, clock.seconds(call.start), clock.seconds(call.end), call.sent_bytes)

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from planner.models.named import fill
-from planner.models.safetensors import Checkpoint
-from planner.runtime.checkpoint import STATES, tensors
-from planner.runtime.local import Local
-from planner.runtime.stage import Stage
-from planner.runtime.training import Training
+from planner.models.named import fill_from_full
+from planner.models.safetensors import SafetensorsCheckpoint
+from planner.runtime.checkpoint import OPTIMIZER_KINDS, tensor_file
+from planner.runtime.local import RankState
+from planner.runtime.stage import ShardedStage
+from planner.runtime.training import TrainingOptions
 
 
-def optimizers(local: Local, training: Training) -> dict[str, Optimizer]:
+def make_optimizers(local: RankState, training: TrainingOptions) -> dict[str, Optimizer]:
     """Creates AdamW for each module on this rank. Only matrices have weight decay."""
     created: dict[str, Optimizer] = {}
     for module in local.stages:
@@ -36,7 +36,7 @@ def has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
     return parameter.dim() > 1 and not name.endswith("bias")
 
 
-def states(optimizer: Optimizer, stage: Stage, kind: str) -> dict[str, Tensor]:
+def optimizer_states(optimizer: Optimizer, stage: ShardedStage, kind: str) -> dict[str, Tensor]:
     """States of one kind (`exp_avg`, `exp_avg_sq`, or `step`, the number of updates as float32) of this rank's shards,
     by parameter. Initialises them as AdamW does if there was no update yet.
     """
@@ -47,19 +47,19 @@ def states(optimizer: Optimizer, stage: Stage, kind: str) -> dict[str, Tensor]:
     return {name: optimizer.state[shard][kind] for name, shard in stage.shards.items()}
 
 
-def take_up(local: Local, optimizers: Mapping[str, Optimizer]) -> None:
+def load_optimizer_states(local: RankState, optimizers: Mapping[str, Optimizer]) -> None:
     """Loads this rank's shards of the optimizer states of the checkpoint, if the run is resumed. Raises InputError."""
-    if local.options.resume is None or local.found is None:
+    if local.options.resume is None or local.resumed_from is None:
         return
-    folder = local.options.resume / local.found.states
+    folder = local.options.resume / local.resumed_from.states
     for module, stages in local.stages.items():
-        for kind in STATES:
-            file = tensors(folder, module, kind)
+        for kind in OPTIMIZER_KINDS:
+            file = tensor_file(folder, module, kind)
             for stage in stages:
-                fill(states(optimizers[module], stage, kind), stage.splits, Checkpoint(file).mapped, file)
+                fill_from_full(optimizer_states(optimizers[module], stage, kind), stage.splits, SafetensorsCheckpoint(file).read_mapped, file)
 
 
-def set_rate(optimizers: Mapping[str, Optimizer], rate: float) -> None:
+def set_learning_rate(optimizers: Mapping[str, Optimizer], rate: float) -> None:
     """Sets the learning rate of all parameter groups."""
     groups: Iterable[dict[str, float]] = (group for each in optimizers.values() for group in each.param_groups)
     for group in groups:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.plan.model import Plan
-from planner.runtime.training import USUAL, Training
+from planner.runtime.training import DEFAULT_TRAINING, TrainingOptions
 from planner.specs.parallelism import Dtype
 
 
@@ -15,7 +15,7 @@ class RunOptions:
     verify: bool = False  # compare the first pass through the plan with one process (parity)
     dtype: Dtype | None = None  # None: the plan's
     seed: int = 0  # of weights and items
-    training: Training = USUAL  # AdamW, its schedule and clipping
+    training: TrainingOptions = DEFAULT_TRAINING  # AdamW, its schedule and clipping
     max_seconds: float | None = None  # the run stops after the first step that ends later than this; None: no limit
     metrics: Path | None = None  # file to which a JSON line is appended after each step
     base: Path = Path()  # folder of the plan file, to which the path of its step folder is relative
@@ -27,7 +27,7 @@ class RunOptions:
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
     memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
 
-    def count(self, plan: Plan) -> int:
+    def step_count(self, plan: Plan) -> int:
         """Number of optimizer steps of the run. Raises InputError when neither the plan nor `steps` bounds it."""
         if self.steps is not None:
             return self.steps
@@ -38,13 +38,13 @@ class RunOptions:
             )
         return len(plan.steps) + further
 
-    def saves(self, steps: int, last: bool) -> bool:
+    def saves_after(self, steps: int, last: bool) -> bool:
         """Whether a run that saves writes a checkpoint after `steps` steps."""
         return last or bool(self.save_every and steps % self.save_every == 0)
 
     def steps_folder(self, plan: Plan) -> Path | None:
         """Folder from which steps are read that are planned during the run; None when all are in the plan."""
-        return self.base / plan.then.folder if plan.then and self.count(plan) > len(plan.steps) else None
+        return self.base / plan.then.folder if plan.then and self.step_count(plan) > len(plan.steps) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,29 +12,29 @@ import torch
 from torch import Tensor
 
 from planner.plan.model import Layout
-from planner.plan.shares import runs_on
+from planner.plan.shares import rank_token_runs
 from planner.plan.task import Task
 from planner.specs.items import Document
 from planner.specs.layers import Module
 
 
-class Pack(NamedTuple):
+class ReferencePack(NamedTuple):
     documents: tuple[Document, ...]  # of its items, in order
     slices: tuple[Tensor, ...] = ()  # positions of the tokens of each rank, in their order there; (): one rank has all
 
 
-def packs(spec: Module, layout: Layout, forwards: Sequence[Task]) -> Iterator[Pack]:
+def reference_packs(spec: Module, layout: Layout, forwards: Sequence[Task]) -> Iterator[ReferencePack]:
     """Packs that contain each item of a step once. `forwards`: tasks of one chunk of layers of the module."""
-    moe = spec.routed
+    moe = spec.routed_experts
     if moe is None or not (moe.balance or moe.capacity):
         for task in forwards:
-            yield from (Pack(tuple(of_item)) for _, of_item in groupby(task.documents, itemgetter(0)))
+            yield from (ReferencePack(tuple(of_item)) for _, of_item in groupby(task.documents, itemgetter(0)))
         return
     for _, tasks in groupby(sorted(forwards, key=micro_batch), micro_batch):
         yield micro_batch_pack(spec, layout, [task for task in tasks if task.items])
 
 
-def micro_batch_pack(spec: Module, layout: Layout, tasks: Sequence[Task]) -> Pack:
+def micro_batch_pack(spec: Module, layout: Layout, tasks: Sequence[Task]) -> ReferencePack:
     """All items of one micro-batch, group by group."""
     items = [item for task in tasks for item in zip(task.items, task.sizes, strict=True)]
     starts = dict(zip((item for item, _ in items), accumulate((size for _, size in items), initial=0), strict=False))
@@ -43,10 +43,10 @@ def micro_batch_pack(spec: Module, layout: Layout, tasks: Sequence[Task]) -> Pac
         for rank in task.ranks:
             own = [
                 torch.arange(starts[run.item] + run.first, starts[run.item] + run.last)
-                for run in runs_on(spec, layout, task, rank)
+                for run in rank_token_runs(spec, layout, task, rank)
             ]
             slices += [torch.cat(own)] if own else []
-    return Pack(tuple(document for task in tasks for document in task.documents), tuple(slices))
+    return ReferencePack(tuple(document for task in tasks for document in task.documents), tuple(slices))
 
 
 def micro_batch(task: Task) -> int:

@@ -10,68 +10,68 @@ import torch
 from torch import Tensor
 
 from planner.errors import RunFailed
-from planner.models.auxiliary import Auxiliary
-from planner.models.batch import Batch, Features, Memory
+from planner.models.auxiliary import AuxiliaryLosses
+from planner.models.batch import Batch, EncoderFeatures, CrossAttentionMemory
 from planner.models.build import build
-from planner.models.data import batch_from
+from planner.models.data import batch_of_documents
 from planner.models.network import Network
-from planner.models.pretrained import first_weights
-from planner.plan.feeding import Item, feeding
+from planner.models.pretrained import set_initial_weights
+from planner.plan.feeding import ItemKey, fed_spans
 from planner.plan.task import Task
 from planner.runtime import whole
-from planner.runtime.executor import RankStep
-from planner.runtime.fsdp import STORED
-from planner.runtime.local import Local
+from planner.runtime.executor import RankStepResult
+from planner.runtime.fsdp import STORED_DTYPES
+from planner.runtime.local import RankState
 from planner.runtime.options import RunOptions
-from planner.runtime.packs import Pack, packs
-from planner.runtime.result import Verified
-from planner.runtime.resuming import first_of
-from planner.specs.items import documents_of, lengths_of
-from planner.specs.model import By
+from planner.runtime.packs import ReferencePack, reference_packs
+from planner.runtime.result import ParityErrors
+from planner.runtime.resuming import initial_weights_source
+from planner.specs.items import packed_documents, part_lengths
+from planner.specs.model import EdgeInput
 
 MIN_NORM_SHARE = 1e-3  # gradient errors are relative to at least this share of the largest gradient norm
 
 
-class Reference:
+class ParityReference:
     """Compares training steps with one process. Every rank takes part in gathering; rank 0 compares. Weights are at
     least float32.
     """
 
-    def __init__(self, local: Local, options: RunOptions) -> None:
+    def __init__(self, local: RankState, options: RunOptions) -> None:
         self.local = local
         self.begun = False
-        self.worst = Verified(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
+        self.worst = ParityErrors(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
         self.models: dict[str, Network] = {}
-        self.fed: dict[tuple[Item, By], list[tuple[int, Item]]] = defaultdict(
+        self.fed: dict[tuple[ItemKey, EdgeInput], list[tuple[int, ItemKey]]] = defaultdict(
             list
         )  # by reader: first token, encoder item
-        for item, places in feeding(local.plan).items():
+        for item, places in fed_spans(local.plan).items():
             for place in places:
                 self.fed[place.target, place.by].append((place.first, item))
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
-            stored = STORED[options.dtype or layout.dtype]
+            stored = STORED_DTYPES[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
-            first_weights(self.models[name], self.models[name].spec, first_of(options, local.found, name))
-            self.models[name].feeds = name in local.feeding
+            set_initial_weights(self.models[name], self.models[name].spec, initial_weights_source(options, local.resumed_from, name))
+            self.models[name].feeds_module = name in local.feeding_modules
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def copy_weights(self) -> None:
         """Before a step: copies the current weights of the run; before the first it has its own initial weights."""
         if not self.begun:
             self.begun = True
             return
-        weights = whole.weights(self.local)
+        weights = whole.full_weights(self.local)
         for module, model in self.models.items():
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[module][name])
 
-    def compare(self, tasks: Sequence[Task], ranks: Sequence[RankStep]) -> None:
+    def compare(self, tasks: Sequence[Task], ranks: Sequence[RankStepResult]) -> None:
         """After a step: compares its loss and gradients, which are still allocated, with the reference's own."""
-        gradients = whole.gradients(self.local)
+        gradients = whole.full_gradients(self.local)
         if not self.models:
             return
-        ended = [task for task in tasks if task.phase == "F" and self.local.concludes(task)]
-        require_once(ended, [task for task in ended if self.local.ends(task)], ranks)
+        ended = [task for task in tasks if task.phase == "F" and self.local.has_last_layer(task)]
+        require_once(ended, [task for task in ended if self.local.computes_loss(task)], ranks)
         reference_loss, reference = self.train(ended)
         loss, scale = sum(rank.loss for rank in ranks), ranks[0].clipped.scale if ranks[0].clipped else 1.0
         named = {
@@ -80,10 +80,10 @@ class Reference:
         trained = any(task.phase == "update" for task in tasks)  # else it is forward-only
         error, name = worst_error(named, reference) if trained else (0.0, "")
         before = self.worst
-        self.worst = Verified(
+        self.worst = ParityErrors(
             steps=before.steps + 1,
             items=before.items + sum(len(task.items) for task in ended),
-            loss_rel_err=max(before.loss_rel_err, relative(abs(loss - reference_loss), abs(reference_loss))),
+            loss_rel_err=max(before.loss_rel_err, relative_error(abs(loss - reference_loss), abs(reference_loss))),
             grad_rel_err=max(before.grad_rel_err, error),
             worst=name if error >= before.grad_rel_err else before.worst,
         )
@@ -92,11 +92,11 @@ class Reference:
         """Loss per target and gradients of one step in one process, each pack by itself."""
         for model in self.models.values():
             model.zero_grad()
-        targets, total = max(1, sum(self.local.targets(task) for task in ended if self.local.ends(task))), 0.0
-        with_loss = [*filter(self.local.ends, ended)]  # encoders run with the items that read them
+        targets, total = max(1, sum(self.local.target_count(task) for task in ended if self.local.computes_loss(task))), 0.0
+        with_loss = [*filter(self.local.computes_loss, ended)]  # encoders run with the items that read them
         for module, model in self.models.items():
             of_module = [task for task in with_loss if task.module == module]
-            for pack in packs(model.spec, self.local.plan.layouts[module], of_module):
+            for pack in reference_packs(model.spec, self.local.plan.layouts[module], of_module):
                 batch = self.batch(module, pack, 1 / targets)
                 loss = model(batch) / targets
                 loss.backward()
@@ -108,15 +108,15 @@ class Reference:
             if parameter.grad is not None
         }
 
-    def batch(self, module: str, pack: Pack, scale: float) -> Batch:
+    def batch(self, module: str, pack: ReferencePack, scale: float) -> Batch:
         """Batch of a pack, with the outputs of all encoder items that feed it; `scale`: of auxiliary losses."""
         spec, device = self.models[module].spec, self.local.worker.device
-        batch = batch_from(self.local.sources[module], spec, pack.documents, device=device)
+        batch = batch_of_documents(self.local.sources[module], spec, pack.documents, device=device)
         slices = tuple(rows.to(device) for rows in pack.slices)
         features, memory = self.features(module, pack, scale), self.memory(module, pack, scale)
-        return replace(batch, slices=slices, auxiliary=Auxiliary(scale), features=features, memory=memory)
+        return replace(batch, capacity_slices=slices, auxiliary=AuxiliaryLosses(scale), features=features, memory=memory)
 
-    def features(self, module: str, pack: Pack, scale: float) -> Features | None:
+    def features(self, module: str, pack: ReferencePack, scale: float) -> EncoderFeatures | None:
         """Outputs of encoder items that replace token embeddings of a pack, from the first tokens of each item."""
         rows, values, start = [], [], 0
         for item, tokens, begin in pack.documents:
@@ -124,9 +124,9 @@ class Reference:
                 values.append(self.outputs(source, scale))
                 rows.append(start + first + torch.arange(len(values[-1]), device=values[-1].device))
             start += tokens
-        return Features(torch.cat(rows), torch.cat(values)) if values else None
+        return EncoderFeatures(torch.cat(rows), torch.cat(values)) if values else None
 
-    def memory(self, module: str, pack: Pack, scale: float) -> Memory | None:
+    def memory(self, module: str, pack: ReferencePack, scale: float) -> CrossAttentionMemory | None:
         """Outputs of the encoder items that cross attention reads for the items of a pack."""
         sources = [self.fed.get(((module, item), "cross_attention"), ()) for item, _, _ in pack.documents]
         values = [[self.outputs(source, scale) for _, source in of_item] for of_item in sources]
@@ -134,12 +134,12 @@ class Reference:
             return None
         lengths = [sum(len(value) for value in of_item) for of_item in values]
         ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
-        return Memory(torch.cat([value for of_item in values for value in of_item]), ends)
+        return CrossAttentionMemory(torch.cat([value for of_item in values for value in of_item]), ends)
 
-    def outputs(self, source: Item, scale: float) -> Tensor:
+    def outputs(self, source: ItemKey, scale: float) -> Tensor:
         """Outputs of one encoder item, (tokens, width)."""
         module, item = source
-        pack = Pack(documents_of((item,), (lengths_of(self.local.plan.uses.items[module][item]),)))
+        pack = ReferencePack(packed_documents((item,), (part_lengths(self.local.plan.uses.items[module][item]),)))
         return self.models[module](self.batch(module, pack, scale))  # type: ignore[no-any-return]
 
 
@@ -152,14 +152,14 @@ def worst_error(gradients: dict[str, Tensor], reference: dict[str, Tensor]) -> t
     norms = {name: gradient.double().norm().item() for name, gradient in reference.items()}
     least = MIN_NORM_SHARE * max(norms.values())
     errors = {
-        name: relative((gradients[name].double() - gradient.double()).norm().item(), max(norms[name], least))
+        name: relative_error((gradients[name].double() - gradient.double()).norm().item(), max(norms[name], least))
         for name, gradient in reference.items()
     }
     worst = max(errors, key=lambda name: errors[name])
     return errors[worst], worst
 
 
-def relative(error: float, to: float) -> float:
+def relative_error(error: float, to: float) -> float:
     """Relative error. Without targets, losses and gradients are zero: an error of 0 is then 0, any other infinite; so
     is one that is not finite.
     """
@@ -168,7 +168,7 @@ def relative(error: float, to: float) -> float:
     return error / to if to and math.isfinite(error) else math.inf
 
 
-def require_once(ended: Sequence[Task], losses: Sequence[Task], ranks: Sequence[RankStep]) -> None:
+def require_once(ended: Sequence[Task], losses: Sequence[Task], ranks: Sequence[RankStepResult]) -> None:
     """Raises RunFailed unless one group processed each item of the step, and one rank each token with a loss."""
     items = [(task.module, item) for task in ended for item in task.items]
     times = Counter(item for rank in ranks for item in rank.items)

@@ -3,25 +3,25 @@
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
-from planner.plan.reshard import Crossing, crossing, on_edge
+from planner.plan.reshard import TransferKey, transfer_key, is_between_modules
 from planner.plan.task import Phase, Task
-from planner.runtime.executed import inside
-from planner.runtime.wires import Wire
+from planner.runtime.executed import executed_by_fsdp
+from planner.runtime.wires import EdgeTransfer
 
-Lists = Mapping[int, Sequence[Task]]  # by rank: its tasks in order
+TaskLists = Mapping[int, Sequence[Task]]  # by rank: its tasks in order
 Message = tuple[str, int]  # id of the send, rank of the sender
 NO_PHASES: Mapping[str, Collection[Phase]] = {}
 
 
-class Rehearsal:
+class DryRun:
     """`routes`: transfers over edges between modules; `synchronised`: by module, phases of a micro-batch in which its
     ranks synchronise; `task_gathered`: modules whose gathers and syncs FSDP2 does not issue inside those.
     """
 
     def __init__(
         self,
-        lists: Lists,
-        routes: Mapping[Crossing, Sequence[Wire]],
+        lists: TaskLists,
+        routes: Mapping[TransferKey, Sequence[EdgeTransfer]],
         synchronised: Mapping[str, Collection[Phase]] = NO_PHASES,
         task_gathered: Collection[str] = (),
     ) -> None:
@@ -52,7 +52,7 @@ class Rehearsal:
 
     def advance(self, rank: int, task: Task) -> Sequence[int]:
         """Ranks that can proceed when this rank begins `task`: none where it has to wait."""
-        if task.phase == "send" or inside(task, self.task_gathered):
+        if task.phase == "send" or executed_by_fsdp(task, self.task_gathered):
             self.sent.add((task.id, rank))
             self.position[rank] += 1
             return rank, *self.waiting.pop((task.id, rank), ())
@@ -93,7 +93,7 @@ class Rehearsal:
         return task.id
 
     def sources(self, rank: int, recv: Task) -> list[int]:
-        if not on_edge(recv):
+        if not is_between_modules(recv):
             return [recv.peers[recv.ranks.index(rank)]]
-        pairs = {route.pair(recv.of) for route in self.routes.get(crossing(recv), ())}
+        pairs = {route.pair(recv.of) for route in self.routes.get(transfer_key(recv), ())}
         return sorted(source for source, target in pairs if target == rank)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Ended = Literal["steps", "time", "interrupt"]  # why a run stopped
+StopReason = Literal["steps", "time", "interrupt"]  # why a run stopped
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TaskRecord:
     """Measured times of one task on one rank, in seconds since the step began, on a clock that all ranks share.
 
     A gather has one record in the forward and one in the backward that it belongs to.
@@ -22,7 +22,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanningTime:
     """Planning time of a step that was planned during the run."""
 
     busy_s: float  # seconds that the planner worked on it
@@ -55,18 +55,18 @@ class StepResult:
     loss: float  # per token that has a target, over all ranks
     tokens: int
     seconds: float  # of the slowest rank
-    measured: tuple[Measured, ...]  # kept for the last steps of a run only
+    measured: tuple[TaskRecord, ...]  # kept for the last steps of a run only
     peak_bytes: tuple[
         int | None, ...
     ]  # peak of allocated bytes of each rank; None on the CPU, where torch does not count them
-    planned: Planned | None = None  # None: it was planned before the run
+    planning: PlanningTime | None = None  # None: it was planned before the run
     learning_rate: float = 0.0
     grad_norm: float | None = None  # global norm before clipping; None: not computed
     memory: tuple[RankMemory, ...] = ()  # of each rank, kept for the same steps as `measured`; empty on the CPU
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class ParityErrors:
     """Parity: largest errors against one process with the same weights and items, over all verified steps."""
 
     steps: int
@@ -79,9 +79,9 @@ class Verified:
 @dataclass(frozen=True, slots=True)
 class RunResult:
     steps: tuple[StepResult, ...]
-    verify: Verified | None
+    verify: ParityErrors | None
     ranks: int
     machine: str  # label of the machine, such as `8 x NVIDIA H200`
     torch: str  # its version
-    ended: Ended = "steps"
-    before: int = 0  # steps done before, by the checkpoint from which the run was resumed
+    stop_reason: StopReason = "steps"
+    steps_before: int = 0  # steps done before, by the checkpoint from which the run was resumed

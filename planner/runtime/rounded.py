@@ -13,13 +13,13 @@ from torch import Tensor
 
 from planner.launch.collectives import ALL_GATHER
 
-TRAVELS = torch.bfloat16
+SENT_DTYPE = torch.bfloat16
 
 
 def reduce_scatter(output: Tensor, input: Tensor, group: dist.ProcessGroup) -> None:
     """Writes to `output` (n,) this rank's part of the sum of all ranks' `input` (ranks * n,)."""
     ranks = dist.get_world_size(group)
-    sent = input.to(TRAVELS)
+    sent = input.to(SENT_DTYPE)
     received = torch.empty_like(sent)
     dist.all_to_all_single(received, sent, group=group)
     torch.sum(received.view(ranks, -1), 0, dtype=output.dtype, out=output)

@@ -7,10 +7,10 @@ from planner.errors import InputError
 from planner.launch.processes import launch
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
-from planner.runtime.going_on import taken_up
+from planner.runtime.going_on import resolve_resume
 from planner.runtime.options import Progress, RunOptions
 from planner.runtime.result import RunResult
-from planner.runtime.runnable import located, require_machine, require_outputs, require_runnable
+from planner.runtime.runnable import errors_in_plan_file, require_devices, require_outputs, require_runnable
 
 
 def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]) -> RunResult:
@@ -23,15 +23,15 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
         raise InputError("running a plan needs torch, which is not installed", fix="pip install 'planner[torch]'")
     name = options.source or plan.name
     require_legal(plan, name)
-    options = taken_up(options)
+    options = resolve_resume(options)
     require_runnable(plan, options)
     require_outputs(options)
-    with located(name):
-        kind = require_machine(plan, plan.size)
-    from planner.runtime.worker import body
+    with errors_in_plan_file(name):
+        kind = require_devices(plan, plan.size)
+    from planner.runtime.worker import run_on_rank
 
     results = launch(
-        body, plan.size, plan, options, on_message=lambda _, progress: on_progress(progress), kind=kind, heed=True
+        run_on_rank, plan.size, plan, options, on_message=lambda _, progress: on_progress(progress), kind=kind, graceful_interrupt=True
     )
     result: RunResult = results[0]
     return result

@@ -10,15 +10,15 @@ from typing import get_args
 
 from planner.errors import InputError
 from planner.files.writable import require_folder, require_writable
-from planner.launch.worker import Kind
+from planner.launch.worker import DeviceKind
 from planner.plan.expand import expand
 from planner.plan.expert_layers import expert_layouts
-from planner.plan.mesh import spread_of_experts
+from planner.plan.mesh import expert_shards
 from planner.plan.model import Layout, Plan
-from planner.runtime.going_on import require_place, require_same_run
+from planner.runtime.going_on import require_save_folder, require_resumable
 from planner.runtime.options import RunOptions
-from planner.runtime.training import require_training
-from planner.specs.items import documents_of, lengths_of, tokens_of
+from planner.runtime.training import require_training_options
+from planner.specs.items import packed_documents, part_lengths, item_tokens
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 
@@ -29,7 +29,7 @@ DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, WSL: wit
 
 
 @contextmanager
-def located(name: str, place: str = "") -> Iterator[None]:
+def errors_in_plan_file(name: str, place: str = "") -> Iterator[None]:
     """Names the plan file in any InputError raised inside: `NAME (its own place, or else `place`)`."""
     try:
         yield
@@ -41,22 +41,22 @@ def located(name: str, place: str = "") -> Iterator[None]:
 def require_runnable(plan: Plan, options: RunOptions) -> None:
     """Raises InputError with the first reason why the plan cannot be run with these options."""
     name = options.source or plan.name
-    require_at_once(plan, options)
-    with located(name):
-        require_known(plan)
+    require_quick_checks(plan, options)
+    with errors_in_plan_file(name):
+        require_executable(plan)
     require_models(plan, options, name)
 
 
-def require_at_once(plan: Plan, options: RunOptions) -> None:
+def require_quick_checks(plan: Plan, options: RunOptions) -> None:
     """Runs the subset of `require_runnable` that takes no time and imports no torch. Raises InputError."""
     require_options(options)
-    options.count(plan)
-    require_place(options)
-    require_same_run(plan, options)
-    with located(options.source or plan.name):
+    options.step_count(plan)
+    require_save_folder(options)
+    require_resumable(plan, options)
+    with errors_in_plan_file(options.source or plan.name):
         require_supported(plan)
         require_driver(plan)
-    if options.memory_snapshot is not None and plan_kind(plan) == "cpu":
+    if options.memory_snapshot is not None and device_kind(plan) == "cpu":
         raise InputError("torch counts no memory of the CPU", where="--memory-snapshot", fix="leave it out")
 
 
@@ -68,7 +68,7 @@ def require_options(options: RunOptions) -> None:
         raise InputError(f"no dtype is called `{options.dtype}`", where="--dtype", fix=f"one of {', '.join(known)}")
     if options.dtype == "fp8":
         raise InputError(FP8, where="--dtype", fix="bf16")
-    require_training(options.training)
+    require_training_options(options.training)
     if options.save_every is not None and options.save_every < 1:
         raise InputError(f"cannot save every {options.save_every} steps", where="--save-every", fix="1, or more")
     if options.save_every is not None and options.save is None:
@@ -83,14 +83,14 @@ def require_supported(plan: Plan) -> None:
         raise InputError(message, where=where, fix=fix)
 
 
-def require_known(plan: Plan) -> None:
+def require_executable(plan: Plan) -> None:
     """Raises InputError for unsupported features, and for task lists on which ranks would deadlock."""
-    from planner.runtime.meeting import lists_of, require_meeting
+    from planner.runtime.meeting import task_lists, require_no_deadlock
 
     require_supported(plan)
     for number in range(len(plan.steps)):
         tasks = expand(plan, number)
-        require_meeting(plan, lists_of(tasks), f"steps[{number}]")
+        require_no_deadlock(plan, task_lists(tasks), f"steps[{number}]")
 
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
@@ -102,7 +102,7 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
         if not layout.sequence_parallel and layout.tp > 1:
             message = "tensor parallelism without sequence parallelism cannot be run yet"
             yield message, f"layouts.{name}.sequence_parallel", "sequence_parallel: true"
-        if plan.uses.models[name].borrows:
+        if plan.uses.models[name].borrows_embedding:
             message = f"words of `{name}` are looked up in a table on the ranks of another module: that cannot be run"
             yield message, f"uses.models.{name}.shared_words", "shared_words: false, for a table of its own"
         if layout.overlap:
@@ -117,7 +117,7 @@ def expert_refusals(layout: Layout, spec: Module, where: str) -> Iterator[Refusa
         if spec.bias == "all" and spec.hidden % etp:
             message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be sharded over etp = {etp}"
             yield message, f"{where}.etp", "an etp that divides the hidden size"
-        if at.dispatch == "node_level" and spread_of_experts(at) > 1:
+        if at.dispatch == "node_level" and expert_shards(at) > 1:
             message = "one copy of a token to each node with experts of it cannot be run yet"
             yield message, f"{where}.dispatch", "dispatch: all_to_all, or all_gather"
 
@@ -128,33 +128,33 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     """
     from planner.models.build import unsupported
     from planner.models.data import check_batch
-    from planner.models.pretrained import require_weights
-    from planner.models.tokens import TokenFolder, source_of
-    from planner.runtime.resuming import require_tensors
+    from planner.models.pretrained import require_checkpoint
+    from planner.models.tokens import TokenFolder, sample_source
+    from planner.runtime.resuming import require_tensor_files
 
-    source = source_of(options.data, options.seed)
+    source = sample_source(options.data, options.seed)
     for module, spec in plan.uses.models.items():
         reason = unsupported(spec) if module in plan.layouts else None
         sizes = plan.uses.items.get(module, {})
-        items = [(item, tokens_of(size)) for item, size in sizes.items()]
-        with located(name, f"uses.models.{module}"):
+        items = [(item, item_tokens(size)) for item, size in sizes.items()]
+        with errors_in_plan_file(name, f"uses.models.{module}"):
             if reason:
                 raise InputError(reason, fix="an even one, by other heads; or only simulate the plan")
-            check_batch(spec, documents_of([*sizes], [*map(lengths_of, sizes.values())]))
+            check_batch(spec, packed_documents([*sizes], [*map(part_lengths, sizes.values())]))
         source.check(spec, items)
         if isinstance(source, TokenFolder):
             source.check_vocab(spec, items)
     if options.weights is not None:
-        decoders = [plan.uses.models[name] for name in plan.layouts if not plan.uses.models[name].gives]
+        decoders = [plan.uses.models[name] for name in plan.layouts if not plan.uses.models[name].feature_width]
         if len(decoders) != 1:
             message = f"--weights is for plans with one decoder, this one has {len(decoders)}"
             raise InputError(message, where="--weights", fix="leave them out")
-        require_weights(decoders[0], options.weights)
+        require_checkpoint(decoders[0], options.weights)
     if options.resume is not None:
-        require_tensors(options.resume)
+        require_tensor_files(options.resume)
 
 
-def plan_kind(plan: Plan) -> Kind:
+def device_kind(plan: Plan) -> DeviceKind:
     """Kind of processor of the plan's ranks. Raises InputError when they are of several kinds."""
     kinds = {plan.uses.devices[entry.kind].kind for entry in plan.ranks}
     if len(kinds) > 1:
@@ -162,11 +162,11 @@ def plan_kind(plan: Plan) -> Kind:
     return "cuda" if kinds == {"cuda"} else "cpu"
 
 
-def require_machine(plan: Plan, local_ranks: int) -> Kind:
+def require_devices(plan: Plan, local_ranks: int) -> DeviceKind:
     """Kind of processor of the plan's ranks. Raises InputError when this machine has fewer than `local_ranks`."""
     import torch
 
-    kind = plan_kind(plan)
+    kind = device_kind(plan)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if kind == "cuda" and gpus < local_ranks:
         raise another_machine(plan, gpus)
@@ -175,7 +175,7 @@ def require_machine(plan: Plan, local_ranks: int) -> Kind:
 
 def require_driver(plan: Plan) -> None:
     """Raises InputError where the plan is for GPUs and this machine has no GPU driver. Needs no torch."""
-    if plan_kind(plan) == "cuda" and not any(Path(driver).exists() for driver in DRIVERS):
+    if device_kind(plan) == "cuda" and not any(Path(driver).exists() for driver in DRIVERS):
         raise another_machine(plan, 0)
 
 

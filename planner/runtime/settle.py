@@ -12,11 +12,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
 from planner.plan.mesh import groups_over
 from planner.plan.model import Layout
-from planner.runtime.stage import Stage
+from planner.runtime.stage import ShardedStage
 from planner.specs.base import Ranks
 from planner.specs.layers import Module
 
@@ -25,37 +25,37 @@ LARGE_BYTES = 2**24  # gradients from this size are all-reduced one by one, in p
 
 
 @torch.no_grad()
-def settle(stages: Sequence[Stage], groups: Groups, meter: Meter) -> None:
+def sum_replicated_gradients(stages: Sequence[ShardedStage], groups: ProcessGroups, meter: CommunicationMeter) -> None:
     """Sums gradients of a module's replicated parameters, after FSDP2's reductions and before the update. Every rank
     calls it.
     """
     spec, layout, rank = stages[0].spec, stages[0].layout, stages[0].clock.rank
     tp_group = groups_over(layout, ("tp",))[rank]
     if len(tp_group) > 1:
-        add_up([x for stage in stages for x in gradients(stage, replicated_names(stage))], groups[tp_group], meter)
-    if ties(spec, layout):
+        sum_over_group([x for stage in stages for x in gradients(stage, replicated_names(stage))], groups[tp_group], meter)
+    if ties_across_stages(spec, layout):
         tables = [x for stage in stages for x in gradients(stage, [EMBEDDING])]
         if tables:
-            add_up(tables, groups[ends(layout, rank)], meter)
+            sum_over_group(tables, groups[embedding_head_ranks(layout, rank)], meter)
 
 
-def replicated_names(stage: Stage) -> list[str]:
+def replicated_names(stage: ShardedStage) -> list[str]:
     """Parameters replicated over tp. Experts are reduced over their own mesh."""
-    return [name for name in stage.shards if name not in stage.splits and name not in stage.experts]
+    return [name for name in stage.shards if name not in stage.splits and name not in stage.expert_parameters]
 
 
-def ties(spec: Module, layout: Layout) -> bool:
+def ties_across_stages(spec: Module, layout: Layout) -> bool:
     """Whether the first and the last stage both have the tied embedding."""
-    return spec.ties and layout.pp > 1
+    return spec.ties_head and layout.pp > 1
 
 
-def ends(layout: Layout, rank: int) -> Ranks:
+def embedding_head_ranks(layout: Layout, rank: int) -> Ranks:
     """The ranks of the first and last stage in this rank's pipeline."""
     line = groups_over(layout, ("pp",))[rank]
     return Ranks((line[0], line[-1]))
 
 
-def gradients(stage: Stage, names: Sequence[str]) -> Iterator[Tensor]:
+def gradients(stage: ShardedStage, names: Sequence[str]) -> Iterator[Tensor]:
     """Gradients of this rank's shards of these parameters; those that exist."""
     for name in names:
         gradient = stage.shards[name].grad if name in stage.shards else None
@@ -63,7 +63,7 @@ def gradients(stage: Stage, names: Sequence[str]) -> Iterator[Tensor]:
             yield gradient.to_local() if isinstance(gradient, DTensor) else gradient
 
 
-def add_up(tensors: Sequence[Tensor], group: dist.ProcessGroup, meter: Meter) -> None:
+def sum_over_group(tensors: Sequence[Tensor], group: dist.ProcessGroup, meter: CommunicationMeter) -> None:
     """Sums tensors over a group, in place: the small ones in one all-reduce, each large one in its own."""
     small = [x for x in tensors if x.nbytes < LARGE_BYTES]
     for x in tensors:
@@ -76,7 +76,7 @@ def add_up(tensors: Sequence[Tensor], group: dist.ProcessGroup, meter: Meter) ->
             x.copy_(part.view_as(x))
 
 
-def all_reduce(x: Tensor, group: dist.ProcessGroup, meter: Meter) -> None:
+def all_reduce(x: Tensor, group: dist.ProcessGroup, meter: CommunicationMeter) -> None:
     ranks = dist.get_world_size(group)
     with meter.measure(x.device, 2 * x.nbytes * (ranks - 1) // ranks):
         dist.all_reduce(x, group=group)

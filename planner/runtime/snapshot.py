@@ -14,10 +14,10 @@ import torch
 from planner.errors import InputError
 from planner.launch.worker import Worker
 
-ENTRIES = 200_000  # last allocator events that are kept, at some KB of host memory each
+HISTORY_ENTRIES = 200_000  # last allocator events that are kept, at some KB of host memory each
 
 
-class History(Protocol):
+class MemoryHistory(Protocol):
     """Recorder of allocator events."""
 
     def start(self) -> None:
@@ -30,12 +30,12 @@ class History(Protocol):
         """Writes the history and the current allocations. Raises OSError."""
 
 
-class Cuda:
+class CudaMemoryHistory:
     """torch's recorder, of the current device. Python stacks only: resolving C++ symbols takes minutes."""
 
     def start(self) -> None:
         self.stop()
-        torch.cuda.memory._record_memory_history("all", stacks="python", max_entries=ENTRIES)
+        torch.cuda.memory._record_memory_history("all", stacks="python", max_entries=HISTORY_ENTRIES)
 
     def stop(self) -> None:
         torch.cuda.memory._record_memory_history(None)
@@ -44,14 +44,14 @@ class Cuda:
         torch.cuda.memory._dump_snapshot(str(path))  # type: ignore[no-untyped-call]
 
 
-class Snapshot:
+class MemorySnapshot:
     """Memory snapshots of one rank; without a folder, none."""
 
-    def __init__(self, folder: Path | None, rank: int, history: History) -> None:
+    def __init__(self, folder: Path | None, rank: int, history: MemoryHistory) -> None:
         self.folder, self.rank, self.history = folder, rank, history
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
         """Context of the whole run: writes the snapshot at its end, or when memory runs out. Raises InputError."""
         if self.folder is None:
             yield
@@ -65,7 +65,7 @@ class Snapshot:
             raise
         self.write(self.folder)
 
-    def step(self, last: bool) -> None:
+    def begin_step(self, last: bool) -> None:
         """Called before each step; `last`: whether it is, or may be, the last of the run."""
         if self.folder is None:
             return
@@ -84,6 +84,6 @@ class Snapshot:
             raise InputError(f"cannot write the file: {error.strerror}", where=str(path), fix=fix) from error
 
 
-def snapshot(worker: Worker, folder: Path | None) -> Snapshot:
+def make_memory_snapshot(worker: Worker, folder: Path | None) -> MemorySnapshot:
     """Recorder for a rank on a GPU; the preflight checks refuse a folder on the CPU."""
-    return Snapshot(folder, worker.rank, Cuda())
+    return MemorySnapshot(folder, worker.rank, CudaMemoryHistory())

@@ -21,14 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
-from planner.launch.groups import Groups
+from planner.launch.groups import ProcessGroups
 from planner.models.build import build
-from planner.models.held import ExpertPart, Held, Part, Split, expert_names, splits_of
-from planner.models.pretrained import First, first_weights
-from planner.plan.mesh import coordinates, expert_coordinates, expert_states, states
+from planner.models.held import ExpertShard, ModuleShard, EqualShard, ParameterSplit, expert_parameters, parameter_splits
+from planner.models.pretrained import InitialWeights, set_initial_weights
+from planner.plan.mesh import coordinates, expert_coordinates, expert_state_groups_of_rank, state_groups_of_rank
 from planner.plan.model import Layout
 from planner.runtime import fsdp
-from planner.runtime.clock import Clock
+from planner.runtime.clock import StepClock
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
@@ -36,90 +36,90 @@ from planner.specs.parallelism import Dtype
 META = torch.device("meta")
 
 
-class Stage:
+class ShardedStage:
     """One chunk of layers on one rank. `feeds`: whether another module reads its outputs."""
 
     def __init__(
-        self, spec: Module, layout: Layout, layers: Layers, dtype: Dtype, clock: Clock, feeds: bool = False
+        self, spec: Module, layout: Layout, layers: Layers, dtype: Dtype, clock: StepClock, feeds: bool = False
     ) -> None:
         self.spec, self.layout, self.layers, self.dtype, self.clock = spec, layout, layers, dtype, clock
-        self.stored, self.computed = fsdp.STORED[dtype], fsdp.COMPUTED[dtype]
-        self.network = build(spec, dtype=self.stored, device=META, held=rank_part(layout, layers, clock.rank))
-        self.network.feeds = feeds
-        self.splits: dict[str, tuple[Split, ...]] = splits_of(self.network)
-        self.once = layout.zero < 3  # gradients are reduced once a step
-        self.reduced = not self.once
+        self.stored_dtype, self.compute_dtype = fsdp.STORED_DTYPES[dtype], fsdp.COMPUTE_DTYPES[dtype]
+        self.network = build(spec, dtype=self.stored_dtype, device=META, shard=rank_part(layout, layers, clock.rank))
+        self.network.feeds_module = feeds
+        self.splits: dict[str, tuple[ParameterSplit, ...]] = parameter_splits(self.network)
+        self.reduced_once = layout.zero < 3  # gradients are reduced once a step
+        self.reduced = not self.reduced_once
         self.units: list[FSDPModule] = []  # FSDP2 units, that of the whole network last; empty if unsharded
         self.shards: dict[str, nn.Parameter] = {}
-        self.experts = expert_names(self.network)
-        self.alone = self.shares_nothing()
-        self.apart = feeds and layout.zero == 3
-        self.open = 0  # if task_gathered: forwards between gather and end
-        self.piles = False  # whether weight gradients of some micro-batches are still to come (split backward)
-        self.settled = False  # whether gradients of replicated parameters are summed over their ranks
+        self.expert_parameters = expert_parameters(self.network)
+        self.unsharded = self.shares_nothing()
+        self.task_gathered = feeds and layout.zero == 3
+        self.open_forwards = 0  # if task_gathered: forwards between gather and end
+        self.accumulating = False  # whether weight gradients of some micro-batches are still to come (split backward)
+        self.replicated_summed = False  # whether gradients of replicated parameters are summed over their ranks
 
-    def materialise(self, groups: Groups, first: First) -> None:
+    def materialise(self, groups: ProcessGroups, first: InitialWeights) -> None:
         """Shards the network over its ranks and loads its initial weights: of a checkpoint, or random."""
-        if not self.alone:
+        if not self.unsharded:
             self.shard_all(groups)
         self.network.to_empty(device=self.clock.device)
-        first_weights(self.network, self.spec, first)
+        set_initial_weights(self.network, self.spec, first)
         self.shards = dict(
             self.network.named_parameters()
         )  # taken now: while gathered, the network has unsharded parameters instead
-        if self.once:
+        if self.reduced_once:
             self.gather()
 
     def shares_nothing(self) -> bool:
         """Whether no other rank has any of its states, and none is cast for compute."""
         rank = self.clock.rank
-        over = [*states(self.layout, rank)]
-        for at, _ in self.layout.by_experts(self.layers) if self.experts else ():
-            over += expert_states(at, rank)
-        return self.stored == self.computed and all(len(ranks) == 1 for ranks in over)
+        over = [*state_groups_of_rank(self.layout, rank)]
+        for at, _ in self.layout.by_expert_placement(self.layers) if self.expert_parameters else ():
+            over += expert_state_groups_of_rank(at, rank)
+        return self.stored_dtype == self.compute_dtype and all(len(ranks) == 1 for ranks in over)
 
-    def shard_all(self, groups: Groups) -> None:
+    def shard_all(self, groups: ProcessGroups) -> None:
         rank = self.clock.rank
         for layer, block in self.network.layers.items():
             for part in expert_units(block):
-                self.shard_unit(part, groups, expert_states(self.layout.at(int(layer)), rank))
+                self.shard_unit(part, groups, expert_state_groups_of_rank(self.layout.at_layer(int(layer)), rank))
         for unit in [*self.network.layers.values(), self.network]:
-            self.shard_unit(unit, groups, states(self.layout, rank))
+            self.shard_unit(unit, groups, state_groups_of_rank(self.layout, rank))
 
-    def shard_unit(self, unit: Any, groups: Groups, over: tuple[Ranks, Ranks]) -> None:
+    def shard_unit(self, unit: Any, groups: ProcessGroups, over: tuple[Ranks, Ranks]) -> None:
         """`over`: the ranks over which its states are sharded, and those over which shards are replicated."""
         shards, replicas = over
-        fsdp.shard(unit, groups[shards], self.dtype, self.clock.device, again=not (self.once or self.apart))
+        fsdp.shard(unit, groups[shards], self.dtype, self.clock.device, gather_again=not (self.reduced_once or self.task_gathered))
         in_bf16 = self.layout.gradients == "bf16"
-        fsdp.measure(unit, self.clock, in_bf16)
+        fsdp.time_collectives(unit, self.clock, in_bf16)
         if len(replicas) > 1:
-            fsdp.add_up(unit, groups[replicas], self.clock, in_bf16 and len(shards) == 1)  # rounded once
+            fsdp.sum_over_replicas(unit, groups[replicas], self.clock, in_bf16 and len(shards) == 1)  # rounded once
         self.units.append(unit)
 
-    def hold(self) -> None:
+    def begin_step(self) -> None:
         """Resets the state of a stage at the start of a step."""
-        self.reduced, self.settled, self.piles, self.open = not self.once, False, False, 0
-        fsdp.hold(self.units, self.once or self.apart)
+        self.reduced, self.replicated_summed, self.accumulating, self.open_forwards = not self.reduced_once, False, False, 0
+        fsdp.keep_gathered(self.units, self.reduced_once or self.task_gathered)
 
     @contextmanager
     def backward(self, whole: bool) -> Iterator[None]:
         """Context of a backward (`whole`), or of the input-gradient half of a split one, after which nothing is
         reduced.
         """
-        self.piles |= not whole
-        if self.apart:
+        self.accumulating |= not whole
+        if self.task_gathered:
             self.gather()
-        by_task = self.once or self.apart
-        fsdp.keep(self.units, by_task or self.piles)
+        by_task = self.reduced_once or self.task_gathered
+        fsdp.keep_unreduced(self.units, by_task or self.accumulating)
         yield
-        fsdp.keep(self.units, by_task)
-        if whole and self.piles:
-            self.pile_up()
+        fsdp.keep_unreduced(self.units, by_task)
+        if whole and self.accumulating:
+            self.accumulate()
 
-    def pile_up(self) -> None:
+    def accumulate(self) -> None:
         """Accumulates weight gradients that were computed outside of a backward; under ZeRO-3 also reduces them."""
-        if self.once or self.apart:
-            fsdp.pile_up(self.units)
+        if self.reduced_once or self.task_gathered:
+            fsdp.accumulate(self.units)
         elif self.units:
             fsdp.reduce(self.units)
 
@@ -127,53 +127,53 @@ class Stage:
         """Reduces the accumulated gradients; zeros where there are none."""
         if self.units:
             fsdp.reduce(self.units)
-        for parameter in self.network.parameters() if self.alone else ():
+        for parameter in self.network.parameters() if self.unsharded else ():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         self.reduced = True
-        if self.apart:
-            fsdp.hold(self.units, True)
+        if self.task_gathered:
+            fsdp.keep_gathered(self.units, True)
 
     def gather(self) -> None:
         """Gathers the parameters of every unit, until a reduction; if task_gathered, also those that are gathered
         already, since other ranks may have resharded them.
         """
-        if self.apart:
-            self.release()
+        if self.task_gathered:
+            self.reshard()
         for unit in self.units:
             unit.unshard()
 
-    def release(self) -> None:
+    def reshard(self) -> None:
         """Reshards the parameters of every unit."""
         for unit in self.units:
             unit.reshard()
 
-    def begin(self) -> None:
+    def begin_forward(self) -> None:
         """If task_gathered: gathers parameters for the forward of a micro-batch, until `end_forward`."""
-        self.open += 1
+        self.open_forwards += 1
         self.gather()
 
-    def end(self) -> None:
+    def end_forward(self) -> None:
         """Ends a forward; reshards when no other is open, whose layers only this rank would gather again."""
-        self.open -= 1
-        if not self.open:
-            self.release()
+        self.open_forwards -= 1
+        if not self.open_forwards:
+            self.reshard()
 
-    def tells(self, name: str) -> bool:
+    def is_first_owner(self, name: str) -> bool:
         """Whether this rank is the first of those over which this part of a parameter is sharded or replicated."""
-        return all(ranks[0] == self.clock.rank for ranks in self.states_of(name))
+        return all(ranks[0] == self.clock.rank for ranks in self.state_ranks(name))
 
-    def states_of(self, name: str) -> tuple[Ranks, Ranks]:
+    def state_ranks(self, name: str) -> tuple[Ranks, Ranks]:
         """The ranks over which this part of a parameter is sharded, and those over which its shards are replicated."""
-        if name not in self.experts:
-            return states(self.layout, self.clock.rank)
-        return expert_states(self.layout.at(layer_of(name)), self.clock.rank)
+        if name not in self.expert_parameters:
+            return state_groups_of_rank(self.layout, self.clock.rank)
+        return expert_state_groups_of_rank(self.layout.at_layer(layer_of(name)), self.clock.rank)
 
-    def place_of(self, name: str) -> dict[str, int]:
+    def mesh_coordinates(self, name: str) -> dict[str, int]:
         """This rank's coordinates in the mesh of a parameter, by mesh dimension."""
-        if name not in self.experts:
+        if name not in self.expert_parameters:
             return coordinates(self.layout, self.clock.rank)
-        return expert_coordinates(self.layout.at(layer_of(name)), self.clock.rank)
+        return expert_coordinates(self.layout.at_layer(layer_of(name)), self.clock.rank)
 
     def weights(self) -> dict[str, Tensor]:
         """This rank's shards, by parameter."""
@@ -184,20 +184,20 @@ class Stage:
         return {name: shard.grad for name, shard in self.shards.items() if shard.grad is not None}
 
 
-def rank_part(layout: Layout, layers: Layers, rank: int) -> Held:
+def rank_part(layout: Layout, layers: Layers, rank: int) -> ModuleShard:
     """Which layers, tp shards and experts a rank holds."""
-    return Held(
+    return ModuleShard(
         layers=layers,
-        tp=Part(coordinates(layout, rank).get("tp", 0), layout.tp),
-        experts={layer: expert_part(at, rank) for at, of_experts in layout.by_experts(layers) for layer in of_experts},
-        recompute={layer: layout.recompute_of(layer) for layer in layers},
+        tp=EqualShard(coordinates(layout, rank).get("tp", 0), layout.tp),
+        experts={layer: expert_part(at, rank) for at, of_experts in layout.by_expert_placement(layers) for layer in of_experts},
+        recompute={layer: layout.layer_recompute(layer) for layer in layers},
     )
 
 
-def expert_part(layout: Layout, rank: int) -> ExpertPart:
+def expert_part(layout: Layout, rank: int) -> ExpertShard:
     """Which experts of a layer a rank holds, and which etp shard of them."""
     coordinate = expert_coordinates(layout, rank)
-    return ExpertPart(Part(coordinate["ep"], layout.ep), Part(coordinate["etp"], layout.etp))
+    return ExpertShard(EqualShard(coordinate["ep"], layout.ep), EqualShard(coordinate["etp"], layout.etp))
 
 
 def layer_of(name: str) -> int:

@@ -11,7 +11,7 @@ Schedule = Literal["constant", "cosine", "linear"]
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingOptions:
     learning_rate: float = 1e-3  # peak
     schedule: Schedule = "constant"  # after the warm-up: constant, or decaying to 0 after the last step
     warmup: int = 0  # steps in which the learning rate rises linearly to its peak
@@ -19,7 +19,7 @@ class Training:
     betas: tuple[float, float] = (0.9, 0.999)
     decay: float = 0.01  # weight decay of matrices; norms and biases have none
 
-    def rate(self, step: int, of: int) -> float:
+    def learning_rate_at(self, step: int, of: int) -> float:
         """Learning rate of `step`, counted from 0, in a run of `of` steps. (Cosine: arXiv 1608.03983, without
         restarts.)
         """
@@ -30,17 +30,17 @@ class Training:
         return self.learning_rate * factor[self.schedule]
 
 
-USUAL = Training()
+DEFAULT_TRAINING = TrainingOptions()
 
 
-def require_training(training: Training) -> None:
+def require_training_options(training: TrainingOptions) -> None:
     """Raises InputError for the first option that is out of range."""
     for valid, message, where, fix in option_checks(training):
         if not valid:
             raise InputError(message, where=where, fix=fix)
 
 
-def option_checks(training: Training) -> Iterator[tuple[bool, str, str, str]]:
+def option_checks(training: TrainingOptions) -> Iterator[tuple[bool, str, str, str]]:
     """For each option, whether it is valid, and message, place and fix if not."""
     rate, clip, decay = training.learning_rate, training.clip, training.decay
     yield 0 <= rate < math.inf, f"invalid learning rate {rate}", "--learning-rate", "such as 1e-3"

@@ -5,27 +5,27 @@ from collections.abc import Callable, Iterable, Sequence
 from torch import Tensor
 
 from planner.launch.channels import Channels
-from planner.launch.meter import Meter
-from planner.plan.reshard import on_edge
+from planner.launch.meter import CommunicationMeter
+from planner.plan.reshard import is_between_modules
 from planner.plan.task import Task
 
-Coming = Callable[[Task], Iterable[tuple[int, Callable[[], Tensor]]]]
+EdgeReceives = Callable[[Task], Iterable[tuple[int, Callable[[], Tensor]]]]
 
 
-class Transfers:
+class StageTransfers:
     """Sends and receives of one rank. The i-th rank of a group sends to the i-th on the other stage."""
 
-    def __init__(self, channels: Channels, meter: Meter, rank: int) -> None:
+    def __init__(self, channels: Channels, meter: CommunicationMeter, rank: int) -> None:
         self.channels, self.meter, self.rank = channels, meter, rank
 
-    def expect(self, tasks: Sequence[Task], memory: Callable[[Task], Tensor], edge_receives: Coming) -> None:
+    def expect(self, tasks: Sequence[Task], memory: Callable[[Task], Tensor], edge_receives: EdgeReceives) -> None:
         """Announces all messages of a step, in the order in which they are sent. `memory`: makes the buffer of a recv;
         `edge_receives`: senders, and what makes their buffers, for a send over an edge between modules.
         """
         recvs = {task.after[0]: task for task in tasks if task.phase == "recv" and self.rank in task.ranks}
         due: dict[int, list[tuple[str, Callable[[], Tensor]]]] = {}
         for task in tasks:
-            if task.phase == "send" and on_edge(task):
+            if task.phase == "send" and is_between_modules(task):
                 for source, make in edge_receives(task):
                     due.setdefault(source, []).append((task.id, make))
             elif task.phase == "send" and task.id in recvs and self.rank in task.peers:

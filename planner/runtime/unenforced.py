@@ -3,7 +3,7 @@
 from planner.plan.model import Plan, assignments
 
 
-def unenforced(plan: Plan) -> str:
+def unenforced_shares(plan: Plan) -> str:
     """A warning if the plan shares devices between tasks, else an empty string. A rank executes its tasks one after the
     other, each with its whole device: losses are the same, times are not those that were predicted.
     """

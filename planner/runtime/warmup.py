@@ -11,19 +11,19 @@ from collections.abc import Sequence
 import torch
 
 from planner.launch.collectives import time_collective
-from planner.plan.catalogue import catalogue
+from planner.plan.catalogue import process_groups
 from planner.plan.model import Plan
 from planner.plan.task import Task
-from planner.runtime.executor import Executor
+from planner.runtime.executor import TaskExecutor
 
 FEW_BYTES = 64
 
 
-def warm_up(executor: Executor, plan: Plan, tasks: Sequence[Task]) -> None:
+def warm_up(executor: TaskExecutor, plan: Plan, tasks: Sequence[Task]) -> None:
     """Runs the warm-up on this rank; every rank calls it. `tasks`: of the first step, of all ranks."""
     rank, groups = executor.worker.rank, executor.local.groups
-    executor.worker.begin("warm-up")
-    for ranks in sorted(ranks for ranks in catalogue(plan) if len(ranks) > 1):
+    executor.worker.begin_task("warm-up")
+    for ranks in sorted(ranks for ranks in process_groups(plan) if len(ranks) > 1):
         if rank in ranks:
             time_collective("all_to_all", groups[ranks], FEW_BYTES, executor.worker.device, warmup=0, repeats=1)
     executor.local.channels.connect()
@@ -34,9 +34,9 @@ def warm_up(executor: Executor, plan: Plan, tasks: Sequence[Task]) -> None:
     updated = {task.module for task in tasks if task.phase == "update"}
     for module, optimizer in executor.optimizers.items():
         if module in updated:
-            executor.local.settle(module)
+            executor.local.complete_gradients(module)
             idle_update(optimizer)
-    executor.meter.cut()  # bytes that it sent belong to no task
+    executor.meter.take_measured()  # bytes that it sent belong to no task
 
 
 def idle_update(optimizer: torch.optim.Optimizer) -> None:

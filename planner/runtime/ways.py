@@ -3,31 +3,31 @@
 from collections.abc import Iterator
 from itertools import product
 
-from planner.launch.channels import Pair
+from planner.launch.channels import RankPair
 from planner.plan.expand import expand
 from planner.plan.mesh import stage_ranks
 from planner.plan.model import Plan
-from planner.plan.reshard import on_edge
-from planner.runtime.wires import wires
+from planner.plan.reshard import is_between_modules
+from planner.runtime.wires import edge_transfers
 
 
-def pairs(plan: Plan) -> set[Pair]:
+def channel_pairs(plan: Plan) -> set[RankPair]:
     """All (sender, receiver) pairs: between pipeline stages the i-th ranks, between modules those that read outputs."""
-    pairs: set[Pair] = set()
+    pairs: set[RankPair] = set()
     if plan.then:
         linked = {*between_stages(plan), *between_modules(plan)}
         pairs = {pair for source, target in linked if source != target for pair in ((source, target), (target, source))}
     for number in range(len(plan.steps)):
         tasks = expand(plan, number)
         for task in tasks:
-            if task.phase == "send" and not on_edge(task):
+            if task.phase == "send" and not is_between_modules(task):
                 pairs.update(zip(task.ranks, task.peers, strict=True))
-        crossing = {each.pair(of) for transfers in wires(plan, tasks).values() for each in transfers for of in "FB"}
+        crossing = {each.pair(of) for transfers in edge_transfers(plan, tasks).values() for each in transfers for of in "FB"}
         pairs |= {pair for pair in crossing if pair[0] != pair[1]}
     return pairs
 
 
-def between_stages(plan: Plan) -> Iterator[Pair]:
+def between_stages(plan: Plan) -> Iterator[RankPair]:
     """Pairs that send activations forward in any step on the groups of a plan, also steps planned during the run; with
     chunks (virtual stages) also from the last stage to the first.
     """
@@ -41,7 +41,7 @@ def between_stages(plan: Plan) -> Iterator[Pair]:
                 yield from zip(near, far, strict=False)  # stages of unequal size are illegal in any step
 
 
-def between_modules(plan: Plan) -> Iterator[Pair]:
+def between_modules(plan: Plan) -> Iterator[RankPair]:
     """Pairs over edges in any step: every rank with outputs of the source, every rank with inputs of the target."""
     for edge in plan.edges:
         source, target = plan.layouts[edge.source], plan.layouts[edge.target]

@@ -12,74 +12,74 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
-from planner.models.held import Split, part_of, put_part, whole_shape
-from planner.models.safetensors import Described
-from planner.runtime.local import Local
-from planner.runtime.stage import Stage
+from planner.models.held import ParameterSplit, take_shard, write_shard, full_shape
+from planner.models.safetensors import TensorDescription
+from planner.runtime.local import RankState
+from planner.runtime.stage import ShardedStage
 
-Wholes = dict[str, dict[str, Tensor]]  # module → parameter → unsharded tensor
-Read = Callable[
-    [Stage], Mapping[str, Tensor]
+FullTensorsByModule = dict[str, dict[str, Tensor]]  # module → parameter → unsharded tensor
+StageTensorReader = Callable[
+    [ShardedStage], Mapping[str, Tensor]
 ]  # reads a rank's tensors, by parameter: tp or expert shards, which FSDP2 may shard further
 COMPARED_AT_ONCE = 2**22  # numbers
 REPLICA_TOLERANCE = 1e-6  # relative difference in norm allowed between replicas: some roundings of float32
 
 
-class Piece(NamedTuple):
+class TensorShard(NamedTuple):
     """A rank's shard of one tensor."""
 
-    splits: tuple[Split, ...]
+    splits: tuple[ParameterSplit, ...]
     values: Tensor
 
 
-class Coming(NamedTuple):
+class ShardDescription(NamedTuple):
     """Description of a shard that a rank will send."""
 
-    splits: tuple[Split, ...]
+    splits: tuple[ParameterSplit, ...]
     shape: tuple[int, ...]
     dtype: torch.dtype
 
 
-def weights(local: Local) -> Wholes:
+def full_weights(local: RankState) -> FullTensorsByModule:
     """All unsharded parameters, on rank 0; an empty dict on the others. Every rank calls it."""
-    return assembled(local, Stage.weights)
+    return gather_full_tensors(local, ShardedStage.weights)
 
 
-def gradients(local: Local) -> Wholes:
+def full_gradients(local: RankState) -> FullTensorsByModule:
     """All unsharded gradients, on rank 0; an empty dict on the others. Every rank calls it."""
-    return assembled(local, Stage.gradients)
+    return gather_full_tensors(local, ShardedStage.gradients)
 
 
-def assembled(local: Local, read: Read) -> Wholes:
+def gather_full_tensors(local: RankState, read: StageTensorReader) -> FullTensorsByModule:
     """All tensors at once, on rank 0; an empty dict on the others. Every rank calls it."""
-    full = {module: dict(Turns(local, module, read)) for module in local.plan.layouts}
+    full = {module: dict(FullTensors(local, module, read)) for module in local.plan.layouts}
     return {module: tensors for module, tensors in full.items() if tensors}
 
 
-class Turns:
+class FullTensors:
     """Iterator over the tensors of a module, sorted by name, unsharded on rank 0. On the others it yields nothing, and
     iterating sends their shards. Every rank must create it and iterate over it once.
     """
 
-    def __init__(self, local: Local, module: str, read: Read) -> None:
-        self.module, self.rank, self.group = module, local.worker.rank, local.patient
+    def __init__(self, local: RankState, module: str, read: StageTensorReader) -> None:
+        self.module, self.rank, self.group = module, local.worker.rank, local.file_group
         stages = local.stages.get(module, ())
         self.own = {name: tensor for stage in stages for name, tensor in read(stage).items()}
         own_parts = {
-            name: Coming(stage.splits.get(name, ()) if tensor.dim() else (), tuple(tensor.shape), tensor.dtype)
+            name: ShardDescription(stage.splits.get(name, ()) if tensor.dim() else (), tuple(tensor.shape), tensor.dtype)
             for stage in stages
             for name, tensor in read(stage).items()
-            if stage.tells(name)
+            if stage.is_first_owner(name)
         }
         self.parts = gather_descriptions(own_parts, self.group)
         self.names = broadcast_names(sorted({name for of_rank in self.parts.values() for name in of_rank}), self.group)
 
     @property
-    def described(self) -> dict[str, Described]:
+    def descriptions(self) -> dict[str, TensorDescription]:
         """Dtype and unsharded shape of each tensor, on rank 0."""
         each = {name: part for of_rank in self.parts.values() for name, part in of_rank.items()}
         return {
-            name: Described(each[name].dtype, tuple(whole_shape(each[name].shape, each[name].splits)))
+            name: TensorDescription(each[name].dtype, tuple(full_shape(each[name].shape, each[name].splits)))
             for name in sorted(each)
         }
 
@@ -94,7 +94,7 @@ class Turns:
             else:
                 self.send_part(name)
 
-    def send(self) -> None:
+    def send_shards(self) -> None:
         """Sends all shards of this rank, on a rank other than 0."""
         deque(self, maxlen=0)
 
@@ -104,7 +104,7 @@ class Turns:
         if name in self.parts[self.rank] and values is not None:
             dist.send(values.cpu().contiguous(), 0, group=self.group)
 
-    def receive_parts(self, name: str) -> Iterator[tuple[int, Piece]]:
+    def receive_parts(self, name: str) -> Iterator[tuple[int, TensorShard]]:
         """Yields rank and shard of every owner, received in the order of ranks."""
         own = unshard(self.own[name]) if name in self.own else None
         for rank, of_rank in self.parts.items():
@@ -112,19 +112,19 @@ class Turns:
                 continue
             part = of_rank[name]
             if rank == 0 and own is not None:
-                yield rank, Piece(part.splits, own.cpu())
+                yield rank, TensorShard(part.splits, own.cpu())
             else:
                 values = torch.empty(part.shape, dtype=part.dtype)
                 dist.recv(values, rank, group=self.group)
-                yield rank, Piece(part.splits, values)
+                yield rank, TensorShard(part.splits, values)
 
 
-def gather_descriptions(own: dict[str, Coming], group: dist.ProcessGroup) -> dict[int, dict[str, Coming]]:
+def gather_descriptions(own: dict[str, ShardDescription], group: dist.ProcessGroup) -> dict[int, dict[str, ShardDescription]]:
     """Descriptions of all ranks on rank 0; on another its own only."""
     if dist.get_rank():
         dist.gather_object(own, group=group)
         return {dist.get_rank(): own}
-    gathered: list[dict[str, Coming]] = [{}] * dist.get_world_size()
+    gathered: list[dict[str, ShardDescription]] = [{}] * dist.get_world_size()
     dist.gather_object(own, gathered, group=group)
     return dict(enumerate(gathered))
 
@@ -142,17 +142,17 @@ def unshard(tensor: Any) -> Tensor:
     return detached.full_tensor() if isinstance(detached, DTensor) else detached
 
 
-def assemble(name: str, parts: Iterable[tuple[int, Piece]]) -> Tensor:
+def assemble(name: str, parts: Iterable[tuple[int, TensorShard]]) -> Tensor:
     """The unsharded tensor from the shards of all ranks. Raises RunFailed where replicas of a shard differ."""
     full: Tensor | None = None
-    first: dict[tuple[Split, ...], int] = {}
+    first: dict[tuple[ParameterSplit, ...], int] = {}
     for rank, (splits, values) in parts:
         if full is None:
-            full = torch.empty(whole_shape(values.shape, splits), dtype=values.dtype)
+            full = torch.empty(full_shape(values.shape, splits), dtype=values.dtype)
         if splits not in first:
             first[splits] = rank
-            put_part(full, splits, values)
-        elif differ(part_of(full, splits), values):
+            write_shard(full, splits, values)
+        elif replicas_differ(take_shard(full, splits), values):
             raise RunFailed(
                 f"`{name}` differs between rank {first[splits]} and rank {rank}: replicas should be the same",
                 fix="this is a bug of the runtime, please report it",
@@ -161,7 +161,7 @@ def assemble(name: str, parts: Iterable[tuple[int, Piece]]) -> Tensor:
     return full
 
 
-def differ(one: Tensor, other: Tensor) -> bool:
+def replicas_differ(one: Tensor, other: Tensor) -> bool:
     """Whether replicas differ by more than sums in another order may, or in which numbers are finite."""
     if torch.equal(one, other):
         return False

@@ -4,49 +4,49 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from planner.launch.channels import Pair
+from planner.launch.channels import RankPair
 from planner.plan.model import Plan
-from planner.plan.reshard import Crossing, Route, crossing, crossings, edge_of
+from planner.plan.reshard import TransferKey, Route, transfer_key, encoder_transfers, edge_of_transfer
 from planner.plan.task import Task
-from planner.runtime.flight import Key, key_of
-from planner.specs.model import By
+from planner.runtime.flight import InFlightKey, in_flight_key
+from planner.specs.model import EdgeInput
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class EdgeTransfer:
     """A route of encoder outputs between two ranks, and the micro-batches in flight at both ends."""
 
     route: Route
-    writer: Key
-    reader: Key
-    by: By
+    writer: InFlightKey
+    reader: InFlightKey
+    by: EdgeInput
 
-    def pair(self, of: str) -> Pair:
+    def pair(self, of: str) -> RankPair:
         """Sender and receiver: outputs (`of` F) go from writer to reader, gradients (B) back."""
         route = self.route
         return (route.source, route.target) if of == "F" else (route.target, route.source)
 
 
-def messages(transfers: Iterable[Wire], of: str) -> dict[Pair, list[Wire]]:
+def transfers_by_pair(transfers: Iterable[EdgeTransfer], of: str) -> dict[RankPair, list[EdgeTransfer]]:
     """Transfers grouped into one message per pair of ranks; a pair of equal ranks is a local copy."""
-    by_pair: dict[Pair, list[Wire]] = defaultdict(list)
+    by_pair: dict[RankPair, list[EdgeTransfer]] = defaultdict(list)
     for transfer in transfers:
         by_pair[transfer.pair(of)].append(transfer)
     return by_pair
 
 
-def wires(plan: Plan, tasks: Sequence[Task]) -> dict[Crossing, list[Wire]]:
+def edge_transfers(plan: Plan, tasks: Sequence[Task]) -> dict[TransferKey, list[EdgeTransfer]]:
     """Transfers of each send of encoder outputs among `tasks`; empty for plans without edges."""
     if not plan.edges:
         return {}
     return {
-        crossing(send): [
-            Wire(route, writer(send), key_of(reader, 0), edge_of(plan, send).by) for reader, route in carried
+        transfer_key(send): [
+            EdgeTransfer(route, writer_key(send), in_flight_key(reader, 0), edge_of_transfer(plan, send).by) for reader, route in carried
         ]
-        for send, carried in crossings(plan, tasks)
+        for send, carried in encoder_transfers(plan, tasks)
     }
 
 
-def writer(send: Task) -> Key:
+def writer_key(send: Task) -> InFlightKey:
     """Key of the micro-batch in flight whose outputs a send transfers."""
     return send.module, send.layers[0], send.micro_batch, send.group.partition(">")[0]

@@ -11,24 +11,24 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from planner.launch.worker import Worker, cores, joined
+from planner.launch.worker import Worker, usable_cores, joined_world
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
 from planner.plan.model import Plan
-from planner.runtime.clock import Clock
-from planner.runtime.ending import Ending
-from planner.runtime.executor import Executor, RankStep
-from planner.runtime.local import Local
-from planner.runtime.metrics import Note, noting
-from planner.runtime.norm import Norm
-from planner.runtime.optimizers import optimizers, set_rate, take_up
+from planner.runtime.clock import StepClock
+from planner.runtime.ending import EarlyStop
+from planner.runtime.executor import TaskExecutor, RankStepResult
+from planner.runtime.local import RankState
+from planner.runtime.metrics import MetricsWriter, metrics_writer
+from planner.runtime.norm import GradientNorm
+from planner.runtime.optimizers import make_optimizers, set_learning_rate, load_optimizer_states
 from planner.runtime.options import Progress, RunOptions
-from planner.runtime.records import records
-from planner.runtime.reference import Reference
-from planner.runtime.result import Ended, Planned, RunResult, StepResult
-from planner.runtime.saving import claimed, save
-from planner.runtime.snapshot import Snapshot, snapshot
-from planner.runtime.upcoming import Upcoming, upcoming
+from planner.runtime.records import task_records
+from planner.runtime.reference import ParityReference
+from planner.runtime.result import StopReason, PlanningTime, RunResult, StepResult
+from planner.runtime.saving import save_lock, save_checkpoint
+from planner.runtime.snapshot import MemorySnapshot, make_memory_snapshot
+from planner.runtime.upcoming import StepTasks, step_source
 from planner.runtime.warmup import warm_up
 
 VERIFIED_ONLINE_STEPS = 3  # of the steps that are planned during the run, how many are checked against one process
@@ -36,49 +36,49 @@ FEW_RANKS = 64  # up to so many ranks send rank 0 their records of every step; m
 MEASURED_STEPS = 16  # last steps whose task records are kept: those of a long run would fill the memory of rank 0
 
 
-def body(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
+def run_on_rank(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     """The whole run on one rank; returns its result on rank 0, None on the others."""
     require_legal(plan, plan.name)
-    with joined(worker):
+    with joined_world(worker):
         return train(worker, plan, options)
 
 
 def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     """Trains all steps, in a process group that has been joined."""
-    early_stop = Ending(worker, options.max_seconds)
-    with early_stop.listening():
-        history = snapshot(worker, options.memory_snapshot)
-        with claimed(worker, options.save), history.taken():
-            return trained(prepare(worker, plan, options), options, early_stop, history)
+    early_stop = EarlyStop(worker, options.max_seconds)
+    with early_stop.catching_interrupts():
+        history = make_memory_snapshot(worker, options.memory_snapshot)
+        with save_lock(worker, options.save), history.recording():
+            return train_steps(prepare_executor(worker, plan, options), options, early_stop, history)
 
 
-def trained(executor: Executor, options: RunOptions, early_stop: Ending, history: Snapshot) -> RunResult | None:
+def train_steps(executor: TaskExecutor, options: RunOptions, early_stop: EarlyStop, history: MemorySnapshot) -> RunResult | None:
     """Trains step by step, until there are no more, or all ranks agree to stop."""
     worker, plan = executor.worker, executor.local.plan
-    ended: Ended = "steps"
+    ended: StopReason = "steps"
     warm_up(executor, plan, expand(plan))
-    take_up(executor.local, executor.optimizers)  # after the warm-up, which resets optimizer states
-    before = executor.local.found.steps if executor.local.found else 0
-    reference = Reference(executor.local, options) if options.verify else None
+    load_optimizer_states(executor.local, executor.optimizers)  # after the warm-up, which resets optimizer states
+    before = executor.local.resumed_from.steps if executor.local.resumed_from else 0
+    reference = ParityReference(executor.local, options) if options.verify else None
     verified_steps = before + len(plan.steps) + (VERIFIED_ONLINE_STEPS if plan.then else 0)
-    total, done = options.count(plan), []
-    with upcoming(worker, plan, options, before) as steps, metrics_on_rank_0(worker, options) as write_metrics:
+    total, done = options.step_count(plan), []
+    with step_source(worker, plan, options, before) as steps, metrics_on_rank_0(worker, options) as write_metrics:
         for number, upcoming_step in enumerate(steps, before):
-            rate = options.training.rate(number, total)
-            set_rate(executor.optimizers, rate)
-            history.step(last=options.max_seconds is not None or number == total - 1)
+            rate = options.training.learning_rate_at(number, total)
+            set_learning_rate(executor.optimizers, rate)
+            history.begin_step(last=options.max_seconds is not None or number == total - 1)
             verifier = reference if number < verified_steps else None
-            step = one_step(executor, upcoming_step, verifier, number + 1, keeps_records(number, total, plan, options))
+            step = train_step(executor, upcoming_step, verifier, number + 1, keeps_records(number, total, plan, options))
             if step:
                 done.append(replace(step, learning_rate=rate))
                 drop_old_records(done)
                 write_metrics(number + 1, done[-1])
                 worker.report(Progress(number + 1, total, step.loss, step.tokens, step.seconds))
-            ended = early_stop.agreed()
-            if options.save is not None and options.saves(number + 1, ended != "steps" or number + 1 == total):
-                save(executor, options.save, number + 1)
+            ended = early_stop.agree_on_reason()
+            if options.save is not None and options.saves_after(number + 1, ended != "steps" or number + 1 == total):
+                save_checkpoint(executor, options.save, number + 1)
                 if ended == "steps" and number + 1 < total:  # an interrupt that came while saving
-                    ended = early_stop.agreed()
+                    ended = early_stop.agree_on_reason()
             if ended != "steps":
                 break
     if worker.rank:
@@ -99,35 +99,35 @@ def drop_old_records(done: list[StepResult]) -> None:
         done[-MEASURED_STEPS - 1] = replace(done[-MEASURED_STEPS - 1], measured=(), memory=())
 
 
-def prepare(worker: Worker, plan: Plan, options: RunOptions) -> Executor:
+def prepare_executor(worker: Worker, plan: Plan, options: RunOptions) -> TaskExecutor:
     """Creates this rank's process groups, modules and optimizers."""
     one_machine = int(os.environ.get("LOCAL_WORLD_SIZE", worker.world_size)) == worker.world_size
-    local = Local(worker, plan, options, Clock(worker.device, worker.rank, one_machine))
+    local = RankState(worker, plan, options, StepClock(worker.device, worker.rank, one_machine))
     needs_norm = options.training.clip is not None or options.metrics is not None
-    norm = Norm(local, options.training.clip) if needs_norm else None
-    return Executor(local, optimizers(local, options.training), norm)
+    norm = GradientNorm(local, options.training.clip) if needs_norm else None
+    return TaskExecutor(local, make_optimizers(local, options.training), norm)
 
 
-def metrics_on_rank_0(worker: Worker, options: RunOptions) -> AbstractContextManager[Note]:
+def metrics_on_rank_0(worker: Worker, options: RunOptions) -> AbstractContextManager[MetricsWriter]:
     """Writer of the metrics file on rank 0; one that writes nothing on the others."""
-    return noting(options.metrics if worker.rank == 0 else None)
+    return metrics_writer(options.metrics if worker.rank == 0 else None)
 
 
-def one_step(
-    executor: Executor, upcoming_step: Upcoming, reference: Reference | None, number: int, kept: bool
+def train_step(
+    executor: TaskExecutor, upcoming_step: StepTasks, reference: ParityReference | None, number: int, keep_records: bool
 ) -> StepResult | None:
     """Trains one step on every rank; returns its result on rank 0, with task records if `keep_records`. Raises
     RunFailed where the gradient norm is not finite.
     """
     if reference:
-        reference.follow()
+        reference.copy_weights()
     step = executor.step(upcoming_step.tasks)
     if step.clipped:
         step.clipped.require_finite(number)
-    gathered = gather_steps((upcoming_step.waited_s, step if kept else replace(step, passes=())))
+    gathered = gather_steps((upcoming_step.waited_s, step if keep_records else replace(step, passes=())))
     ranks = [step for _, step in gathered]
     if reference:
-        executor.worker.begin("verification")
+        executor.worker.begin_task("verification")
         reference.compare(upcoming_step.tasks, ranks)
     if not ranks:
         return None
@@ -136,20 +136,20 @@ def one_step(
         loss=sum(rank.loss for rank in ranks),
         tokens=sum(rank.tokens for rank in ranks),
         seconds=max(rank.seconds for rank in ranks),
-        measured=tuple(records([rank.passes for rank in ranks])),
+        measured=tuple(task_records([rank.passes for rank in ranks])),
         peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
         memory=tuple(rank.memory for rank in ranks if rank.memory),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
-        planned=None if upcoming_step.planned_s is None else Planned(upcoming_step.planned_s, waited),
+        planning=None if upcoming_step.planned_s is None else PlanningTime(upcoming_step.planned_s, waited),
     )
 
 
-def gather_steps(own: tuple[float, RankStep]) -> list[tuple[float, RankStep]]:
+def gather_steps(own: tuple[float, RankStepResult]) -> list[tuple[float, RankStepResult]]:
     """Gathers the waiting time and step of every rank, by rank, on rank 0; the others get an empty list."""
     if dist.get_rank():
         dist.gather_object(own)
         return []
-    gathered: list[tuple[float, RankStep] | None] = [None] * dist.get_world_size()
+    gathered: list[tuple[float, RankStepResult] | None] = [None] * dist.get_world_size()
     dist.gather_object(own, gathered)
     return [rank for rank in gathered if rank is not None]
 
@@ -159,7 +159,7 @@ def machine_label(device: torch.device, ranks: int) -> str:
     if device.type == "cuda":
         return f"{ranks} x {torch.cuda.get_device_name(device)}"
     processes = "1 process" if ranks == 1 else f"{ranks} processes"
-    return f"{processes} on {cores()} cores of {processor_name()}"
+    return f"{processes} on {usable_cores()} cores of {processor_name()}"
 
 
 def processor_name() -> str:

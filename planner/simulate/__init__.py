@@ -1,24 +1,24 @@
 """A discrete-event simulator: tasks in, timeline out; memory over that timeline, and Chrome traces of it."""
 
 from planner.simulate.engine import simulate
-from planner.simulate.memory import Memory, memory_use
-from planner.simulate.recorded import Recorded, read_steps, read_trace, typical
-from planner.simulate.slices import Traced
-from planner.simulate.timeline import Event, Timeline
-from planner.simulate.trace import to_trace, trace_of, write_trace
+from planner.simulate.memory import MemoryCurves, simulate_memory
+from planner.simulate.recorded import RecordedStep, read_steps, read_trace, median_step
+from planner.simulate.slices import TracedStep
+from planner.simulate.timeline import TaskEvent, Timeline
+from planner.simulate.trace import one_step_trace, build_trace, write_trace
 
 __all__ = [
-    "Event",
-    "Memory",
-    "Recorded",
+    "TaskEvent",
+    "MemoryCurves",
+    "RecordedStep",
     "Timeline",
-    "Traced",
-    "memory_use",
+    "TracedStep",
+    "simulate_memory",
     "read_steps",
     "read_trace",
     "simulate",
-    "to_trace",
-    "trace_of",
-    "typical",
+    "one_step_trace",
+    "build_trace",
+    "median_step",
     "write_trace",
 ]

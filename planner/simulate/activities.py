@@ -21,20 +21,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 NOBODY = -1  # in `queued_by`, `sharer` and `causes`: there is none
 
 
-class Lists(NamedTuple):
+class RaggedArray(NamedTuple):
     """A list of integers for each activity, flat (CSR): that of activity i is `values[offsets[i]:offsets[i + 1]]`."""
 
-    first: Numbers  # (n + 1,)
-    of: Numbers
+    offsets: IntArray  # (n + 1,)
+    values: IntArray
 
     def __getitem__(self, i: int) -> list[int]:  # type: ignore[override]
-        found: list[int] = self.of[self.first[i] : self.first[i + 1]].tolist()
+        found: list[int] = self.values[self.offsets[i] : self.offsets[i + 1]].tolist()
         return found
 
 
@@ -42,40 +42,40 @@ class Lists(NamedTuple):
 class Activities:
     """n activities, numbered in program order."""
 
-    seconds: Floats  # (n,) duration; of a transfer, the latency before its first byte
-    lanes: Lists
-    after: Lists  # activities that must have ended before this one starts
-    queued_by: Numbers  # (n,) the activity whose end puts this one into the queues of its lanes, or NOBODY
-    share: Floats  # (n,) of the capacity of each of its lanes, 0 to 1
-    sharer: Numbers  # (n,) activities with the same sharer are never in a lane together; or NOBODY
-    bytes: Floats  # (n,) to transfer
-    links: Lists  # that the bytes cross
-    takes: Lists  # stores taken from at the start
-    taken: Floats  # amount of each entry of `takes`
-    gives: Lists  # stores given to at the end
-    given: Floats  # amount of each entry of `gives`
+    seconds: FloatArray  # (n,) duration; of a transfer, the latency before its first byte
+    lanes: RaggedArray
+    after: RaggedArray  # activities that must have ended before this one starts
+    queued_by: IntArray  # (n,) the activity whose end puts this one into the queues of its lanes, or NOBODY
+    share: FloatArray  # (n,) of the capacity of each of its lanes, 0 to 1
+    sharer: IntArray  # (n,) activities with the same sharer are never in a lane together; or NOBODY
+    bytes: FloatArray  # (n,) to transfer
+    links: RaggedArray  # that the bytes cross
+    takes: RaggedArray  # stores taken from at the start
+    taken: FloatArray  # amount of each entry of `takes`
+    gives: RaggedArray  # stores given to at the end
+    given: FloatArray  # amount of each entry of `gives`
     lane_count: int
-    bandwidth: Floats  # (links,) bytes per second
-    stock: Floats  # (stores,) amounts at the beginning
+    bandwidth: FloatArray  # (links,) bytes per second
+    stock: FloatArray  # (stores,) amounts at the beginning
 
     @property
     def count(self) -> int:
         return len(self.seconds)
 
 
-class Times(NamedTuple):
+class ActivityTimes(NamedTuple):
     """Start and end of each activity in seconds, and the activity whose end let it start."""
 
-    starts: Floats  # (n,)
-    ends: Floats  # (n,)
-    causes: Numbers  # (n,) or NOBODY
+    starts: FloatArray  # (n,)
+    ends: FloatArray  # (n,)
+    causes: IntArray  # (n,) or NOBODY
 
 
-class Builder:
+class ActivityBuilder:
     """Collects activities one by one, in program order."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[float, int, float, int]] = []  # seconds, queued_by, share, sharer
+        self.scalar_fields: list[tuple[float, int, float, int]] = []  # seconds, queued_by, share, sharer
         self.lanes: list[Sequence[int]] = []
         self.after: list[Sequence[int]] = []
         self.bytes: dict[int, float] = {}
@@ -86,15 +86,15 @@ class Builder:
         self.bandwidth: list[float] = []
         self.stock: list[float] = []
 
-    def lane(self) -> int:
+    def add_lane(self) -> int:
         self.lane_count += 1
         return self.lane_count - 1
 
-    def link(self, bytes_per_second: float) -> int:
+    def add_link(self, bytes_per_second: float) -> int:
         self.bandwidth.append(bytes_per_second)
         return len(self.bandwidth) - 1
 
-    def store(self, amount: float) -> int:
+    def add_store(self, amount: float) -> int:
         self.stock.append(amount)
         return len(self.stock) - 1
 
@@ -109,38 +109,38 @@ class Builder:
         sharer: int = NOBODY,
     ) -> int:
         """Add an activity and return its number; `after` may name activities that are added later."""
-        self.rows.append((seconds, queued_by, share, sharer))
+        self.scalar_fields.append((seconds, queued_by, share, sharer))
         self.lanes.append(lanes)
         self.after.append(after)
-        return len(self.rows) - 1
+        return len(self.scalar_fields) - 1
 
-    def transfer(self, activity: int, size_bytes: float, links: Sequence[int]) -> None:
+    def set_transfer(self, activity: int, size_bytes: float, links: Sequence[int]) -> None:
         """Let an activity transfer bytes over links after its seconds have passed."""
         self.bytes[activity], self.links[activity] = size_bytes, links
 
-    def hold(
+    def use_stores(
         self, activity: int, takes: Sequence[tuple[int, float]] = (), gives: Sequence[tuple[int, float]] = ()
     ) -> None:
         """Let an activity take amounts from stores when it starts, and give amounts to stores when it ends."""
         self.takes[activity], self.gives[activity] = takes, gives
 
-    def done(self) -> Activities:
+    def build(self) -> Activities:
         """The activities as arrays."""
-        count = len(self.rows)
-        scalars = np.array(self.rows, dtype=np.float64).reshape(-1, 4)
+        count = len(self.scalar_fields)
+        scalars = np.array(self.scalar_fields, dtype=np.float64).reshape(-1, 4)
         moved = np.zeros(count)
         moved[[*self.bytes]] = [*self.bytes.values()]
-        takes, taken = amounts(self.takes, count)
-        gives, given = amounts(self.gives, count)
+        takes, taken = store_amounts(self.takes, count)
+        gives, given = store_amounts(self.gives, count)
         return Activities(
             seconds=scalars[:, 0].copy(),
-            lanes=listed(self.lanes),
-            after=listed(self.after),
+            lanes=ragged(self.lanes),
+            after=ragged(self.after),
             queued_by=scalars[:, 1].astype(np.int64),
             share=scalars[:, 2].copy(),
             sharer=scalars[:, 3].astype(np.int64),
             bytes=moved,
-            links=sparse(self.links, count),
+            links=sparse_ragged(self.links, count),
             takes=takes,
             taken=taken,
             gives=gives,
@@ -151,23 +151,23 @@ class Builder:
         )
 
 
-def listed(each: Sequence[Sequence[int]]) -> Lists:
+def ragged(each: Sequence[Sequence[int]]) -> RaggedArray:
     """A list of integers per activity, flattened."""
     first = np.zeros(len(each) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, each), dtype=np.int64, count=len(each)), out=first[1:])
-    return Lists(first, np.fromiter(chain.from_iterable(each), dtype=np.int64, count=int(first[-1])))
+    return RaggedArray(first, np.fromiter(chain.from_iterable(each), dtype=np.int64, count=int(first[-1])))
 
 
-def sparse(each: Mapping[int, Sequence[int]], count: int) -> Lists:
+def sparse_ragged(each: Mapping[int, Sequence[int]], count: int) -> RaggedArray:
     """The same, given the lists of only some of `count` activities; those of the others are empty."""
     numbers = sorted(each)
     first = np.zeros(count + 1, dtype=np.int64)
     first[[number + 1 for number in numbers]] = [len(each[number]) for number in numbers]
     np.cumsum(first, out=first)
-    return Lists(first, np.array([entry for number in numbers for entry in each[number]], dtype=np.int64))
+    return RaggedArray(first, np.array([entry for number in numbers for entry in each[number]], dtype=np.int64))
 
 
-def amounts(moved: Mapping[int, Sequence[tuple[int, float]]], count: int) -> tuple[Lists, Floats]:
+def store_amounts(moved: Mapping[int, Sequence[tuple[int, float]]], count: int) -> tuple[RaggedArray, FloatArray]:
     """Stores of each activity and, entry by entry, their amounts, given those of only some of `count` activities."""
-    stores = sparse({number: [store for store, _ in entries] for number, entries in moved.items()}, count)
+    stores = sparse_ragged({number: [store for store, _ in entries] for number, entries in moved.items()}, count)
     return stores, np.array([amount for number in sorted(moved) for _, amount in moved[number]], dtype=np.float64)

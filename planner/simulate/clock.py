@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import NOBODY, Activities, Floats, Numbers, Times
+from planner.simulate.activities import NOBODY, Activities, FloatArray, IntArray, ActivityTimes
 
 ROUNDING = 1e-9  # tolerance when shares add up to 1, and of amounts relative to the initial stock of a store
 LATENT, MOVING = 0, 1  # a transfer before its first byte, and while bytes move
@@ -22,7 +22,7 @@ class Clock:
 
     def __init__(self, activities: Activities) -> None:
         n = activities.count
-        self.of = activities
+        self.activities = activities
         self.seconds, self.share, self.sharer = (
             activities.seconds.tolist(),
             activities.share.tolist(),
@@ -40,16 +40,16 @@ class Clock:
         self.free = [1.0] * activities.lane_count
         self.sharers: list[set[int]] = [set() for _ in range(activities.lane_count)]
         self.ending: list[tuple[float, int, int]] = []  # heap of expected ends: time, activity, version of the estimate
-        self.moving = Moving(activities)
+        self.transfers = Transfers(activities)
         self.stores = Stores(activities)
-        self.wire()
+        self.index_waiters()
 
-    def wire(self) -> None:
-        for i in range(self.of.count):
-            for awaited in self.of.after[i]:
+    def index_waiters(self) -> None:
+        for i in range(self.activities.count):
+            for awaited in self.activities.after[i]:
                 self.followers[awaited].append(i)
                 self.blocked[i] += 1
-            queued_by = int(self.of.queued_by[i])
+            queued_by = int(self.activities.queued_by[i])
             if queued_by != NOBODY:
                 self.queued[queued_by].append(i)
                 self.blocked[i] += not self.lanes[i]  # without a lane it waits directly for that activity
@@ -59,19 +59,19 @@ class Clock:
 
     def run(self) -> None:
         """Process all events."""
-        for i in range(self.of.count):
+        for i in range(self.activities.count):
             if not self.blocked[i]:
                 self.ready(i, 0.0, NOBODY)
-        for lane in range(self.of.lane_count):
+        for lane in range(self.activities.lane_count):
             self.admit(lane, 0.0, NOBODY)
         while self.ending:
             now, i, guess = heappop(self.ending)
-            if self.moving.stale(i, guess):
+            if self.transfers.stale(i, guess):
                 continue
-            if self.moving.begins(i):
-                self.follow(self.moving.begin(i, now))
+            if self.transfers.is_about_to_move(i):
+                self.push_ends(self.transfers.begin(i, now))
                 continue
-            self.follow(self.moving.finish(i, now))
+            self.push_ends(self.transfers.finish(i, now))
             self.end(i, now)
 
     def end(self, i: int, now: float) -> None:
@@ -119,12 +119,12 @@ class Clock:
         self.starts[i], self.causes[i] = now, cause
         heappush(self.ending, (now + self.seconds[i], i, 0))
 
-    def follow(self, guesses: list[tuple[float, int, int]]) -> None:
+    def push_ends(self, guesses: list[tuple[float, int, int]]) -> None:
         for guess in guesses:
             heappush(self.ending, guess)
 
 
-class Moving:
+class Transfers:
     """Transfers in flight. When one begins or ends, the rates and expected ends of those on its links are updated."""
 
     def __init__(self, activities: Activities) -> None:
@@ -139,7 +139,7 @@ class Moving:
     def stale(self, i: int, guess: int) -> bool:
         return guess != self.guess.get(i, 0)
 
-    def begins(self, i: int) -> bool:
+    def is_about_to_move(self, i: int) -> bool:
         """Whether the latency of an activity has passed and its bytes have yet to move."""
         return self.size[i] > 0 and i not in self.guess
 
@@ -147,7 +147,7 @@ class Moving:
         self.left[i], self.rate[i], self.since[i], self.guess[i] = self.size[i], 0.0, now, 0
         for link in self.links[i]:
             self.on[link].append(i)
-        return self.again(i, now)
+        return self.update_rates(i, now)
 
     def finish(self, i: int, now: float) -> list[tuple[float, int, int]]:
         if i not in self.left:
@@ -155,9 +155,9 @@ class Moving:
         for link in self.links[i]:
             self.on[link].remove(i)
         del self.left[i], self.rate[i], self.since[i]
-        return self.again(i, now)
+        return self.update_rates(i, now)
 
-    def again(self, changed: int, now: float) -> list[tuple[float, int, int]]:
+    def update_rates(self, changed: int, now: float) -> list[tuple[float, int, int]]:
         """New expected ends of transfers on the links of `changed`; where the rate stays the same, so does the end."""
         guesses = []
         for j in dict.fromkeys(j for link in self.links[changed] for j in self.on[link]):
@@ -175,11 +175,11 @@ class Stores:
 
     def __init__(self, activities: Activities) -> None:
         self.takes = [
-            [*zip(activities.takes[i], slice_of(activities.takes.first, activities.taken, i), strict=True)]
+            [*zip(activities.takes[i], values_of(activities.takes.offsets, activities.taken, i), strict=True)]
             for i in range(activities.count)
         ]
         self.gives = [
-            [*zip(activities.gives[i], slice_of(activities.gives.first, activities.given, i), strict=True)]
+            [*zip(activities.gives[i], values_of(activities.gives.offsets, activities.given, i), strict=True)]
             for i in range(activities.count)
         ]
         self.stock = activities.stock.tolist()
@@ -218,13 +218,13 @@ class Stores:
         return begun
 
 
-def slice_of(first: Numbers, values: Floats, i: int) -> list[float]:
+def values_of(first: IntArray, values: FloatArray, i: int) -> list[float]:
     return values[first[i] : first[i + 1]].tolist()  # type: ignore[no-any-return]
 
 
-def run(activities: Activities) -> tuple[Times, NDArray[np.bool_]]:
+def run_in_python(activities: Activities) -> tuple[ActivityTimes, NDArray[np.bool_]]:
     """Times of all activities, and which of them ended: activities in a circular wait never do."""
     clock = Clock(activities)
     clock.run()
-    times = Times(np.array(clock.starts), np.array(clock.ends), np.array(clock.causes, dtype=np.int64))
+    times = ActivityTimes(np.array(clock.starts), np.array(clock.ends), np.array(clock.causes, dtype=np.int64))
     return times, np.array(clock.ended, dtype=np.bool_)

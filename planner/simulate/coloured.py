@@ -7,9 +7,9 @@ the slice without its digits; so where names of groups differ in digits only, le
 import re
 from collections.abc import Iterable
 
-DIGITS = re.compile(r" ?\d+")  # removed by Perfetto from a slice's name before it chooses the colour
+IGNORED_DIGITS = re.compile(r" ?\d+")  # removed by Perfetto from a slice's name before it chooses the colour
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-NAMES = (  # colour names of chrome://tracing (catapult, tracing/base/color_scheme.html)
+CHROME_COLOURS = (  # colour names of chrome://tracing (catapult, tracing/base/color_scheme.html)
     "thread_state_running",
     "rail_response",
     "thread_state_iowait",
@@ -25,19 +25,19 @@ NAMES = (  # colour names of chrome://tracing (catapult, tracing/base/color_sche
 )
 
 
-class Colours:
+class GroupColours:
     """Assigns colours to groups in the order of their names, the same in all steps and on both sides."""
 
     def __init__(self, groups: Iterable[str]) -> None:
         self.number = {group: number for number, group in enumerate(sorted({*groups}))}
-        self.clear = len({DIGITS.sub("", group) for group in self.number}) == len(self.number)
+        self.names_differ = len({IGNORED_DIGITS.sub("", group) for group in self.number}) == len(self.number)
 
-    def name(self, task: str, group: str) -> str:
+    def slice_name(self, task: str, group: str) -> str:
         """Name of the slice of a task."""
-        return task if self.clear else f"{task} {letters(self.number[group])}"
+        return task if self.names_differ else f"{task} {letters(self.number[group])}"
 
     def colour(self, group: str) -> str:
-        return NAMES[self.number[group] % len(NAMES)]
+        return CHROME_COLOURS[self.number[group] % len(CHROME_COLOURS)]
 
 
 def letters(number: int) -> str:

@@ -11,24 +11,24 @@ from collections.abc import Callable, Mapping, Sequence
 
 from planner.costs.cost import Cost
 from planner.errors import InputError
-from planner.plan.alike import NONE, Alike
+from planner.plan.alike import NO_IDENTICAL_GROUPS, IdenticalGroups
 from planner.plan.task import Task
-from planner.simulate.activities import NOBODY, Activities, Builder
-from planner.simulate.native import run
-from planner.simulate.same_tasks import of_same_tasks
-from planner.simulate.timeline import Event, Timeline
+from planner.simulate.activities import NOBODY, Activities, ActivityBuilder
+from planner.simulate.native import run_activities
+from planner.simulate.same_tasks import representative_ranks
+from planner.simulate.timeline import TaskEvent, Timeline
 from planner.specs.base import Ranks
 
-Holding = Mapping[str, tuple[str, ...]]
-ALONE: Holding = {}
+HeldStreams = Mapping[str, tuple[str, ...]]
+NO_HELD_STREAMS: HeldStreams = {}
 
 
 def simulate(
     tasks: Sequence[Task],
     price: Callable[[Task], Cost],
     ranks: int | None = None,
-    others: Alike = NONE,
-    holding: Holding = ALONE,
+    alike: IdenticalGroups = NO_IDENTICAL_GROUPS,
+    held_streams: HeldStreams = NO_HELD_STREAMS,
 ) -> Timeline:
     """Simulate tasks given in program order.
 
@@ -39,22 +39,22 @@ def simulate(
     """
     ids = [task.id for task in tasks]
     costs = [price(task) for task in tasks]
-    activities = wired(tasks, ids, [cost.value for cost in costs], holding)
-    times, ended = run(activities)
+    activities = task_activities(tasks, ids, [cost.value for cost in costs], held_streams)
+    times, ended = run_activities(activities)
     if not ended.all():
-        raise deadlock(ids, activities, ended.tolist())
+        raise deadlock_error(ids, activities, ended.tolist())
     starts, ends, causes = (each.tolist() for each in times)
     by_number = [*ids, ""]  # a cause of NOBODY (−1) is the last entry
     events = tuple(
-        Event(id, task.phase, task.module, task.ranks, start, end, c.comm, c.source, c.spread, by_number[cause])
+        TaskEvent(id, task.phase, task.module, task.ranks, start, end, c.comm, c.source, c.spread, by_number[cause])
         for task, id, c, start, end, cause in zip(tasks, ids, costs, starts, ends, causes, strict=True)
     )
     named = 1 + max((task.ranks[-1] for task in tasks if task.ranks), default=-1)
     size = max(named, ranks or 0)
-    return Timeline(events, max(ends, default=0.0), size, others.ranks, others.groups, others.group_of)
+    return Timeline(events, max(ends, default=0.0), size, alike.ranks, alike.groups, alike.group_of)
 
 
-def wired(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], holding: Holding = ALONE) -> Activities:
+def task_activities(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], held_streams: HeldStreams = NO_HELD_STREAMS) -> Activities:
     """Tasks as activities of the clock. Awaited ids that are no task of this step count as done. Raises InputError."""
     number = {task_id: i for i, task_id in enumerate(ids)}
     if len(number) < len(tasks):
@@ -62,26 +62,26 @@ def wired(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], h
         raise InputError(
             f"two tasks are called {twice}", where="steps", fix="give each group one entry in a micro-batch"
         )
-    builder, lanes = Builder(), Lanes(tasks, holding)
+    builder, lanes = ActivityBuilder(), StreamLanes(tasks, held_streams)
     sharers: dict[tuple[str, str], int] = {}
     for i, task in enumerate(tasks):
         after = [number[awaited] for awaited in task.after if awaited in number]
         share = task.share if task.stream == "compute" else 1.0
         sharer = sharers.setdefault((task.module, task.group), len(sharers)) if share < 1 else NOBODY
-        builder.add(seconds[i], lanes.of(builder, task), after, share=share, sharer=sharer)
-    return builder.done()
+        builder.add(seconds[i], lanes.lanes_of(builder, task), after, share=share, sharer=sharer)
+    return builder.build()
 
 
-class Lanes:
+class StreamLanes:
     """Lanes of the streams of ranks; ranks with exactly the same tasks share lanes."""
 
-    def __init__(self, tasks: Sequence[Task], holding: Holding) -> None:
+    def __init__(self, tasks: Sequence[Task], holding: HeldStreams) -> None:
         self.holding = holding
-        self.kind = of_same_tasks(task.ranks for task in tasks)
+        self.kind = representative_ranks(task.ranks for task in tasks)
         self.found: dict[tuple[int, str], int] = {}
         self.shared: dict[tuple[Ranks, str], list[int]] = {}  # tasks on the same ranks in a phase have the same lanes
 
-    def of(self, builder: Builder, task: Task) -> list[int]:
+    def lanes_of(self, builder: ActivityBuilder, task: Task) -> list[int]:
         """The lanes that a task occupies."""
         key = (task.ranks, task.phase)
         if key not in self.shared:
@@ -90,14 +90,14 @@ class Lanes:
             self.shared[key] = [self.lane(builder, rank, stream) for stream in streams for rank in kinds]
         return self.shared[key]
 
-    def lane(self, builder: Builder, rank: int, stream: str) -> int:
+    def lane(self, builder: ActivityBuilder, rank: int, stream: str) -> int:
         """The lane of one stream of a rank."""
         if (rank, stream) not in self.found:
-            self.found[rank, stream] = builder.lane()
+            self.found[rank, stream] = builder.add_lane()
         return self.found[rank, stream]
 
 
-def deadlock(ids: Sequence[str], activities: Activities, ended: Sequence[bool]) -> InputError:
+def deadlock_error(ids: Sequence[str], activities: Activities, ended: Sequence[bool]) -> InputError:
     """An error that names the first task that never ended: all before it did, so it waits for a later one."""
     stuck = next(i for i, done in enumerate(ended) if not done)
     awaited = next(i for i in activities.after[stuck] if not ended[i])

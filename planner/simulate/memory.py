@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.plan.schedules.held import FOR_WEIGHTS
+from planner.plan.schedules.held import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task
-from planner.simulate.timeline import Event, Timeline
+from planner.simulate.timeline import TaskEvent, Timeline
 from planner.specs.base import Layers, Ranks
 
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryCurves:
     """Bytes in use over time, one curve per rank; equivalent ranks share one object."""
 
     curves: tuple[Curve, ...]
@@ -31,14 +31,14 @@ class Memory:
         return tuple(peak[id(curve)] for curve in self.curves)
 
 
-def memory_use(
+def simulate_memory(
     timeline: Timeline,
     tasks: Sequence[Task],
     activation_bytes: Callable[[Task], float],
     state_bytes: Callable[[int], float],
-    remade_bytes: Callable[[Task], float] = lambda _: 0.0,
+    recomputed_bytes: Callable[[Task], float] = lambda _: 0.0,
     update_bytes: Callable[[int], float] = lambda _: 0.0,
-) -> Memory:
+) -> MemoryCurves:
     """Memory curves of a simulated step.
 
     `activation_bytes`: what a forward keeps on each of its ranks for the backward; `state_bytes`: what a rank holds
@@ -49,57 +49,57 @@ def memory_use(
     are freed when the forward ends.
     """
     by_id = {task.id: task for task in tasks}
-    freed = Freed(timeline, by_id)
+    freed = ActivationRelease(timeline, by_id)
     changes: list[list[tuple[float, float]]] = [[] for _ in range(timeline.ranks)]
     for event in timeline.events:
         if event.phase == "F":
             task = by_id[event.id]
             kept = activation_bytes(task)
-            frees = [(end, -share * kept) for end, share in freed.after(task, event)] if kept else []
+            frees = [(end, -share * kept) for end, share in freed.release_times(task, event)] if kept else []
             for rank in event.ranks if kept else ():
                 changes[rank] += [(event.start, kept), *frees]
         elif event.phase in ("B", "I"):
-            extra = remade_bytes(by_id[event.id])
+            extra = recomputed_bytes(by_id[event.id])
             for rank in event.ranks if extra else ():
                 changes[rank] += [(event.start, extra), (event.end, -extra)]
         elif event.phase == "update":
             for rank in event.ranks:
                 extra = update_bytes(rank)
                 changes[rank] += [(event.start, extra), (event.end, -extra)] if extra else []
-    keys = [(state_bytes(rank), timeline.simulated_for(rank)) for rank in range(timeline.ranks)]
-    curves = {(base, of): curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
-    return Memory(tuple(curves[key] for key in keys))
+    keys = [(state_bytes(rank), timeline.representative_of(rank)) for rank in range(timeline.ranks)]
+    curves = {(base, of): running_curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
+    return MemoryCurves(tuple(curves[key] for key in keys))
 
 
-class Freed:
+class ActivationRelease:
     """When the activations of a forward are freed: at the end of its backward, or in parts at the ends of I and W."""
 
     def __init__(self, timeline: Timeline, by_id: dict[str, Task]) -> None:
         phases: tuple[Phase, ...] = ("B", "I", "W")
-        self.by_phase = {phase: Backwards(timeline, by_id, phase) for phase in phases}
+        self.by_phase = {phase: BackwardEnds(timeline, by_id, phase) for phase in phases}
         self.trained = {module for each in self.by_phase.values() for module in each.modules}
         self.step_seconds = timeline.step_seconds
 
-    def after(self, forward: Task, event: Event) -> list[tuple[float, float]]:
+    def release_times(self, forward: Task, event: TaskEvent) -> list[tuple[float, float]]:
         """Pairs of the time in seconds and the share freed then."""
         if forward.module not in self.trained:
             return [(event.end, 1.0)]
-        inputs = self.by_phase["I"].after(forward, event)
+        inputs = self.by_phase["I"].end_of_pass(forward, event)
         if inputs is None:
-            whole = self.by_phase["B"].after(forward, event)
+            whole = self.by_phase["B"].end_of_pass(forward, event)
             return [(self.step_seconds if whole is None else whole, 1.0)]
-        weights = self.by_phase["W"].after(forward, event)
+        weights = self.by_phase["W"].end_of_pass(forward, event)
         last = self.step_seconds if weights is None else weights
-        return [(inputs, 1.0 - FOR_WEIGHTS), (last, FOR_WEIGHTS)]
+        return [(inputs, 1.0 - KEPT_FOR_WEIGHTS), (last, KEPT_FOR_WEIGHTS)]
 
 
-class Backwards:
+class BackwardEnds:
     """Ends of the backward passes of one phase, looked up by forward: same module, micro-batch and group, and layers
     that contain those of the forward.
     """
 
     def __init__(self, timeline: Timeline, by_id: dict[str, Task], phase: Phase) -> None:
-        self.events: dict[tuple[str, int | None, str], list[tuple[Task, Event]]] = {}
+        self.events: dict[tuple[str, int | None, str], list[tuple[Task, TaskEvent]]] = {}
         self.exact: dict[tuple[str, int | None, str, Layers, Ranks], float] = {}
         self.modules: set[str] = set()
         for event in timeline.events:
@@ -109,7 +109,7 @@ class Backwards:
                 self.events.setdefault((task.module, task.micro_batch, task.group), []).append((task, event))
                 self.exact[task.module, task.micro_batch, task.group, task.layers, event.ranks] = event.end
 
-    def after(self, forward: Task, event: Event) -> float | None:
+    def end_of_pass(self, forward: Task, event: TaskEvent) -> float | None:
         """End in seconds of the pass on the ranks of the forward; None where there is none."""
         key = (forward.module, forward.micro_batch, forward.group)
         end = self.exact.get((*key, forward.layers, event.ranks))
@@ -123,7 +123,7 @@ class Backwards:
         return max(ends, default=None)
 
 
-def curve(base: float, changes: list[tuple[float, float]]) -> Curve:
+def running_curve(base: float, changes: list[tuple[float, float]]) -> Curve:
     """The running sum of changes in bytes; of simultaneous changes, freeing comes first."""
     points, held = [(0.0, base)], base
     for seconds, amount in sorted(changes):

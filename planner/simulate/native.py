@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import Activities, Lists, Times
-from planner.simulate.clock import run as run_clock
-from planner.simulate.sound import require_sound
+from planner.simulate.activities import Activities, RaggedArray, ActivityTimes
+from planner.simulate.clock import run_in_python as run_clock
+from planner.simulate.sound import require_valid
 
 LIBRARY = Path(__file__).with_name("libclock.so")
 COUNTS = ("count", "lane_count", "link_count", "store_count")
@@ -17,7 +17,7 @@ NUMBERS = ("queued_by", "sharer")
 LISTS = ("lanes", "after", "links", "takes", "gives")
 
 
-class Struct(ctypes.Structure):
+class ActivitiesStruct(ctypes.Structure):
     """The struct `Activities` of clock.c; pointers are addresses of numpy arrays."""
 
     _fields_ = [
@@ -27,27 +27,27 @@ class Struct(ctypes.Structure):
     ]
 
 
-def load() -> ctypes.CDLL | None:
+def load_library() -> ctypes.CDLL | None:
     """The compiled library, or None where there is none."""
     try:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError:
         return None
     library.planner_clock.restype = ctypes.c_int64
-    library.planner_clock.argtypes = [ctypes.POINTER(Struct), *[ctypes.c_void_p] * 4]
+    library.planner_clock.argtypes = [ctypes.POINTER(ActivitiesStruct), *[ctypes.c_void_p] * 4]
     return library
 
 
-LIB = load()
+LIB = load_library()
 
 
-def run(activities: Activities) -> tuple[Times, NDArray[np.bool_]]:
+def run_activities(activities: Activities) -> tuple[ActivityTimes, NDArray[np.bool_]]:
     """Times of all activities, and which of them ended. Raises InputError when the activities are invalid."""
-    require_sound(activities)
-    return compiled(LIB, activities) if LIB else run_clock(activities)
+    require_valid(activities)
+    return run_compiled(LIB, activities) if LIB else run_clock(activities)
 
 
-def compiled(library: ctypes.CDLL, activities: Activities) -> tuple[Times, NDArray[np.bool_]]:
+def run_compiled(library: ctypes.CDLL, activities: Activities) -> tuple[ActivityTimes, NDArray[np.bool_]]:
     """The same, by clock.c. Raises MemoryError."""
     buffers: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}  # referenced here while the library reads them
     for name in FLOATS:
@@ -55,13 +55,13 @@ def compiled(library: ctypes.CDLL, activities: Activities) -> tuple[Times, NDArr
     for name in NUMBERS:
         buffers[name] = np.ascontiguousarray(getattr(activities, name), dtype=np.int64)
     for name in LISTS:
-        lists: Lists = getattr(activities, name)
-        buffers[f"{name}_first"] = np.ascontiguousarray(lists.first, dtype=np.int64)
-        buffers[f"{name}_of"] = np.ascontiguousarray(lists.of, dtype=np.int64)
+        lists: RaggedArray = getattr(activities, name)
+        buffers[f"{name}_first"] = np.ascontiguousarray(lists.offsets, dtype=np.int64)
+        buffers[f"{name}_of"] = np.ascontiguousarray(lists.values, dtype=np.int64)
     counts = zip(
         COUNTS, (activities.count, activities.lane_count, len(activities.bandwidth), len(activities.stock)), strict=True
     )
-    struct = Struct(**dict(counts), **{name: each.ctypes.data for name, each in buffers.items()})
+    struct = ActivitiesStruct(**dict(counts), **{name: each.ctypes.data for name, each in buffers.items()})
     starts, ends, causes = (
         np.zeros(activities.count),
         np.zeros(activities.count),
@@ -71,4 +71,4 @@ def compiled(library: ctypes.CDLL, activities: Activities) -> tuple[Times, NDArr
     outputs = (each.ctypes.data for each in (starts, ends, causes, ended))
     if library.planner_clock(ctypes.byref(struct), *outputs):
         raise MemoryError(f"out of memory with {activities.count} activities")
-    return Times(starts, ends, causes), ended
+    return ActivityTimes(starts, ends, causes), ended

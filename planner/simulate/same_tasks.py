@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from planner.specs.base import Ranks
 
 
-def of_same_tasks(sets: Iterable[Ranks]) -> dict[int, int]:
+def representative_ranks(sets: Iterable[Ranks]) -> dict[int, int]:
     """Map each rank of `sets` to the lowest rank that is in exactly the same ones."""
     memberships: dict[int, list[int]] = {}
     for number, ranks in enumerate(dict.fromkeys(sets)):

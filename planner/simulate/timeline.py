@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from planner.plan.model import Breakdown
-from planner.plan.task import STREAMS, Phase
-from planner.simulate.same_tasks import of_same_tasks
+from planner.plan.task import PHASE_STREAMS, Phase
+from planner.simulate.same_tasks import representative_ranks
 from planner.specs.base import Ranks, Source
 
-Span = tuple[float, float, float | None]  # start, end, share of it that a compute task waits; None: communication
+BusySpan = tuple[float, float, float | None]  # start, end, share of it that a compute task waits; None: communication
 
 
-class Event(NamedTuple):
+class TaskEvent(NamedTuple):
     """A task on ranks that started and ended it together. A measured task may have one event per rank."""
 
     id: str
@@ -33,10 +33,10 @@ class Event(NamedTuple):
 
     @property
     def stream(self) -> str:
-        return STREAMS[self.phase]
+        return PHASE_STREAMS[self.phase]
 
     @property
-    def span(self) -> Span:
+    def busy_span(self) -> BusySpan:
         if self.stream != "compute":
             return self.start, self.end, None
         return self.start, self.end, min(1.0, self.comm / self.seconds) if self.end > self.start else 0.0
@@ -52,47 +52,47 @@ class Timeline:
     groups, simulated or represented.
     """
 
-    events: tuple[Event, ...]
+    events: tuple[TaskEvent, ...]
     step_seconds: float
     ranks: int
-    like: dict[int, int] = field(default_factory=dict)  # rank → the simulated rank that represents it
-    groups: dict[str, str] = field(default_factory=dict)  # group → the simulated group that represents it
+    representative_rank: dict[int, int] = field(default_factory=dict)  # rank → the simulated rank that represents it
+    representative_group: dict[str, str] = field(default_factory=dict)  # group → the simulated group that represents it
     group_of: dict[int, str] = field(default_factory=dict)  # rank that was not simulated → its own group
 
-    def simulated_for(self, rank: int) -> int:
+    def representative_of(self, rank: int) -> int:
         """The simulated rank that represents this one: itself, if it was simulated."""
-        return self.like.get(rank, rank)
+        return self.representative_rank.get(rank, rank)
 
-    def task_for(self, id: str) -> str:
+    def representative_task(self, id: str) -> str:
         """The id of the simulated task that represents this one: itself, if its group was simulated."""
         head, rest = "", id
-        while self.groups and "/" in rest:  # names of groups may contain slashes
+        while self.representative_group and "/" in rest:  # names of groups may contain slashes
             first, _, rest = rest.partition("/")
             head += f"{first}/"
-            if rest in self.groups:
-                return head + self.groups[rest]
+            if rest in self.representative_group:
+                return head + self.representative_group[rest]
         return id
 
-    def doing(self) -> Callable[[Ranks], int]:
+    def rank_multiplicity(self) -> Callable[[Ranks], int]:
         """A function from the ranks of an event to how many ranks of the job do the same, represented ones included."""
-        represented = Counter(self.like.values())
-        return lambda ranks: sum(1 + represented[rank] for rank in ranks if rank not in self.like)
+        represented = Counter(self.representative_rank.values())
+        return lambda ranks: sum(1 + represented[rank] for rank in ranks if rank not in self.representative_rank)
 
     def rank_breakdowns(self) -> tuple[Breakdown, ...]:
         """Compute, exposed communication and idle seconds of each rank, which add up to the step."""
-        sets = {event.ranks: [r for r in event.ranks if r not in self.like] for event in self.events}
-        kind = of_same_tasks(Ranks(ranks) for ranks in sets.values())
-        spans: dict[int, list[Span]] = {rank: [] for rank in set(kind.values())}
+        sets = {event.ranks: [r for r in event.ranks if r not in self.representative_rank] for event in self.events}
+        kind = representative_ranks(Ranks(ranks) for ranks in sets.values())
+        spans: dict[int, list[BusySpan]] = {rank: [] for rank in set(kind.values())}
         lists = {ranks: [spans[rank] for rank in simulated if rank in spans] for ranks, simulated in sets.items()}
         for event in self.events:
-            span = event.span
+            span = event.busy_span
             for of_rank in lists[event.ranks]:
                 of_rank.append(span)
-        parts = {rank: self.parts(*busy_seconds(of_rank)) for rank, of_rank in spans.items()}
-        idle = self.parts(0.0, 0.0)
-        return tuple(parts.get(kind.get(self.simulated_for(rank), -1), idle) for rank in range(self.ranks))
+        parts = {rank: self.breakdown_of(*busy_seconds(of_rank)) for rank, of_rank in spans.items()}
+        idle = self.breakdown_of(0.0, 0.0)
+        return tuple(parts.get(kind.get(self.representative_of(rank), -1), idle) for rank in range(self.ranks))
 
-    def parts(self, compute: float, exposed: float) -> Breakdown:
+    def breakdown_of(self, compute: float, exposed: float) -> Breakdown:
         """A breakdown whose idle time is the rest of the step."""
         return Breakdown(compute=compute, exposed_comm=exposed, idle=max(0.0, self.step_seconds - compute - exposed))
 
@@ -111,8 +111,8 @@ class Timeline:
                 layers, _, micro_batch, group = event.id.rsplit("/", 3)
                 key = layers.rpartition("[")[0], int(micro_batch), group
                 busy[key] = busy.get(key, 0.0) + event.seconds
-        simulated = [(key, seconds) for key, seconds in busy.items() if self.groups]
-        for group, of in self.groups.items():
+        simulated = [(key, seconds) for key, seconds in busy.items() if self.representative_group]
+        for group, of in self.representative_group.items():
             busy.update(
                 {(module, number, group): seconds for (module, number, name), seconds in simulated if name == of}
             )
@@ -122,18 +122,18 @@ class Timeline:
         """The breakdown of the mean rank."""
         each = self.rank_breakdowns()
         count = max(1, len(each))
-        return self.parts(sum(b.compute for b in each) / count, sum(b.exposed_comm for b in each) / count)
+        return self.breakdown_of(sum(b.compute for b in each) / count, sum(b.exposed_comm for b in each) / count)
 
     def busiest_rank(self) -> int:
         """The rank that idles least; of several the first."""
         idle = [b.idle for b in self.rank_breakdowns()]
         return idle.index(min(idle))
 
-    def critical_path(self) -> tuple[Event, ...]:
+    def critical_path(self) -> tuple[TaskEvent, ...]:
         """The chain of causes of the event that ends last, first to last; its durations add up to the step."""
         return tuple(reversed([*self.causes()]))
 
-    def causes(self) -> Iterator[Event]:
+    def causes(self) -> Iterator[TaskEvent]:
         by_id = {event.id: event for event in self.events}
         event = max(self.events, key=lambda e: e.end, default=None)
         while event:
@@ -143,21 +143,21 @@ class Timeline:
     @property
     def spread(self) -> float:
         """Half-width of the step's 80 % interval, relative to the step: errors along the critical path all add up."""
-        return self.along_path([event.spread * event.seconds for event in self.critical_path()])
+        return self.path_share([event.spread * event.seconds for event in self.critical_path()])
 
     @property
     def measured_share(self) -> float:
         """Share of the critical path whose price is a measurement or a fit of measurements."""
         trusted = ("measured", "fitted")
-        return self.along_path([event.seconds for event in self.critical_path() if event.source in trusted])
+        return self.path_share([event.seconds for event in self.critical_path() if event.source in trusted])
 
-    def along_path(self, seconds: list[float]) -> float:
+    def path_share(self, seconds: list[float]) -> float:
         """The sum of some seconds on the critical path, as a share of its length."""
         total = sum(event.seconds for event in self.critical_path())
         return sum(seconds) / total if total else 0.0
 
 
-def busy_seconds(spans: Iterable[Span]) -> tuple[float, float]:
+def busy_seconds(spans: Iterable[BusySpan]) -> tuple[float, float]:
     """Seconds of compute and of exposed communication on one rank.
 
     Communication is exposed while no compute task runs, and so is the time that compute tasks spend waiting for

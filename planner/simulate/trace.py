@@ -11,41 +11,41 @@ from pathlib import Path
 
 from planner.files import write_bytes
 from planner.plan.task import Task
-from planner.simulate.coloured import Colours
-from planner.simulate.drawn import choose
-from planner.simulate.memory import Memory
-from planner.simulate.slices import Label, Record, Side, Traced, microseconds, numbered_threads
+from planner.simulate.coloured import GroupColours
+from planner.simulate.drawn import choose_drawn_ranks
+from planner.simulate.memory import MemoryCurves
+from planner.simulate.slices import TimeLabel, TraceRecord, TraceSide, TracedStep, to_microseconds, number_threads
 from planner.simulate.timeline import Timeline
-from planner.simulate.unfolded import unfolded
+from planner.simulate.unfolded import expand_groups
 from planner.specs.base import Ranks
 
 FORMAT = "planner.trace/1"
 
 
-def to_trace(
-    timeline: Timeline, tasks: Sequence[Task], label: Label, memory: Memory | None = None, plan: str = ""
-) -> Record:
+def one_step_trace(
+    timeline: Timeline, tasks: Sequence[Task], label: TimeLabel, memory: MemoryCurves | None = None, plan: str = ""
+) -> TraceRecord:
     """A trace of one step as a JSON object; `label`: whether its times are measured or simulated."""
-    return trace_of([[Traced(timeline, tasks, label, memory)]], plan)
+    return build_trace([[TracedStep(timeline, tasks, label, memory)]], plan)
 
 
-def trace_of(steps: Sequence[Sequence[Traced]], plan: str, only: Ranks | None = None) -> Record:
+def build_trace(steps: Sequence[Sequence[TracedStep]], plan: str, only: Ranks | None = None) -> TraceRecord:
     """A trace of steps one after the other, each with one or two sides: simulated, measured, or both.
 
     `only`: the ranks to draw; by default all, or in a large job one representative of each kind.
     """
-    drawn = choose([traced.timeline for sides in steps for traced in sides], only)
-    steps = [[unfolded(traced, drawn.stands_for) for traced in sides] for sides in steps]
+    drawn = choose_drawn_ranks([traced.timeline for sides in steps for traced in sides], only)
+    steps = [[expand_groups(traced, drawn.stands_for) for traced in sides] for sides in steps]
     each = [traced for sides in steps for traced in sides]
-    colours = Colours(task.group for traced in each for task in traced.tasks if drawn.of(task.ranks))
-    starts = [*beginnings(steps)]
-    records = [*marks(steps, starts)] if len(steps) > 1 else []
+    colours = GroupColours(task.group for traced in each for task in traced.tasks if drawn.drawn_among(task.ranks))
+    starts = [*step_starts(steps)]
+    records = [*step_marks(steps, starts)] if len(steps) > 1 else []
     of_labels = [*zip(*steps, strict=True)]
     for order, of_label in enumerate(of_labels):
-        side = Side(order * drawn.ranks, numbered_threads(of_label, drawn), drawn, colours)
-        records += side.names(f" {of_label[0].label}" if len(of_labels) > 1 else "", order, len(of_labels))
+        side = TraceSide(order * drawn.job_size, number_threads(of_label, drawn), drawn, colours)
+        records += side.name_records(f" {of_label[0].label}" if len(of_labels) > 1 else "", order, len(of_labels))
         for number, (traced, start) in enumerate(zip(of_label, starts, strict=True)):
-            records += side.step(traced, start, number, len(records))
+            records += side.step_records(traced, start, number, len(records))
     return {
         "traceEvents": records,
         "displayTimeUnit": "ms",
@@ -53,23 +53,23 @@ def trace_of(steps: Sequence[Sequence[Traced]], plan: str, only: Ranks | None = 
             "planner": "both" if len(of_labels) > 1 else each[0].label,
             "format": FORMAT,
             "plan": plan,
-            "ranks": drawn.ranks,
+            "ranks": drawn.job_size,
             "step_seconds": each[0].timeline.step_seconds,
-            "steps": [entry(sides[0], start) for sides, start in zip(steps, starts, strict=True)],
-            **({} if drawn.everyone else {"stands_for": {str(r): str(of) for r, of in drawn.stands_for.items()}}),
+            "steps": [step_entry(sides[0], start) for sides, start in zip(steps, starts, strict=True)],
+            **({} if drawn.all_drawn else {"stands_for": {str(r): str(of) for r, of in drawn.stands_for.items()}}),
         },
     }
 
 
-def beginnings(steps: Sequence[Sequence[Traced]]) -> Iterator[float]:
+def step_starts(steps: Sequence[Sequence[TracedStep]]) -> Iterator[float]:
     """Start of each step in microseconds: when all sides of the previous one have ended."""
     start = 0.0
     for sides in steps:
         yield start
-        start = round(start + max(microseconds(side.timeline.step_seconds) for side in sides), 3)
+        start = round(start + max(to_microseconds(side.timeline.step_seconds) for side in sides), 3)
 
 
-def marks(steps: Sequence[Sequence[Traced]], starts: Sequence[float]) -> Iterator[Record]:
+def step_marks(steps: Sequence[Sequence[TracedStep]], starts: Sequence[float]) -> Iterator[TraceRecord]:
     """A track above all ranks with one slice per step."""
     pid = sum(max(side.timeline.ranks for side in sides) for sides in zip(*steps, strict=True))
     yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": "steps"}}
@@ -77,29 +77,29 @@ def marks(steps: Sequence[Sequence[Traced]], starts: Sequence[float]) -> Iterato
     for sides, start in zip(steps, starts, strict=True):
         for at, side in enumerate(sides):
             number = side.step if side.run_step is None else side.run_step
-            length = microseconds(side.timeline.step_seconds)
+            length = to_microseconds(side.timeline.step_seconds)
             name = f"step {number} {side.label}"
             yield {"ph": "X", "name": name, "cat": "step", "pid": pid, "tid": at, "ts": start, "dur": length}
 
 
-def entry(traced: Traced, start: float) -> Record:
+def step_entry(traced: TracedStep, start: float) -> TraceRecord:
     """The entry of a step in the header of the trace."""
-    fields: Record = {"plan_step": traced.step, "start_us": start, "seconds": traced.timeline.step_seconds}
+    fields: TraceRecord = {"plan_step": traced.step, "start_us": start, "seconds": traced.timeline.step_seconds}
     if traced.run_step is not None:
         fields["run_step"] = traced.run_step
-    if traced.timeline.groups:
-        fields["groups_alike"] = traced.timeline.groups
+    if traced.timeline.representative_group:
+        fields["groups_alike"] = traced.timeline.representative_group
     return fields
 
 
-def trace_text(trace: Record) -> str:
+def trace_json(trace: TraceRecord) -> str:
     """A trace as JSON text, one record per line."""
     head = {key: value for key, value in trace.items() if key != "traceEvents"}
     records = ",\n".join(json.dumps(record, separators=(",", ":")) for record in trace["traceEvents"])
     return f'{json.dumps(head)[:-1]}, "traceEvents": [\n{records}\n]}}\n'
 
 
-def write_trace(path: Path, trace: Record) -> None:
+def write_trace(path: Path, trace: TraceRecord) -> None:
     """Write a trace atomically, gzipped when the name ends in .gz; Perfetto opens both."""
-    raw = trace_text(trace).encode()
+    raw = trace_json(trace).encode()
     write_bytes(path, gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)

@@ -4,29 +4,29 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from planner.plan.task import Task
-from planner.simulate.slices import Traced
-from planner.simulate.timeline import Event, Timeline
+from planner.simulate.slices import TracedStep
+from planner.simulate.timeline import TaskEvent, Timeline
 from planner.specs.base import Ranks
 
 
-def unfolded(traced: Traced, ranks: Collection[int]) -> Traced:
+def expand_groups(traced: TracedStep, ranks: Collection[int]) -> TracedStep:
     """The step with events for each of these ranks, whether it was simulated or not.
 
     A copied task keeps the items of the simulated group: as many and of the same lengths, but not the same ones. In
     the result, each group that none of these ranks is in is represented by one that some of them are in.
     """
     timeline = traced.timeline
-    if not timeline.groups:
+    if not timeline.representative_group:
         return traced
-    own: dict[str, Own] = {}  # by group
+    own: dict[str, GroupCopy] = {}  # by group
     wanted = {timeline.group_of[rank] for rank in ranks if rank in timeline.group_of}
     for rank, group in timeline.group_of.items():
         if group in wanted:
-            own.setdefault(group, Own(group, timeline.groups[group])).rank[timeline.like[rank]] = rank
-    copies: dict[str, list[Own]] = {}  # by the simulated group
+            own.setdefault(group, GroupCopy(group, timeline.representative_group[group])).rank[timeline.representative_rank[rank]] = rank
+    copies: dict[str, list[GroupCopy]] = {}  # by the simulated group
     for each in own.values():
         copies.setdefault(each.simulated, []).append(each)
-    tasks, events = list[Task](), list[Event]()
+    tasks, events = list[Task](), list[TaskEvent]()
     group_of = {task.id: task.group for task in traced.tasks}
     for task in traced.tasks:
         tasks += [task, *(each.task(task) for each in copies.get(task.group, ()))]
@@ -36,14 +36,14 @@ def unfolded(traced: Traced, ranks: Collection[int]) -> Traced:
         events=tuple(events),
         step_seconds=timeline.step_seconds,
         ranks=timeline.ranks,
-        like={rank: like for rank, like in timeline.like.items() if timeline.group_of[rank] not in own},
-        groups=named(timeline.groups, tasks, ranks),
+        representative_rank={rank: like for rank, like in timeline.representative_rank.items() if timeline.group_of[rank] not in own},
+        representative_group=rename_representatives(timeline.representative_group, tasks, ranks),
         group_of={rank: group for rank, group in timeline.group_of.items() if group not in own},
     )
     return replace(traced, timeline=whole, tasks=tuple(tasks))
 
 
-class Own:
+class GroupCopy:
     """A group that was not simulated, as a copy of the one that represents it."""
 
     def __init__(self, group: str, simulated: str) -> None:
@@ -54,7 +54,7 @@ class Own:
         after = tuple(self.id(awaited) for awaited in of.after)
         return replace(of, group=self.group, ranks=self.ranks(of.ranks), peers=self.ranks(of.peers), after=after)
 
-    def event(self, of: Event) -> Event:
+    def event(self, of: TaskEvent) -> TaskEvent:
         return of._replace(id=self.id(of.id), ranks=self.ranks(of.ranks), cause=self.id(of.cause))
 
     def id(self, of: str) -> str:
@@ -65,7 +65,7 @@ class Own:
         return Ranks(self.rank.get(rank, rank) for rank in of)
 
 
-def named(groups: dict[str, str], tasks: Collection[Task], ranks: Collection[int]) -> dict[str, str]:
+def rename_representatives(groups: dict[str, str], tasks: Collection[Task], ranks: Collection[int]) -> dict[str, str]:
     """For each group without a task on `ranks`, a group of the same kind that has one.
 
     `groups`: each group → the simulated group that represents it.

@@ -11,7 +11,7 @@ Claim = Literal["searched", "infeasible", "unbounded"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SolverLimits:
     """How much work a back end may do.
 
     Work is counted in nodes, or in CP-SAT's deterministic time, so that the same input always gives the same answer,
@@ -35,7 +35,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class SolverAnswer:
     """The claim of a back end: `values` are feasible up to its tolerances, and no feasible point costs less than
     `bound`.
     """
@@ -43,7 +43,7 @@ class Answer:
     claim: Claim = "searched"
     values: Floats | None = None
     bound: float = -inf
-    coarse: bool = False  # the continuous values are approximate and have to be solved for again
+    approximate: bool = False  # the continuous values are approximate and have to be solved for again
 
 
 @dataclass(frozen=True, slots=True, eq=False)

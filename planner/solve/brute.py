@@ -8,24 +8,24 @@ from math import inf, prod
 import numpy as np
 
 from planner.errors import InputError
-from planner.solve.answer import Answer, Limits
-from planner.solve.completion import Completion
+from planner.solve.answer import SolverAnswer, SolverLimits
+from planner.solve.completion import ContinuousCompletion
 from planner.solve.program import Bools, Floats, Program
 
 MAX_ASSIGNMENTS = 1_000_000  # assignments
 SLACK = 1e-9  # of a constraint, relative beyond 1
 
 
-def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+def solve(program: Program, limits: SolverLimits, hint: Floats | None) -> SolverAnswer:
     """The optimum by enumeration. Raises InputError where there are too many assignments."""
     assignments = _assignments(program)
     assignments = assignments[_keeps_integer_rows(program, assignments)]
     if not len(assignments):
-        return Answer("infeasible")
+        return SolverAnswer("infeasible")
     cost = assignments @ program.cost[program.integer]
     if program.integer.all():
         best = int(np.argmin(cost))
-        return Answer(values=assignments[best], bound=float(cost[best]))
+        return SolverAnswer(values=assignments[best], bound=float(cost[best]))
     return _best_completion(program, assignments, cost)
 
 
@@ -58,14 +58,14 @@ def _keeps_integer_rows(program: Program, assignments: Floats) -> Bools:
     return feasible
 
 
-def _best_completion(program: Program, assignments: Floats, cost: Floats) -> Answer:
+def _best_completion(program: Program, assignments: Floats, cost: Floats) -> SolverAnswer:
     """The cheapest assignment with its continuous completion; `paid`: (assignments,) cost of the integer part."""
-    completion = Completion(program)
-    best, objective = Answer("infeasible"), inf
+    completion = ContinuousCompletion(program)
+    best, objective = SolverAnswer("infeasible"), inf
     for choice in np.argsort(cost, kind="stable"):
-        if cost[choice] + completion.least >= objective:
+        if cost[choice] + completion.cost_bound >= objective:
             break  # the assignments that follow cost at least as much
-        answer = completion.best(assignments[choice])
+        answer = completion.solve(assignments[choice])
         if answer.claim == "unbounded":
             return answer
         if answer.values is not None and answer.bound < objective:

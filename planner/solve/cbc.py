@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from planner.solve.answer import Answer, Limits
+from planner.solve.answer import SolverAnswer, SolverLimits
 from planner.solve.program import Floats, Program
-from planner.solve.worker import apart
+from planner.solve.worker import solve_in_process
 
 LOG_ERROR = 0.5e-3  # of "Lower bound:" in the log
 
 
-def solve(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+def solve(program: Program, limits: SolverLimits, hint: Floats | None) -> SolverAnswer:
     """Solve in a new process."""
-    return apart("planner.solve.cbc:solve_here", program, limits, hint)
+    return solve_in_process("planner.solve.cbc:solve_here", program, limits, hint)
 
 
-def solve_here(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+def solve_here(program: Program, limits: SolverLimits, hint: Floats | None) -> SolverAnswer:
     """Solve in this process, which must not have loaded another HiGHS."""
     warnings.simplefilter("ignore")  # PuLP announces its next major version on every use
     import pulp
@@ -38,13 +38,13 @@ def solve_here(program: Program, limits: Limits, hint: Floats | None) -> Answer:
     log = Path("cbc.log")
     problem.solve(_solver(pulp, limits, log, warm=hint is not None))
     if problem.sol_status == pulp.LpSolutionInfeasible or problem.status == pulp.LpStatusInfeasible:
-        return Answer("infeasible")
+        return SolverAnswer("infeasible")
     if problem.sol_status == pulp.LpSolutionUnbounded:
-        return Answer("unbounded")
+        return SolverAnswer("unbounded")
     values = np.array([column.varValue or 0.0 for column in columns], dtype=np.float64)
     if problem.sol_status == pulp.LpSolutionOptimal:
-        return Answer(values=values, bound=program.objective(values), coarse=True)
-    return Answer(values=values, bound=_logged_bound(log.read_text()) / scale, coarse=True)
+        return SolverAnswer(values=values, bound=program.objective(values), approximate=True)
+    return SolverAnswer(values=values, bound=_logged_bound(log.read_text()) / scale, approximate=True)
 
 
 def _scale(program: Program) -> float:
@@ -80,7 +80,7 @@ def _end(bound: float) -> float | None:
     return None if abs(bound) == inf else bound
 
 
-def _solver(pulp: Any, limits: Limits, log: Path, *, warm: bool) -> Any:
+def _solver(pulp: Any, limits: SolverLimits, log: Path, *, warm: bool) -> Any:
     seeds = [f"randomSeed {limits.seed + 1}", f"randomCbcSeed {limits.seed + 1}"]  # 0 is the time of day
     bundled = pulp.PULP_CBC_CMD(msg=False)
     command = pulp.PULP_CBC_CMD if bundled.available() else pulp.COIN_CMD

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 from ortools.math_opt import parameters_pb2
 
-from planner.solve.answer import Answer
-from planner.solve.mathopt import model, run
+from planner.solve.answer import SolverAnswer
+from planner.solve.mathopt import model_proto, solve_model
 from planner.solve.program import Floats, Program
 
 
-class Completion:
+class ContinuousCompletion:
     """The linear program of the continuous variables of a program, for any values of the integer ones."""
 
     def __init__(self, program: Program) -> None:
@@ -36,23 +36,23 @@ class Completion:
             row_lower=program.row_lower[self._touched],
             row_upper=program.row_upper[self._touched],
         )
-        self.least = self._reduced.box_bound()  # lower bound on the cost of the continuous part
+        self.cost_bound = self._reduced.box_bound()  # lower bound on the cost of the continuous part
 
-    def best(self, whole: Floats) -> Answer:
+    def solve(self, whole: Floats) -> SolverAnswer:
         """The best values of all variables, the integer ones as given; claims are about the continuous part."""
         x = np.zeros(self._program.variables)
         x[~self._free] = whole
-        shift = self._program.activities(x)[self._touched]
+        shift = self._program.row_activities(x)[self._touched]
         part = self._reduced
         part = replace(part, row_lower=part.row_lower - shift, row_upper=part.row_upper - shift)
         answer = _linear(part)
         if answer.claim == "unbounded" and _linear(part.without_objective()).claim != "searched":
-            return Answer("infeasible")  # without an objective nothing is unbounded
+            return SolverAnswer("infeasible")  # without an objective nothing is unbounded
         if answer.values is None:
             return answer
         x[self._free] = answer.values
-        return Answer(values=x, bound=self._program.objective(x))
+        return SolverAnswer(values=x, bound=self._program.objective(x))
 
 
-def _linear(program: Program) -> Answer:
-    return run(model(program), parameters_pb2.SOLVER_TYPE_GLOP, parameters_pb2.SolveParametersProto())
+def _linear(program: Program) -> SolverAnswer:
+    return solve_model(model_proto(program), parameters_pb2.SOLVER_TYPE_GLOP, parameters_pb2.SolveParametersProto())

@@ -5,11 +5,11 @@ from importlib import import_module
 from time import perf_counter
 
 from planner.errors import InputError
-from planner.solve.answer import Answer, Limits, Solution
-from planner.solve.judge import conclude
+from planner.solve.answer import SolverAnswer, SolverLimits, Solution
+from planner.solve.judge import checked_solution
 from planner.solve.program import Floats, Program
 
-BackEnd = Callable[[Program, Limits, Floats | None], Answer]
+BackEnd = Callable[[Program, SolverLimits, Floats | None], SolverAnswer]
 
 BACKENDS = {
     "mathopt-highs": "planner.solve.mathopt:solve_highs",
@@ -42,12 +42,12 @@ def solve(
     if hint is not None and hint.shape != (program.variables,):
         raise ValueError(f"a hint has one value for each of the {program.variables} variables")
     start = perf_counter()
-    limits = Limits(effort=effort, seconds=limit_seconds, seed=seed)
+    limits = SolverLimits(effort=effort, seconds=limit_seconds, seed=seed)
     program = program.tightened()
-    answer = Answer("infeasible") if program.crossed() else back_end(program, limits, hint)
+    answer = SolverAnswer("infeasible") if program.has_crossed_bounds() else back_end(program, limits, hint)
     if answer.claim == "unbounded":
         answer = _unbounded_or_not(back_end, program, limits)
-    return conclude(program, answer, hint, perf_counter() - start, backend)
+    return checked_solution(program, answer, hint, perf_counter() - start, backend)
 
 
 def _back_end(name: str) -> BackEnd:
@@ -59,9 +59,9 @@ def _back_end(name: str) -> BackEnd:
     return found
 
 
-def _unbounded_or_not(back_end: BackEnd, program: Program, limits: Limits) -> Answer:
+def _unbounded_or_not(back_end: BackEnd, program: Program, limits: SolverLimits) -> SolverAnswer:
     """Tell unbounded from infeasible, which solvers do not: without an objective nothing is unbounded."""
     answer = back_end(program.without_objective(), limits, None)
     if answer.claim != "searched":
-        return Answer("infeasible")
-    return Answer("unbounded") if answer.values is not None else Answer()
+        return SolverAnswer("infeasible")
+    return SolverAnswer("unbounded") if answer.values is not None else SolverAnswer()

@@ -32,7 +32,7 @@ NOISE = 1e-15  # of an activity: the arithmetic of doubles, with a few bits to s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class IntegerRow:
     """One row, or the objective, in integers: ŵ · k equals scale · (a · (x - origin)) up to `error`."""
 
     variables: Ints
@@ -42,7 +42,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class IntegerGrid:
     """The grid of all variables, (variables,) each."""
 
     origin: Floats
@@ -58,7 +58,7 @@ class Grid:
         return np.clip(np.rint((x - self.origin) / self.step), 0, self.top)
 
 
-def lay_grid(program: Program) -> Grid:
+def make_grid(program: Program) -> IntegerGrid:
     """The grid of a program. Raises InputError for a variable without two finite bounds: CP-SAT has no infinity."""
     width = program.upper - program.lower
     for variable in np.flatnonzero(~np.isfinite(width)):
@@ -68,10 +68,10 @@ def lay_grid(program: Program) -> Grid:
         )
     power = np.exp2(np.ceil(np.log2(np.where(width > 0, width, 1.0))) - GRID_BITS)
     step = np.where(program.integer, 1.0, np.maximum(power, FINEST))
-    return Grid(origin=program.lower, step=step, top=np.ceil(width / step))
+    return IntegerGrid(origin=program.lower, step=step, top=np.ceil(width / step))
 
 
-def whole_line(columns: Ints, coefficients: Floats, grid: Grid, continuous: Bools, what: str) -> Line:
+def integer_row(columns: Ints, coefficients: Floats, grid: IntegerGrid, continuous: Bools, what: str) -> IntegerRow:
     """A row in integers, at the first scale that is precise enough; powers of ten, exact for decimals, come first.
 
     Raises InputError when no scale is.
@@ -84,14 +84,14 @@ def whole_line(columns: Ints, coefficients: Floats, grid: Grid, continuous: Bool
         rounding = float(np.abs(weights * scale - rounded) @ tops)
         if reach * scale <= MAGNITUDE and rounding <= PRECISION * scale * max(reach, SMALL):
             moving = 0.5 * scale * float(np.abs(weights[continuous[columns]]).sum())
-            return Line(columns, rounded.astype(np.int64), scale, rounding + moving)
+            return IntegerRow(columns, rounded.astype(np.int64), scale, rounding + moving)
     raise InputError(
         f"CP-SAT cannot carry {what} in 64 bits: its coefficients and bounds span too many orders of magnitude",
         fix="narrow the bounds of its variables, or choose another back end",
     )
 
 
-def whole_limits(line: Line, shift: float, lower: float, upper: float) -> tuple[int, int]:
+def integer_limits(line: IntegerRow, shift: float, lower: float, upper: float) -> tuple[int, int]:
     """The bounds of a row in integers, relaxed by its error. `shift` is a · origin."""
     low, high = (lower - shift) * line.scale, (upper - shift) * line.scale
     error = line.error + 1e-9 + NOISE * abs(shift) * line.scale

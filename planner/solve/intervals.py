@@ -10,7 +10,7 @@ from math import floor, inf
 
 from ortools.sat.python import cp_model
 
-from planner.solve.answer import Limits
+from planner.solve.answer import SolverLimits
 
 TIME_UNITS = 200_000  # units of time in the horizon: finer than any measurement, and quick to propagate
 CAPACITY_UNITS = 10_000  # units of each capacity
@@ -18,7 +18,7 @@ NOISE = 1e-9  # relative: rounding of the sums below
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Precedence:
     """Interval `after` starts at least so many seconds after the end of `before`."""
 
     before: int
@@ -27,40 +27,40 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class Reservation:
     """An amount of a capacity is taken from the start of one interval to the end of another."""
 
     first: int
     last: int
-    room: int  # index of the capacity
+    resource: int  # index of the capacity
     amount: float
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class MeasuredSpan:
     """Seconds from the start of an interval, or from time 0 (None), to the end of another, plus a constant."""
 
     first: int | None
     last: int
-    more: float = 0.0
+    extra_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Intervals:
+class IntervalProblem:
     """A scheduling problem that minimises the longest of some spans."""
 
     seconds: tuple[float, ...]  # of each interval
     machines: tuple[tuple[int, ...], ...]  # intervals of each
-    waits: tuple[Wait, ...]
-    stays: tuple[Stay, ...]
-    rooms: tuple[float, ...]  # capacities
-    stretches: tuple[Stretch, ...]
+    precedences: tuple[Precedence, ...]
+    reservations: tuple[Reservation, ...]
+    capacities: tuple[float, ...]  # capacities
+    spans: tuple[MeasuredSpan, ...]
     horizon: float  # some feasible schedule ends by then
-    least: float = 0.0  # known lower bound on the longest span
+    lower_bound: float = 0.0  # known lower bound on the longest span
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class IntervalSchedule:
     """Starts on the grid, which only determine an order, and a lower bound on the longest span."""
 
     starts: tuple[float, ...] | None
@@ -68,7 +68,7 @@ class Laid:
     proven: bool  # whether the search was completed
 
 
-def lay_out(problem: Intervals, limits: Limits, hint: Sequence[float] | None = None) -> Laid:
+def schedule_intervals(problem: IntervalProblem, limits: SolverLimits, hint: Sequence[float] | None = None) -> IntervalSchedule:
     """The best schedule found; `hint`: starts of a known one, seconds."""
     scale = TIME_UNITS / problem.horizon
     model = cp_model.CpModel()
@@ -80,18 +80,18 @@ def lay_out(problem: Intervals, limits: Limits, hint: Sequence[float] | None = N
     ]
     for machine in problem.machines:
         model.add_no_overlap([interval_variables[each] for each in machine])
-    for precedence in problem.waits:
+    for precedence in problem.precedences:
         model.add(
             starts[precedence.after]
             >= starts[precedence.before] + lengths[precedence.before] + floor(precedence.seconds * scale)
         )
-    for index, size in enumerate(problem.rooms):
-        reservations = [reservation for reservation in problem.stays if reservation.room == index]
+    for index, size in enumerate(problem.capacities):
+        reservations = [reservation for reservation in problem.reservations if reservation.resource == index]
         if size < inf:
             add_capacity(model, reservations, size, starts, lengths)
-    longest = model.new_int_var(floor(problem.least * scale), horizon, "")
-    for span in problem.stretches:
-        end = starts[span.last] + lengths[span.last] + floor(span.more * scale)
+    longest = model.new_int_var(floor(problem.lower_bound * scale), horizon, "")
+    for span in problem.spans:
+        end = starts[span.last] + lengths[span.last] + floor(span.extra_seconds * scale)
         model.add(longest >= (end if span.first is None else end - starts[span.first]))
     model.minimize(longest)
     for variable, value in zip(starts, hint or (), strict=False):
@@ -105,13 +105,13 @@ def lay_out(problem: Intervals, limits: Limits, hint: Sequence[float] | None = N
     status = solver.solve(model)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     bound = solver.best_objective_bound / scale * (1 - NOISE) if status != cp_model.INFEASIBLE else inf
-    return Laid(
+    return IntervalSchedule(
         tuple(solver.value(start) / scale for start in starts) if found else None, bound, status == cp_model.OPTIMAL
     )
 
 
 def add_capacity(
-    model: cp_model.CpModel, reservations: list[Stay], size: float, starts: list[cp_model.IntVar], lengths: list[int]
+    model: cp_model.CpModel, reservations: list[Reservation], size: float, starts: list[cp_model.IntVar], lengths: list[int]
 ) -> None:
     """Limit the amounts reserved at once to a capacity; amounts are rounded down, so that nothing that fits is
     excluded.

@@ -8,18 +8,18 @@ from math import inf
 
 import numpy as np
 
-from planner.solve.answer import Answer, Solution, Status
+from planner.solve.answer import SolverAnswer, Solution, Status
 from planner.solve.program import Floats, Program
 
 TOLERANCE = 1e-6  # of a bound, relative beyond 1: what the floating-point solvers promise
 REPAIR_FROM = 1e-9  # a smaller violation is not repaired
-WHOLE = 1e-4  # how far from an integer a solver may leave an integer variable
+INTEGRALITY = 1e-4  # how far from an integer a solver may leave an integer variable
 GAP = 1e-6  # objective and bound closer than this are equal, relative beyond 1
 
 
-def conclude(program: Program, answer: Answer, hint: Floats | None, seconds: float, solver: str) -> Solution:
+def checked_solution(program: Program, answer: SolverAnswer, hint: Floats | None, seconds: float, solver: str) -> Solution:
     """The best feasible point among the answer and the hint, with the best bound that is not refuted."""
-    candidates = [(answer.values, answer.coarse), (hint, False)]
+    candidates = [(answer.values, answer.approximate), (hint, False)]
     checked = [repair(program, x, coarse) for x, coarse in candidates if x is not None]
     feasible = [x for x in checked if x is not None]
     if not feasible:
@@ -43,14 +43,14 @@ def conclude(program: Program, answer: Answer, hint: Floats | None, seconds: flo
 def repair(program: Program, x: Floats, coarse: bool = False) -> Floats | None:
     """`x` with exact integers and within bounds, its continuous part solved again if needed; None if infeasible."""
     integral = np.where(program.integer, np.rint(x), x)
-    if not np.isfinite(x).all() or np.abs(integral - x).max(initial=0.0) > WHOLE:
+    if not np.isfinite(x).all() or np.abs(integral - x).max(initial=0.0) > INTEGRALITY:
         return None
     rounded = np.clip(integral, program.lower, program.upper)
     violation = program.violation(rounded)
     if not program.integer.all() and (coarse or violation > REPAIR_FROM):
-        from planner.solve.completion import Completion
+        from planner.solve.completion import ContinuousCompletion
 
-        completed = Completion(program).best(rounded[program.integer]).values
+        completed = ContinuousCompletion(program).solve(rounded[program.integer]).values
         if completed is not None and program.violation(completed) <= min(TOLERANCE, max(violation, REPAIR_FROM)):
             return completed
     return rounded if violation <= TOLERANCE else None

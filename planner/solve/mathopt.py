@@ -17,7 +17,7 @@ from ortools.math_opt import callback_pb2, model_parameters_pb2, model_pb2, para
 from ortools.math_opt.core.python import solver
 from pybind11_abseil.status import StatusNotOk  # type: ignore[import-untyped]
 
-from planner.solve.answer import Answer, Limits
+from planner.solve.answer import SolverAnswer, SolverLimits
 from planner.solve.program import Floats, Program
 
 FEASIBLE = 1e-8  # violation of a row; with the default 1e-6 a bound can pass the true optimum by more
@@ -26,31 +26,31 @@ INFEASIBLE = {result_pb2.TERMINATION_REASON_INFEASIBLE}
 UNBOUNDED = {result_pb2.TERMINATION_REASON_UNBOUNDED, result_pb2.TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED}
 
 
-def solve_highs(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+def solve_highs(program: Program, limits: SolverLimits, hint: Floats | None) -> SolverAnswer:
     """HiGHS, in a new process where another copy of it is loaded."""
     if not sys.modules.keys().isdisjoint({"pulp", "highspy"}):
-        from planner.solve.worker import apart
+        from planner.solve.worker import solve_in_process
 
-        return apart("planner.solve.mathopt:solve_highs", program, limits, hint)
+        return solve_in_process("planner.solve.mathopt:solve_highs", program, limits, hint)
     parameters = _parameters(limits)
     parameters.highs.int_options["threads"] = 1
     parameters.highs.double_options["primal_feasibility_tolerance"] = FEASIBLE
     parameters.highs.double_options["mip_feasibility_tolerance"] = FEASIBLE
     parameters.highs.string_options["parallel"] = "off"
-    return run(model(program), parameters_pb2.SOLVER_TYPE_HIGHS, parameters, hint)
+    return solve_model(model_proto(program), parameters_pb2.SOLVER_TYPE_HIGHS, parameters, hint)
 
 
-def solve_scip(program: Program, limits: Limits, hint: Floats | None) -> Answer:
+def solve_scip(program: Program, limits: SolverLimits, hint: Floats | None) -> SolverAnswer:
     """SCIP, on one thread."""
     parameters = _parameters(limits)
     parameters.threads = 1
     parameters.gscip.real_params["numerics/feastol"] = FEASIBLE
     # SCIP 9 can presolve a row of two variables with two sides into a wrong one (it says so itself, afterwards).
     parameters.gscip.bool_params["constraints/linear/upgrade/varbound"] = False
-    return run(model(program), parameters_pb2.SOLVER_TYPE_GSCIP, parameters, hint)
+    return solve_model(model_proto(program), parameters_pb2.SOLVER_TYPE_GSCIP, parameters, hint)
 
 
-def model(program: Program) -> Any:
+def model_proto(program: Program) -> Any:
     """The program as a ModelProto."""
     proto = model_pb2.ModelProto()
     proto.variables.ids.extend(range(program.variables))
@@ -69,7 +69,7 @@ def model(program: Program) -> Any:
     return proto
 
 
-def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = None) -> Answer:
+def solve_model(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = None) -> SolverAnswer:
     """Solve a ModelProto with one of MathOpt's solvers."""
     model_parameters = model_parameters_pb2.ModelSolveParametersProto()
     if hint is not None:
@@ -82,17 +82,17 @@ def run(proto: Any, solver_type: Any, parameters: Any, hint: Floats | None = Non
             result = solver.solve(proto, solver_type, init, parameters, model_parameters, None, nothing, None, None)
     except StatusNotOk as error:
         if "objective_value" in str(error):  # SCIP reports an infinite ray as a solution that costs -inf
-            return Answer("unbounded")
-        return Answer()  # the solver failed, for instance on coefficients beyond its range: nothing is known
+            return SolverAnswer("unbounded")
+        return SolverAnswer()  # the solver failed, for instance on coefficients beyond its range: nothing is known
     reason = result.termination.reason
     if reason in INFEASIBLE:
-        return Answer("infeasible")
+        return SolverAnswer("infeasible")
     if reason in UNBOUNDED:  # or infeasible: the caller has to tell them apart
-        return Answer("unbounded")
+        return SolverAnswer("unbounded")
     bound = result.termination.objective_bounds.dual_bound
     if not result.solutions:
-        return Answer(bound=bound)
-    return Answer(values=np.array(result.solutions[0].primal_solution.variable_values.values), bound=bound)
+        return SolverAnswer(bound=bound)
+    return SolverAnswer(values=np.array(result.solutions[0].primal_solution.variable_values.values), bound=bound)
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def stdout_to_stderr() -> Iterator[None]:
         os.close(saved)
 
 
-def _parameters(limits: Limits) -> Any:
+def _parameters(limits: SolverLimits) -> Any:
     parameters = parameters_pb2.SolveParametersProto(
         random_seed=limits.seed,
         node_limit=limits.nodes,

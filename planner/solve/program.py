@@ -71,7 +71,7 @@ class Program:
         """Cost of values."""
         return float(self.cost @ x)
 
-    def activities(self, x: Floats) -> Floats:
+    def row_activities(self, x: Floats) -> Floats:
         """A x, (m,)."""
         products = self.values * x[self.indices]
         return np.bincount(self.entry_rows(), products, minlength=self.rows).astype(np.float64)
@@ -82,7 +82,7 @@ class Program:
         """
         misses = [
             _violations(x, self.lower, self.upper),
-            _violations(self.activities(x), self.row_lower, self.row_upper),
+            _violations(self.row_activities(x), self.row_lower, self.row_upper),
             np.abs(x - np.rint(x))[self.integer],
         ]
         worst = float(np.concatenate(misses).max(initial=0.0))
@@ -104,7 +104,7 @@ class Program:
         upper = np.where(self.integer, np.floor(self.upper + 1e-9), self.upper) + 0.0
         return replace(self, lower=lower, upper=upper)
 
-    def crossed(self) -> bool:
+    def has_crossed_bounds(self) -> bool:
         """Whether some lower bound exceeds its upper bound, so that nothing is feasible."""
         return bool((self.lower > self.upper).any() or (self.row_lower > self.row_upper).any())
 

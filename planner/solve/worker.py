@@ -17,13 +17,13 @@ import numpy as np
 
 import planner
 from planner.errors import RunFailed
-from planner.solve.answer import Answer, Claim, Limits
+from planner.solve.answer import SolverAnswer, Claim, SolverLimits
 from planner.solve.program import Floats, Program
 
 ARRAYS = ("cost", "lower", "upper", "integer", "indptr", "indices", "values", "row_lower", "row_upper")
 
 
-def apart(target: str, program: Program, limits: Limits, hint: Floats | None) -> Answer:
+def solve_in_process(target: str, program: Program, limits: SolverLimits, hint: Floats | None) -> SolverAnswer:
     """The answer of `target` (`module:function`), run in a new process. Raises RunFailed when that fails."""
     with TemporaryDirectory(prefix="planner-solve-") as folder:
         seconds = -1.0 if limits.seconds is None else limits.seconds
@@ -37,7 +37,7 @@ def apart(target: str, program: Program, limits: Limits, hint: Floats | None) ->
         with np.load(Path(folder, "answer.npz"), allow_pickle=False) as answer:
             values = answer["values"] if answer["found"] else None
             claim: Claim = str(answer["claim"])  # type: ignore[assignment]
-            return Answer(claim, values, float(answer["bound"]), bool(answer["coarse"]))
+            return SolverAnswer(claim, values, float(answer["bound"]), bool(answer["coarse"]))
 
 
 def _run(target: str, folder: str) -> None:
@@ -75,7 +75,7 @@ def main() -> None:
         effort, seconds, seed = asked["limits"].tolist()
         hint = asked["hint"] if len(asked["hint"]) else None
     module, _, function = sys.argv[1].partition(":")
-    limits = Limits(effort=int(effort), seconds=None if seconds < 0 else seconds, seed=int(seed))
+    limits = SolverLimits(effort=int(effort), seconds=None if seconds < 0 else seconds, seed=int(seed))
     answer = getattr(import_module(module), function)(program, limits, hint)
     found = answer.values is not None
     values = answer.values if found else np.zeros(0)

@@ -5,7 +5,7 @@ from typing import Literal
 from planner.specs.base import Amount, Positive, Share, Spec
 
 
-class Accounting(Spec, kw_only=True):
+class MemoryCoefficients(Spec, kw_only=True):
     """Defaults are Megatron-LM's with Transformer Engine, in bfloat16 with Adam and a float32 copy of the weights.
 
     Bytes are per parameter, per element or per logit, as the field says. The last two fields do not
@@ -47,4 +47,4 @@ class Accounting(Spec, kw_only=True):
 # ranks may run unequal numbers of micro-batches, so gradients are reduced at the end of a step. Its MLP is not one
 # fused
 # kernel: gate, activated gate and product are kept.
-BUNDLED = Accounting(own_master=True, holds_gradients=True, fused=False)
+PLANNER_RUNTIME_MEMORY = MemoryCoefficients(own_master=True, holds_gradients=True, fused=False)

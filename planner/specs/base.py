@@ -20,7 +20,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 RankCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_RANKS)]
 LayerCount = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
-RowCount = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+SampleCount = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.+-]+$")]  # of modules and groups; task ids contain them
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]  # of divisors
@@ -39,7 +39,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 S = TypeVar("S", bound=Spec)
 
 
-def changed(spec: S, **fields: Any) -> S:
+def with_fields(spec: S, **fields: Any) -> S:
     """Return a copy with other values in these fields."""
     return msgspec.structs.replace(spec, **fields)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from planner.specs import library
 from planner.specs.model import Model
-from planner.specs.parameters import active_parameters, counts_text, model_parameters, parameters
+from planner.specs.parameters import active_parameters, counts_text, model_parameters, parameter_counts
 
 
 class ModelRow(NamedTuple):
@@ -22,10 +22,10 @@ class ModelRow(NamedTuple):
 def shipped_models() -> list[ModelRow]:
     """Return every module of every shipped model, and the totals of those with several."""
     rows = []
-    for name in library.names(Model):
-        model, _ = library.read(name, Model)
+    for name in library.shipped_names(Model):
+        model, _ = library.read_named(name, Model)
         for module, spec in model.modules.items():
-            count, kind = parameters(spec).total, str(type(spec).__struct_config__.tag)
+            count, kind = parameter_counts(spec).total, str(type(spec).__struct_config__.tag)
             rows.append(ModelRow(name, module, kind, count, counts_text(spec), model.source, active_parameters(spec)))
         if len(model.modules) > 1:
             module_names = " + ".join(model.modules)

@@ -52,7 +52,7 @@ class Cluster(Spec):
         return sum(kind.count for kind in self.ranks)
 
 
-def level_of(cluster: Cluster, first: int, last: int) -> Level:
+def nearest_level(cluster: Cluster, first: int, last: int) -> Level:
     """Return the nearest level with both ranks in one block."""
     for level in cluster.levels:
         if first // level.ranks == last // level.ranks:
@@ -60,7 +60,7 @@ def level_of(cluster: Cluster, first: int, last: int) -> Level:
     return cluster.levels[-1]
 
 
-def kind_of(cluster: Cluster, rank: int) -> str:
+def device_of_rank(cluster: Cluster, rank: int) -> str:
     """Return the name of a rank's device: ranks are numbered in the order of the cluster's entries."""
     for entry in cluster.ranks:
         if rank < entry.count:

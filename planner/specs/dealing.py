@@ -12,7 +12,7 @@ class Span(NamedTuple):
     last: int  # the one after
 
 
-def dealt(lengths: Sequence[int], split: tuple[int, int], index: int, unit: int = 1) -> list[Span]:
+def rank_spans(lengths: Sequence[int], split: tuple[int, int], index: int, unit: int = 1) -> list[Span]:
     """Return the spans of the rank with this index in its group, in its order. `split`: Ulysses degree, ring degree.
 
     Ranks of a Ulysses block have contiguous, even shares of its tokens. `unit` tokens stay together. Raises ValueError
@@ -20,13 +20,13 @@ def dealt(lengths: Sequence[int], split: tuple[int, int], index: int, unit: int 
     """
     ulysses, ring = split
     block, within = divmod(index, ulysses)
-    spans = zigzag(lengths, ring, unit)[block] if ring > 1 else contiguous(lengths, 0, sum(lengths))
-    return share(spans, ulysses, within, unit)
+    spans = zigzag(lengths, ring, unit)[block] if ring > 1 else token_range(lengths, 0, sum(lengths))
+    return even_share(spans, ulysses, within, unit)
 
 
-def share(spans: Sequence[Span], degree: int, index: int, unit: int = 1) -> list[Span]:
+def even_share(spans: Sequence[Span], degree: int, index: int, unit: int = 1) -> list[Span]:
     """Return one of `degree` contiguous, even shares of these tokens."""
-    sizes = even_sizes(rows(spans), degree, unit)
+    sizes = even_sizes(token_count(spans), degree, unit)
     begin = sum(sizes[:index])
     return slice_spans(spans, begin, begin + sizes[index])
 
@@ -52,12 +52,12 @@ def zigzag(lengths: Sequence[int], ring: int, unit: int = 1) -> list[list[Span]]
     return result
 
 
-def rows(spans: Sequence[tuple[int, int, int]]) -> int:
+def token_count(spans: Sequence[tuple[int, int, int]]) -> int:
     """Return the number of tokens in these spans."""
     return sum(last - first for _, first, last in spans)
 
 
-def contiguous(lengths: Sequence[int], start: int, stop: int) -> list[Span]:
+def token_range(lengths: Sequence[int], start: int, stop: int) -> list[Span]:
     """Return tokens `start` to before `stop` of the packed documents."""
     return slice_spans([Span(document, 0, length) for document, length in enumerate(lengths)], start, stop)
 

@@ -10,7 +10,7 @@ quantiles are chosen.
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.errors import InputError
-from planner.specs.workload import Part
+from planner.specs.workload import LogNormal
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -67,7 +67,7 @@ DISTRIBUTIONS: dict[str, Quantiles] = {
 }
 
 
-def sample(name: str, count: int, seed: int) -> list[int]:
+def draw_lengths(name: str, count: int, seed: int) -> list[int]:
     """Draw `count` independent lengths of the distribution `name`; the same seed draws the same lengths.
 
     Raises InputError for an unknown name.
@@ -81,7 +81,7 @@ def sample(name: str, count: int, seed: int) -> list[int]:
     return [int(length) for length in np.rint(np.exp(np.interp(draws, shares, np.log(tokens))))]
 
 
-def sample_mix(parts: tuple[Part, ...], count: int, seed: int) -> list[int]:
+def draw_mixture(parts: tuple[LogNormal, ...], count: int, seed: int) -> list[int]:
     """Draw `count` independent lengths of a mixture of log-normals, each between 1 and MAX_TOKENS.
 
     Raises InputError where no part has a weight, or a median is below 1.

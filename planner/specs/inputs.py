@@ -5,20 +5,20 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.accounting import BUNDLED, Accounting
-from planner.specs.base import changed
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
+from planner.specs.base import with_fields
 from planner.specs.cluster import Cluster
 from planner.specs.job import Job
 from planner.specs.layers import Module
-from planner.specs.lengths import Batch, batches
+from planner.specs.lengths import SampleBatch, read_batches
 from planner.specs.model import Model
-from planner.specs.parallelism import Parallelism, said
-from planner.specs.priced import find_profile
+from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.priced import choose_profile
 from planner.specs.profile import Device, Profile
-from planner.specs.rates import Rates
+from planner.specs.rates import DeviceRates
 from planner.specs.software import Software
-from planner.specs.streams import Places, with_streams
-from planner.specs.timing import Timing
+from planner.specs.streams import SourcePaths, add_streams
+from planner.specs.timing import TimingCoefficients
 from planner.specs.token_rows import OFFSETS
 from planner.specs.workload import LengthsFile, StreamFile, TokensFolder, Workload
 
@@ -33,14 +33,14 @@ class Inputs:
     cluster: Cluster
     devices: dict[str, Device]
     profile: Profile  # with several kinds of ranks, entries name their kind: specs/hardware/rank_kinds.py
-    batches: tuple[Batch, ...]
+    batches: tuple[SampleBatch, ...]
     sources: dict[str, Path]  # role → the file that was read
     seed: int = 0
     effort: int = 2
     first_row: int = 0
-    rates: dict[str, Rates] = field(default_factory=dict)  # kind of rank → rates of its kernels, where they were timed
-    timing: Timing = field(default_factory=Timing)
-    accounting: Accounting = BUNDLED
+    rates: dict[str, DeviceRates] = field(default_factory=dict)  # kind of rank → rates of its kernels, where they were timed
+    timing: TimingCoefficients = field(default_factory=TimingCoefficients)
+    accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     software_spread: float = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
 
     @property
@@ -49,13 +49,13 @@ class Inputs:
         return self.model.modules[self.module]
 
     @property
-    def said(self) -> Parallelism:
+    def fixed_parallelism(self) -> Parallelism:
         """The fields of the module's layout that the job fixes: `fix.layouts` of the module, else `layout`.
 
         Raises ValueError, as `what is wrong | what to do`, where the two contradict each other.
         """
         fixed = self.job.fix.layouts.get(self.module, Parallelism())
-        return changed(self.job.layout, **said(fixed))
+        return with_fields(self.job.layout, **decided_fields(fixed))
 
     @property
     def device(self) -> Device:
@@ -64,7 +64,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class JobOptions:
     """Options of the command line beside the job's file."""
 
     batches: int = 1
@@ -74,27 +74,27 @@ class Options:
     lengths: str | None = None
 
 
-def load(reference: str, options: Options) -> Inputs:
+def load_job(reference: str, options: JobOptions) -> Inputs:
     """Read the job with this name or path, and all files that it names. Raises InputError."""
-    job, path = library.read(reference, Job)
-    return resolve(job, path, options)
+    job, path = library.read_named(reference, Job)
+    return resolve_job(job, path, options)
 
 
-def resolve(job: Job, path: Path, options: Options) -> Inputs:
+def resolve_job(job: Job, path: Path, options: JobOptions) -> Inputs:
     """Read all files that a job, itself read from `path`, names. Raises InputError."""
     base = path.parent
-    model, model_path = library.read(job.model, Model, base, f"{path} (model)")
-    cluster, cluster_path = library.read(job.cluster, Cluster, base, f"{path} (cluster)")
+    model, model_path = library.read_named(job.model, Model, base, f"{path} (model)")
+    cluster, cluster_path = library.read_named(job.cluster, Cluster, base, f"{path} (cluster)")
     sources = {"job": path, "model": model_path, "cluster": cluster_path}
-    software, sources["software"] = library.read(job.software, Software, base, f"{path} (software)")
+    software, sources["software"] = library.read_named(job.software, Software, base, f"{path} (software)")
     devices, rates = {}, {}
     for kind in cluster.ranks:
-        device_profile, sources[f"device {kind.kind}"] = library.read(
+        device_profile, sources[f"device {kind.kind}"] = library.read_named(
             kind.kind, Profile, base, f"{cluster_path} (ranks)"
         )
         devices[kind.kind] = device_profile.device
         rates[kind.kind] = device_profile.rates
-    profile, profile_files = find_profile(job, cluster, devices, path)
+    profile, profile_files = choose_profile(job, cluster, devices, path)
     sources |= profile_files
     workload = job.workload
     if options.lengths:
@@ -104,8 +104,8 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
     if isinstance(workload.lengths, TokensFolder):
         sources["lengths"] = base / workload.lengths.path / OFFSETS
     module = sample_module(job, model, path)
-    samples = batches(workload, options.batches, options.first_row, options.seed, base)
-    paths = Places(path, model_path, base)
+    samples = read_batches(workload, options.batches, options.first_row, options.seed, base)
+    paths = SourcePaths(path, model_path, base)
     sources |= {
         f"stream {name}": base / each.path for name, each in workload.streams.items() if isinstance(each, StreamFile)
     }
@@ -116,7 +116,7 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
         cluster=cluster,
         devices=devices,
         profile=profile,
-        batches=tuple(with_streams(samples, workload, model, module, options.seed, paths)),
+        batches=tuple(add_streams(samples, workload, model, module, options.seed, paths)),
         sources=sources,
         seed=options.seed,
         effort=options.effort,
@@ -131,10 +131,10 @@ def resolve(job: Job, path: Path, options: Options) -> Inputs:
 def replace_lengths(job: Job, path: Path) -> Workload:
     """Return the workload with lengths from a folder of tokens, or from a file with the same column as the job's."""
     if path.is_dir() or path.name == OFFSETS:
-        return changed(job.workload, lengths=TokensFolder(path=str(path if path.is_dir() else path.parent)))
+        return with_fields(job.workload, lengths=TokensFolder(path=str(path if path.is_dir() else path.parent)))
     lengths = job.workload.lengths
     column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"
-    return changed(job.workload, lengths=LengthsFile(path=str(path), column=column))
+    return with_fields(job.workload, lengths=LengthsFile(path=str(path), column=column))
 
 
 def sample_module(job: Job, model: Model, path: Path) -> str:

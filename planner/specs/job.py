@@ -8,7 +8,7 @@ from planner.specs.base import Amount, Count, Index, Name, RankCount, Share, Spe
 from planner.specs.parallelism import Parallelism, Sync
 from planner.specs.workload import Workload
 
-Chance = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
 class Limits(Spec):
@@ -16,7 +16,7 @@ class Limits(Spec):
 
     tokens_per_rank: Count | None = None  # in one micro-batch; replaces the memory model if given
     memory_margin: Share = 0.06  # share of the device's memory that is kept free
-    oom_chance: Chance = 0.05  # probability of running out of memory, at most
+    oom_chance: Probability = 0.05  # probability of running out of memory, at most
 
 
 class FixedItem(Spec):

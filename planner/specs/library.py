@@ -22,22 +22,22 @@ FOLDERS: dict[type, str] = {
 }
 
 
-def shipped() -> Path:
+def shipped_folder() -> Path:
     """Return the folder of shipped profiles: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "profiles"
     return inside if inside.is_dir() else package.parent / "profiles"
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Return the folder of profiles that were measured here."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "planner" / "profiles"
 
 
-def names(kind: type) -> list[str]:
+def shipped_names(kind: type) -> list[str]:
     """Return the names of all shipped files of a kind."""
-    return sorted(path.stem for path in (shipped() / FOLDERS[kind]).glob("*.yaml"))
+    return sorted(path.stem for path in (shipped_folder() / FOLDERS[kind]).glob("*.yaml"))
 
 
 def is_file(path: Path) -> bool:
@@ -48,7 +48,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def find(reference: str, kind: type, base: Path | None = None, where: str = "") -> Path:
+def find_file(reference: str, kind: type, base: Path | None = None, where: str = "") -> Path:
     """Return the path of a file given by name or path; a relative path is tried from `base` first.
 
     `where`: the place of the reference, for errors. Raises InputError for an unknown name.
@@ -58,15 +58,15 @@ def find(reference: str, kind: type, base: Path | None = None, where: str = "") 
             if is_file(folder / reference):
                 return folder / reference
         return Path(reference)
-    path = shipped() / FOLDERS[kind] / f"{reference}.yaml"
+    path = shipped_folder() / FOLDERS[kind] / f"{reference}.yaml"
     if not is_file(path):
         what = FOLDERS[kind].removesuffix("s")
-        fix = f"one of {', '.join(names(kind))}; or a path"
+        fix = f"one of {', '.join(shipped_names(kind))}; or a path"
         raise InputError(f"no {what} is called `{reference}`", where=where or what.upper(), fix=fix)
     return path
 
 
-def read(reference: str, kind: type[T], base: Path | None = None, where: str = "") -> tuple[T, Path]:
+def read_named(reference: str, kind: type[T], base: Path | None = None, where: str = "") -> tuple[T, Path]:
     """Read a file given by name or path; return its content and its path. Raises InputError."""
-    path = find(reference, kind, base, where)
+    path = find_file(reference, kind, base, where)
     return files.read(path, kind), path

@@ -7,7 +7,7 @@ import msgspec
 from planner.specs.base import Name, Spec
 from planner.specs.layers import Module
 
-By = Literal["tokens", "cross_attention"]  # outputs replace tokens, or every layer attends to them
+EdgeInput = Literal["tokens", "cross_attention"]  # outputs replace tokens, or every layer attends to them
 
 
 class ModelEdge(Spec):
@@ -15,7 +15,7 @@ class ModelEdge(Spec):
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
-    by: By = "tokens"
+    by: EdgeInput = "tokens"
 
 
 class Model(Spec):
@@ -37,9 +37,9 @@ class Model(Spec):
             if fault:
                 raise ValueError(fault)
         read = {edge.target for edge in self.edges if edge.by == "cross_attention"}
-        for name in (name for name, module in self.modules.items() if module.crossing and name not in read):
+        for name in (name for name, module in self.modules.items() if module.cross_attention_width and name not in read):
             raise ValueError(f"cross attention of `{name}` reads nothing | add an edge to it, by: cross_attention")
-        circle = self.circle()
+        circle = self.cycle()
         if circle:
             raise ValueError(f"edges lead in a circle: {' → '.join(circle)} | remove one of them")
 
@@ -47,7 +47,7 @@ class Model(Spec):
         """Return the modules that read a module's outputs."""
         return tuple(dict.fromkeys(edge.target for edge in self.edges if edge.source == module))
 
-    def circle(self) -> list[str]:
+    def cycle(self) -> list[str]:
         """Return a cycle of modules, of which each reads the one before; empty where edges have no cycle."""
         remaining = [*self.modules]
         while remaining:
@@ -63,11 +63,11 @@ class Model(Spec):
 
 def edge_fault(edge: ModelEdge, source: Module, target: Module) -> str:
     """Return why a module cannot read another's outputs, as `what is wrong | what to do`; empty where it can."""
-    if not source.gives:
+    if not source.feature_width:
         return f"`{edge.source}` ends in a loss and has no outputs for `{edge.target}` to read | let an encoder feed it"
-    width = target.crossing if edge.by == "cross_attention" else target.hidden
+    width = target.cross_attention_width if edge.by == "cross_attention" else target.hidden
     if not width:
-        return f"`{edge.target}` has no cross attention | set its cross to {source.gives}, or by: tokens"
-    if source.gives != width:
-        return f"outputs of `{edge.source}` are {source.gives} wide, `{edge.target}` reads {width} | make them agree"
+        return f"`{edge.target}` has no cross attention | set its cross to {source.feature_width}, or by: tokens"
+    if source.feature_width != width:
+        return f"outputs of `{edge.source}` are {source.feature_width} wide, `{edge.target}` reads {width} | make them agree"
     return ""

@@ -9,8 +9,8 @@ Left out: as the plan is priced.
 import re
 
 from planner.errors import InputError
-from planner.specs.base import Spec, changed
-from planner.specs.timing import Timing
+from planner.specs.base import Spec, with_fields
+from planner.specs.timing import TimingCoefficients
 
 SWITCHES = {"on": True, "off": False}
 
@@ -24,19 +24,19 @@ class Overlap(Spec):
     ep: bool | None = None
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def switched(self) -> tuple[str, ...]:
         """The kinds that are switched on or off."""
         return tuple(kind for kind in self.__struct_fields__ if getattr(self, kind) is not None)
 
     @property
-    def holding(self) -> dict[str, tuple[str, ...]]:
+    def occupied_streams(self) -> dict[str, tuple[str, ...]]:
         """Phase → streams that its tasks occupy besides their own: without overlap they occupy compute."""
         off = (("send",) if self.pp is False else ()) + (("gather", "sync") if self.dp is False else ())
         return dict.fromkeys(off, ("compute",))
 
-    def traits(self, timing: Timing) -> Timing:
+    def switched_timing(self, timing: TimingCoefficients) -> TimingCoefficients:
         """Return a framework's coefficients with these switches applied."""
-        return changed(
+        return with_fields(
             timing,
             tp_exposed=exposed_share(self.tp, timing.tp_exposed, timing.overlapped),
             tp_exposed_backward=exposed_share(self.tp, timing.tp_exposed_backward, timing.overlapped),
@@ -56,7 +56,7 @@ def exposed_share(on: bool | None, exposed: float, overlapped: float) -> float:
     return exposed * overlapped if on else 1.0
 
 
-def overlap_of(text: str | None) -> Overlap:
+def parse_overlap(text: str | None) -> Overlap:
     """Parse `tp=off,pp=on`; `all=off` is all four. Raises InputError."""
     switches: dict[str, bool] = {}
     kinds = Overlap.__struct_fields__

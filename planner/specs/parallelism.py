@@ -12,25 +12,25 @@ from planner.specs.base import Count, LayerCount, RankCount, Share, Spec
 
 Recompute = Literal["none", "selective", "full"]
 Dtype = Literal["bf16", "fp8", "float32", "float64"]  # fp8: bf16 whose matrix products are computed in fp8
-Zero = Annotated[int, msgspec.Meta(ge=0, le=3)]  # stage: 1 shards optimizer states, 2 gradients too, 3 weights too
+ZeroStage = Annotated[int, msgspec.Meta(ge=0, le=3)]  # stage: 1 shards optimizer states, 2 gradients too, 3 weights too
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2", "forward_only"]
 # How tokens get to experts: a copy to each; one to each node that has any (DeepEP, HybridEP); or all tokens to all
 # ranks, which select theirs, and a reduce-scatter afterwards (MegaScale-MoE, arXiv 2505.11432).
 Dispatch = Literal["all_to_all", "node_level", "all_gather"]
 # The dtype in which gradients are sent. bf16: cast once, sent by all-to-all, summed in float32 (arXiv 2505.11432).
-Gradients = Literal["float32", "bf16"]
-Overlapped = Literal["tp", "ep"]  # communication that is overlapped with compute
+GradientDtype = Literal["float32", "bf16"]
+OverlappedKind = Literal["tp", "ep"]  # communication that is overlapped with compute
 Sync = Literal["micro_batch", "step"]
 
 ZERO_BUBBLE = ("zb_h1", "zb_h2")  # schedules that compute gradients of weights apart from those of inputs
-DIMS = (
+MESH_DIMS = (
     "tp",
     "cp",
     "dp",
     "replica",
     "pp",
 )  # dims of a module's rank mesh, in their default order, fastest-varying first
-RANK_ORDER = "-".join(DIMS)
+DEFAULT_RANK_ORDER = "-".join(MESH_DIMS)
 
 
 class Parallelism(Spec):
@@ -53,7 +53,7 @@ class Parallelism(Spec):
     replica: RankCount | None = None
     rank_order: str | None = None  # fastest-varying dim first, as in Megatron's --order
     sequence_parallel: bool | None = None  # norms and residuals are sharded over tp by tokens (arXiv 2205.05198)
-    zero: Zero | None = None
+    zero: ZeroStage | None = None
     recompute: Recompute | dict[str | int, Recompute] | None = (
         None  # of all layers, or by ranges of layers, where others have none
     )
@@ -61,9 +61,9 @@ class Parallelism(Spec):
     schedule: Schedule | None = None  # of the passes on pipeline ranks
     dispatch: Dispatch | None = None
     dtype: Dtype | None = None
-    gradients: Gradients | None = None
+    gradients: GradientDtype | None = None
     micro_batch: Count | None = None  # sequences of a replica in one micro-batch
-    overlap: tuple[Overlapped, ...] | None = None
+    overlap: tuple[OverlappedKind, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.schedule not in (None, "interleaved") and (self.vpp or 1) > 1:
@@ -84,13 +84,13 @@ def check_rank_order(text: str) -> None:
     """Raises ValueError where an order of dims has an unknown dim, or one twice."""
     named = text.split("-")
     for dim in named:
-        if dim not in DIMS:
-            raise ValueError(f"no dim of a layout is called `{dim}` | order {RANK_ORDER}, or some of them otherwise")
+        if dim not in MESH_DIMS:
+            raise ValueError(f"no dim of a layout is called `{dim}` | order {DEFAULT_RANK_ORDER}, or some of them otherwise")
         if named.count(dim) > 1:
             raise ValueError(f"`{dim}` is in the order twice | name it once")
 
 
-def said(parallelism: Parallelism) -> dict[str, Any]:
+def decided_fields(parallelism: Parallelism) -> dict[str, Any]:
     """Return the fields that are decided, with their values."""
     fields = ((name, getattr(parallelism, name)) for name in Parallelism.__struct_fields__)
     return {name: value for name, value in fields if value is not None}

@@ -5,44 +5,44 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from planner.specs.layers import Module, kind_counts
-from planner.specs.layers.blocks import Block, LayerKind, blocks, said_of
-from planner.specs.layers.heads import head_dim, kv_heads, norm_width
+from planner.specs.layers.blocks import Block, LayerKind, kind_blocks, block_entry
+from planner.specs.layers.heads import head_dim, kv_heads, norm_parameters
 from planner.specs.model import Model
-from planner.specs.parts import Latent
+from planner.specs.parts import LatentAttentionShape
 
 
-class Parameters(NamedTuple):
+class ParameterCounts(NamedTuple):
     """Parameters of one module: its layers, and embedding and head (with the final norm or projector)."""
 
-    layer: int  # of each layer if all are alike, else of the largest
-    layers: int
-    ends: int
-    stack: int  # of all layers
+    largest_layer: int  # of each layer if all are alike, else of the largest
+    layer_count: int
+    embedding_head: int
+    all_layers: int  # of all layers
 
     @property
     def total(self) -> int:
-        return self.stack + self.ends
+        return self.all_layers + self.embedding_head
 
 
 @lru_cache(maxsize=1024)  # pricing of every task needs it
-def parameters(module: Module) -> Parameters:
+def parameter_counts(module: Module) -> ParameterCounts:
     """Return the exact counts, including norms and biases."""
     stack = stack_parameters(module, kind_counts(module))
-    return Parameters(layer_parameters(module), module.layers, end_parameters(module), stack)
+    return ParameterCounts(layer_parameters(module), module.layers, embedding_head_parameters(module), stack)
 
 
 def model_parameters(model: Model) -> int:
     """Return the sum over all modules."""
-    return sum(parameters(module).total for module in model.modules.values())
+    return sum(parameter_counts(module).total for module in model.modules.values())
 
 
 def active_parameters(module: Module) -> int:
     """Return the parameters that are used for a token: all but the experts that it is not sent to."""
     counts = kind_counts(module)
-    return sum(active_layer_parameters(module, kind) * count for kind, count in counts.items()) + end_parameters(module)
+    return sum(active_layer_parameters(module, kind) * count for kind, count in counts.items()) + embedding_head_parameters(module)
 
 
-def of_layers(module: Module, layers: Sequence[int]) -> int:
+def parameters_of_layers(module: Module, layers: Sequence[int]) -> int:
     """Return the sum over these layers, without embedding and head."""
     return stack_parameters(module, kind_counts(module, layers))
 
@@ -56,14 +56,14 @@ def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
     """Return the parameters of one layer of a kind: all blocks, each with a norm. None: of the largest layer."""
     if kind is None:
         return max(layer_parameters(module, each) for each in kind_counts(module))
-    norm = norm_width(module, module.hidden)
-    return sum(said_of(block, BLOCKS, "the parameters")(module) + norm for block in blocks(kind))
+    norm = norm_parameters(module, module.hidden)
+    return sum(block_entry(block, BLOCKS, "the parameters")(module) + norm for block in kind_blocks(kind))
 
 
 def active_layer_parameters(module: Module, kind: LayerKind) -> int:
     """Return the parameters of one layer of a kind that are used for a token."""
-    moe = module.routed
-    if moe is None or "experts" not in blocks(kind):
+    moe = module.routed_experts
+    if moe is None or "experts" not in kind_blocks(kind):
         return layer_parameters(module, kind)
     idle = max(0, moe.experts - moe.topk)
     return layer_parameters(module, kind) - idle * mlp_parameters(module, moe.ffn)
@@ -71,16 +71,16 @@ def active_layer_parameters(module: Module, kind: LayerKind) -> int:
 
 def attention_parameters(module: Module) -> int:
     """Return the projections of queries, keys, values and output, with biases, norms and sinks."""
-    latent = module.compressed
+    latent = module.latent_attention
     if latent:
         return latent_parameters(module, latent) + module.sink_heads
-    norms = 2 * norm_width(module, head_dim(module)) if module.normed_heads else 0
+    norms = 2 * norm_parameters(module, head_dim(module)) if module.has_qk_norm else 0
     return projection_parameters(module, module.hidden) + norms + module.sink_heads
 
 
 def cross_attention_parameters(module: Module) -> int:
     """Return the same of cross attention, whose keys and values are projected from another module's outputs."""
-    return projection_parameters(module, module.crossing)
+    return projection_parameters(module, module.cross_attention_width)
 
 
 def projection_parameters(module: Module, key_input_width: int) -> int:
@@ -95,18 +95,18 @@ def projection_parameters(module: Module, key_input_width: int) -> int:
     return weights + biases
 
 
-def latent_parameters(module: Module, latent: Latent) -> int:
+def latent_parameters(module: Module, latent: LatentAttentionShape) -> int:
     """Return the parameters of latent attention: projections to the latent vectors, their norms, projections to heads,
     and the output, with biases of the first and the last.
     """
     hidden, queries = module.hidden, module.heads * head_dim(module)
     down = latent.kv_rank + latent.rope_dim
     up = latent.kv_rank * module.heads * (latent.nope_dim + latent.value_dim)
-    norms = norm_width(module, latent.kv_rank)
+    norms = norm_parameters(module, latent.kv_rank)
     if latent.q_rank:
         down += latent.q_rank
         up += latent.q_rank * queries
-        norms += norm_width(module, latent.q_rank)
+        norms += norm_parameters(module, latent.q_rank)
     else:
         up += hidden * queries
     biases = 0 if module.bias == "none" else down
@@ -119,14 +119,14 @@ def state_space_parameters(module: Module) -> int:
     """Return the input projection, the convolution, each head's decay, skip and time step bias, the norm, and the
     output projection; 0 for a module without a state space.
     """
-    space = module.recurrent
+    space = module.ssm
     if space is None:
         return 0
-    projected = sum(space.projected)
-    matrices = module.hidden * projected + space.inner * module.hidden
-    convolution = space.convolved * (space.conv + space.conv_bias)
+    projected = sum(space.projection_widths)
+    matrices = module.hidden * projected + space.inner_width * module.hidden
+    convolution = space.convolution_channels * (space.conv + space.conv_bias)
     biases = projected + module.hidden if space.bias else 0
-    return matrices + convolution + 3 * space.heads + space.inner + biases
+    return matrices + convolution + 3 * space.heads + space.inner_width + biases
 
 
 def mlp_parameters(module: Module, width: int | None = None) -> int:
@@ -138,36 +138,36 @@ def mlp_parameters(module: Module, width: int | None = None) -> int:
 
 def moe_parameters(module: Module) -> int:
     """Return the parameters of router, shared experts, and all routed experts."""
-    return router_parameters(module) + shared_parameters(module) + expert_parameters(module)
+    return router_parameters(module) + shared_expert_parameters(module) + expert_parameters(module)
 
 
 def expert_parameters(module: Module) -> int:
     """Return the parameters of all routed experts of one MoE layer; 0 for a module without any."""
-    moe = module.routed
+    moe = module.routed_experts
     return moe.experts * mlp_parameters(module, moe.ffn) if moe else 0
 
 
-def shared_parameters(module: Module) -> int:
+def shared_expert_parameters(module: Module) -> int:
     """Return the parameters of the experts of one MoE layer that process every token."""
-    moe = module.routed
+    moe = module.routed_experts
     return mlp_parameters(module, moe.shared_ffn) if moe and moe.shared_ffn else 0
 
 
 def router_parameters(module: Module) -> int:
     """Return the parameters of the router of one MoE layer."""
-    moe = module.routed
+    moe = module.routed_experts
     return moe.experts * (module.hidden + moe.router_bias) if moe else 0
 
 
-def end_parameters(module: Module) -> int:
+def embedding_head_parameters(module: Module) -> int:
     """Return all parameters outside the layers; tied weights count once."""
-    return sum(end.parameters for end in module.ends if not end.tied)
+    return sum(end.parameters for end in module.embedding_head if not end.tied)
 
 
 def counts_text(module: Module) -> str:
     """Return what a count includes, for a table."""
-    parts = dict.fromkeys(end.role for end in module.ends)
-    experts = [f"experts ({active_parameters(module):,} active)"] if module.routed else []
+    parts = dict.fromkeys(end.role for end in module.embedding_head)
+    experts = [f"experts ({active_parameters(module):,} active)"] if module.routed_experts else []
     return "layers, " + ", ".join([*parts, *experts, *(["biases"] if module.bias != "none" else [])])
 
 

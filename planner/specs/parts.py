@@ -32,7 +32,7 @@ class Experts(Spec, kw_only=True):
             raise ValueError(f"topk {self.topk} is more than the {self.experts} experts | lower topk")
 
 
-class Latent(Spec, kw_only=True):
+class LatentAttentionShape(Spec, kw_only=True):
     """Multi-head latent attention: queries, keys and values from compressed vectors (DeepSeek-V2, arXiv 2405.04434,
     §2.1).
 
@@ -74,17 +74,17 @@ class StateSpace(Spec, kw_only=True):
             raise ValueError(f"step_max {self.step_max:g} is below step_min {self.step_min:g} | change one")
 
     @property
-    def inner(self) -> int:
+    def inner_width(self) -> int:
         """Channels of all heads: the width of z, x and the output projection's input."""
         return self.heads * self.head_dim
 
     @property
-    def projected(self) -> tuple[int, ...]:
+    def projection_widths(self) -> tuple[int, ...]:
         """Widths of z, x, B, C and the time steps in the output of the input projection."""
         shared_state = self.groups * self.state
-        return self.inner, self.inner, shared_state, shared_state, self.heads
+        return self.inner_width, self.inner_width, shared_state, shared_state, self.heads
 
     @property
-    def convolved(self) -> int:
+    def convolution_channels(self) -> int:
         """Channels of the convolution: x, B and C together."""
-        return self.inner + 2 * self.groups * self.state
+        return self.inner_width + 2 * self.groups * self.state

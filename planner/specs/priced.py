@@ -10,22 +10,22 @@ from pathlib import Path
 from planner import files
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.cluster import Cluster
 from planner.specs.job import Job
-from planner.specs.kinds import kinds, on_kind
+from planner.specs.kinds import rank_kinds, entry_name
 from planner.specs.profile import Device, Profile
 
 ProfileFile = tuple[Profile, Path]
 
 
-def find_profile(job: Job, cluster: Cluster, devices: dict[str, Device], path: Path) -> tuple[Profile, dict[str, Path]]:
+def choose_profile(job: Job, cluster: Cluster, devices: dict[str, Device], path: Path) -> tuple[Profile, dict[str, Path]]:
     """Return the profile that prices a job, itself read from `path`, and the files that were read, by role.
 
     Raises InputError.
     """
-    kinds_here = kinds(cluster)
-    named = None if job.profile == "auto" else library.read(job.profile, Profile, path.parent, f"{path} (profile)")
+    kinds_here = rank_kinds(cluster)
+    named = None if job.profile == "auto" else library.read_named(job.profile, Profile, path.parent, f"{path} (profile)")
     if len(kinds_here) == 1:
         profile, file = named or default_profile(kinds_here[0], path)
         return profile, {"profile": file}
@@ -46,10 +46,10 @@ def find_profile(job: Job, cluster: Cluster, devices: dict[str, Device], path: P
 
 def default_profile(kind: str, path: Path) -> ProfileFile:
     """Read the profile measured here for a kind of rank, else the shipped one."""
-    measured = library.cache() / f"{kind}.yaml"
+    measured = library.cache_folder() / f"{kind}.yaml"
     if measured.is_file():
         return files.read(measured, Profile), measured
-    return library.read(kind, Profile, path.parent, f"{path} (profile)")
+    return library.read_named(kind, Profile, path.parent, f"{path} (profile)")
 
 
 def made_on(profile: Profile, device: Device) -> bool:
@@ -61,11 +61,11 @@ def made_on(profile: Profile, device: Device) -> bool:
 def merge_profiles(profiles: dict[str, Profile]) -> Profile:
     """Merge the profiles of several kinds of ranks into one."""
     first = next(iter(profiles.values()))
-    return changed(
+    return with_fields(
         first,
         name=", ".join(dict.fromkeys(profile.name for profile in profiles.values())),
-        modules={on_kind(n, kind, profiles): c for kind, each in profiles.items() for n, c in each.modules.items()},
+        modules={entry_name(n, kind, profiles): c for kind, each in profiles.items() for n, c in each.modules.items()},
         collectives={
-            on_kind(n, kind, profiles): c for kind, each in profiles.items() for n, c in each.collectives.items()
+            entry_name(n, kind, profiles): c for kind, each in profiles.items() for n, c in each.collectives.items()
         },
     )

@@ -6,10 +6,10 @@ import msgspec
 
 from planner.specs.base import Amount, Index, LayerCount, Positive, RankCount, Share, Source, Spec
 from planner.specs.parallelism import Recompute
-from planner.specs.rates import Rates
+from planner.specs.rates import DeviceRates
 
 
-class Fit(Spec):
+class PassFit(Spec):
     """Milliseconds of one pass over packed sequences of s tokens each: (ms_per_token2·Σs² + ms_per_token·Σs)/d + ms."""
 
     ms_per_token2: Amount = 0.0
@@ -17,13 +17,13 @@ class Fit(Spec):
     ms: Amount = 0.0
 
 
-class Passes(Spec):
+class PassCosts(Spec):
     """The fits of `layers` layers: forward and backward apart, or published together with forward's share of them."""
 
     layers: LayerCount = 1
-    forward: Fit | None = None
-    backward: Fit | None = None
-    both: Fit | None = None
+    forward: PassFit | None = None
+    backward: PassFit | None = None
+    both: PassFit | None = None
     forward_share: Share = 1 / 3  # backward does twice forward's work
     activation_kib_per_token: Amount = 0.0  # kept from forward to backward
     working_kib_per_token: Amount = 0.0  # additional, while one layer's backward recomputes it
@@ -34,20 +34,20 @@ class Passes(Spec):
             raise ValueError("give `forward` and `backward`, or `both` | remove one or add the other")
 
 
-class Unit(Spec):
+class FsdpUnit(Spec):
     """Milliseconds that FSDP2 spends on one of its units in a pass, without communication."""
 
     forward_ms: Amount = 0.0
     backward_ms: Amount = 0.0
 
 
-class Units(Spec):
+class FsdpUnits(Spec):
     """FSDP2's units: each layer is one, embedding and head are another. Copies are of shards over as many ranks as were
     measured together.
     """
 
-    layer: Unit
-    ends: Unit
+    layer: FsdpUnit
+    ends: FsdpUnit
 
 
 class ModuleCosts(Spec):
@@ -55,11 +55,11 @@ class ModuleCosts(Spec):
 
     source: Source
     spread: Amount  # half-width of the 80 % interval over the value
-    layer: Passes
-    recomputing: dict[Recompute, Passes] = {}  # layers that recompute this in backward
-    ends: Passes | None = None
+    layer: PassCosts
+    recomputing: dict[Recompute, PassCosts] = {}  # layers that recompute this in backward
+    ends: PassCosts | None = None
     fsdp: dict[
-        Literal["held", "resharded"], Units
+        Literal["held", "resharded"], FsdpUnits
     ] = {}  # gathered once a step, or in each pass (ZeRO-3); none: part of the fits
     update_ns_per_parameter: Amount = 0.0
     a2a_mb_per_token: Amount | None = None  # 10⁶ bytes, all layers, both passes; None: from the shape
@@ -69,7 +69,7 @@ class ModuleCosts(Spec):
     measured_at: str = ""  # shape and dtype of the measurement
 
 
-class Point(Spec):
+class CollectivePoint(Spec):
     """A collective over `ranks` ranks, as seen by one of them: latency_us + bytes / gb_per_s."""
 
     ranks: RankCount
@@ -77,12 +77,12 @@ class Point(Spec):
     latency_us: Amount = 0.0
 
 
-class Collective(Spec):
+class CollectiveCosts(Spec):
     """Measured points of one collective; a number of ranks in between takes the next larger one."""
 
     source: Source
     spread: Amount
-    points: tuple[Point, ...]
+    points: tuple[CollectivePoint, ...]
 
 
 class Device(Spec):
@@ -123,5 +123,5 @@ class Profile(Spec):
     device: Device
     provenance: Provenance
     modules: dict[str, ModuleCosts] = {}  # by MODEL/MODULE
-    collectives: dict[str, Collective] = {}  # all_to_all, all_gather, reduce_scatter, p2p
-    rates: Rates | None = None  # of kernels by their shape: they price modules without measurements
+    collectives: dict[str, CollectiveCosts] = {}  # all_to_all, all_gather, reduce_scatter, p2p
+    rates: DeviceRates | None = None  # of kernels by their shape: they price modules without measurements

@@ -8,7 +8,7 @@ from planner.specs.base import Amount, Index, Positive, Source, Spec
 
 # Share of a peak, above 0, as it is a divisor.
 PositiveShare = Annotated[float, msgspec.Meta(ge=1e-4, le=1)]
-Length = Annotated[float, msgspec.Meta(ge=0, le=1e7)]  # rows, columns or tokens, added to those of the product
+ExtraLength = Annotated[float, msgspec.Meta(ge=0, le=1e7)]  # rows, columns or tokens, added to those of the product
 
 
 class GemmCurve(Spec):
@@ -19,9 +19,9 @@ class GemmCurve(Spec):
     """
 
     share: PositiveShare
-    m0: Length = 0.0
-    n0: Length = 0.0
-    k0: Length = 0.0
+    m0: ExtraLength = 0.0
+    n0: ExtraLength = 0.0
+    k0: ExtraLength = 0.0
     launch_us: Amount = 0.0  # once a call, as in the table that it was fitted on
 
 
@@ -34,11 +34,11 @@ class AttentionCurve(Spec):
 
     share: PositiveShare
     backward_share: PositiveShare
-    s0: Length = 0.0
+    s0: ExtraLength = 0.0
     launch_us: Amount = 0.0
 
 
-class Fitted(Spec, kw_only=True):
+class FitQuality(Spec, kw_only=True):
     """The data of a fit and its relative errors: median and 90th percentile."""
 
     rows: Index
@@ -51,7 +51,7 @@ class Fitted(Spec, kw_only=True):
     date: str = ""
 
 
-class Rates(Spec):
+class DeviceRates(Spec):
     """Rates of a device's kernels: gemm by dtype, attention by head_dim as text or `any`; peaks are the device's."""
 
     source: Source
@@ -66,4 +66,4 @@ class Rates(Spec):
     sustained: dict[
         str, Positive
     ] = {}  # by dtype: share of the rate of a kernel timed alone that it sustains in training
-    fitted: dict[str, Fitted] = {}  # by what was fitted: gemm/bf16, attention/128, grouped, memory
+    fitted: dict[str, FitQuality] = {}  # by what was fitted: gemm/bf16, attention/128, grouped, memory

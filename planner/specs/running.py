@@ -2,9 +2,9 @@
 
 from planner.specs.parallelism import Dtype
 
-DTYPES: tuple[Dtype, ...] = ("bf16", "float32", "float64")  # that the runtime computes in; plans can have more
+RUN_DTYPES: tuple[Dtype, ...] = ("bf16", "float32", "float64")  # that the runtime computes in; plans can have more
 
-MEANING = {
+OPTION_HELP = {
     "steps": "Number of optimizer steps; by default those of the plan.",
     "verify": "Compare loss and gradients with one process.",
     "dtype": "Dtype of the run instead of the plan's.",

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from math import lcm
 
 from planner.specs.layers import Module, kind_counts
-from planner.specs.layers.blocks import LayerKind, blocks
+from planner.specs.layers.blocks import LayerKind, kind_blocks
 from planner.specs.layers.heads import head_dim, kv_heads, value_dim
 from planner.specs.parallelism import Dtype
 from planner.specs.parameters import active_layer_parameters
 
-BYTES: dict[Dtype, int] = {"bf16": 2, "fp8": 2, "float32": 4, "float64": 8}
+DTYPE_BYTES: dict[Dtype, int] = {"bf16": 2, "fp8": 2, "float32": 4, "float64": 8}
 # Per parameter: weights, gradients, Adam's moments, and the float32 copy of narrower weights.
 STATE_BYTES: dict[Dtype, int] = {"bf16": 16, "fp8": 16, "float32": 16, "float64": 32}
 
@@ -33,7 +33,7 @@ def value_width(module: Module) -> int:
     return kv_heads(module) * value_dim(module)
 
 
-def output_width(module: Module) -> int:
+def attention_output_width(module: Module) -> int:
     """Return the width of attention's result, the input of its output projection."""
     return module.heads * value_dim(module)
 
@@ -44,16 +44,16 @@ def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, f
     Of experts, those that a token is sent to count. Attention is counted without a window: see `attention_flops`.
     """
     causal = 0.5 if module.causal else 1.0
-    squared = 2.0 * (query_width(module) + output_width(module)) * causal
-    attentions = mean(module, kind, lambda each: blocks(each).count("attention"))
-    per_token = mean(module, kind, lambda each: 2.0 * active_layer_parameters(module, each) + scan_flops(module, each))
+    squared = 2.0 * (query_width(module) + attention_output_width(module)) * causal
+    attentions = mean_over_layers(module, kind, lambda each: kind_blocks(each).count("attention"))
+    per_token = mean_over_layers(module, kind, lambda each: 2.0 * active_layer_parameters(module, each) + scan_flops(module, each))
     return squared * attentions, per_token
 
 
 def scan_flops(module: Module, kind: LayerKind) -> float:
     """Return forward FLOPs per token of a state space's scan in one layer: products over a chunk and with the state."""
-    space = module.recurrent
-    if space is None or "state_space" not in blocks(kind):
+    space = module.ssm
+    if space is None or "state_space" not in kind_blocks(kind):
         return 0.0
     inner = space.heads * space.head_dim
     return 2.0 * (space.chunk * (space.groups * space.state + inner) + 2 * space.state * inner)
@@ -62,7 +62,7 @@ def scan_flops(module: Module, kind: LayerKind) -> float:
 def attention_flops(module: Module, layer: int, length: int) -> float:
     """Return the exact forward FLOPs of QKᵀ and PV in one layer over one sequence, with its window."""
     pairs = attended_pairs(length, module.causal, module.window_of(layer))
-    return 2.0 * (query_width(module) + output_width(module)) * pairs
+    return 2.0 * (query_width(module) + attention_output_width(module)) * pairs
 
 
 def attended_pairs(length: int, causal: bool, window: int | None) -> int:
@@ -77,12 +77,12 @@ def attended_pairs(length: int, causal: bool, window: int | None) -> int:
     return blocks * window**2 + rest**2
 
 
-def end_flops(module: Module) -> float:
+def embedding_head_flops(module: Module) -> float:
     """Return forward FLOPs per token outside the layers: of the head, or of patch embedding and projector."""
-    return sum(end.flops for end in module.ends)
+    return sum(end.flops for end in module.embedding_head)
 
 
-def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], float]) -> float:
+def mean_over_layers(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], float]) -> float:
     """Return a count of a layer of this kind; None: its mean over the module's layers."""
     if kind is not None:
         return count(kind)
@@ -92,10 +92,10 @@ def mean(module: Module, kind: LayerKind | None, count: Callable[[LayerKind], fl
     return sum(count(each) * number for each, number in counts.items()) / module.layers
 
 
-def exchange_elements(module: Module, degree: int) -> int:
+def ulysses_elements(module: Module, degree: int) -> int:
     """Return elements per token that Ulysses exchanges in one layer and one pass: q, k, v, and the output."""
     repeated = lcm(kv_heads(module), degree)  # key/value heads are repeated where there are fewer than ranks
-    return query_width(module) + output_width(module) + repeated * (head_dim(module) + value_dim(module))
+    return query_width(module) + attention_output_width(module) + repeated * (head_dim(module) + value_dim(module))
 
 
 def ring_elements(module: Module, ulysses: int, ring: int) -> float:
@@ -117,13 +117,13 @@ def resident_layers(layers: int, offload: float) -> float:
 FORWARD_AND_BACKWARD = 3.0  # forward, and backward with the gradients of activations and of weights
 
 
-def crossing_flops(module: Module, own: int, read: int, pairs: int) -> float:
+def cross_attention_flops(module: Module, own: int, read: int, pairs: int) -> float:
     """Return forward FLOPs of cross attention beyond `layer_flops`: QKᵀ and PV of `pairs` of a token and an output that
     it attends to, and keys and values of the `read` outputs in place of the `own` tokens.
     """
-    layers = sum(count * blocks(kind).count("cross_attention") for kind, count in kind_counts(module).items())
-    attention = 2.0 * (query_width(module) + output_width(module)) * pairs
-    projections = 2.0 * 2.0 * module.crossing * key_width(module) * (read - own)
+    layers = sum(count * kind_blocks(kind).count("cross_attention") for kind, count in kind_counts(module).items())
+    attention = 2.0 * (query_width(module) + attention_output_width(module)) * pairs
+    projections = 2.0 * 2.0 * module.cross_attention_width * key_width(module) * (read - own)
     return layers * (attention + projections)
 
 
@@ -131,8 +131,8 @@ def step_flops(module: Module, sizes: tuple[int, ...], read: tuple[int, ...] = (
     """Return FLOPs of forward and backward over sequences of these sizes, with attention windows. `read`: by item, the
     outputs that its cross attention reads.
     """
-    per_token = module.layers * layer_flops(module)[1] + end_flops(module)
-    attending = [layer for layer in range(module.layers) if "attention" in blocks(module.layer_kind(layer))]
+    per_token = module.layers * layer_flops(module)[1] + embedding_head_flops(module)
+    attending = [layer for layer in range(module.layers) if "attention" in kind_blocks(module.layer_kind(layer))]
     layer_of_window = {module.window_of(layer): layer for layer in attending}  # one of each window
     counts = Counter(module.window_of(layer) for layer in attending)
     attention = 0.0
@@ -141,5 +141,5 @@ def step_flops(module: Module, sizes: tuple[int, ...], read: tuple[int, ...] = (
         attention += sizes.count(size) * each
     if read:
         pairs = sum(own * other for own, other in zip(sizes, read, strict=True))
-        attention += crossing_flops(module, sum(sizes), sum(read), pairs)
+        attention += cross_attention_flops(module, sum(sizes), sum(read), pairs)
     return FORWARD_AND_BACKWARD * (per_token * sum(sizes) + attention)

@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-from planner.specs.accounting import Accounting
+from planner.specs.accounting import MemoryCoefficients
 from planner.specs.base import Amount, Spec
 from planner.specs.profile import Provenance
-from planner.specs.rates import Fitted
-from planner.specs.timing import Timing
+from planner.specs.rates import FitQuality
+from planner.specs.timing import TimingCoefficients
 
 
 class Software(Spec, kw_only=True):
@@ -16,7 +16,7 @@ class Software(Spec, kw_only=True):
     format: str
     name: str
     provenance: Provenance
-    timing: Timing = Timing()
-    accounting: Accounting = Accounting()
+    timing: TimingCoefficients = TimingCoefficients()
+    accounting: MemoryCoefficients = MemoryCoefficients()
     spread: Amount = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
-    fitted: dict[str, Fitted] = {}  # time, memory
+    fitted: dict[str, FitQuality] = {}  # time, memory

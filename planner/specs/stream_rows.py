@@ -8,17 +8,17 @@ from pathlib import Path
 from zlib import crc32
 
 from planner.errors import InputError
-from planner.specs.distributions import sample, sample_mix
-from planner.specs.items import UNITS, ItemSize, Size, size_faults
+from planner.specs.distributions import draw_lengths, draw_mixture
+from planner.specs.items import UNITS_PER_TOKEN, ItemSize, Size, size_faults
 from planner.specs.layers import Module
-from planner.specs.lengths import MAX_ROWS, WHOLE, length, read_lengths, read_maybe_gzip
+from planner.specs.lengths import MAX_SAMPLES, INTEGER, parse_length, read_lengths, read_text_file
 from planner.specs.model import Model
 from planner.specs.token_rows import open_offsets
 from planner.specs.workload import LengthsFile, Stream, StreamDistribution, StreamFile, TokensFolder, Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StreamItem:
     """One item of a stream, with its readers."""
 
     number: int  # in its stream, from 0
@@ -27,7 +27,7 @@ class Item:
     where: str = ""  # its line in the file, for errors
 
 
-def rows_there(workload: Workload, base: Path) -> int | None:
+def sample_count(workload: Workload, base: Path) -> int | None:
     """Return the number of samples in the data; None: they are drawn, and unlimited."""
     lengths = workload.lengths
     if isinstance(lengths, LengthsFile):
@@ -35,11 +35,11 @@ def rows_there(workload: Workload, base: Path) -> int | None:
     return len(open_offsets(base / lengths.path)) - 1 if isinstance(lengths, TokensFolder) else None
 
 
-def read_items(stream: StreamFile, name: str, model: Model, base: Path) -> Iterator[Item]:
+def read_stream_items(stream: StreamFile, name: str, model: Model, base: Path) -> Iterator[StreamItem]:
     """Yield the items of a file, one for each line. Raises InputError."""
     path, spec = base / stream.path, model.modules[name]
     readers = reader_columns(stream, name, model.targets(name))
-    rows = csv.reader(io.StringIO(read_maybe_gzip(path)))
+    rows = csv.reader(io.StringIO(read_text_file(path)))
     try:
         header = next(rows, [])
         for column in (stream.column, *readers.values()):
@@ -54,7 +54,7 @@ def read_items(stream: StreamFile, name: str, model: Model, base: Path) -> Itera
             if not any(read_by.values()):
                 message = f"item {number} of `{name}` has no reader"
                 raise InputError(message, where=where, fix="name the item that reads it, or remove the line")
-            yield Item(number, size, read_by, where)
+            yield StreamItem(number, size, read_by, where)
     except csv.Error as error:
         raise InputError(f"this is not CSV: {error}", where=str(path), fix="give a CSV with a header") from error
 
@@ -71,7 +71,7 @@ def reader_columns(stream: StreamFile, name: str, targets: tuple[str, ...]) -> d
 
 def parse_size(cell: str, name: str, spec: Module, path: Path, line: int) -> Size:
     """Parse the size of an item, such as 4096, or 1024+256 of two parts. Raises InputError."""
-    counts = tuple(length(part, path, line) for part in cell.split("+"))
+    counts = tuple(parse_length(part, path, line) for part in cell.split("+"))
     try:
         size = make_size(spec, counts)
         for message, fix in size_faults(spec, name, size):
@@ -84,25 +84,25 @@ def parse_size(cell: str, name: str, spec: Module, path: Path, line: int) -> Siz
 
 def make_size(spec: Module, counts: tuple[int, ...]) -> Size:
     """Return the size of an item whose parts have these counts in the module's input unit. Raises ValueError."""
-    if len(counts) == 1 and UNITS[spec.reads] == 1:
+    if len(counts) == 1 and UNITS_PER_TOKEN[spec.input_unit] == 1:
         return counts[0]
-    if spec.reads == "tokens":
+    if spec.input_unit == "tokens":
         raise ValueError("a text is one sequence, not several | write one number, or several items")
     count = counts if len(counts) > 1 else counts[0]
-    return ItemSize(frames=count) if spec.reads == "frames" else ItemSize(patches=count)
+    return ItemSize(frames=count) if spec.input_unit == "frames" else ItemSize(patches=count)
 
 
 def parse_readers(cell: str, where: str) -> tuple[int, ...]:
     """Parse the reading items, such as 3 or 3+4; none in an empty cell. Raises InputError."""
     parts = [part.strip() for part in cell.split("+")] if cell.strip() else []
     for part in parts:
-        if not WHOLE.fullmatch(part) or int(part) < 0:
+        if not INTEGER.fullmatch(part) or int(part) < 0:
             fix = "the number of an item, counted from 0; several as 3+4"
             raise InputError(f"`{part[:40]}` is no number of an item", where=where, fix=fix)
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def drawn(stream: Stream, name: str, model: Model, highest: int, seed: int) -> list[Item]:
+def draw_stream_items(stream: Stream, name: str, model: Model, highest: int, seed: int) -> list[StreamItem]:
     """Draw `each` items for every item up to number `highest` of the module that reads them. Raises InputError."""
     assert not isinstance(stream, StreamFile), "files are read"
     spec, targets = model.modules[name], model.targets(name)
@@ -113,16 +113,16 @@ def drawn(stream: Stream, name: str, model: Model, highest: int, seed: int) -> l
     if len(targets) > 1:
         message = f"`{name}` feeds {' and '.join(targets)}: drawn items have one reader"
         raise InputError(message, where=f"workload.streams.{name}", fix="give a file with the readers of each item")
-    if count > MAX_ROWS:
-        message = f"{count} items would be drawn, at most {MAX_ROWS} are"
+    if count > MAX_SAMPLES:
+        message = f"{count} items would be drawn, at most {MAX_SAMPLES} are"
         raise InputError(
             message, where=f"workload.streams.{name}.each", fix="a smaller number, or an earlier first sample"
         )
     sizes = (
-        sample(stream.name, count, stream_seed)
+        draw_lengths(stream.name, count, stream_seed)
         if isinstance(stream, StreamDistribution)
-        else sample_mix(stream.parts, count, stream_seed)
+        else draw_mixture(stream.parts, count, stream_seed)
     )
-    unit = spec.merged * UNITS[spec.reads]
+    unit = spec.tokens_per_output * UNITS_PER_TOKEN[spec.input_unit]
     rounded = (make_size(spec, (-(-size // unit) * unit,)) for size in sizes)
-    return [Item(number, size, {targets[0]: (number // stream.each,)}) for number, size in enumerate(rounded)]
+    return [StreamItem(number, size, {targets[0]: (number // stream.each,)}) for number, size in enumerate(rounded)]

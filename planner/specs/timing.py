@@ -3,7 +3,7 @@
 from planner.specs.base import Amount, Positive, Share, Spec
 
 
-class Timing(Spec):
+class TimingCoefficients(Spec):
     """What a framework overlaps, what it fuses, and its overhead."""
 
     passes: Amount = 1.0  # memory traffic of norms, residuals and activations, relative to fused kernels

@@ -50,7 +50,7 @@ def open_array(path: Path, types: tuple[str, ...]) -> "NDArray[Any]":
     return array
 
 
-def row_lengths(offsets: "NDArray[np.int64]", folder: Path, first: int, last: int) -> list[int]:
+def sample_lengths(offsets: "NDArray[np.int64]", folder: Path, first: int, last: int) -> list[int]:
     """Return the lengths of samples `first` to before `last`, as far as there are any.
 
     Raises InputError where offsets do not rise.
@@ -59,11 +59,11 @@ def row_lengths(offsets: "NDArray[np.int64]", folder: Path, first: int, last: in
 
     lengths = np.diff(offsets[first : last + 1])
     for wrong in np.flatnonzero(lengths < 1)[:1]:
-        require_row(offsets, folder, first + int(wrong))
+        sample_range(offsets, folder, first + int(wrong))
     return [int(length) for length in lengths]
 
 
-def require_row(offsets: "NDArray[np.int64]", folder: Path, sample: int) -> tuple[int, int]:
+def sample_range(offsets: "NDArray[np.int64]", folder: Path, sample: int) -> tuple[int, int]:
     """Return the first token of a sample and the one after its last. Raises InputError where there is none such."""
     if sample >= len(offsets) - 1:
         what = f"there is no sample {sample}: the folder has {len(offsets) - 1}"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Name, RowCount, Spec
+from planner.specs.base import Amount, Count, Name, SampleCount, Spec
 
 
 class LengthsFile(Spec, tag_field="from", tag="file"):
@@ -30,7 +30,7 @@ class Distribution(Spec, tag_field="from", tag="distribution"):
     name: str
 
 
-class Part(Spec):
+class LogNormal(Spec):
     """A log-normal component of a mix."""
 
     weight: Amount
@@ -38,10 +38,10 @@ class Part(Spec):
     sigma: Amount
 
 
-class Mix(Spec, tag_field="from", tag="mix"):
+class LogNormalMix(Spec, tag_field="from", tag="mix"):
     """A mixture of log-normals."""
 
-    parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)]
+    parts: Annotated[tuple[LogNormal, ...], msgspec.Meta(min_length=1)]
 
 
 class StreamFile(Spec, tag_field="from", tag="file"):
@@ -58,14 +58,14 @@ class StreamDistribution(Spec, tag_field="from", tag="distribution"):
     """Sizes drawn from a shipped distribution: `each` items for each item of the module that reads them."""
 
     name: str
-    each: RowCount = 1
+    each: SampleCount = 1
 
 
 class StreamMix(Spec, tag_field="from", tag="mix"):
     """Sizes drawn from a mixture of log-normals: `each` items for each item of the module that reads them."""
 
-    parts: Annotated[tuple[Part, ...], msgspec.Meta(min_length=1)]
-    each: RowCount = 1
+    parts: Annotated[tuple[LogNormal, ...], msgspec.Meta(min_length=1)]
+    each: SampleCount = 1
 
 
 Stream = StreamFile | StreamDistribution | StreamMix
@@ -74,8 +74,8 @@ Stream = StreamFile | StreamDistribution | StreamMix
 class Workload(Spec):
     """The data of a job: lengths of samples, batches, and streams of items of other modules."""
 
-    lengths: LengthsFile | TokensFolder | Distribution | Mix
-    batch_rows: RowCount
+    lengths: LengthsFile | TokensFolder | Distribution | LogNormalMix
+    batch_rows: SampleCount
     max_tokens: Count  # longer samples are dropped from their batch, and the plan names them
     round_to: Count = 1  # lengths are padded up to a multiple of this many tokens
     module: str = ""  # whose items the samples are; empty: the only module of the model

@@ -11,7 +11,7 @@ from planner.plan.model import Plan
 from planner.specs.inputs import Inputs
 
 
-class Listed(NamedTuple):
+class StrategyEntry(NamedTuple):
     """The module of a strategy.
 
     `refines`: the strategy from whose plan it starts, as `base`. `static`: it gives one layout for all batches, so that
@@ -23,11 +23,11 @@ class Listed(NamedTuple):
     static: bool = False
 
 
-STRATEGIES: dict[str, Listed] = {
-    "sequence_groups": Listed("planner.strategies.sequence_groups"),
-    "data_ranks": Listed("planner.strategies.data_ranks"),
-    "parallel_search": Listed("planner.strategies.parallel_search", static=True),
-    "pipeline_order": Listed("planner.strategies.pipeline_order", refines="parallel_search", static=True),
+STRATEGIES: dict[str, StrategyEntry] = {
+    "sequence_groups": StrategyEntry("planner.strategies.sequence_groups"),
+    "data_ranks": StrategyEntry("planner.strategies.data_ranks"),
+    "parallel_search": StrategyEntry("planner.strategies.parallel_search", static=True),
+    "pipeline_order": StrategyEntry("planner.strategies.pipeline_order", refines="parallel_search", static=True),
 }
 
 
@@ -43,10 +43,10 @@ class Strategy(Protocol):
         """The plan with its outcome. Raises Infeasible."""
 
 
-class Refining(Strategy, Protocol):
+class RefiningStrategy(Strategy, Protocol):
     """A strategy that starts from another one's plan."""
 
-    def before(self, inputs: Inputs) -> Inputs:
+    def inputs_for_base(self, inputs: Inputs) -> Inputs:
         """The job as given to the strategy that it starts from."""
 
 
@@ -55,17 +55,17 @@ def is_static(name: str) -> bool:
     return name in STRATEGIES and STRATEGIES[name].static
 
 
-def refined(name: str) -> str:
+def base_strategy(name: str) -> str:
     """The strategy that this one starts from; empty where there is none."""
     return STRATEGIES[name].refines if name in STRATEGIES else ""
 
 
-def refining(name: str) -> Refining:
+def refining_strategy(name: str) -> RefiningStrategy:
     """The module of a strategy that refines another."""
     return import_module(STRATEGIES[name].module)
 
 
-def strategy(name: str) -> Strategy:
+def strategy_called(name: str) -> Strategy:
     """The module of a strategy. Raises InputError, listing the names, where there is none."""
     if name not in STRATEGIES:
         fix = f"one of {', '.join(STRATEGIES)}, best"

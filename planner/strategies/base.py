@@ -8,22 +8,22 @@ from typing import Any
 import planner
 from planner import files
 from planner.costs.prices import price_table
-from planner.costs.step.sequences import Sequences, split
+from planner.costs.step.sequences import PackingProblem, split_degree
 from planner.packing.packed import PackedGroup
 from planner.plan.model import (
     Breakdown,
-    Entry,
+    ItemEntry,
     Group,
     Layout,
-    Made,
+    PlanOrigin,
     Outcome,
-    Piece,
+    OffloadedItem,
     Plan,
     Prediction,
-    Row,
+    MicroBatch,
     SourceFile,
     Step,
-    Uses,
+    PlanInputs,
     group_name,
 )
 from planner.specs import library
@@ -31,10 +31,10 @@ from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.items import Size
 from planner.specs.layers import Module
-from planner.specs.lengths import Batch
-from planner.specs.parallelism import said
+from planner.specs.lengths import SampleBatch
+from planner.specs.parallelism import decided_fields
 
-STATES = (
+STATE_FIELDS = (
     "zero",
     "recompute",
     "dtype",
@@ -50,19 +50,19 @@ NO_PREDICTION = Prediction(
 )
 
 
-def unplannable(inputs: Inputs, name: str) -> str | None:
+def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
     """The reason why groups that change with every micro-batch cannot plan this job: it has several modules, or fixes a
     layout that such groups cannot keep; None where they can.
     """
     if len(inputs.model.modules) > 1:
-        return left_out(inputs, name)
+        return only_one_module(inputs, name)
     if not inputs.job.fix.layouts:
         return None
     fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"
     return f"groups of {name} change with every micro-batch: fix.layouts has no place in it | {fix}"
 
 
-def left_out(inputs: Inputs, name: str) -> str:
+def only_one_module(inputs: Inputs, name: str) -> str:
     """The reason why a strategy for one module cannot plan a model of several."""
     others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)
     what = f"{name} plans one module, and {others} would be left out of the plan, of its memory and of its bound"
@@ -70,26 +70,26 @@ def left_out(inputs: Inputs, name: str) -> str:
     return f"{what} | {fix}; planner predict prices a layout of each under fix.layouts"
 
 
-def data_parallel(inputs: Inputs) -> dict[str, Layout]:
+def data_parallel_layouts(inputs: Inputs) -> dict[str, Layout]:
     """The workload's module data-parallel over all ranks, its states sharded as the job says."""
     size = inputs.cluster.size
-    states: dict[str, Any] = {name: value for name, value in said(inputs.job.layout).items() if name in STATES}
+    states: dict[str, Any] = {name: value for name, value in decided_fields(inputs.job.layout).items() if name in STATE_FIELDS}
     layout = Layout(ranks=Ranks(range(size)), dp=size, **{"zero": inputs.job.zero, **states})
     return {inputs.module: layout}
 
 
-def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> Uses:
+def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> PlanInputs:
     """Everything that makes a plan self-contained: models, cluster, items, prices and sources."""
     items: dict[str, dict[int, Size]] = {name: {} for name in layouts}
     for batch in inputs.batches:
         for name in layouts:
             items[name] |= batch.items if name == inputs.module else batch.streams[name]
-    return Uses(
+    return PlanInputs(
         models={name: inputs.model.modules[name] for name in layouts},
         cluster=inputs.cluster,
         devices=inputs.devices,
         items=items,
-        feeds={name: read for batch in inputs.batches for name, read in feeds(batch, layouts)},
+        feeds={name: read for batch in inputs.batches for name, read in item_readers(batch, layouts)},
         dropped=tuple(row for batch in inputs.batches for row in batch.dropped),
         left_out={
             name: tuple(item for batch in inputs.batches for item in batch.left_out.get(name, ()))
@@ -100,11 +100,11 @@ def uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -
         limits=inputs.job.limits,
         fix=inputs.job.fix,
         prices=price_table(inputs, layouts),
-        sources={role: source(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
+        sources={role: source_file(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
     )
 
 
-def feeds(batch: Batch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[int, Any]]]:
+def item_readers(batch: SampleBatch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[int, Any]]]:
     """The readers of items, by module; by edge for a module that feeds several."""
     for name in (name for name in batch.feeds if name in layouts):
         for target, readers in batch.feeds[name].items():
@@ -112,12 +112,12 @@ def feeds(batch: Batch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[
             yield key, {item: of if len(of) > 1 else of[0] for item, of in readers.items()}
 
 
-def source(path: Path, job: Path) -> SourceFile:
+def source_file(path: Path, job: Path) -> SourceFile:
     """An input's digest, and its path, which does not depend on the working folder.
 
     Shipped files are under `profiles/`; any other path is relative to the job's folder, or absolute for a shipped job.
     """
-    target, base, shipped = path.resolve(), job.resolve().parent, library.shipped().resolve()
+    target, base, shipped = path.resolve(), job.resolve().parent, library.shipped_folder().resolve()
     if target.is_relative_to(shipped):
         text = f"profiles/{target.relative_to(shipped).as_posix()}"
     else:
@@ -125,32 +125,32 @@ def source(path: Path, job: Path) -> SourceFile:
     return SourceFile(path=text, sha256=files.digest(path))
 
 
-def row_of(micro_batch: tuple[PackedGroup, ...], problem: Sequences, module: Module, groups: dict[str, Group]) -> Row:
+def plan_micro_batch(micro_batch: tuple[PackedGroup, ...], problem: PackingProblem, module: Module, groups: dict[str, Group]) -> MicroBatch:
     """A packed micro-batch as in a plan file; its groups are added to `groups`."""
-    named: Row = {}
+    named: MicroBatch = {}
     for group in micro_batch:
         degree = problem.shapes[group.shape].degree
-        ranks = Ranks(range(group.first, group.first + degree))
+        ranks = Ranks(range(group.first_rank, group.first_rank + degree))
         name = group_name(ranks)
-        groups[name] = Group(ranks=ranks, split=split(module, degree))  # type: ignore[arg-type]
+        groups[name] = Group(ranks=ranks, split=split_degree(module, degree))  # type: ignore[arg-type]
         named[name] = tuple(plan_entry(item, group.shape, problem) for item in group.items)
     return named
 
 
-def plan_entry(item: int, shape: int, problem: Sequences) -> Entry:
+def plan_entry(item: int, shape: int, problem: PackingProblem) -> ItemEntry:
     """An item, with the share of its activations offloaded on a group of this shape."""
-    offload = problem.offloaded(problem.sizes[item], shape)
-    return Piece(item=item, offload=offload) if offload else item
+    offload = problem.offload_ratio(problem.sizes[item], shape)
+    return OffloadedItem(item=item, offload=offload) if offload else item
 
 
-def draft(
-    inputs: Inputs, used: Uses, layouts: dict[str, Layout], groups: dict[str, Group], rows: tuple[Row, ...]
+def draft_plan(
+    inputs: Inputs, used: PlanInputs, layouts: dict[str, Layout], groups: dict[str, Group], rows: tuple[MicroBatch, ...]
 ) -> Plan:
     """The decisions for one batch as an unpriced plan."""
     return Plan(
         format=Plan.FORMAT,
         name=inputs.job.name,
-        made=Made(
+        made=PlanOrigin(
             by=f"planner {planner.__version__}",
             strategy=inputs.job.strategy,
             seed=inputs.seed,

@@ -14,15 +14,15 @@ every micro-batch (packing/makespan_search.py), improve it by longest-first fill
 from dataclasses import replace
 
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import Sequences, allowed_degrees, pools, sequences
-from planner.packing.balanced import best_balanced, one_by_one
-from planner.packing.packed import Packed, longest_last
-from planner.packing.search import search
+from planner.costs.step.sequences import PackingProblem, allowed_degrees, rank_pools, packing_problem
+from planner.packing.balanced import best_balanced, one_item_per_micro_batch
+from planner.packing.packed import Packing, longest_work_last
+from planner.packing.search import search_makespans
 from planner.packing.stream_search import stream_search
 from planner.plan.model import Group, Plan
 from planner.specs.inputs import Inputs
-from planner.strategies.base import data_parallel, draft, row_of, unplannable, uses
-from planner.verify.score import scored
+from planner.strategies.base import data_parallel_layouts, draft_plan, plan_micro_batch, unsupported_by_groups, plan_uses
+from planner.verify.score import with_score
 
 SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of micro-batches per rank"
 
@@ -31,50 +31,50 @@ def supports(inputs: Inputs) -> str | None:
     """Needs ranks that synchronise once per step, and no layout fixed for all micro-batches."""
     if len(inputs.model.modules) == 1 and (inputs.job.sync != "step" or inputs.job.zero == 3):
         return "data_ranks synchronises ranks once per step: it needs sync: step, and zero: 0, 1 or 2"
-    return unplannable(inputs, "data_ranks")
+    return unsupported_by_groups(inputs, "data_ranks")
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best assignment found for one batch. Raises Infeasible, naming the binding limit."""
-    layouts = data_parallel(inputs)
-    used = uses(inputs, layouts, degrees(inputs))
+    layouts = data_parallel_layouts(inputs)
+    used = plan_uses(inputs, layouts, candidate_degrees(inputs))
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     (batch,) = inputs.batches
-    problem = sequences(pricing, inputs.module, used, batch.items, "step")
-    warm, fills = begun(problem, inputs.effort)
+    problem = packing_problem(pricing, inputs.module, used, batch.items, "step")
+    warm, fills = warm_start(problem, inputs.effort)
     packed, more = improve_packing(problem, warm, inputs.effort)
     tried = []
     for packing in dict.fromkeys((packed, warm)):  # packing counts only exposed exchange, so the simulation decides
         groups: dict[str, Group] = {}
-        micro_batches = tuple(row_of(each, problem, inputs.spec, groups) for each in packing)
-        tried.append(scored(draft(inputs, used, layouts, groups, micro_batches), f"{fills + more} fills"))
+        micro_batches = tuple(plan_micro_batch(each, problem, inputs.spec, groups) for each in packing)
+        tried.append(with_score(draft_plan(inputs, used, layouts, groups, micro_batches), f"{fills + more} fills"))
     return min(tried, key=lambda plan: plan.outcome.value)
 
 
-def degrees(inputs: Inputs) -> tuple[int, ...]:
+def candidate_degrees(inputs: Inputs) -> tuple[int, ...]:
     """The job's degrees; else any number of ranks within a node, and of nodes; or 1 for unsharded sequences."""
-    if inputs.job.degrees or inputs.spec.unparted:
+    if inputs.job.degrees or inputs.spec.unshardable_reason:
         return allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees)
     found: set[int] = set()
-    for pool in pools(inputs.cluster, data_parallel(inputs)[inputs.module].ranks):
+    for pool in rank_pools(inputs.cluster, data_parallel_layouts(inputs)[inputs.module].ranks):
         found |= {*range(1, min(pool.per_node, pool.ranks) + 1), *range(pool.per_node, pool.ranks + 1, pool.per_node)}
     return tuple(sorted(found))
 
 
-def pack(problem: Sequences, effort: int) -> tuple[Packed, int]:
+def pack(problem: PackingProblem, effort: int) -> tuple[Packing, int]:
     """One step's packing, constructed and improved, and the number of fills spent."""
-    warm, fills = begun(problem, effort)
+    warm, fills = warm_start(problem, effort)
     packed, more = improve_packing(problem, warm, effort)
     return packed, fills + more
 
 
-def improve_packing(problem: Sequences, warm: Packed, effort: int) -> tuple[Packed, int]:
+def improve_packing(problem: PackingProblem, warm: Packing, effort: int) -> tuple[Packing, int]:
     """The improved packing, in the direction that hides more of the exchange; and the number of fills spent."""
     packed, fills = stream_search(problem, warm, effort)
-    return longest_last(problem, packed), fills
+    return longest_work_last(problem, packed), fills
 
 
-def begun(problem: Sequences, effort: int) -> tuple[Packed, int]:
+def warm_start(problem: PackingProblem, effort: int) -> tuple[Packing, int]:
     """The best packing for ranks that synchronise in each micro-batch, as the warm start; and the fills spent."""
     synchronous = replace(problem, sync="micro_batch")
-    return search(synchronous, best_balanced(synchronous) or one_by_one(synchronous), min(effort, 1))
+    return search_makespans(synchronous, best_balanced(synchronous) or one_item_per_micro_batch(synchronous), min(effort, 1))

@@ -15,15 +15,15 @@ The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO'
 
 from planner.errors import Infeasible
 from planner.plan.model import Plan
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.kinds import kinds
-from planner.strategies.base import left_out
-from planner.strategies.static.best import best_of, instead
-from planner.strategies.static.change import nothing_fits
-from planner.strategies.static.screen import fixed_of, problem_of, settled, timed
-from planner.strategies.static.space import space
-from planner.verify.score import scored
+from planner.specs.kinds import rank_kinds
+from planner.strategies.base import only_one_module
+from planner.strategies.static.best import simulate_best, layout_alternatives
+from planner.strategies.static.change import infeasible_error
+from planner.strategies.static.screen import fixed_fields, layout_problem, with_fixed_fields, screen_seconds
+from planner.strategies.static.space import layout_space
+from planner.verify.score import with_score
 
 SUMMARY = "one static layout: tensor, context, pipeline, expert and data parallelism, ZeRO, recomputation, micro-batch"
 
@@ -31,8 +31,8 @@ SUMMARY = "one static layout: tensor, context, pipeline, expert and data paralle
 def supports(inputs: Inputs) -> str | None:
     """Needs one module, ranks of one kind, and one batch."""
     if len(inputs.model.modules) > 1:
-        return left_out(inputs, "parallel_search")
-    if len(kinds(inputs.cluster)) > 1:
+        return only_one_module(inputs, "parallel_search")
+    if len(rank_kinds(inputs.cluster)) > 1:
         return "parallel_search places a module on ranks of one kind"
     if len(inputs.batches) > 1:
         return "parallel_search decides the layout from one batch | solve it with --batches 1"
@@ -43,21 +43,21 @@ def supports(inputs: Inputs) -> str | None:
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming the binding limit."""
-    inputs = settled(inputs)
-    problem, fixed = problem_of(inputs), fixed_of(inputs)
-    layouts = space(problem.trained, problem.machine.network.per_node, fixed)
+    inputs = with_fixed_fields(inputs)
+    problem, fixed = layout_problem(inputs), fixed_fields(inputs)
+    layouts = layout_space(problem.trained, problem.machine.network.per_node, fixed)
     if not len(layouts["tp"]):
-        raise nothing_fits(problem, layouts, None, fixed)
-    screened = timed(problem, layouts)
-    simulated = best_of(inputs, problem, layouts, screened)
+        raise infeasible_error(problem, layouts, None, fixed)
+    screened = screen_seconds(problem, layouts)
+    simulated = simulate_best(inputs, problem, layouts, screened)
     if not simulated:
-        raise nothing_fits(problem, layouts, screened, fixed)
+        raise infeasible_error(problem, layouts, screened, fixed)
     work = f"{len(layouts['tp'])} layouts, {len(simulated)} simulated"
     refused: list[Infeasible] = []
     for number, best in enumerate(simulated):
         try:
-            return changed(
-                scored(best.plan, work), alternatives=instead(inputs.module, problem, simulated[number:], layouts, screened)
+            return with_fields(
+                with_score(best.plan, work), alternatives=layout_alternatives(inputs.module, problem, simulated[number:], layouts, screened)
             )
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
             refused.append(error)

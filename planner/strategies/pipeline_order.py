@@ -23,24 +23,24 @@ from math import inf
 
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible, InputError
-from planner.orders import Order, Pipeline, search_sequences
-from planner.orders.problem import Rows
-from planner.plan.alike import alike_groups
+from planner.orders import Order, PipelineProblem, search_sequences
+from planner.orders.problem import StageTable
+from planner.plan.alike import identical_groups
 from planner.plan.expand import expand
-from planner.plan.join import tidy
+from planner.plan.join import round_digits
 from planner.plan.legal import violations
 from planner.plan.model import Alternative, Layout, Plan
-from planner.plan.schedules import Slot, schedule
-from planner.plan.schedules.explicit import printed
-from planner.plan.words import spoken
-from planner.specs.base import changed
+from planner.plan.schedules import Slot, schedule_slots
+from planner.plan.schedules.explicit import slot_lines
+from planner.plan.words import fixable_layout
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
-from planner.strategies.base import left_out
-from planner.strategies.static.screen import settled
+from planner.strategies.base import only_one_module
+from planner.strategies.static.screen import with_fixed_fields
 from planner.units import percent
-from planner.verify.pipelined import Replica, parts, pipelines
-from planner.verify.score import scored
+from planner.verify.pipelined import ReplicaPipeline, splits_backward, replica_pipelines
+from planner.verify.score import with_score
 
 SUMMARY = "the order of forwards and both halves of backwards on each pipeline stage, in the memory there is"
 EQUALLY_GOOD = 1e-6  # relative: orders that differ by less are equally good
@@ -50,7 +50,7 @@ KNOWN_SCHEDULES = ("1f1b", "zb_h1", "zb_h2", "gpipe")
 def supports(inputs: Inputs) -> str | None:
     """Needs one module on a pipeline with one chunk of layers per rank."""
     if len(inputs.model.modules) > 1:
-        return left_out(inputs, "pipeline_order")
+        return only_one_module(inputs, "pipeline_order")
     fixed = inputs.job.fix.layouts.get(inputs.module, Parallelism())
     if (fixed.pp or 1) < 2:
         return f"pipeline_order orders the stages of a pipeline: it needs fix.layouts.{inputs.module}.pp of 2 or more"
@@ -61,12 +61,12 @@ def supports(inputs: Inputs) -> str | None:
     return None
 
 
-def before(inputs: Inputs) -> Inputs:
+def inputs_for_base(inputs: Inputs) -> Inputs:
     """The job as given to the refined strategy: one chunk per rank."""
     fix = inputs.job.fix
     fixed = fix.layouts.get(inputs.module, Parallelism())
-    layouts = {**fix.layouts, inputs.module: changed(fixed, vpp=1)}
-    return replace(inputs, job=changed(inputs.job, fix=changed(fix, layouts=layouts)))
+    layouts = {**fix.layouts, inputs.module: with_fields(fixed, vpp=1)}
+    return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
@@ -74,38 +74,38 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     if base is None:
         raise InputError("pipeline_order starts from a static layout", where="strategy", fix="solve the job whole")
     ((module, layout),) = base.layouts.items()
-    base = changed(base, uses=changed(base.uses, fix=settled(inputs).job.fix))
+    base = with_fields(base, uses=with_fields(base.uses, fix=with_fixed_fields(inputs).job.fix))
     pricing = pricing_of(base)
-    replicas = pipelines(base, pricing, expand(base, 0, alike_groups(base, 0).ranks))
+    replicas = replica_pipelines(base, pricing, expand(base, 0, identical_groups(base, 0).ranks))
     if not replicas or layout.pp < 2:
         raise InputError("the layout's ranks are no pipeline of one chunk each", where="strategy", fix="pp: 2, vpp: 1")
-    problem = slowest(replicas, len(base.steps[0].micro_batches))
+    problem = slowest_pipeline(replicas, len(base.steps[0].micro_batches))
     searched = search_sequences(problem, "step", inputs.effort, known_orders(problem), inputs.seed)
     own = str(layout.schedule or "1f1b")
-    names = dict.fromkeys((own, *(name for name in KNOWN_SCHEDULES if parts(base) or not name.startswith("zb"))))
-    tried = {name: attempt(base, module, named(name, problem), searched.effort) for name in names}
-    order = written(searched.found.order, parts(base))
-    tried["made"] = attempt(permute_micro_batches(base, searched.sequence), module, order, searched.effort)
+    names = dict.fromkeys((own, *(name for name in KNOWN_SCHEDULES if splits_backward(base) or not name.startswith("zb"))))
+    tried = {name: try_order(base, module, schedule_as_order(name, problem), searched.effort) for name in names}
+    order = order_as_text(searched.result.order, splits_backward(base))
+    tried["made"] = try_order(permute_micro_batches(base, searched.sequence), module, order, searched.effort)
     values = {name: each.outcome.value if isinstance(each, Plan) else inf for name, each in tried.items()}
     chosen = min(tried, key=lambda name: values[name])  # of equal ones the first: a schedule's name is shorter to write
     best = tried[chosen]
     if isinstance(best, Infeasible):
         raise best
     others = [order_alternative(layout, name, tried[name], best) for name in tried if name not in (chosen, "made")]
-    return changed(best, alternatives=tuple(others))
+    return with_fields(best, alternatives=tuple(others))
 
 
-def slowest(replicas: Sequence[Replica], micro_batches: int) -> Pipeline:
+def slowest_pipeline(replicas: Sequence[ReplicaPipeline], micro_batches: int) -> PipelineProblem:
     """One pipeline for all replicas: the most seconds and bytes of each micro-batch over them. Raises InputError."""
     numbers = range(micro_batches)
-    if len({number for each in replicas for number in each.rows}) < micro_batches:
+    if len({number for each in replicas for number in each.micro_batches}) < micro_batches:
         message = "no group works in some of the step's micro-batches, and an order has to name them all"
         raise InputError(message, where="strategy", fix="fewer micro-batches")
 
     every = [each.pipeline for each in replicas]
-    columns = [{number: column for column, number in enumerate(each.rows)} for each in replicas]
+    columns = [{number: column for column, number in enumerate(each.micro_batches)} for each in replicas]
 
-    def most(tables: Sequence[Rows]) -> Rows:
+    def most(tables: Sequence[StageTable]) -> StageTable:
         return tuple(
             tuple(
                 max(t[s][c[number]] if number in c else 0.0 for t, c in zip(tables, columns, strict=True))
@@ -115,38 +115,38 @@ def slowest(replicas: Sequence[Replica], micro_batches: int) -> Pipeline:
         )
 
     stages = range(every[0].stages)
-    return Pipeline(
+    return PipelineProblem(
         forward=most([each.forward for each in every]),
-        inputs=most([each.inputs for each in every]),
-        weights=most([each.weights for each in every]),
-        ahead=most([each.ahead for each in every]),
-        back=most([each.back for each in every]),
-        held=most([each.held for each in every]),
-        kept=most([each.kept for each in every]),
-        cap=tuple(min(each.cap[s] for each in every) for s in stages),
-        after=tuple(max(each.after[s] for each in every) for s in stages),
+        input_grads=most([each.input_grads for each in every]),
+        weight_grads=most([each.weight_grads for each in every]),
+        forward_sends=most([each.forward_sends for each in every]),
+        backward_sends=most([each.backward_sends for each in every]),
+        activations=most([each.activations for each in every]),
+        kept_for_weights=most([each.kept_for_weights for each in every]),
+        capacity=tuple(min(each.capacity[s] for each in every) for s in stages),
+        tail_seconds=tuple(max(each.tail_seconds[s] for each in every) for s in stages),
     )
 
 
-def known_orders(problem: Pipeline) -> list[Order]:
+def known_orders(problem: PipelineProblem) -> list[Order]:
     """The known schedules as orders in letters; an unsplit backward is I directly followed by W."""
     letters = {"F": "F", "B": "IW", "I": "I", "W": "W"}
-    named = (schedule(name, problem.stages, problem.micro_batches) for name in KNOWN_SCHEDULES)
+    named = (schedule_slots(name, problem.stages, problem.micro_batches) for name in KNOWN_SCHEDULES)
     return [tuple("".join(letters[phase] for phase, _, _ in slots) for slots in ranks) for ranks in named]
 
 
-def named(name: str, problem: Pipeline) -> str | tuple[str, ...]:
+def schedule_as_order(name: str, problem: PipelineProblem) -> str | tuple[str, ...]:
     """A known schedule by its name; one of unsplit backwards slot by slot, as it was chosen among others."""
-    slots = schedule(name, problem.stages, problem.micro_batches)
-    return name if any(phase == "I" for of_stage in slots for phase, _, _ in of_stage) else printed(slots)
+    slots = schedule_slots(name, problem.stages, problem.micro_batches)
+    return name if any(phase == "I" for of_stage in slots for phase, _, _ in of_stage) else slot_lines(slots)
 
 
-def written(order: Order, split: bool) -> tuple[str, ...]:
+def order_as_text(order: Order, split: bool) -> tuple[str, ...]:
     """The order as a plan file states it."""
-    return printed([slots_of(word, split) for word in order])
+    return slot_lines([numbered_slots(word, split) for word in order])
 
 
-def slots_of(word: str, split: bool) -> list[Slot]:
+def numbered_slots(word: str, split: bool) -> list[Slot]:
     """Slots with their micro-batches; an unsplit backward is where I is."""
     slots: list[Slot] = []
     done = {"F": 0, "I": 0, "W": 0}
@@ -160,24 +160,24 @@ def slots_of(word: str, split: bool) -> list[Slot]:
 def permute_micro_batches(base: Plan, sequence: Sequence[int]) -> Plan:
     """The base with its micro-batches permuted; each keeps all its groups, so that replicas synchronise as before."""
     micro_batches = base.steps[0].micro_batches
-    return changed(base, steps=(changed(base.steps[0], micro_batches=tuple(micro_batches[k] for k in sequence)),))
+    return with_fields(base, steps=(with_fields(base.steps[0], micro_batches=tuple(micro_batches[k] for k in sequence)),))
 
 
-def attempt(base: Plan, module: str, order: str | tuple[str, ...], effort: str) -> Plan | Infeasible:
+def try_order(base: Plan, module: str, order: str | tuple[str, ...], effort: str) -> Plan | Infeasible:
     """The base in this order, scored; or the reason why it is not legal or does not fit."""
-    step = changed(base.steps[0], order={module: order}, outcome=None, prediction=None)
-    tried = changed(base, steps=(step,), alternatives=())
+    step = with_fields(base.steps[0], order={module: order}, outcome=None, prediction=None)
+    tried = with_fields(base, steps=(step,), alternatives=())
     for violation in violations(tried):
         return Infeasible(violation.message, where=violation.where, fix=violation.fix)
     try:
-        return scored(tried, f"{base.outcome.effort}, {effort}")
+        return with_score(tried, f"{base.outcome.effort}, {effort}")
     except Infeasible as error:
         return error
 
 
 def order_alternative(layout: Layout, name: str, tried: Plan | Infeasible, best: Plan) -> Alternative:
     """Another order of the same passes, as an alternative of the plan."""
-    ordered = changed(spoken(layout), schedule=name)
+    ordered = with_fields(fixable_layout(layout), schedule=name)
     alternative = Alternative(
         strategy="pipeline_order",
         zero=layout.zero,
@@ -185,7 +185,7 @@ def order_alternative(layout: Layout, name: str, tried: Plan | Infeasible, best:
         layouts={next(iter(best.layouts)): ordered},
     )
     if isinstance(tried, Infeasible):
-        return changed(alternative, because=tried.message)
+        return with_fields(alternative, because=tried.message)
     slower = tried.outcome.value / best.outcome.value - 1
     because = f"{percent(slower)} slower" if slower > EQUALLY_GOOD else "as good"
-    return changed(alternative, value=tidy(tried.outcome.value), because=because)
+    return with_fields(alternative, value=round_digits(tried.outcome.value), because=because)

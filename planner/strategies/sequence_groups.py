@@ -11,17 +11,17 @@ several kinds, a group has ranks of one kind, and packings on each kind alone ar
 """
 
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import Sequences, allowed_degrees, pools, sequences
-from planner.packing.balanced import best_balanced, one_by_one
+from planner.costs.step.sequences import PackingProblem, allowed_degrees, rank_pools, packing_problem
+from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.one_pool import best_of_each_pool
-from planner.packing.packed import Packed, ordered, worth
-from planner.packing.places import placed
-from planner.packing.search import search
+from planner.packing.packed import Packing, canonical_order, packing_seconds
+from planner.packing.places import place_packing
+from planner.packing.search import search_makespans
 from planner.plan.model import Group, Plan
 from planner.specs.inputs import Inputs
-from planner.strategies.base import data_parallel, draft, row_of, unplannable, uses
-from planner.verify.exact import prove, small_enough
-from planner.verify.score import scored
+from planner.strategies.base import data_parallel_layouts, draft_plan, plan_micro_batch, unsupported_by_groups, plan_uses
+from planner.verify.exact import solve_grouping, small_enough
+from planner.verify.score import with_score
 
 SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which sequence goes where"
 
@@ -30,32 +30,32 @@ def supports(inputs: Inputs) -> str | None:
     """Needs ranks that synchronise in every micro-batch, and no layout fixed for all of them."""
     if len(inputs.model.modules) == 1 and (inputs.job.sync != "micro_batch" or inputs.job.zero != 3):
         return "sequence_groups synchronises all ranks in every micro-batch: it needs sync: micro_batch and zero: 3"
-    return unplannable(inputs, "sequence_groups")
+    return unsupported_by_groups(inputs, "sequence_groups")
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best mixed groups found for one batch. Raises Infeasible, naming the binding limit."""
-    layouts = data_parallel(inputs)
-    widest = max(pool.ranks for pool in pools(inputs.cluster, layouts[inputs.module].ranks))
-    used = uses(inputs, layouts, allowed_degrees(inputs.spec, widest, inputs.job.degrees))
+    layouts = data_parallel_layouts(inputs)
+    widest = max(pool.ranks for pool in rank_pools(inputs.cluster, layouts[inputs.module].ranks))
+    used = plan_uses(inputs, layouts, allowed_degrees(inputs.spec, widest, inputs.job.degrees))
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     (batch,) = inputs.batches
-    problem = sequences(pricing, inputs.module, used, batch.items)
+    problem = packing_problem(pricing, inputs.module, used, batch.items)
     packed, effort = pack(problem, inputs.effort)
     groups: dict[str, Group] = {}
-    micro_batches = tuple(row_of(each, problem, inputs.spec, groups) for each in packed)
-    return scored(draft(inputs, used, layouts, groups, micro_batches), effort)
+    micro_batches = tuple(plan_micro_batch(each, problem, inputs.spec, groups) for each in packed)
+    return with_score(draft_plan(inputs, used, layouts, groups, micro_batches), effort)
 
 
-def pack(problem: Sequences, effort: int) -> tuple[Packed, str]:
+def pack(problem: PackingProblem, effort: int) -> tuple[Packing, str]:
     """One step's packing, constructed, improved and solved exactly if small; and a text about the work spent."""
-    problem = problem.as_packed
-    packed, fills = search(problem, best_balanced(problem) or one_by_one(problem), effort)
+    problem = problem.with_full_micro_batches
+    packed, fills = search_makespans(problem, best_balanced(problem) or one_item_per_micro_batch(problem), effort)
     packed, more = best_of_each_pool(problem, packed, effort)
     work = f"{fills + more} fills"
-    if small_enough(problem, worth(problem, packed)):
-        exact = placed(problem, prove(problem, worth(problem, packed)).rows)
-        if exact and worth(problem, exact) < worth(problem, packed):
-            packed = ordered(exact, problem)
+    if small_enough(problem, packing_seconds(problem, packed)):
+        exact = place_packing(problem, solve_grouping(problem, packing_seconds(problem, packed)).micro_batches)
+        if exact and packing_seconds(problem, exact) < packing_seconds(problem, packed):
+            packed = canonical_order(exact, problem)
         work += " + exact program"
     return packed, work

@@ -21,16 +21,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import make_table
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import packing_table
 from planner.plan.model import Plan
 from planner.plan.task import Task
 from planner.simulate import Timeline
-from planner.verify.bounded import Bounded
+from planner.verify.bounded import BoundedStep
 from planner.verify.coupled import coupled_seconds
-from planner.verify.exact import prove, small_enough
-from planner.verify.exchange import rows_by_exchange, step_by_exchange
-from planner.verify.pipelined import order_seconds
+from planner.verify.exact import solve_grouping, small_enough
+from planner.verify.exchange import exchange_problem, step_exchange_seconds
+from planner.verify.pipelined import order_bound_seconds
 
 
 class Bound(NamedTuple):
@@ -40,15 +40,15 @@ class Bound(NamedTuple):
     by: str
 
 
-class Bounding(NamedTuple):
+class BoundEntry(NamedTuple):
     """A kind of lower bound: the steps that it applies to, its seconds, and its proof in one sentence for reports.
 
     `same_work`: it bounds every order of the same work, the assignment to ranks and stages being given; otherwise it
     bounds every plan of the job.
     """
 
-    applies: Callable[[Bounded], bool]
-    seconds: Callable[[Bounded], float]
+    applies: Callable[[BoundedStep], bool]
+    seconds: Callable[[BoundedStep], float]
     proof: str
     same_work: bool = False
 
@@ -57,59 +57,59 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     """The best bound that applies: over every plan where the step answers a packing problem, otherwise over the same
     work.
     """
-    step = Bounded(plan, number, pricing, tasks, timeline)
+    step = BoundedStep(plan, number, pricing, tasks, timeline)
     bounds: list[Bound] = []
     for by, each in BOUNDS.items():
         if each.same_work == (step.problem is None) and each.applies(step):
             bounds.append(Bound(each.seconds(step), by))
-            if bounds[-1].seconds >= step.value:  # nothing can be above it
+            if bounds[-1].seconds >= step.step_seconds:  # nothing can be above it
                 break
     return max(bounds, key=lambda bound: bound.seconds)
 
 
-def same_work(by: str) -> bool:
+def bounds_same_work(by: str) -> bool:
     """Whether a bound is only over orders of the same work; for several names joined by `+`, whether any is."""
     return any(BOUNDS[name].same_work for name in by.split("+") if name in BOUNDS)
 
 
-def lower_bound(problem: Sequences, value: float, effort: int = 2) -> Bound:
+def packing_bound(problem: PackingProblem, value: float, effort: int = 2) -> Bound:
     """The best bound over packings whose ranks synchronise in each micro-batch; `value`: seconds of a known plan."""
     bounds = (
-        Bound(area(problem), "area"),
-        Bound(longest(problem), "longest"),
+        Bound(area_seconds(problem), "area"),
+        Bound(longest_seconds(problem), "longest"),
         Bound(coupled_seconds(problem, value, effort), "coupled"),
     )
     return max(bounds, key=lambda bound: bound.seconds)
 
 
-def area(problem: Sequences) -> float:
+def area_seconds(problem: PackingProblem) -> float:
     """Seconds of the step if all work were in perfect balance on the cheapest degrees."""
-    work = make_table(problem).work
-    constants = problem.fewest_rows * problem.row_constant
+    work = packing_table(problem).least_rank_seconds
+    constants = problem.fewest_micro_batches * problem.least_micro_batch_seconds
     return constants + work / problem.ranks + problem.step_seconds
 
 
-def longest(problem: Sequences) -> float:
+def longest_seconds(problem: PackingProblem) -> float:
     """Seconds of the step if only the longest sequence and the constants took time."""
-    slowest = float(make_table(problem).seconds.min(axis=1).max())
-    constants = problem.fewest_rows * problem.row_constant
+    slowest = float(packing_table(problem).seconds.min(axis=1).max())
+    constants = problem.fewest_micro_batches * problem.least_micro_batch_seconds
     return constants + slowest + problem.step_seconds
 
 
-def exact(problem: Sequences, value: float) -> float:
+def exact_seconds(problem: PackingProblem, value: float) -> float:
     """Seconds that the exact program proves; 0 for problems too large for it."""
-    return prove(problem, value).bound if small_enough(problem, value) else 0.0
+    return solve_grouping(problem, value).bound if small_enough(problem, value) else 0.0
 
 
-def exchange(step: Bounded) -> float:
+def exchange_seconds(step: BoundedStep) -> float:
     """Seconds of steps whose gathers and reductions outlast the compute that could hide them."""
-    if step.meets_once:
-        return step_by_exchange(step.pricing, step.module, step.streams - step.packing.step_seconds)
-    problem = rows_by_exchange(step.pricing, step.module, step.packing)
-    return lower_bound(problem, step.value, step.effort).seconds if problem else 0.0
+    if step.syncs_once:
+        return step_exchange_seconds(step.pricing, step.module, step.stream_bound - step.packing_problem.step_seconds)
+    problem = exchange_problem(step.pricing, step.module, step.packing_problem)
+    return packing_bound(problem, step.step_seconds, step.effort).seconds if problem else 0.0
 
 
-def busiest_rank(tasks: Sequence[Task], timeline: Timeline) -> float:
+def busiest_rank_seconds(tasks: Sequence[Task], timeline: Timeline) -> float:
     """Seconds of compute of the busiest rank, each task weighted by its share of the device."""
     shares = {task.id: task.share for task in tasks}
     busy: dict[int, float] = {}
@@ -120,59 +120,59 @@ def busiest_rank(tasks: Sequence[Task], timeline: Timeline) -> float:
     return max(busy.values(), default=0.0)
 
 
-def always(step: Bounded) -> bool:
+def always(step: BoundedStep) -> bool:
     """A bound that applies to every step."""
     return True
 
 
-def once(step: Bounded) -> bool:
+def syncs_per_step(step: BoundedStep) -> bool:
     """A bound for ranks that synchronise once per step."""
-    return step.meets_once
+    return step.syncs_once
 
 
-def often(step: Bounded) -> bool:
+def syncs_per_micro_batch(step: BoundedStep) -> bool:
     """A bound for ranks that synchronise in every micro-batch."""
-    return not step.meets_once
+    return not step.syncs_once
 
 
-BOUNDS: dict[str, Bounding] = {
-    "area": Bounding(
-        often,
-        lambda step: area(step.packing),
+BOUNDS: dict[str, BoundEntry] = {
+    "area": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: area_seconds(step.packing_problem),
         "ranks cannot do more than one second of work a second, and the tokens need a number of micro-batches",
     ),
-    "longest": Bounding(
-        often,
-        lambda step: longest(step.packing),
+    "longest": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: longest_seconds(step.packing_problem),
         "some micro-batch holds the sequence that takes longest even on its best degree",
     ),
-    "coupled": Bounding(
-        often,
-        lambda step: step.proven(coupled_seconds, step.effort),
+    "coupled": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: step.cached_bound(coupled_seconds, step.effort),
         "while long sequences hold their ranks, the others run out of room for tokens; every place of the "
         "longest ones is enumerated, and the rest flows",
     ),
-    "streams": Bounding(
-        once,
-        lambda step: step.streams,
+    "streams": BoundEntry(
+        syncs_per_step,
+        lambda step: step.stream_bound,
         "where ranks meet once a step: how many micro-batches each can run in the time, and what these hold",
     ),
-    "exact": Bounding(often, lambda step: step.proven(exact), "the exact integer program, solved to its end"),
-    "exchange": Bounding(
+    "exact": BoundEntry(syncs_per_micro_batch, lambda step: step.cached_bound(exact_seconds), "the exact integer program, solved to its end"),
+    "exchange": BoundEntry(
         always,
-        exchange,
+        exchange_seconds,
         "parameters are gathered and gradients reduced however items are placed, and what is computed "
         "meanwhile hides a part of that at most",
     ),
-    "busiest_rank": Bounding(
+    "busiest_rank": BoundEntry(
         always,
-        lambda step: busiest_rank(step.tasks, step.timeline),
+        lambda step: busiest_rank_seconds(step.tasks, step.timeline),
         "given who does what, no order of the tasks ends before the busiest rank has done its own",
         same_work=True,
     ),
-    "order": Bounding(
-        lambda step: step.ordered,
-        lambda step: order_seconds(step.plan, step.pricing, step.tasks),
+    "order": BoundEntry(
+        lambda step: step.order_decided,
+        lambda step: order_bound_seconds(step.plan, step.pricing, step.tasks),
         "given who does what in which stage, every order of the passes has to wait for the way through "
         "the stages, for a stage's own work, and for room in its memory, in whatever sequence micro-batches come",
         same_work=True,

@@ -7,16 +7,16 @@ busiest rank bounds it.
 
 from collections.abc import Sequence
 
-from planner.costs.step.sequences import Sequences, pools, split
-from planner.plan.model import Plan, Split, Step, assignments
+from planner.costs.step.sequences import PackingProblem, rank_pools, split_degree
+from planner.plan.model import Plan, SequenceSplit, Step, assignments
 from planner.plan.schedules import FORWARD_ONLY
 from planner.plan.task import Task
 
 
-def usual_groups(plan: Plan, number: int) -> bool:
+def standard_groups(plan: Plan, number: int) -> bool:
     """Whether every group of a step is whole ranks of one pool for all layers, split as strategies split it."""
     ((name, layout),) = plan.layouts.items()
-    found = pools(plan.uses.cluster, layout.ranks)
+    found = rank_pools(plan.uses.cluster, layout.ranks)
     used = {
         (a.group, a.layers, a.share)
         for micro_batch in plan.steps[number].micro_batches
@@ -25,25 +25,25 @@ def usual_groups(plan: Plan, number: int) -> bool:
     for named, layers, share in used:
         group = plan.groups[named]
         within = any(pool.first <= min(group.ranks) and max(group.ranks) < pool.first + pool.ranks for pool in found)
-        parts = group.split_in(layout)
+        parts = group.resolved_split(layout)
         whole = layers is None and share == 1 and len(group.ranks) == parts.degree
-        if not (within and whole and parts == Split(**split(plan.uses.models[name], parts.degree))):
+        if not (within and whole and parts == SequenceSplit(**split_degree(plan.uses.models[name], parts.degree))):
             return False
     return True
 
 
-def usual_order(plan: Plan, step: Step, module: str) -> bool:
+def standard_order(plan: Plan, step: Step, module: str) -> bool:
     """Whether micro-batches are trained, and one after the other where ranks synchronise in each."""
     order = plan.order_of(step, module)
     return order in (None, "1f1b") or (step.sync == "step" and order != FORWARD_ONLY)
 
 
-def whole_items(tasks: Sequence[Task]) -> bool:
+def undivided_items(tasks: Sequence[Task]) -> bool:
     """Whether every item is one sequence for attention: one of several parts costs less."""
     return not any(task.parts for task in tasks)
 
 
-def usual_offload(problem: Sequences, tasks: Sequence[Task]) -> bool:
+def standard_offload(problem: PackingProblem, tasks: Sequence[Task]) -> bool:
     """Whether only items that no rank could hold without it are offloaded."""
     return not any(
         ratio and problem.least_tokens(size) == size

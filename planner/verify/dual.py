@@ -30,7 +30,7 @@ TOKEN_UNIT = 2.0  # times the least cost of a token: best in experiments on batc
 
 
 @dataclass(frozen=True, slots=True)
-class Fluid:
+class DivisibleSequences:
     """Divisible sequences, equal ones aggregated into kinds."""
 
     sizes: Floats  # (kinds,) tokens
@@ -39,28 +39,28 @@ class Fluid:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Ranks that sequences can go to. Times are in seconds of the micro-batch that it belongs to."""
 
-    row: int
+    micro_batch: int
     costs: Floats  # (kinds,) a / F
-    spent: float  # o / F
-    room: float  # tokens
+    fixed_seconds: float  # o / F
+    token_room: float  # tokens
 
 
-def fluid_seconds(fluid: Fluid, destinations: list[Place], enough: float) -> float:
+def relaxed_seconds(fluid: DivisibleSequences, destinations: list[Destination], enough: float) -> float:
     """Lower bound on Σ C in seconds; the ascent stops at `enough`. Infinite when the tokens do not fit."""
-    room = np.array([destination.room for destination in destinations])
+    room = np.array([destination.token_room for destination in destinations])
     if (room < 0).any() or fluid.sizes @ fluid.counts > room.sum():
         return float("inf")
-    micro_batches = np.array([destination.row for destination in destinations])
-    return maximise_dual(Dual(fluid, destinations, room, micro_batches[:, None] == np.unique(micro_batches)), enough)
+    micro_batches = np.array([destination.micro_batch for destination in destinations])
+    return maximise_dual(LagrangianDual(fluid, destinations, room, micro_batches[:, None] == np.unique(micro_batches)), enough)
 
 
-class Dual:
+class LagrangianDual:
     """The dual function, with tokens scaled to their cost, so that both kinds of multipliers have one magnitude."""
 
-    def __init__(self, fluid: Fluid, destinations: list[Place], room: Floats, members: NDArray[np.bool_]) -> None:
+    def __init__(self, fluid: DivisibleSequences, destinations: list[Destination], room: Floats, members: NDArray[np.bool_]) -> None:
         costs = np.array([destination.costs for destination in destinations])
         cheapest = costs.min(axis=0)
         least = float(np.where(np.isinf(cheapest), 0.0, cheapest) @ fluid.counts)
@@ -69,7 +69,7 @@ class Dual:
         unit = TOKEN_UNIT * least / tokens if tokens else 0.0
         self.counts, self.sizes = fluid.counts, fluid.sizes * unit
         self.room = np.minimum(room, 2 * tokens) * unit  # more than all tokens is as good as unlimited
-        self.spent = np.array([destination.spent for destination in destinations])
+        self.fixed_seconds = np.array([destination.fixed_seconds for destination in destinations])
         self.members, self.sums = members, members.sum(axis=0)  # (destinations, micro_batches); (micro_batches,)
         # Destinations of each micro-batch that has several.
         self.shared = [np.flatnonzero(of_micro_batch) for of_micro_batch in members.T if of_micro_batch.sum() > 1]
@@ -79,9 +79,9 @@ class Dual:
         """The bound at these multipliers, (destinations,) each, and its supergradients."""
         priced = times[:, None] * self.costs + tokens[:, None] * self.sizes
         chosen = priced.argmin(axis=0)
-        value = self.counts @ priced[chosen, self.kinds] + times @ self.spent - tokens @ self.room
-        destinations = len(self.spent)
-        by_time = np.bincount(chosen, self.counts * self.costs[chosen, self.kinds], destinations) + self.spent
+        value = self.counts @ priced[chosen, self.kinds] + times @ self.fixed_seconds - tokens @ self.room
+        destinations = len(self.fixed_seconds)
+        by_time = np.bincount(chosen, self.counts * self.costs[chosen, self.kinds], destinations) + self.fixed_seconds
         by_tokens = np.bincount(chosen, self.counts * self.sizes, destinations) - self.room
         return float(value), by_time, by_tokens
 
@@ -89,13 +89,13 @@ class Dual:
         """The nearest multipliers ≥ 0 that sum to 1 in each micro-batch."""
         projected = np.ones_like(times)  # of micro-batches with a single destination
         for destinations in self.shared:
-            projected[destinations] = simplex(times[destinations])
+            projected[destinations] = project_to_simplex(times[destinations])
         return projected
 
 
-def maximise_dual(dual: Dual, enough: float) -> float:
+def maximise_dual(dual: LagrangianDual, enough: float) -> float:
     """The best dual value found, starting from equal multipliers of times and zero ones of tokens."""
-    times, tokens = dual.project(np.zeros(len(dual.spent))), np.zeros(len(dual.spent))
+    times, tokens = dual.project(np.zeros(len(dual.fixed_seconds))), np.zeros(len(dual.fixed_seconds))
     best, at, length, stalled = -np.inf, (times, tokens), 1.0, 0
     for _ in range(STEPS):
         value, by_time, by_tokens = dual(times, tokens)
@@ -114,7 +114,7 @@ def maximise_dual(dual: Dual, enough: float) -> float:
     return float(best)
 
 
-def simplex(point: Floats) -> Floats:
+def project_to_simplex(point: Floats) -> Floats:
     """The nearest point of {x ≥ 0, Σx = 1} (Held, Wolfe and Crowder 1974)."""
     point = point - point.max()  # a common shift changes nothing, and near 0 least is lost in rounding
     total = level = 0.0

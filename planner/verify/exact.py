@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import make_table
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import packing_table
 from planner.solve import Program, ProgramBuilder, solve
 from planner.solve.program import Floats
 
@@ -52,43 +52,43 @@ class Formulation:
 class ExactGrouping:
     """The best grouping found, empty if none beats the known one, and a lower bound over all groupings."""
 
-    rows: tuple[tuple[GroupOfItems, ...], ...]
+    micro_batches: tuple[tuple[GroupOfItems, ...], ...]
     bound: float  # seconds of the step
 
 
-def small_enough(problem: Sequences, value: float) -> bool:
+def small_enough(problem: PackingProblem, value: float) -> bool:
     """Whether the exact program can be expected to solve the problem to optimality."""
     if len(problem.sizes) > ITEMS or problem.ranks > RANKS:
         return False
     slots = sum(max_groups(problem, shape) for shape in range(len(problem.shapes)))
-    return slots * rows_worth_trying(problem, value) * len(problem.sizes) <= BINARIES
+    return slots * max_micro_batches(problem, value) * len(problem.sizes) <= BINARIES
 
 
-def max_groups(problem: Sequences, shape: int) -> int:
+def max_groups(problem: PackingProblem, shape: int) -> int:
     """The most groups of a shape that a micro-batch can have."""
     chosen = problem.shapes[shape]
     return min(problem.pools[chosen.pool].ranks // chosen.degree, len(problem.sizes))
 
 
-def rows_worth_trying(problem: Sequences, value: float) -> int:
+def max_micro_batches(problem: PackingProblem, value: float) -> int:
     """The most micro-batches worth trying: more cost over `value` seconds in perfect balance, or leave some empty."""
-    constant, most = problem.row_constant, len(problem.sizes)
+    constant, most = problem.least_micro_batch_seconds, len(problem.sizes)
     if constant <= 0:
         return most
-    work = make_table(problem).work / problem.ranks
+    work = packing_table(problem).least_rank_seconds / problem.ranks
     return max(1, min(most, int((value - problem.step_seconds - work) / constant * (1 + 1e-9) + 1e-9)))
 
 
-def prove(problem: Sequences, value: float, backend: str = "mathopt-highs") -> ExactGrouping:
+def solve_grouping(problem: PackingProblem, value: float, backend: str = "mathopt-highs") -> ExactGrouping:
     """Solve the exact program; `value`: seconds of a known grouping."""
     unit = value / UNITS if value > NO_TIME else 1.0
-    formulation = formulate(problem, rows_worth_trying(problem, value), value * (1 + 1e-6), unit)
+    formulation = formulate(problem, max_micro_batches(problem, value), value * (1 + 1e-6), unit)
     solution = solve(formulation.program, backend, effort=EFFORT)
-    micro_batches = read(problem, formulation, solution.values) if solution.values is not None else ()
+    micro_batches = groups_of_solution(problem, formulation, solution.values) if solution.values is not None else ()
     return ExactGrouping(micro_batches, min(max(0.0, solution.bound) * unit + problem.step_seconds, value))
 
 
-def formulate(problem: Sequences, micro_batches: int, longest: float, unit: float = 1.0) -> Formulation:
+def formulate(problem: PackingProblem, micro_batches: int, longest: float, unit: float = 1.0) -> Formulation:
     """The program over so many micro-batches of at most `longest` seconds: variables that exceed it are left out.
 
     Its times are in units of `unit` seconds.
@@ -97,7 +97,7 @@ def formulate(problem: Sequences, micro_batches: int, longest: float, unit: floa
     makespan_variables = [
         b.variable(upper=longest / unit, name=f"C{number}", cost=1.0) for number in range(micro_batches)
     ]
-    opened = [b.variable(0, 1, True, problem.row_seconds / unit, f"o{number}") for number in range(micro_batches)]
+    opened = [b.variable(0, 1, True, problem.micro_batch_seconds / unit, f"o{number}") for number in range(micro_batches)]
     slots = [
         Slot(micro_batch, number, copy)
         for micro_batch in range(micro_batches)
@@ -113,22 +113,22 @@ def formulate(problem: Sequences, micro_batches: int, longest: float, unit: floa
         if slot.shape in problem.choices(item) and problem.seconds(slot.shape, (item,)) <= longest
     }
     add_assignment_rows(b, problem, assigned)
-    makespans(b, problem, assigned, used, makespan_variables, unit)
+    add_makespan_rows(b, problem, assigned, used, makespan_variables, unit)
     add_capacity_rows(b, problem, assigned, used)
-    ranks(b, problem, used, opened)
+    add_rank_rows(b, problem, used, opened)
     add_symmetry_rows(b, used, makespan_variables)
     return Formulation(b.build(), assigned, used)
 
 
-def add_assignment_rows(b: ProgramBuilder, problem: Sequences, assigned: dict[tuple[int, Slot], int]) -> None:
+def add_assignment_rows(b: ProgramBuilder, problem: PackingProblem, assigned: dict[tuple[int, Slot], int]) -> None:
     """Every sequence is assigned once."""
     for item in problem.sizes:
         b.row({variable: 1.0 for (k, _), variable in assigned.items() if k == item}, 1.0, 1.0, f"item {item}")
 
 
-def makespans(
+def add_makespan_rows(
     b: ProgramBuilder,
-    problem: Sequences,
+    problem: PackingProblem,
     assigned: dict[tuple[int, Slot], int],
     used: dict[Slot, int],
     makespan_variables: list[int],
@@ -138,7 +138,7 @@ def makespans(
     for slot, group in used.items():
         line = problem.shapes[slot.shape].line
         mine = {item: assigned[item, slot] for item in problem.sizes if (item, slot) in assigned}
-        seconds = {variable: line.of(problem.sizes[item]) / unit for item, variable in mine.items()}
+        seconds = {variable: line.item_seconds(problem.sizes[item]) / unit for item, variable in mine.items()}
         b.row(
             {**seconds, group: line.const / unit, makespan_variables[slot.row]: -1.0},
             upper=0.0,
@@ -147,7 +147,7 @@ def makespans(
 
 
 def add_capacity_rows(
-    b: ProgramBuilder, problem: Sequences, assigned: dict[tuple[int, Slot], int], used: dict[Slot, int]
+    b: ProgramBuilder, problem: PackingProblem, assigned: dict[tuple[int, Slot], int], used: dict[Slot, int]
 ) -> None:
     """Tokens fit into their groups, and only into used ones."""
     for slot, group in used.items():
@@ -156,7 +156,7 @@ def add_capacity_rows(
         b.row({**sizes, group: room}, upper=0.0, name=f"capacity {slot}")
 
 
-def ranks(b: ProgramBuilder, problem: Sequences, used: dict[Slot, int], opened: list[int]) -> None:
+def add_rank_rows(b: ProgramBuilder, problem: PackingProblem, used: dict[Slot, int], opened: list[int]) -> None:
     """Used groups have ranks of their pool, and only in used micro-batches."""
     for micro_batch, variable in enumerate(opened):
         for number, pool in enumerate(problem.pools):
@@ -175,7 +175,7 @@ def add_symmetry_rows(b: ProgramBuilder, used: dict[Slot, int], makespan_variabl
         b.row({one: 1.0, two: -1.0}, lower=0.0, name="order")
 
 
-def read(problem: Sequences, formulation: Formulation, values: Floats) -> tuple[tuple[GroupOfItems, ...], ...]:
+def groups_of_solution(problem: PackingProblem, formulation: Formulation, values: Floats) -> tuple[tuple[GroupOfItems, ...], ...]:
     """The groups of a solution, by micro-batch; empty ones are left out."""
     micro_batches: dict[int, list[GroupOfItems]] = {}
     for slot in formulation.used:

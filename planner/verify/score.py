@@ -4,23 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from planner.costs.overlapped import overlapped
+from planner.costs.overlapped import with_overlap
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible
-from planner.plan.alike import NONE, WHOLE, alike_groups
+from planner.plan.alike import NO_IDENTICAL_GROUPS, MAX_UNFOLDED_RANKS, identical_groups
 from planner.plan.expand import expand
-from planner.plan.join import tidy
+from planner.plan.join import round_digits
 from planner.plan.model import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
-from planner.simulate import Memory, Timeline, simulate
-from planner.specs.base import changed
+from planner.simulate import MemoryCurves, Timeline, simulate
+from planner.specs.base import with_fields
 from planner.specs.overlap import AS_PRICED, Overlap
 from planner.units import GIB, percent
 from planner.verify.bounds import Bound, step_bound
-from planner.verify.held import Holding, exceeds
-from planner.verify.offloaded import require_hidden
+from planner.verify.held import PlanMemory, exceeds_memory
+from planner.verify.offloaded import require_hidden_offload
 
-CLOSED = 1e-6  # a smaller relative gap counts as optimal: integer programs are solved no closer
+OPTIMAL_GAP = 1e-6  # a smaller relative gap counts as optimal: integer programs are solved no closer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,89 +29,89 @@ class Score:
 
     tasks: tuple[Task, ...]  # of all groups, or one of each kind where there are many (`timeline.like`)
     timeline: Timeline
-    memory: Memory
-    holding: Holding
+    memory: MemoryCurves
+    plan_memory: PlanMemory
     bound: Bound
 
     @property
-    def fullest(self) -> int:
+    def fullest_rank(self) -> int:
         """The rank with the greatest share of its allowed memory in use; the first of equal ones."""
-        return max(range(len(self.memory.peaks)), key=lambda rank: (self.share(rank), -rank))
+        return max(range(len(self.memory.peaks)), key=lambda rank: (self.memory_share(rank), -rank))
 
-    def share(self, rank: int) -> float:
+    def memory_share(self, rank: int) -> float:
         """Peak bytes of a rank over its allowed bytes."""
-        allowed = self.holding.allowed(rank)
+        allowed = self.plan_memory.allowed_bytes(rank)
         return self.memory.peaks[rank] / allowed if allowed > 0 else inf
 
     @property
-    def peak(self) -> float:
+    def peak_bytes(self) -> float:
         """Bytes on the fullest rank."""
-        return self.memory.peaks[self.fullest]
+        return self.memory.peaks[self.fullest_rank]
 
     @property
-    def chance(self) -> float:
+    def oom_chance(self) -> float:
         """Probability that the fullest rank runs out of memory."""
-        return self.holding.chance(self.fullest, self.peak)
+        return self.plan_memory.oom_chance(self.fullest_rank, self.peak_bytes)
 
     @property
-    def value(self) -> float:
+    def step_seconds(self) -> float:
         """Seconds of the step."""
         return self.timeline.step_seconds
 
 
 def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     """Expand, price, simulate and bound one step; `overlap`: exchanges that run beside compute, if not as priced."""
-    plan = overlapped(plan, overlap)
+    plan = with_overlap(plan, overlap)
     pricing = pricing_of(plan)
-    others = alike_groups(plan, number) if plan.size > WHOLE else NONE
+    others = identical_groups(plan, number) if plan.size > MAX_UNFOLDED_RANKS else NO_IDENTICAL_GROUPS
     tasks = expand(plan, number, others.ranks)
-    require_hidden(plan, number, pricing, tasks)
+    require_hidden_offload(plan, number, pricing, tasks)
     timeline, holding = (
-        simulate(tasks, pricing.among(tasks), plan.size, others, overlap.holding),
-        Holding(plan, pricing),
+        simulate(tasks, pricing.with_concurrency(tasks), plan.size, others, overlap.occupied_streams),
+        PlanMemory(plan, pricing),
     )
-    memory = holding.over(timeline, tasks)
+    memory = holding.over_step(timeline, tasks)
     return Score(tasks, timeline, memory, holding, step_bound(plan, number, pricing, tasks, timeline))
 
 
-def tightest(scores: Sequence[Score]) -> Score:
+def fullest_score(scores: Sequence[Score]) -> Score:
     """The score of the step whose fullest rank has least memory left."""
-    return max(scores, key=lambda each: each.share(each.fullest))
+    return max(scores, key=lambda each: each.memory_share(each.fullest_rank))
 
 
-def outcome(s: Score, effort: str) -> Outcome:
+def outcome_of(s: Score, effort: str) -> Outcome:
     """Seconds and lower bound of a step, as the outcome of a plan."""
-    value, bound = s.value, min(s.bound.seconds, s.value)
+    value, bound = s.step_seconds, min(s.bound.seconds, s.step_seconds)
     gap = (value - bound) / bound if bound > 0 else 0.0
     return Outcome(
-        status="optimal" if gap < CLOSED else "feasible",
-        value=tidy(value),
-        bound=tidy(bound),
-        gap=tidy(gap),
+        status="optimal" if gap < OPTIMAL_GAP else "feasible",
+        value=round_digits(value),
+        bound=round_digits(bound),
+        gap=round_digits(gap),
         bound_by=s.bound.by,
         effort=effort,
     )
 
 
-def prediction(s: Score) -> Prediction:
+def prediction_of(s: Score) -> Prediction:
     """Seconds, memory and breakdown of a step, as the prediction of a plan."""
     parts = s.timeline.breakdown()
     return Prediction(
-        step_seconds=tidy(s.value),
-        spread=tidy(s.timeline.spread),
-        peak_memory_gib=tidy(s.peak / GIB),
-        fullest_rank=s.fullest,
-        oom_chance=tidy(s.chance),
-        breakdown=Breakdown(compute=tidy(parts.compute), exposed_comm=tidy(parts.exposed_comm), idle=tidy(parts.idle)),
-        measured_share=tidy(s.timeline.measured_share),
+        step_seconds=round_digits(s.step_seconds),
+        spread=round_digits(s.timeline.spread),
+        peak_memory_gib=round_digits(s.peak_bytes / GIB),
+        fullest_rank=s.fullest_rank,
+        oom_chance=round_digits(s.oom_chance),
+        breakdown=Breakdown(compute=round_digits(parts.compute), exposed_comm=round_digits(parts.exposed_comm), idle=round_digits(parts.idle)),
+        measured_share=round_digits(s.timeline.measured_share),
     )
 
 
-def scored(plan: Plan, effort: str) -> Plan:
+def with_score(plan: Plan, effort: str) -> Plan:
     """A plan of one step with its outcome and prediction. Raises Infeasible when it does not fit into memory."""
     s = score(plan)
     require_memory(plan, s)
-    return changed(plan, outcome=outcome(s, effort), prediction=prediction(s))
+    return with_fields(plan, outcome=outcome_of(s, effort), prediction=prediction_of(s))
 
 
 def require_memory(plan: Plan, s: Score) -> None:
@@ -119,11 +119,11 @@ def require_memory(plan: Plan, s: Score) -> None:
     if plan.uses.limits.tokens_per_rank is not None:
         return
     for rank, peak in enumerate(s.memory.peaks):
-        allowed = s.holding.allowed(rank)
-        if exceeds(peak, allowed):
+        allowed = s.plan_memory.allowed_bytes(rank)
+        if exceeds_memory(peak, allowed):
             raise Infeasible(
                 f"rank {rank} would hold {peak / GIB:.1f} GiB, and may hold {allowed / GIB:.1f} GiB: it would run out "
-                f"of memory with a chance of {percent(s.holding.chance(rank, peak))}",
+                f"of memory with a chance of {percent(s.plan_memory.oom_chance(rank, peak))}",
                 where="memory",
                 fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
             )

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import Floats, Table, make_table
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import Floats, PackingTable, packing_table
 
 COUNTS_DISTINGUISHED = 8  # per rank: numbers up to this have a type each
 BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort
@@ -34,14 +34,14 @@ FINEST_STEP = 0.005  # step of the multipliers at which the pattern search ends
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class RankRole:
     """Ranks of one pool with one role: they hold the longest sequence, or not."""
 
     count: int
     pool: int
-    spent: float  # seconds, on the longest sequence
-    room: float  # tokens that fit beside it
-    fewest: int  # least number of further micro-batches
+    long_seconds: float  # seconds, on the longest sequence
+    tokens_beside: float  # tokens that fit beside it
+    min_micro_batches: int  # least number of further micro-batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class DivisibleAreas:
     areas: Floats  # (pools, kinds) rank-seconds on the cheapest shape
 
 
-def stream_seconds(problem: Sequences, value: float, effort: int) -> float:
+def stream_seconds(problem: PackingProblem, value: float, effort: int) -> float:
     """Lower bound on the seconds of a step; at most `value`, the seconds of a known plan."""
-    table = make_table(problem)
+    table = packing_table(problem)
     high = value - problem.step_seconds
     whole = bisect_span(table, divisible_areas(table, 0), all_ranks(problem), (0.0, high), effort)
     rest, least = divisible_areas(table, 1), high
@@ -66,36 +66,36 @@ def stream_seconds(problem: Sequences, value: float, effort: int) -> float:
     return problem.step_seconds + max(whole, least)
 
 
-def all_ranks(problem: Sequences) -> list[Ranks]:
+def all_ranks(problem: PackingProblem) -> list[RankRole]:
     """All ranks in one role per pool."""
-    return [Ranks(pool.ranks, number, 0.0, 0.0, 1) for number, pool in enumerate(problem.pools)]
+    return [RankRole(pool.ranks, number, 0.0, 0.0, 1) for number, pool in enumerate(problem.pools)]
 
 
-def roles(table: Table, shape: int, own: float) -> Iterator[Ranks]:
+def roles(table: PackingTable, shape: int, own: float) -> Iterator[RankRole]:
     """The ranks that hold the longest sequence, for `own` seconds, and all others by pool."""
     problem, chosen = table.problem, table.problem.shapes[shape]
     beside = max(0.0, chosen.room - problem.least_tokens(int(table.sizes[0]))) / chosen.degree
-    yield Ranks(chosen.degree, chosen.pool, own, beside, 0)
+    yield RankRole(chosen.degree, chosen.pool, own, beside, 0)
     for number, pool in enumerate(problem.pools):
         count = pool.ranks - (chosen.degree if number == chosen.pool else 0)
         if count:
-            yield Ranks(count, number, 0.0, 0.0, 1)
+            yield RankRole(count, number, 0.0, 0.0, 1)
 
 
-def divisible_areas(table: Table, without: int) -> DivisibleAreas:
+def divisible_areas(table: PackingTable, without: int) -> DivisibleAreas:
     """All sequences but the longest `without`, as divisible kinds."""
     problem = table.problem
     areas = []
     for pool in range(len(problem.pools)):
         mine = [n for n, shape in enumerate(problem.shapes) if shape.pool == pool]
-        areas.append(table.areas[without:, mine].min(axis=1, initial=np.inf))
+        areas.append(table.rank_seconds[without:, mine].min(axis=1, initial=np.inf))
     tokens = [problem.least_tokens(size) for size in table.sizes[without:].tolist()]
     kinds, counts = np.unique(np.column_stack([tokens, *areas]), axis=0, return_counts=True)
     return DivisibleAreas(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:].T)
 
 
 def bisect_span(
-    table: Table, fluid: DivisibleAreas, ranks: list[Ranks], between: tuple[float, float], effort: int
+    table: PackingTable, fluid: DivisibleAreas, ranks: list[RankRole], between: tuple[float, float], effort: int
 ) -> float:
     """The longest step within `between` that is proven too short; the upper end if all of it is."""
     low, high = between
@@ -112,12 +112,12 @@ def bisect_span(
     return low
 
 
-def proven_too_short(table: Table, fluid: DivisibleAreas, ranks: list[Ranks], span: float) -> bool:
+def proven_too_short(table: PackingTable, fluid: DivisibleAreas, ranks: list[RankRole], span: float) -> bool:
     """Whether some multipliers prove that no plan ends within this time."""
     types = [*rank_types(table, ranks, span)]
     if not types:
         return bool(len(fluid.counts))
-    parts = [shares(fluid, ranks[each.role].pool, each) for each in types]
+    parts = [shares_taken(fluid, ranks[each.role].pool, each) for each in types]
     time, room = (np.minimum(each, PROHIBITIVE) for each in zip(*parts, strict=True))
     of = np.array([each.role for each in types])
     counts = np.array([role.count for role in ranks], dtype=np.float64)
@@ -128,7 +128,7 @@ def proven_too_short(table: Table, fluid: DivisibleAreas, ranks: list[Ranks], sp
         return float(fluid.counts @ paid.min(axis=0) - prices @ counts)
 
     starts = [np.append(np.full(len(types), share), np.ones(len(ranks) - 1)) for share in STARTS]
-    return proves(excess, max(starts, key=excess), len(types))
+    return multipliers_prove(excess, max(starts, key=excess), len(types))
 
 
 class RankType(NamedTuple):
@@ -141,14 +141,14 @@ class RankType(NamedTuple):
     seconds_in_all: float = 0.0  # most seconds, constants included by the token
 
 
-def shares(fluid: DivisibleAreas, pool: int, of: RankType) -> tuple[Floats, Floats]:
+def shares_taken(fluid: DivisibleAreas, pool: int, of: RankType) -> tuple[Floats, Floats]:
     """Shares of a rank's time and of its tokens that each kind takes, (kinds,) each."""
     if of.tokens < np.inf:
         return fluid.areas[pool] / of.seconds, fluid.tokens / of.tokens
     return fluid.areas[pool] / of.seconds, (fluid.areas[pool] + of.per_token * fluid.tokens) / of.seconds_in_all
 
 
-def rank_types(table: Table, ranks: list[Ranks], span: float) -> Iterator[RankType]:
+def rank_types(table: PackingTable, ranks: list[RankRole], span: float) -> Iterator[RankType]:
     """A type for every number of micro-batches, and one for more, which run at least tokens/cap micro-batches."""
     problem = table.problem
     for number, role in enumerate(ranks):
@@ -156,17 +156,17 @@ def rank_types(table: Table, ranks: list[Ranks], span: float) -> Iterator[RankTy
         if not mine:
             continue
         constant, cap = min(shape.line.const for shape in mine), max(shape.cap for shape in mine)
-        many = role.fewest + (COUNTS_DISTINGUISHED if constant > 0 else 0)
-        for batches in range(role.fewest, many):
-            seconds, tokens = span - role.spent - batches * constant, role.room + batches * cap
+        many = role.min_micro_batches + (COUNTS_DISTINGUISHED if constant > 0 else 0)
+        for batches in range(role.min_micro_batches, many):
+            seconds, tokens = span - role.long_seconds - batches * constant, role.tokens_beside + batches * cap
             if seconds > 0 and tokens > 0:
                 yield RankType(number, seconds, tokens)
-        seconds, a_token = span - role.spent - many * constant, constant / cap
+        seconds, a_token = span - role.long_seconds - many * constant, constant / cap
         if seconds > 0:
-            yield RankType(number, seconds, float("inf"), a_token, span - role.spent + a_token * role.room)
+            yield RankType(number, seconds, float("inf"), a_token, span - role.long_seconds + a_token * role.tokens_beside)
 
 
-def proves(excess: Callable[[Floats], float], point: Floats, shares: int) -> bool:
+def multipliers_prove(excess: Callable[[Floats], float], point: Floats, shares: int) -> bool:
     """Whether some multipliers make the excess positive: a pattern search from `point`, one coordinate at a time."""
     best, step = excess(point), 0.25
     while best <= 0 and step > FINEST_STEP:

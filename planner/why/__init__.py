@@ -3,17 +3,17 @@
 from planner.why.group import WhyGroup, why_group
 from planner.why.item import WhyItem, why_item
 from planner.why.sensitivity import WhyPlan, why_plan
-from planner.why.static import Static, StaticPlan, static
+from planner.why.static import StaticComparison, StaticPlan, best_static_degree
 from planner.why.why_not import WhyNot, why_not
 
 __all__ = [
-    "Static",
+    "StaticComparison",
     "StaticPlan",
     "WhyGroup",
     "WhyItem",
     "WhyNot",
     "WhyPlan",
-    "static",
+    "best_static_degree",
     "why_group",
     "why_item",
     "why_not",

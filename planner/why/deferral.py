@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from planner.plan.model import Plan, assignments
 from planner.specs.base import Spec
-from planner.specs.lengths import Batch
+from planner.specs.lengths import SampleBatch
 
 Items = dict[int, int]  # item → tokens
-Decide = Callable[[Batch], Plan]
+PlanBatch = Callable[[SampleBatch], Plan]
 
 
 class Deferral(Spec, omit_defaults=False):
@@ -25,7 +25,7 @@ class Deferral(Spec, omit_defaults=False):
     saved: float  # of all batches together, as a share of the static plan's seconds
 
 
-def defer(batches: Sequence[Batch], alone: Sequence[float], decide: Decide) -> Deferral:
+def defer_items(batches: Sequence[SampleBatch], alone: Sequence[float], decide: PlanBatch) -> Deferral:
     """Defer items greedily, batch by batch. `alone`: seconds of each batch without it; `decide`: plans a batch."""
     seconds: list[float] = []
     all_deferred: Items = {}
@@ -35,8 +35,8 @@ def defer(batches: Sequence[Batch], alone: Sequence[float], decide: Decide) -> D
         rest = [other.items for other in batches[number + 1 :]]
         own, best = batch.items | carried, (float("inf"), plan, plan, Items())
         for deferred in candidates(batch.items, carried, rest, plan):
-            now = decide(Batch(without(own, deferred), ())) if deferred else plan
-            after = decide(Batch(rest[0] | deferred, ()))
+            now = decide(SampleBatch(without(own, deferred), ())) if deferred else plan
+            after = decide(SampleBatch(rest[0] | deferred, ()))
             together = now.outcome.value + after.outcome.value
             if together < best[0] * (1 - 1e-12):
                 best = (together, now, after, deferred)
@@ -58,7 +58,7 @@ def candidates(own: Items, carried: Items, rest: list[Items], plan: Plan) -> Ite
     total = sum(own.values()) + sum(carried.values())
     excess = total - (total + sum(sum(items.values()) for items in rest)) / (len(rest) + 1)
     rising = sorted(own, key=lambda item: (own[item], item))
-    sets = [first_of(own, rising, excess), first_of(own, rising[::-1], excess)]
+    sets = [take_while_fits(own, rising, excess), take_while_fits(own, rising[::-1], excess)]
     shortest = {i for a in assignments(plan, plan.steps[0].micro_batches[-1]) for i in a.items}
     sets.append({item: size for item, size in own.items() if item in shortest})
     tried: list[Items] = [{}]
@@ -68,7 +68,7 @@ def candidates(own: Items, carried: Items, rest: list[Items], plan: Plan) -> Ite
             yield deferred
 
 
-def first_of(items: Items, order: list[int], tokens: float) -> Items:
+def take_while_fits(items: Items, order: list[int], tokens: float) -> Items:
     """Take items in this order while they fit within so many tokens."""
     found: Items = {}
     for item in order:

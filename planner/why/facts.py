@@ -9,10 +9,10 @@ from planner.specs.base import Spec
 from planner.specs.parallelism import Sync
 from planner.units import GIB
 from planner.verify.score import Score
-from planner.why.loads import Load, loads
+from planner.why.loads import GroupLoad, group_loads
 
 
-class Facts(Spec, omit_defaults=False):
+class StepFacts(Spec, omit_defaults=False):
     """compute + exchange_across + exchange_within + other_comm + idle = value: seconds of the mean rank."""
 
     value: float
@@ -39,16 +39,16 @@ class Facts(Spec, omit_defaults=False):
     peak_memory_gib: float
 
 
-def facts(plan: Plan, score: Score) -> Facts:
+def step_facts(plan: Plan, score: Score) -> StepFacts:
     """Break down the step of a plan of one step."""
     parts = score.timeline.breakdown()
-    placed = loads(plan, score)
-    across, within = exchanges(plan, score, placed)
+    placed = group_loads(plan, score)
+    across, within = exposed_by_reach(plan, score, placed)
     crossing = [load for load in placed if load.crosses_nodes]
     worked_in = rank_micro_batches(plan, placed)
-    return Facts(
-        value=score.value,
-        bound=min(score.bound.seconds, score.value),
+    return StepFacts(
+        value=score.step_seconds,
+        bound=min(score.bound.seconds, score.step_seconds),
         bound_by=score.bound.by,
         compute=parts.compute,
         fixed=fixed_seconds(plan, score),
@@ -56,7 +56,7 @@ def facts(plan: Plan, score: Score) -> Facts:
         exchange_within=within,
         other_comm=max(0.0, parts.exposed_comm - across - within),
         idle=parts.idle,
-        unheld=min(parts.idle, unheld_seconds(plan, placed)),
+        unheld=min(parts.idle, groupless_seconds(plan, placed)),
         ranks=plan.size,
         sync=plan.steps[0].sync,
         micro_batches=len(plan.steps[0].micro_batches),
@@ -68,15 +68,15 @@ def facts(plan: Plan, score: Score) -> Facts:
         tokens=sum(load.tokens for load in placed),
         held=sum(load.held for load in placed),
         room=sum(load.room for load in placed),
-        peak_memory_gib=score.peak / GIB,
+        peak_memory_gib=score.peak_bytes / GIB,
     )
 
 
-def exchanges(plan: Plan, score: Score, placed: list[Load]) -> tuple[float, float]:
+def exposed_by_reach(plan: Plan, score: Score, placed: list[GroupLoad]) -> tuple[float, float]:
     """Exposed communication in forward and backward, in seconds of the mean rank: across nodes, and within."""
     crossing = {load.group for load in placed if load.crosses_nodes}
     across = within = 0.0
-    doing = score.timeline.doing()
+    doing = score.timeline.rank_multiplicity()
     for event in score.timeline.events:
         if event.phase in ("F", "B", "I", "W"):
             seconds = event.comm * doing(event.ranks) / plan.size
@@ -87,7 +87,7 @@ def exchanges(plan: Plan, score: Score, placed: list[Load]) -> tuple[float, floa
     return across, within
 
 
-def rank_micro_batches(plan: Plan, placed: list[Load]) -> list[int]:
+def rank_micro_batches(plan: Plan, placed: list[GroupLoad]) -> list[int]:
     """Number of micro-batches in which each rank works."""
     worked = {(rank, load.micro_batch) for load in placed for rank in load.ranks}
     counts = Counter(rank for rank, _ in worked)
@@ -96,7 +96,7 @@ def rank_micro_batches(plan: Plan, placed: list[Load]) -> list[int]:
 
 def fixed_seconds(plan: Plan, score: Score) -> float:
     """Compute seconds of the mean rank if each forward and backward had a single token."""
-    price, doing = pricing_of(plan).price, score.timeline.doing()
+    price, doing = pricing_of(plan).price, score.timeline.rank_multiplicity()
     total = 0.0
     for task in score.tasks:
         if task.phase in ("F", "B", "I", "W") and task.sizes:
@@ -105,7 +105,7 @@ def fixed_seconds(plan: Plan, score: Score) -> float:
     return total / plan.size
 
 
-def unheld_seconds(plan: Plan, placed: list[Load]) -> float:
+def groupless_seconds(plan: Plan, placed: list[GroupLoad]) -> float:
     """Seconds during which the mean rank is in no group: by micro-batch, or over the step if ranks sync once a step."""
     if plan.steps[0].sync != "micro_batch":
         without = plan.size - len({rank for load in placed for rank in load.ranks})
@@ -118,7 +118,7 @@ def unheld_seconds(plan: Plan, placed: list[Load]) -> float:
     return total / plan.size
 
 
-def degrees_text(placed: list[Load]) -> str:
+def degrees_text(placed: list[GroupLoad]) -> str:
     """Degrees of all groups in all micro-batches: `64, 8×3`."""
     counts = Counter(load.degree for load in placed)
     return ", ".join(f"{d}×{n}" if n > 1 else str(d) for d, n in sorted(counts.items(), reverse=True))

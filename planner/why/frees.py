@@ -5,24 +5,24 @@ from dataclasses import replace
 
 from planner.errors import Infeasible
 from planner.specs.inputs import Inputs
-from planner.why.change import with_changes, with_what_follows
+from planner.why.change import apply_changes, apply_implied
 from planner.why.keys import ITEM
-from planner.why.resolve import Resolve
+from planner.why.resolve import SolveAgain
 
 
-def nearest(unchanged: Inputs, words: tuple[str, ...], resolve: Resolve) -> str:
+def nearest_feasible(unchanged: Inputs, words: tuple[str, ...], resolve: SolveAgain) -> str:
     """`nodes=4` where `nodes=1` is infeasible, other changes unchanged; empty when no single change suffices."""
     for at, word in enumerate(words):
         key, _, value = (part.strip() for part in word.partition("="))
-        tries = [f"{key}={other}" for other in towards_the_plan(unchanged, key, int(value) if value.isdigit() else 0)]
+        tries = [f"{key}={other}" for other in values_to_plan(unchanged, key, int(value) if value.isdigit() else 0)]
         others = (words[:at], words[at + 1 :])
-        feasible = first_possible(unchanged, tries, others, resolve)
+        feasible = first_feasible(unchanged, tries, others, resolve)
         if feasible:
             return feasible
     return ""
 
 
-def towards_the_plan(inputs: Inputs, key: str, asked: int) -> Sequence[int]:
+def values_to_plan(inputs: Inputs, key: str, asked: int) -> Sequence[int]:
     """Values from the requested one up to the plan's, or to the largest degree of an item, rising."""
     if key == "ranks":
         return range(asked + 1, inputs.cluster.size + 1)
@@ -33,26 +33,26 @@ def towards_the_plan(inputs: Inputs, key: str, asked: int) -> Sequence[int]:
     return ()
 
 
-def first_possible(
-    inputs: Inputs, tries: list[str], others: tuple[tuple[str, ...], tuple[str, ...]], resolve: Resolve
+def first_feasible(
+    inputs: Inputs, tries: list[str], others: tuple[tuple[str, ...], tuple[str, ...]], resolve: SolveAgain
 ) -> str:
     """The first feasible of rising changes; empty when the last is infeasible too."""
     before, after = others
-    if not tries or not possible(inputs, (*before, tries[-1], *after), resolve):
+    if not tries or not is_feasible(inputs, (*before, tries[-1], *after), resolve):
         return ""
     low, high = 0, len(tries) - 1
     while low < high:
         middle = (low + high) // 2
-        if possible(inputs, (*before, tries[middle], *after), resolve):
+        if is_feasible(inputs, (*before, tries[middle], *after), resolve):
             high = middle
         else:
             low = middle + 1
     return tries[high]
 
 
-def possible(inputs: Inputs, words: tuple[str, ...], resolve: Resolve) -> bool:
+def is_feasible(inputs: Inputs, words: tuple[str, ...], resolve: SolveAgain) -> bool:
     """Whether the problem with these changes is feasible; effort 1 suffices to tell."""
-    changed, _, unable = with_what_follows(with_changes(inputs, words), words)
+    changed, _, unable = apply_implied(apply_changes(inputs, words), words)
     if unable:
         return False
     try:

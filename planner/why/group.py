@@ -4,8 +4,8 @@ from planner.errors import InputError
 from planner.plan.model import Plan
 from planner.specs.base import Spec
 from planner.verify.score import score
-from planner.why.loads import Load, loads
-from planner.why.problem import of_step
+from planner.why.loads import GroupLoad, group_loads
+from planner.why.problem import single_step
 
 
 class WhyGroup(Spec, omit_defaults=False):
@@ -16,23 +16,23 @@ class WhyGroup(Spec, omit_defaults=False):
     group: str
     value: float  # seconds of the step
     sizes: dict[int, int]  # tokens of its items
-    loads: tuple[Load, ...]  # one for every micro-batch that it works in
+    loads: tuple[GroupLoad, ...]  # one for every micro-batch that it works in
 
 
 def why_group(plan: Plan, number: int, name: str) -> WhyGroup:
     """The answer for one group of a step. Raises InputError when the step has no such group."""
-    step = of_step(plan, number)
+    step = single_step(plan, number)
     if name not in step.groups:
         names = ", ".join(step.groups)
         raise InputError(f"step {number} of the plan has no group `{name}`", where="GROUP", fix=f"one of {names}")
     scored = score(step)
-    found = tuple(load for load in loads(step, scored) if load.group == name)
+    found = tuple(load for load in group_loads(step, scored) if load.group == name)
     (module,) = step.uses.items
     return WhyGroup(
         plan=plan.name,
         step=number,
         group=name,
-        value=scored.value,
+        value=scored.step_seconds,
         sizes={item: step.uses.tokens(module, item) for load in found for item in load.items},
         loads=found,
     )

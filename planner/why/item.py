@@ -7,23 +7,23 @@ step is listed at the pool where the item is then placed.
 from collections.abc import Iterator
 
 from planner.costs.pricing import pricing_of
-from planner.costs.step.sequences import Pool, host_offload, pools, split
+from planner.costs.step.sequences import RankPool, host_offload, rank_pools, split_degree
 from planner.errors import Infeasible, InputError
 from planner.plan.expand import expand
 from planner.plan.model import Group, Plan, assignments, group_name
 from planner.simulate import simulate
-from planner.specs.base import Ranks, Spec, changed
-from planner.specs.cluster import kind_of
+from planner.specs.base import Ranks, Spec, with_fields
+from planner.specs.cluster import device_of_rank
 from planner.verify.score import score
-from planner.why.change import with_what_follows
-from planner.why.keys import fix_item, some
-from planner.why.loads import Load, loads, rank_room
-from planner.why.machine import crosses
-from planner.why.problem import inputs_of, of_step, only_module
-from planner.why.resolve import Resolve
+from planner.why.change import apply_implied
+from planner.why.keys import fix_item, first_few
+from planner.why.loads import GroupLoad, group_loads, rank_capacity
+from planner.why.machine import spans_nodes
+from planner.why.problem import plan_inputs, single_step, only_module
+from planner.why.resolve import SolveAgain
 
 
-class Choice(Spec, omit_defaults=False):
+class DegreeChoice(Spec, omit_defaults=False):
     """A degree that the item could have, on the first ranks of a pool or on its present ranks."""
 
     degree: int
@@ -47,44 +47,44 @@ class WhyItem(Spec, omit_defaults=False):
     item: int
     tokens: int
     value: float  # seconds of the step
-    load: Load  # of its group
-    choices: tuple[Choice, ...]
+    load: GroupLoad  # of its group
+    choices: tuple[DegreeChoice, ...]
 
 
-def why_item(plan: Plan, number: int, item: int, resolve: Resolve) -> WhyItem:
+def why_item(plan: Plan, number: int, item: int, resolve: SolveAgain) -> WhyItem:
     """The answer for one item of a step. Raises InputError when the step has no such item."""
-    step = of_step(plan, number)
+    step = single_step(plan, number)
     module, _ = only_module(step)
     sizes = step.uses.items[module]
     if item not in sizes:
         raise InputError(
-            f"step {number} of the plan has no item {item}", where="ITEM", fix=f"one of {some(sorted(sizes))}"
+            f"step {number} of the plan has no item {item}", where="ITEM", fix=f"one of {first_few(sorted(sizes))}"
         )
     scored = score(step)
-    load = next(load for load in loads(step, scored) if item in load.items)
+    load = next(load for load in group_loads(step, scored) if item in load.items)
     return WhyItem(
         plan=plan.name,
         step=number,
         item=item,
         tokens=step.uses.tokens(module, item),
-        value=scored.value,
+        value=scored.step_seconds,
         load=load,
-        choices=tuple(with_steps(step, item, load, scored.value, resolve)),
+        choices=tuple(solved_choices(step, item, load, scored.step_seconds, resolve)),
     )
 
 
-def with_steps(step: Plan, item: int, load: Load, value: float, resolve: Resolve) -> list[Choice]:
+def solved_choices(step: Plan, item: int, load: GroupLoad, value: float, resolve: SolveAgain) -> list[DegreeChoice]:
     """Every allowed degree; the next smaller and larger ones that fit are solved for their step."""
-    choices = [choice(step, item, ranks, ranks == load.ranks) for ranks in blocks(step, load)]
+    choices = [degree_choice(step, item, ranks, ranks == load.ranks) for ranks in candidate_ranks(step, load)]
     fitting = sorted({c.degree for c in choices if c.fits})
     lower = [degree for degree in fitting if degree < load.degree][-1:]
     higher = [degree for degree in fitting if degree > load.degree][:1]
     for degree in (*lower, *higher):
-        choices = solved_with(step, item, degree, choices, resolve)
-    return [changed(c, step_seconds=value) if c.chosen else c for c in choices]
+        choices = solve_with_degree(step, item, degree, choices, resolve)
+    return [with_fields(c, step_seconds=value) if c.chosen else c for c in choices]
 
 
-def blocks(step: Plan, load: Load) -> Iterator[Ranks]:
+def candidate_ranks(step: Plan, load: GroupLoad) -> Iterator[Ranks]:
     """The present ranks of the item, and for each other degree and pool the first ranks."""
     for degree in sorted({*step.uses.degrees, load.degree}):
         for pool in pools_of(step):
@@ -94,13 +94,13 @@ def blocks(step: Plan, load: Load) -> Iterator[Ranks]:
                 yield Ranks(range(pool.first, pool.first + degree))
 
 
-def pools_of(step: Plan) -> tuple[Pool, ...]:
-    return pools(step.uses.cluster, only_module(step)[1].ranks)
+def pools_of(step: Plan) -> tuple[RankPool, ...]:
+    return rank_pools(step.uses.cluster, only_module(step)[1].ranks)
 
 
-def solved_with(step: Plan, item: int, degree: int, choices: list[Choice], resolve: Resolve) -> list[Choice]:
+def solve_with_degree(step: Plan, item: int, degree: int, choices: list[DegreeChoice], resolve: SolveAgain) -> list[DegreeChoice]:
     """The choices, with the step for this degree set at the pool where the item is then placed."""
-    inputs, _, unable = with_what_follows(fix_item(inputs_of(step), f"items.{item}.degree", str(degree)), ())
+    inputs, _, unable = apply_implied(fix_item(plan_inputs(step), f"items.{item}.degree", str(degree)), ())
     because, seconds, first = unable, None, None
     if not unable:
         try:
@@ -108,12 +108,12 @@ def solved_with(step: Plan, item: int, degree: int, choices: list[Choice], resol
         except Infeasible as error:
             because = error.message
         else:
-            seconds, first = score(plan).value, ranks_of(plan, item)[0]
+            seconds, first = score(plan).step_seconds, ranks_of(plan, item)[0]
     found = []
     for c in choices:
         pool = next(pool for pool in pools_of(step) if c.ranks[0] < pool.first + pool.ranks)
         if c.degree == degree and (first is None or pool.first <= first < pool.first + pool.ranks):
-            c = changed(c, step_seconds=seconds, because=because)
+            c = with_fields(c, step_seconds=seconds, because=because)
         found.append(c)
     return found
 
@@ -124,39 +124,39 @@ def ranks_of(plan: Plan, item: int) -> Ranks:
     return next(plan.groups[a.group].ranks for a in placed if item in a.items)
 
 
-def choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> Choice:
+def degree_choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> DegreeChoice:
     """The choice of these ranks for the item."""
     module, _ = only_module(step)
-    size, room, degree = step.uses.tokens(module, item), rank_room(step, ranks), len(ranks)
-    return Choice(
+    size, room, degree = step.uses.tokens(module, item), rank_capacity(step, ranks), len(ranks)
+    return DegreeChoice(
         degree=degree,
-        kind=kind_of(step.uses.cluster, ranks[0]),
+        kind=device_of_rank(step.uses.cluster, ranks[0]),
         ranks=ranks,
         chosen=chosen,
         seconds=alone_seconds(step, item, ranks),
         tokens_per_rank=size / degree,
         room_per_rank=room,
-        fits=chosen or least_tokens(step, size) <= room * degree,
-        crosses_nodes=crosses(step.uses.cluster, ranks),
+        fits=chosen or tokens_with_offload(step, size) <= room * degree,
+        crosses_nodes=spans_nodes(step.uses.cluster, ranks),
         step_seconds=None,
         because="",
     )
 
 
-def least_tokens(step: Plan, size: int) -> float:
+def tokens_with_offload(step: Plan, size: int) -> float:
     """Tokens of capacity that an item takes; less where ranks sync once a step and activations can be offloaded."""
     offload = host_offload(pricing_of(step), only_module(step)[0], step.uses) if step.steps[0].sync == "step" else None
-    return offload.kept(offload.most(size)) * size if offload else size
+    return offload.kept_share(offload.largest_ratio(size)) * size if offload else size
 
 
 def alone_seconds(step: Plan, item: int, ranks: Ranks) -> float:
     """Seconds of the item's forward and backward when it is alone in a micro-batch."""
     module, _ = only_module(step)
-    group = Group(ranks=ranks, split=split(step.uses.models[module], len(ranks)))  # type: ignore[arg-type]
-    alone = changed(
+    group = Group(ranks=ranks, split=split_degree(step.uses.models[module], len(ranks)))  # type: ignore[arg-type]
+    alone = with_fields(
         step,
         groups={group_name(ranks): group},
-        steps=(changed(step.steps[0], micro_batches=({group_name(ranks): (item,)},)),),
+        steps=(with_fields(step.steps[0], micro_batches=({group_name(ranks): (item,)},)),),
     )
     timeline = simulate(expand(alone, 0), pricing_of(alone).price, alone.size)
     return sum(timeline.group_seconds().values())

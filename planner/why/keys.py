@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from planner.errors import InputError
-from planner.specs.base import MAX_RANKS, changed
+from planner.specs.base import MAX_RANKS, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.job import FixedItem, Job
 from planner.specs.parallelism import Dtype, Parallelism, Recompute, Sync
@@ -14,7 +14,7 @@ from planner.strategies import STRATEGIES
 from planner.why.machine import only_kind, with_ranks
 
 ITEM = re.compile(r"items\.(\d{1,9})\.degree")
-Apply = Callable[[Inputs, str, str], Inputs]  # inputs, key, value
+ApplyKey = Callable[[Inputs, str, str], Inputs]  # inputs, key, value
 
 
 def fix_item(inputs: Inputs, key: str, value: str) -> Inputs:
@@ -24,19 +24,19 @@ def fix_item(inputs: Inputs, key: str, value: str) -> Inputs:
     item = int(match[1])
     (batch,) = inputs.batches
     if item not in batch.items:
-        raise InputError(f"the step has no item {item}", where=key, fix=f"one of {some(sorted(batch.items))}")
-    fixed = {**inputs.job.fix.items, item: FixedItem(degree=whole(value, key, inputs.cluster.size))}
-    return on_job(inputs, fix=changed(inputs.job.fix, items=dict(sorted(fixed.items()))))
+        raise InputError(f"the step has no item {item}", where=key, fix=f"one of {first_few(sorted(batch.items))}")
+    fixed = {**inputs.job.fix.items, item: FixedItem(degree=whole_number(value, key, inputs.cluster.size))}
+    return change_job(inputs, fix=with_fields(inputs.job.fix, items=dict(sorted(fixed.items()))))
 
 
 def set_degrees(inputs: Inputs, key: str, value: str) -> Inputs:
-    return on_job(inputs, degrees=tuple(sorted({whole(part, key, inputs.cluster.size) for part in value.split(",")})))
+    return change_job(inputs, degrees=tuple(sorted({whole_number(part, key, inputs.cluster.size) for part in value.split(",")})))
 
 
 def set_limit(inputs: Inputs, key: str, value: str) -> Inputs:
     """Set the token limit per rank; `none` leaves the limit to memory."""
-    limit = None if value == "none" else whole(value, key, 10**9)
-    return on_job(inputs, limits=changed(inputs.job.limits, tokens_per_rank=limit))
+    limit = None if value == "none" else whole_number(value, key, 10**9)
+    return change_job(inputs, limits=with_fields(inputs.job.limits, tokens_per_rank=limit))
 
 
 def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
@@ -45,27 +45,27 @@ def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
         raise InputError(message, where=key, fix="add tokens_per_rank=none, or change tokens_per_rank instead")
     if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
         raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
-    return on_job(inputs, limits=changed(inputs.job.limits, memory_margin=float(value)))
+    return change_job(inputs, limits=with_fields(inputs.job.limits, memory_margin=float(value)))
 
 
 def set_zero(inputs: Inputs, key: str, value: str) -> Inputs:
-    return wished(inputs, zero=int(one_of(value, key, ("0", "1", "2", "3"))))
+    return change_layout(inputs, zero=int(one_of(value, key, ("0", "1", "2", "3"))))
 
 
 def set_sync(inputs: Inputs, key: str, value: str) -> Inputs:
-    return on_job(inputs, sync=one_of(value, key, get_args(Sync)))
+    return change_job(inputs, sync=one_of(value, key, get_args(Sync)))
 
 
 def set_strategy(inputs: Inputs, key: str, value: str) -> Inputs:
-    return on_job(inputs, strategy=one_of(value, key, tuple(STRATEGIES)))
+    return change_job(inputs, strategy=one_of(value, key, tuple(STRATEGIES)))
 
 
 def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
     """Change recompute; measured costs that include this recompute stay, others are dropped."""
     how = one_of(value, key, get_args(Recompute))
     if measured_with(inputs, how):
-        return wished(inputs, recompute=how)
-    return priced_anew(inputs, key, recompute=how)
+        return change_layout(inputs, recompute=how)
+    return change_and_reprice(inputs, key, recompute=how)
 
 
 def measured_with(inputs: Inputs, how: Recompute) -> bool:
@@ -75,24 +75,24 @@ def measured_with(inputs: Inputs, how: Recompute) -> bool:
 
 
 def set_dtype(inputs: Inputs, key: str, value: str) -> Inputs:
-    return priced_anew(inputs, key, dtype=one_of(value, key, get_args(Dtype)))
+    return change_and_reprice(inputs, key, dtype=one_of(value, key, get_args(Dtype)))
 
 
 def set_ranks(inputs: Inputs, key: str, value: str) -> Inputs:
     only_kind(inputs.cluster, key)
-    return with_ranks(inputs, 0, whole(value, key, MAX_RANKS))
+    return with_ranks(inputs, 0, whole_number(value, key, MAX_RANKS))
 
 
 def set_nodes(inputs: Inputs, key: str, value: str) -> Inputs:
     per_node = only_kind(inputs.cluster, key).per_node
-    return with_ranks(inputs, 0, whole(value, key, MAX_RANKS // per_node) * per_node)
+    return with_ranks(inputs, 0, whole_number(value, key, MAX_RANKS // per_node) * per_node)
 
 
 def set_effort(inputs: Inputs, key: str, value: str) -> Inputs:
-    return replace(inputs, effort=whole(value, key, 4))
+    return replace(inputs, effort=whole_number(value, key, 4))
 
 
-APPLY: dict[str, Apply] = {
+KEYS: dict[str, ApplyKey] = {
     "degrees": set_degrees,
     "strategy": set_strategy,
     "sync": set_sync,
@@ -107,21 +107,21 @@ APPLY: dict[str, Apply] = {
 }
 
 
-def on_job(inputs: Inputs, **fields: Any) -> Inputs:
-    job: Job = changed(inputs.job, **fields)
+def change_job(inputs: Inputs, **fields: Any) -> Inputs:
+    job: Job = with_fields(inputs.job, **fields)
     return replace(inputs, job=job)
 
 
-def wished(inputs: Inputs, **wish: Any) -> Inputs:
+def change_layout(inputs: Inputs, **wish: Any) -> Inputs:
     """The inputs with these fields of the layout, which override what the job fixed."""
     fix, gone = inputs.job.fix, {key: None for key in wish if key in Parallelism.__struct_fields__}
-    layouts = {name: changed(fixed, **gone) for name, fixed in fix.layouts.items()}
-    return on_job(inputs, layout=changed(inputs.job.layout, **wish), fix=changed(fix, layouts=layouts))
+    layouts = {name: with_fields(fixed, **gone) for name, fixed in fix.layouts.items()}
+    return change_job(inputs, layout=with_fields(inputs.job.layout, **wish), fix=with_fields(fix, layouts=layouts))
 
 
-def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
+def change_and_reprice(inputs: Inputs, key: str, **wish: str) -> Inputs:
     """Change the layout where measured or published costs do not apply, and price by shape. Raises InputError."""
-    asked = wished(inputs, **wish)
+    asked = change_layout(inputs, **wish)
     if asked.job == inputs.job:
         return inputs
     sources = sorted({costs.source for costs in inputs.profile.modules.values()})
@@ -133,10 +133,10 @@ def priced_anew(inputs: Inputs, key: str, **wish: str) -> Inputs:
             where=key,
             fix=f"{how} and solve its job with that profile",
         )
-    return replace(asked, profile=changed(inputs.profile, modules={}))
+    return replace(asked, profile=with_fields(inputs.profile, modules={}))
 
 
-def whole(value: str, key: str, most: int) -> int:
+def whole_number(value: str, key: str, most: int) -> int:
     text = value.strip()
     if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= most:
         raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix=f"a whole number from 1 to {most}")
@@ -149,7 +149,7 @@ def one_of(value: str, key: str, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-def some(numbers: list[int]) -> str:
+def first_few(numbers: list[int]) -> str:
     """The first few of many numbers, and the last."""
     shown = ", ".join(map(str, numbers[:8]))
     return f"{shown}, … {numbers[-1]}" if len(numbers) > 8 else shown

@@ -4,20 +4,20 @@ from collections.abc import Iterable
 from math import ceil
 
 from planner.costs.pricing import pricing_of
-from planner.costs.step.sequences import held_cap
+from planner.costs.step.sequences import activation_cap
 from planner.plan.model import Assignment, Plan, assignments
 from planner.specs.base import Ranks, Spec
-from planner.specs.cluster import kind_of
+from planner.specs.cluster import device_of_rank
 from planner.specs.shapes import resident_layers
 from planner.verify.score import Score
-from planner.why.machine import crosses
-from planner.why.pace import Pace, by_row, over_step
+from planner.why.machine import spans_nodes
+from planner.why.pace import GroupSlack, slack_by_micro_batch, slack_over_step
 from planner.why.problem import only_module
 
-SAME = 1e-9  # slack relative to the load, below which a group is critical
+NO_SLACK = 1e-9  # slack relative to the load, below which a group is critical
 
 
-class Load(Spec, omit_defaults=False):
+class GroupLoad(Spec, omit_defaults=False):
     """One group in one micro-batch."""
 
     micro_batch: int
@@ -36,7 +36,7 @@ class Load(Spec, omit_defaults=False):
     rank_seconds: float | None  # during which that rank works
 
 
-def loads(plan: Plan, score: Score) -> list[Load]:
+def group_loads(plan: Plan, score: Score) -> list[GroupLoad]:
     """Load of every group of a plan of one step, in the order of the plan.
 
     Where ranks synchronise in every micro-batch, its slowest group is critical; where they synchronise once a step, the
@@ -51,27 +51,27 @@ def loads(plan: Plan, score: Score) -> list[Load]:
     cells = [(micro_batch, a) for micro_batch, a in cells if a.items]
     seconds = {(micro_batch, a.group): busy.get((micro_batch, a.group), 0.0) for micro_batch, a in cells}
     ranks_of = {a.group: plan.groups[a.group].ranks for _, a in cells}
-    slacks = by_row(seconds) if plan.steps[0].sync == "micro_batch" else over_step(ranks_of, seconds)
+    slacks = slack_by_micro_batch(seconds) if plan.steps[0].sync == "micro_batch" else slack_over_step(ranks_of, seconds)
     return [
-        load(plan, micro_batch, a, seconds[micro_batch, a.group], slacks[micro_batch, a.group])
+        load_of(plan, micro_batch, a, seconds[micro_batch, a.group], slacks[micro_batch, a.group])
         for micro_batch, a in cells
     ]
 
 
-def load(plan: Plan, micro_batch: int, a: Assignment, seconds: float, slack: Pace) -> Load:
+def load_of(plan: Plan, micro_batch: int, a: Assignment, seconds: float, slack: GroupSlack) -> GroupLoad:
     group, layout = plan.groups[a.group], plan.layouts[a.module]
-    degree = group.split_in(layout).degree
-    has_slack = slack.slack > SAME * (seconds + slack.slack)
-    return Load(
+    degree = group.resolved_split(layout).degree
+    has_slack = slack.slack > NO_SLACK * (seconds + slack.slack)
+    return GroupLoad(
         micro_batch=micro_batch,
         group=a.group,
         ranks=group.ranks,
         degree=degree,
-        crosses_nodes=crosses(plan.uses.cluster, group.ranks),
+        crosses_nodes=spans_nodes(plan.uses.cluster, group.ranks),
         items=a.items,
         tokens=sum(plan.uses.tokens(a.module, item) for item in a.items),
         held=held_tokens(plan, a),
-        room=degree * rank_room(plan, group.ranks),
+        room=degree * rank_capacity(plan, group.ranks),
         seconds=seconds,
         slack=slack.slack if has_slack else 0.0,
         waits_for=slack.critical if has_slack else "",
@@ -84,20 +84,20 @@ def held_tokens(plan: Plan, a: Assignment) -> int:
     """Tokens whose activations stay on the devices; a token offloaded in part counts in part."""
     layers = plan.uses.models[a.module].layers
     total = 0.0
-    for item, offload in zip(a.items, a.offload_in(plan.layouts[a.module]), strict=True):
+    for item, offload in zip(a.items, a.offload_shares(plan.layouts[a.module]), strict=True):
         total += plan.uses.tokens(a.module, item) * resident_layers(layers, offload) / layers
     return ceil(total)
 
 
-def rank_room(plan: Plan, ranks: Ranks) -> int:
+def rank_capacity(plan: Plan, ranks: Ranks) -> int:
     """Token capacity per rank: of the kind with least, among these ranks."""
     module, _ = only_module(plan)
-    return min(kind_room(plan, module, kind) for kind in kinds(plan, ranks))
+    return min(kind_capacity(plan, module, kind) for kind in kinds_of(plan, ranks))
 
 
-def kind_room(plan: Plan, module: str, kind: str) -> int:
-    return max(0, held_cap(pricing_of(plan), module, plan.uses, kind))
+def kind_capacity(plan: Plan, module: str, kind: str) -> int:
+    return max(0, activation_cap(pricing_of(plan), module, plan.uses, kind))
 
 
-def kinds(plan: Plan, ranks: Iterable[int]) -> set[str]:
-    return {kind_of(plan.uses.cluster, rank) for rank in ranks}
+def kinds_of(plan: Plan, ranks: Iterable[int]) -> set[str]:
+    return {device_of_rank(plan.uses.cluster, rank) for rank in ranks}

@@ -5,13 +5,13 @@ from math import ceil
 
 from planner.costs.pricing import Pricing
 from planner.errors import InputError
-from planner.plan.model import Split
-from planner.specs.base import Layers, Ranks, changed
+from planner.plan.model import SequenceSplit
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.cluster import Cluster, RankKind
 from planner.specs.inputs import Inputs
-from planner.specs.kinds import kinds
-from planner.specs.profile import Collective
-from planner.strategies.base import data_parallel, uses
+from planner.specs.kinds import rank_kinds
+from planner.specs.profile import CollectiveCosts
+from planner.strategies.base import data_parallel_layouts, plan_uses
 from planner.units import GIB
 
 
@@ -26,7 +26,7 @@ def node_of(cluster: Cluster, rank: int) -> int:
     return first
 
 
-def crosses(cluster: Cluster, ranks: Ranks) -> bool:
+def spans_nodes(cluster: Cluster, ranks: Ranks) -> bool:
     """Whether these ranks are on several nodes."""
     return node_of(cluster, ranks[0]) != node_of(cluster, ranks[-1])
 
@@ -43,18 +43,18 @@ def only_kind(cluster: Cluster, key: str) -> RankKind:
 def with_ranks(inputs: Inputs, at: int, count: int) -> Inputs:
     """Set the number of ranks of the kind at index `at`; the widest network level grows with them."""
     entries = list(inputs.cluster.ranks)
-    entries[at] = changed(entries[at], count=count)
+    entries[at] = with_fields(entries[at], count=count)
     size = sum(entry.count for entry in entries)
     *nearer, widest = inputs.cluster.levels
-    levels = (*nearer, changed(widest, ranks=max(widest.ranks, size)))
-    return inputs_on(inputs, changed(inputs.cluster, ranks=tuple(entries), levels=levels))
+    levels = (*nearer, with_fields(widest, ranks=max(widest.ranks, size)))
+    return on_cluster(inputs, with_fields(inputs.cluster, ranks=tuple(entries), levels=levels))
 
 
-def inputs_on(inputs: Inputs, cluster: Cluster) -> Inputs:
+def on_cluster(inputs: Inputs, cluster: Cluster) -> Inputs:
     return replace(inputs, cluster=cluster)
 
 
-def with_faster_links(inputs: Inputs, times: float) -> Inputs | None:
+def with_bandwidth(inputs: Inputs, times: float) -> Inputs | None:
     """Multiply the bandwidth between nodes, in the cluster's levels and in measured tables; None on a single node.
 
     The groups of a table are aligned: those with more ranks than a node cross nodes.
@@ -63,38 +63,38 @@ def with_faster_links(inputs: Inputs, times: float) -> Inputs | None:
     if inputs.cluster.size <= node:
         return None
     levels = tuple(
-        changed(level, gb_per_s=level.gb_per_s * times) if level.ranks > node else level
+        with_fields(level, gb_per_s=level.gb_per_s * times) if level.ranks > node else level
         for level in inputs.cluster.levels
     )
-    tables = {kind: faster(table, node, times) for kind, table in inputs.profile.collectives.items()}
+    tables = {kind: faster_table(table, node, times) for kind, table in inputs.profile.collectives.items()}
     return replace(
-        inputs_on(inputs, changed(inputs.cluster, levels=levels)), profile=changed(inputs.profile, collectives=tables)
+        on_cluster(inputs, with_fields(inputs.cluster, levels=levels)), profile=with_fields(inputs.profile, collectives=tables)
     )
 
 
-def faster(table: Collective, node: int, times: float) -> Collective:
-    points = (changed(p, gb_per_s=p.gb_per_s * times) if p.ranks > node else p for p in table.points)
-    return changed(table, points=tuple(points))
+def faster_table(table: CollectiveCosts, node: int, times: float) -> CollectiveCosts:
+    points = (with_fields(p, gb_per_s=p.gb_per_s * times) if p.ranks > node else p for p in table.points)
+    return with_fields(table, points=tuple(points))
 
 
 def with_memory(inputs: Inputs, gib: float) -> tuple[Inputs, str]:
     """Add memory to each rank, and a text for it; as tokens, where the job limits tokens instead."""
     limits = inputs.job.limits
     if limits.tokens_per_rank is None:
-        devices = {name: changed(d, memory_gib=d.memory_gib + gib) for name, d in inputs.devices.items()}
+        devices = {name: with_fields(d, memory_gib=d.memory_gib + gib) for name, d in inputs.devices.items()}
         return replace(inputs, devices=devices), f"{gib:g} GiB more per rank"
     per_token = max(
-        token_bytes(inputs, kind) for kind in kinds(inputs.cluster)
+        bytes_per_token(inputs, kind) for kind in rank_kinds(inputs.cluster)
     )  # for the kind with most bytes per token
     more = int(gib * GIB / per_token) if per_token else 0
-    limits = changed(limits, tokens_per_rank=limits.tokens_per_rank + more)
-    return replace(inputs, job=changed(inputs.job, limits=limits)), f"{gib:g} GiB more per rank ({more:,} tokens)"
+    limits = with_fields(limits, tokens_per_rank=limits.tokens_per_rank + more)
+    return replace(inputs, job=with_fields(inputs.job, limits=limits)), f"{gib:g} GiB more per rank ({more:,} tokens)"
 
 
-def token_bytes(inputs: Inputs, kind: str) -> float:
+def bytes_per_token(inputs: Inputs, kind: str) -> float:
     """Peak bytes of one token of a micro-batch, on ranks of a kind."""
-    layouts = data_parallel(inputs)
-    used = uses(inputs, layouts, ())
+    layouts = data_parallel_layouts(inputs)
+    used = plan_uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     layers = Layers(range(inputs.spec.layers))
-    return pricing.basis(inputs.module, kind).held(layers, True, Split(), (1,)).most
+    return pricing.module_pricing(inputs.module, kind).activation_bytes(layers, True, SequenceSplit(), (1,)).peak

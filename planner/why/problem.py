@@ -4,11 +4,11 @@ from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.model import Layout, Plan, assignments
 from planner.plan.words import layout_text
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.items import lengths_of
+from planner.specs.items import part_lengths
 from planner.specs.job import FixedItem, Job
-from planner.specs.lengths import Batch
+from planner.specs.lengths import SampleBatch
 from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism
 from planner.specs.profile import Profile, Provenance
@@ -32,13 +32,13 @@ def only_module(plan: Plan) -> tuple[str, Layout]:
             fix="ask about a plan of one module by sequence_groups, data_ranks or best; to try another static layout, "
             "write it under fix.layouts in the job, and `planner predict` or `planner solve` that",
         )
-    if len(layout.recomputes(range(plan.uses.models[name].layers))) > 1 or layout.gradients != "float32":
+    if len(layout.recompute_counts(range(plan.uses.models[name].layers))) > 1 or layout.gradients != "float32":
         raise InputError(
             f"no job can ask for this layout ({layout_text(layout)}), so it cannot be re-solved",
             where=f"layouts.{name}",
             fix="let all layers recompute the same, and leave `gradients` out",
         )
-    multipart = [item for item, size in plan.uses.items[name].items() if len(lengths_of(size)) > 1]
+    multipart = [item for item, size in plan.uses.items[name].items() if len(part_lengths(size)) > 1]
     if multipart:
         raise InputError(
             f"item {multipart[0]} has several parts, and strategies place whole sequences: it cannot be re-solved",
@@ -48,7 +48,7 @@ def only_module(plan: Plan) -> tuple[str, Layout]:
     return name, layout
 
 
-def of_step(plan: Plan, number: int) -> Plan:
+def single_step(plan: Plan, number: int) -> Plan:
     """One step of a plan as a plan of its own. Raises InputError when there is no such step."""
     if not 0 <= number < len(plan.steps):
         raise InputError(f"the plan has no step {number}", where="--step", fix=f"one of 0 to {len(plan.steps) - 1}")
@@ -57,28 +57,28 @@ def of_step(plan: Plan, number: int) -> Plan:
     placed = [a for row in step.micro_batches for a in assignments(plan, row)]
     items = {item for a in placed for item in a.items}
     groups = {a.group for a in placed}
-    return changed(
+    return with_fields(
         plan,
-        made=changed(plan.made, batches=1),
+        made=with_fields(plan.made, batches=1),
         outcome=step.outcome or plan.outcome,
         prediction=step.prediction or plan.prediction,
         groups={name: group for name, group in plan.groups.items() if name in groups},
-        steps=(changed(step, outcome=None, prediction=None),),
+        steps=(with_fields(step, outcome=None, prediction=None),),
         then=None,
-        uses=changed(
+        uses=with_fields(
             plan.uses,
             items={module: {item: size for item, size in plan.uses.items[module].items() if item in items}},
             dropped=plan.uses.dropped if len(plan.steps) == 1 else (),
-            fix=changed(plan.uses.fix, items=fixed_among(plan, items)),
+            fix=with_fields(plan.uses.fix, items=fixed_items(plan, items)),
         ),
     )
 
 
-def fixed_among(plan: Plan, items: set[int]) -> dict[int, FixedItem]:
+def fixed_items(plan: Plan, items: set[int]) -> dict[int, FixedItem]:
     return {item: fixed for item, fixed in plan.uses.fix.items.items() if item in items}
 
 
-def inputs_of(plan: Plan) -> Inputs:
+def plan_inputs(plan: Plan) -> Inputs:
     """The inputs with which a strategy solves a plan of one step again, all from `uses`.
 
     Raises InputError when the plan does not price its module on every kind of its ranks.
@@ -86,10 +86,10 @@ def inputs_of(plan: Plan) -> Inputs:
     module, layout = only_module(plan)
     pricing_of(plan)
     uses = plan.uses
-    cluster = changed(uses.cluster, ranks=plan.ranks)
-    batch = Batch({item: uses.tokens(module, item) for item in uses.items[module]}, uses.dropped)
+    cluster = with_fields(uses.cluster, ranks=plan.ranks)
+    batch = SampleBatch({item: uses.tokens(module, item) for item in uses.items[module]}, uses.dropped)
     return Inputs(
-        job=job_of(plan, layout, batch),
+        job=plan_job(plan, layout, batch),
         model=Model(format=Model.FORMAT, name=plan.name, source="the plan", modules={module: uses.models[module]}),
         module=module,
         cluster=cluster,
@@ -114,7 +114,7 @@ def inputs_of(plan: Plan) -> Inputs:
     )
 
 
-def job_of(plan: Plan, layout: Layout, batch: Batch) -> Job:
+def plan_job(plan: Plan, layout: Layout, batch: SampleBatch) -> Job:
     """The job that the plan answers. Its workload is only named, as the batch is known."""
     lengths = plan.uses.sources.get("lengths")
     return Job(
@@ -129,7 +129,7 @@ def job_of(plan: Plan, layout: Layout, batch: Batch) -> Job:
         ),
         profile=plan.uses.prices.profile,
         strategy=plan.made.strategy,
-        layout=Parallelism(zero=layout.zero, recompute=layout.recompute_of(0), dtype=layout.dtype),
+        layout=Parallelism(zero=layout.zero, recompute=layout.layer_recompute(0), dtype=layout.dtype),
         degrees=plan.uses.degrees,
         sync=plan.steps[0].sync,
         limits=plan.uses.limits,

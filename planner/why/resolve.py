@@ -7,12 +7,12 @@ from planner.plan.model import Plan
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.verify.score import score
-from planner.why.facts import Facts, facts
+from planner.why.facts import StepFacts, step_facts
 
-Resolve = Callable[[Inputs], Plan]  # solves, and checks the plan; raises Infeasible
+SolveAgain = Callable[[Inputs], Plan]  # solves, and checks the plan; raises Infeasible
 
 
-class Binding(Spec, omit_defaults=False):
+class Infeasibility(Spec, omit_defaults=False):
     """Why a change is infeasible: the binding constraint, and the smallest change that would lift it."""
 
     message: str
@@ -20,10 +20,10 @@ class Binding(Spec, omit_defaults=False):
     fix: str
 
 
-def solved(inputs: Inputs, resolve: Resolve) -> Facts | Binding:
+def solve_facts(inputs: Inputs, resolve: SolveAgain) -> StepFacts | Infeasibility:
     """The breakdown of the step of a problem's plan, or the binding constraint."""
     try:
         plan = resolve(inputs)
     except Infeasible as error:
-        return Binding(message=error.message, where=error.where, fix=error.fix)
-    return facts(plan, score(plan))
+        return Infeasibility(message=error.message, where=error.where, fix=error.fix)
+    return step_facts(plan, score(plan))

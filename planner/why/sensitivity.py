@@ -11,12 +11,12 @@ from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Recompute
 from planner.strategies import is_static
 from planner.verify.score import score
-from planner.why.change import with_what_follows
-from planner.why.facts import Facts, facts
-from planner.why.keys import measured_with, wished
-from planner.why.machine import with_faster_links, with_memory, with_ranks
-from planner.why.problem import inputs_of, of_step
-from planner.why.resolve import Binding, Resolve, solved
+from planner.why.change import apply_implied
+from planner.why.facts import StepFacts, step_facts
+from planner.why.keys import measured_with, change_layout
+from planner.why.machine import with_bandwidth, with_memory, with_ranks
+from planner.why.problem import plan_inputs, single_step
+from planner.why.resolve import Infeasibility, SolveAgain, solve_facts
 
 
 class Sensitivity(Spec, omit_defaults=False):
@@ -32,67 +32,67 @@ class Sensitivity(Spec, omit_defaults=False):
 class WhyPlan(Spec, omit_defaults=False):
     plan: str
     step: int
-    facts: Facts
+    facts: StepFacts
     again: float  # the step when its unchanged problem is solved again
     sensitivities: tuple[Sensitivity, ...]
 
 
-def why_plan(plan: Plan, number: int, resolve: Resolve) -> WhyPlan:
+def why_plan(plan: Plan, number: int, resolve: SolveAgain) -> WhyPlan:
     """The breakdown of one step, and what would shorten it. Raises InputError where no strategy can re-solve it."""
-    step = of_step(plan, number)
-    unchanged, _, unable = with_what_follows(inputs_of(step), ())
+    step = single_step(plan, number)
+    unchanged, _, unable = apply_implied(plan_inputs(step), ())
     if unable:
         fix = "ask about one of its items or groups"
         raise InputError(f"no strategy can solve the plan's problem again: {unable}", where=plan.name, fix=fix)
-    own, again = facts(step, score(step)), solved(unchanged, resolve)
-    base = min(own.value, again.value) if isinstance(again, Facts) else own.value
-    found = [sensitivity(machine, solved(machine.inputs, resolve), base) for machine in better_machines(unchanged)]
+    own, again = step_facts(step, score(step)), solve_facts(unchanged, resolve)
+    base = min(own.value, again.value) if isinstance(again, StepFacts) else own.value
+    found = [sensitivity_of(machine, solve_facts(machine.inputs, resolve), base) for machine in variants(unchanged)]
     return WhyPlan(
         plan=plan.name,
         step=number,
         facts=own,
-        again=again.value if isinstance(again, Facts) else own.value,
+        again=again.value if isinstance(again, StepFacts) else own.value,
         sensitivities=tuple(found),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Variant:
     """A better machine, or other recompute; `keeps`: the plan's own decisions stay feasible, and are no slower."""
 
     what: str
     inputs: Inputs
-    keeps: bool
+    keeps_decisions: bool
 
 
-def better_machines(inputs: Inputs) -> Iterator[Machine]:
+def variants(inputs: Inputs) -> Iterator[Variant]:
     """Machines with one more of something; then the same machine with other recompute."""
     more, what = with_memory(inputs, 1.0)
-    yield Machine(what, more, True)
+    yield Variant(what, more, True)
     last = {(entry.kind, entry.per_node): at for at, entry in enumerate(inputs.cluster.ranks)}
     for at in last.values():  # which nodes of a kind get one more does not matter
         entry = inputs.cluster.ranks[at]
         wider = with_ranks(inputs, at, entry.count + entry.per_node)
-        yield Machine(f"one more node ({entry.per_node} × {entry.kind})", wider, False)
-    faster = with_faster_links(inputs, 2.0)
+        yield Variant(f"one more node ({entry.per_node} × {entry.kind})", wider, False)
+    faster = with_bandwidth(inputs, 2.0)
     if faster:
-        yield Machine("twice the bandwidth between nodes", faster, True)
-    yield from other_recompute(inputs)
+        yield Variant("twice the bandwidth between nodes", faster, True)
+    yield from recompute_variants(inputs)
 
 
-def other_recompute(inputs: Inputs) -> Iterator[Machine]:
+def recompute_variants(inputs: Inputs) -> Iterator[Variant]:
     """The same machine with each other measured recompute; none for a search of layouts, which tries them all."""
     if is_static(inputs.job.strategy):
         return
     for how in get_args(Recompute):
         if how != (inputs.job.layout.recompute or "none") and measured_with(inputs, how):
-            yield Machine(f"recompute: {how}", wished(inputs, recompute=how), False)
+            yield Variant(f"recompute: {how}", change_layout(inputs, recompute=how), False)
 
 
-def sensitivity(machine: Machine, found: Facts | Binding, base: float) -> Sensitivity:
+def sensitivity_of(machine: Variant, found: StepFacts | Infeasibility, base: float) -> Sensitivity:
     """Compare with `base`, the plan's seconds; where the search found a worse plan, its own decisions stay."""
-    if isinstance(found, Binding):
+    if isinstance(found, Infeasibility):
         return Sensitivity(what=machine.what, seconds=None, saved=None, share=None, because=found.message)
-    seconds = min(base, found.value) if machine.keeps else found.value
+    seconds = min(base, found.value) if machine.keeps_decisions else found.value
     saved = base - seconds
     return Sensitivity(what=machine.what, seconds=seconds, saved=saved, share=saved / base if base else 0.0, because="")

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from planner.costs.objective import STEP_SECONDS
 from planner.errors import Infeasible
 from planner.plan.model import Plan
-from planner.specs.base import Spec, changed
+from planner.specs.base import Spec, with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.lengths import Batch
-from planner.verify.worth import in_objective
-from planner.why.deferral import Deferral, defer
-from planner.why.resolve import Resolve
+from planner.specs.lengths import SampleBatch
+from planner.verify.worth import restate_in_objective
+from planner.why.deferral import Deferral, defer_items
+from planner.why.resolve import SolveAgain
 
 OnDegree = Callable[[int, int, str], None]  # done, of how many, which
 
 
-class OfDegree(Spec, omit_defaults=False):
+class DegreeResult(Spec, omit_defaults=False):
     """Step time with one degree for everything."""
 
     degree: int
@@ -28,12 +28,12 @@ class OfDegree(Spec, omit_defaults=False):
     because: str  # binding constraint where it is infeasible
 
 
-class Static(Spec, omit_defaults=False):
+class StaticComparison(Spec, omit_defaults=False):
     """The best single degree against a plan for each batch, over the same batches, in seconds."""
 
     name: str
     degree: int
-    degrees: tuple[OfDegree, ...]
+    degrees: tuple[DegreeResult, ...]
     static_seconds: tuple[float, ...]  # of each batch
     per_batch_seconds: tuple[float, ...]
     per_batch_bounds: tuple[float, ...]
@@ -49,51 +49,51 @@ class StaticPlan:
     """The static plan, and its comparison with per-batch plans."""
 
     plan: Plan
-    beside: Static
+    comparison: StaticComparison
 
 
-def static(inputs: Inputs, resolve: Resolve, on_degree: OnDegree) -> StaticPlan:
+def best_static_degree(inputs: Inputs, resolve: SolveAgain, on_degree: OnDegree) -> StaticPlan:
     """Try every degree for all batches. Raises Infeasible when none can hold every item."""
     wanted = inputs.job.objective
-    inputs = replace(inputs, job=changed(inputs.job, planning="ahead", objective=STEP_SECONDS))
+    inputs = replace(inputs, job=with_fields(inputs.job, planning="ahead", objective=STEP_SECONDS))
     free = resolve(inputs)
     plans, tried, refusal = {}, [], None
     for done, degree in enumerate(free.uses.degrees):
         on_degree(done, len(free.uses.degrees), f"degree {degree}")
         try:
-            plans[degree] = resolve(of_degree(inputs, degree))
+            plans[degree] = resolve(with_degree(inputs, degree))
         except Infeasible as error:
             refusal = error
-        value = sum(values(plans[degree])) if degree in plans else None
+        value = sum(step_values(plans[degree])) if degree in plans else None
         tried.append(
-            OfDegree(degree=degree, seconds=value, because=refusal.message if value is None and refusal else "")
+            DegreeResult(degree=degree, seconds=value, because=refusal.message if value is None and refusal else "")
         )
     if refusal and not plans:
         raise refusal
-    best = min(plans, key=lambda degree: (sum(values(plans[degree])), degree))
+    best = min(plans, key=lambda degree: (sum(step_values(plans[degree])), degree))
 
-    def decide(batch: Batch) -> Plan:
-        return resolve(replace(of_degree(inputs, best), batches=(batch,)))
+    def decide(batch: SampleBatch) -> Plan:
+        return resolve(replace(with_degree(inputs, best), batches=(batch,)))
 
     on_degree(len(free.uses.degrees), len(free.uses.degrees), "deferral")
-    deferral = defer(inputs.batches, values(plans[best]), decide) if len(inputs.batches) > 1 else None
-    return StaticPlan(in_objective(plans[best], wanted), compared(plans[best], free, tuple(tried), deferral))
+    deferral = defer_items(inputs.batches, step_values(plans[best]), decide) if len(inputs.batches) > 1 else None
+    return StaticPlan(restate_in_objective(plans[best], wanted), compare_static(plans[best], free, tuple(tried), deferral))
 
 
-def of_degree(inputs: Inputs, degree: int) -> Inputs:
+def with_degree(inputs: Inputs, degree: int) -> Inputs:
     """The inputs with a single allowed degree."""
-    return replace(inputs, job=changed(inputs.job, degrees=(degree,)))
+    return replace(inputs, job=with_fields(inputs.job, degrees=(degree,)))
 
 
-def values(plan: Plan) -> tuple[float, ...]:
+def step_values(plan: Plan) -> tuple[float, ...]:
     """Seconds of each step."""
     return tuple((step.outcome or plan.outcome).value for step in plan.steps)
 
 
-def compared(plan: Plan, free: Plan, tried: tuple[OfDegree, ...], deferral: Deferral | None) -> Static:
-    alone, planned = values(plan), values(free)
+def compare_static(plan: Plan, free: Plan, tried: tuple[DegreeResult, ...], deferral: Deferral | None) -> StaticComparison:
+    alone, planned = step_values(plan), step_values(free)
     gains = sorted(1 - new / old if old else 0.0 for old, new in zip(alone, planned, strict=True))
-    return Static(
+    return StaticComparison(
         name=plan.name,
         degree=plan.uses.degrees[0],
         degrees=tried,

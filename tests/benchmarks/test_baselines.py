@@ -16,28 +16,28 @@ from benchmarks.baselines.flexsp_program import bucket_ends, formulate, solve_mi
 from benchmarks.baselines.instances import Instance, instance, on_ranks, workloads
 from benchmarks.baselines.karmarkar_karp import partition
 from benchmarks.baselines_table import OURS, compared, decide, ours, peak_tokens, require_legal, table
-from planner.costs.compute.lines import Line
-from planner.costs.step.sequences import Pool, Sequences, Shape
-from planner.packing.packed import PackedGroup, makespan, worth
+from planner.costs.compute.lines import CostLine
+from planner.costs.step.sequences import RankPool, PackingProblem, GroupShape
+from planner.packing.packed import PackedGroup, makespan, packing_seconds
 from planner.solve import solve
-from planner.verify.bounds import lower_bound
+from planner.verify.bounds import packing_bound
 from tests.examples import examples
 
 NODE = 8
 
 
-def problem_of(sizes, ranks, cap=1000, degrees=(1, 2, 4, 8, 16), const=0.1) -> Sequences:
+def problem_of(sizes, ranks, cap=1000, degrees=(1, 2, 4, 8, 16), const=0.1) -> PackingProblem:
     """Compute spread over the degree; exchanges that slow groups down beyond a node."""
     shapes = tuple(
-        Shape(d, 0, cap, Line(1e-7 / d, (1e-4 + (4e-4 if d > NODE else 1e-5 if d > 1 else 0)) / d, const))
+        GroupShape(d, 0, cap, CostLine(1e-7 / d, (1e-4 + (4e-4 if d > NODE else 1e-5 if d > 1 else 0)) / d, const))
         for d in degrees
         if d <= ranks
     )
-    return Sequences(dict(enumerate(sizes)), (Pool(0, ranks, NODE),), shapes, 0.01, 0.02, {})
+    return PackingProblem(dict(enumerate(sizes)), (RankPool(0, ranks, NODE),), shapes, 0.01, 0.02, {})
 
 
 @st.composite
-def problems(draw) -> Sequences:
+def problems(draw) -> PackingProblem:
     ranks = draw(st.sampled_from((1, 2, 4, 8, 16, 32)))
     widest = min(ranks, 16)
     sizes = draw(st.lists(st.integers(1, 1000 * widest), min_size=1, max_size=30))
@@ -46,7 +46,7 @@ def problems(draw) -> Sequences:
     return problem_of(sizes, ranks, degrees=degrees, const=draw(st.sampled_from((0.0, 0.1, 5.0))))
 
 
-def log_normal(ranks: int, seed: int) -> Sequences:
+def log_normal(ranks: int, seed: int) -> PackingProblem:
     chance = random.Random(seed)
     widest = 1000 * min(ranks, 16)
     return problem_of([min(widest, max(1, int(chance.lognormvariate(5.5, 1.3)))) for _ in range(8 * ranks)], ranks)
@@ -59,7 +59,7 @@ def test_packings_are_possible_and_above_the_bound(name, problem):
     packed = BASELINES[name](problem)
     assert packed is not None
     require_legal(problem, packed, name)
-    assert worth(problem, packed) >= lower_bound(problem, worth(problem, packed)).seconds * (1 - 1e-9)
+    assert packing_seconds(problem, packed) >= packing_bound(problem, packing_seconds(problem, packed)).seconds * (1 - 1e-9)
     assert packed == BASELINES[name](problem)
 
 
@@ -69,7 +69,7 @@ def test_flexsp_is_possible_and_above_the_bound(problem):
     packed = flexsp(problem, seconds=0.5)
     if packed is not None:
         require_legal(problem, packed, "FlexSP")
-        assert worth(problem, packed) >= lower_bound(problem, worth(problem, packed)).seconds * (1 - 1e-9)
+        assert packing_seconds(problem, packed) >= packing_bound(problem, packing_seconds(problem, packed)).seconds * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("ranks", [8, 32])
@@ -80,7 +80,7 @@ def test_ours_is_no_worse_than_any_of_them(ranks, seed):
     assert packed is not None
     for name, baseline in BASELINES.items():
         other = baseline(problem)
-        assert other is not None and worth(problem, packed) <= worth(problem, other) * (1 + 1e-9), name
+        assert other is not None and packing_seconds(problem, packed) <= packing_seconds(problem, other) * (1 + 1e-9), name
 
 
 def test_what_holds_nothing_packs_nothing():
@@ -149,7 +149,7 @@ def test_the_blaster_cuts_by_length_and_its_largest_chunk_is_least(sizes, count)
     cuts = combinations_with_replacement(range(len(sizes) + 1), count - 1)
     least = min(max(sum(falling[a:b]) for a, b in zip((0, *ends), (*ends, len(sizes)), strict=True)) for ends in cuts)
     assert max(sum(sizes[item] for item in chunk) for chunk in chunks) == least
-    assert all(sum(sizes[i] for i in chunk) <= problem.row_tokens for chunk in blast(problem, fewest_chunks(problem)))
+    assert all(sum(sizes[i] for i in chunk) <= problem.micro_batch_tokens for chunk in blast(problem, fewest_chunks(problem)))
 
 
 @examples(15)

@@ -10,21 +10,21 @@ from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import require_legal
 from benchmarks.data_ranks import ABLATION, busy_seconds, compared, micro_batches, on_device
 from benchmarks.data_ranks_jobs import CAP, byted
-from planner.costs.compute.lines import Line
-from planner.costs.step.sequences import Pool, Sequences, Shape
-from planner.packing.packed import PackedGroup, last_end, worth
+from planner.costs.compute.lines import CostLine
+from planner.costs.step.sequences import RankPool, PackingProblem, GroupShape
+from planner.packing.packed import PackedGroup, last_rank_end, packing_seconds
 from tests.examples import examples
 from tests.step_groupings import offloading, require_possible
 
 NODE = 8
 
 
-def problem_of(sizes, ranks: int, cap: int = 1000) -> Sequences:
+def problem_of(sizes, ranks: int, cap: int = 1000) -> PackingProblem:
     """Any number of ranks within a node and of nodes; half of every activation can go to the host."""
     degrees = [d for d in (*range(1, NODE + 1), *range(2 * NODE, ranks + 1, NODE)) if d <= ranks]
-    shapes = tuple(Shape(d, 0, cap, Line(1e-7 / d, (1e-4 + (1e-5 if d > NODE else 0)) / d, 0.01)) for d in degrees)
-    pools = (Pool(0, ranks, NODE),)
-    return Sequences(dict(enumerate(sizes)), pools, shapes, 0.0, 0.02, {}, "step", offloading(0.5))
+    shapes = tuple(GroupShape(d, 0, cap, CostLine(1e-7 / d, (1e-4 + (1e-5 if d > NODE else 0)) / d, 0.01)) for d in degrees)
+    pools = (RankPool(0, ranks, NODE),)
+    return PackingProblem(dict(enumerate(sizes)), pools, shapes, 0.0, 0.02, {}, "step", offloading(0.5))
 
 
 @examples(50)
@@ -66,7 +66,7 @@ def test_figures_of_a_packing():
     long, short = (problem.seconds(*group) for group in ((2, (0,)), (0, (1,))))
     assert busy_seconds(problem, packed).tolist() == pytest.approx([long] * 3 + [short] + [0.0] * 4)
     assert micro_batches(problem, packed) == (0, 1)
-    assert last_end(problem, packed) == pytest.approx(max(long, short))
+    assert last_rank_end(problem, packed) == pytest.approx(max(long, short))
 
 
 def test_every_way_is_above_the_bound_and_ours_is_the_best():
@@ -84,4 +84,4 @@ def test_a_batch_of_the_mix_has_its_tokens_and_no_sequence_beyond_the_ranks():
     assert max(mix.problem.sizes.values()) <= 64 * CAP
     assert {shape.cap for shape in mix.problem.shapes} == {CAP}
     packed = naive(mix.problem)
-    assert worth(mix.problem, packed) > last_end(mix.problem, packed)
+    assert packing_seconds(mix.problem, packed) > last_rank_end(mix.problem, packed)

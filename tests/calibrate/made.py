@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.calibrate.joint import predicted
-from planner.calibrate.knobs import COMMON, TRAITS, Knob
-from planner.calibrate.rows import machines
-from planner.costs.columns import Columns
-from planner.published.case import Case, Fabric, Origin
+from planner.calibrate.joint import predicted_seconds
+from planner.calibrate.knobs import GENERIC, FRAMEWORK_PRIORS, CoefficientName
+from planner.calibrate.rows import machines_of_cases
+from planner.costs.columns import LayoutColumns
+from planner.published.case import PublishedCase, StatedNetwork, RecordOrigin
 from planner.specs.layers import Decoder
 
 DENSE = Decoder(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
@@ -18,15 +18,15 @@ NODE = 8
 
 def case(number, source, software="nemo", module=DENSE, device="h100-80gb", **setup):
     given = {"ranks": 64, "seq": 4096, "batch": 128, "zero": 1, **setup}
-    return Case(
-        origin=Origin(source, str(number), source, f"{source}.csv", number + 2),
+    return PublishedCase(
+        origin=RecordOrigin(source, str(number), source, f"{source}.csv", number + 2),
         module=module,
-        setup=Columns(**given),
+        setup=LayoutColumns(**given),
         device=device,
         software=software,
-        fabric=Fabric(NODE, None, 50.0),
+        network=StatedNetwork(NODE, None, 50.0),
         adapters=False,
-        settings="",
+        settings_text="",
         seconds=1.0,
         memory_bytes=None,
         memory_rank="worst",
@@ -46,13 +46,13 @@ def grid(source, software="nemo", device="h100-80gb"):
 
 def truth(software=("nemo",), **traits):
     """Values of each framework: the priors', but for these."""
-    values = {Knob(name, trait): prior.value for name in (COMMON, *software) for trait, prior in TRAITS.items()}
-    values |= {Knob(name, trait): value for name in (COMMON, *software) for trait, value in traits.items()}
-    return values | {Knob("h100-80gb", "bf16"): 0.85}
+    values = {CoefficientName(name, trait): prior.value for name in (GENERIC, *software) for trait, prior in FRAMEWORK_PRIORS.items()}
+    values |= {CoefficientName(name, trait): value for name in (GENERIC, *software) for trait, value in traits.items()}
+    return values | {CoefficientName("h100-80gb", "bf16"): 0.85}
 
 
 def measured(cases, values, noise=0.0, seed=0):
     """The cases with the seconds that these values give."""
     factors = np.exp(np.random.default_rng(seed).normal(0, noise, len(cases))) if noise else np.ones(len(cases))
-    seconds = predicted(cases, machines(cases), values) * factors
+    seconds = predicted_seconds(cases, machines_of_cases(cases), values) * factors
     return [replace(each, seconds=float(value)) for each, value in zip(cases, seconds, strict=True)]

@@ -31,9 +31,9 @@ def test_known_coefficients_come_back(tmp_path, causal):
     ]
     path = write(tmp_path / "t.csv", HEADER, rows(0.5 if causal else 1.0) + other)
     attention = fit_attention(read_attention(path, 128), PEAK, causal)
-    assert attention.found.values == pytest.approx({"share": SHARE, "s0": S0, "launch_us": LAUNCH_US}, rel=1e-3)
+    assert attention.fit.values == pytest.approx({"share": SHARE, "s0": S0, "launch_us": LAUNCH_US}, rel=1e-3)
     assert attention.curve.backward_share == pytest.approx(SHARE * 63 / 73, rel=1e-3)
-    assert attention.found.fitted.p90_error < 1e-4
+    assert attention.fit.summary.p90_error < 1e-4
 
 
 def test_noise_moves_them_little(tmp_path):
@@ -44,7 +44,7 @@ def test_noise_moves_them_little(tmp_path):
 def test_one_length_cannot_tell_s0(tmp_path):
     path = write(tmp_path / "t.csv", HEADER, rows(0.5, lengths=(4096,)))
     attention = fit_attention(read_attention(path, 128), PEAK)
-    assert attention.found.fitted.held == ("s0",)
+    assert attention.fit.summary.held == ("s0",)
     assert attention.curve.share == pytest.approx(SHARE * 4096 / (4096 + S0), rel=1e-3)  # s0 counts into the share
 
 

@@ -28,12 +28,12 @@ def test_known_lines_come_back(tmp_path):
         point = next(point for point in collectives.table[name].points if point.ranks == ranks)
         assert point.latency_us == pytest.approx(latency_us, rel=1e-2)
         assert point.gb_per_s == pytest.approx(gb_per_s, rel=1e-3)
-        assert collectives.found[f"{name}/{ranks}"].fitted.rows == 8
+        assert collectives.fits[f"{name}/{ranks}"].summary.rows == 8
 
 
 def test_the_spread_is_that_of_the_worst_number_of_ranks(tmp_path):
     collectives = fit_collectives(read_collectives(write(tmp_path / "t.csv", HEADER, noisy(rows(), 0.1))))
-    errors = [line.fitted.p90_error for key, line in collectives.found.items() if key.startswith("all_to_all/")]
+    errors = [line.summary.p90_error for key, line in collectives.fits.items() if key.startswith("all_to_all/")]
     assert collectives.table["all_to_all"].spread == max(errors)
 
 

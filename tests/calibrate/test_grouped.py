@@ -40,7 +40,7 @@ def test_the_share_and_the_imbalance_come_back(tmp_path, share):
     grouped = fit_grouped(read_grouped(path), CURVE, PEAK)
     assert grouped.share == pytest.approx(share, rel=1e-3)
     assert grouped.imbalance == {"skewed": pytest.approx(1.2)}
-    assert grouped.found.fitted.p90_error < 1e-4
+    assert grouped.fit.summary.p90_error < 1e-4
 
 
 def test_a_distribution_needs_its_balanced_kernel(tmp_path):

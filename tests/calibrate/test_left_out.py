@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from planner.calibrate.joint import fit
-from planner.calibrate.knobs import COMMON
-from planner.calibrate.left_out import SHARE, half_width, left_out, spreads
-from planner.calibrate.rows import machines
+from planner.calibrate.joint import fit_frameworks
+from planner.calibrate.knobs import GENERIC
+from planner.calibrate.left_out import SHARE, half_width, held_out_errors, interval_spreads
+from planner.calibrate.rows import machines_of_cases
 from tests.calibrate.made import grid, measured, truth
 
 
@@ -22,7 +22,7 @@ def cases():
 
 @pytest.fixture(scope="module")
 def out(cases):
-    return left_out(cases, machines(cases), fit(cases, machines(cases)).values)
+    return held_out_errors(cases, machines_of_cases(cases), fit_frameworks(cases, machines_of_cases(cases)).values)
 
 
 def test_sources_that_agree_predict_each_other(out):
@@ -38,7 +38,7 @@ def test_a_framework_of_one_source_is_the_generic_one_without_it(cases, out):
 
 def test_only_what_is_asked_for_is_left_out(cases):
     said = []
-    own, _ = left_out(cases, machines(cases), {}, ["two"], lambda done, of, name: said.append(name))
+    own, _ = held_out_errors(cases, machines_of_cases(cases), {}, ["two"], lambda done, of, name: said.append(name))
     two = np.array([case.origin.source == "two" for case in cases])
     assert np.isfinite(own[two]).all() and np.isnan(own[~two]).all()
     assert said == ["two", ""]
@@ -46,8 +46,8 @@ def test_only_what_is_asked_for_is_left_out(cases):
 
 def test_the_interval_holds_four_fifths_of_what_was_left_out(cases, out):
     own, common = out
-    widths = spreads(cases, own, common)
-    assert set(widths) == {COMMON, "nemo", "fsdp"}
+    widths = interval_spreads(cases, own, common)
+    assert set(widths) == {GENERIC, "nemo", "fsdp"}
     for name in ("nemo", "fsdp"):
         rows = np.array([case.software == name for case in cases])
         assert SHARE <= np.mean(np.abs(own[rows]) <= widths[name]) <= SHARE + 0.05

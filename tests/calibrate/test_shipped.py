@@ -5,8 +5,8 @@ import pytest
 from planner.calibrate.attention import fit_attention, read_attention
 from planner.calibrate.gemm import fit_gemm, read_gemm
 from planner.calibrate.grouped import fit_grouped, read_grouped
-from planner.calibrate.memory import fit_memory
-from planner.specs.library import names, read
+from planner.calibrate.memory import fit_memory_bandwidth
+from planner.specs.library import shipped_names, read_named
 from planner.specs.profile import Profile
 
 TABLES = {
@@ -17,10 +17,10 @@ TABLES = {
 
 
 def shipped(name):
-    return read(name, Profile)[0]
+    return read_named(name, Profile)[0]
 
 
-@pytest.mark.parametrize("name", [name for name in names(Profile) if shipped(name).rates])
+@pytest.mark.parametrize("name", [name for name in shipped_names(Profile) if shipped(name).rates])
 def test_each_rate_has_its_peak_and_its_source(name):
     profile = shipped(name)
     assert set(profile.rates.gemm) <= set(profile.device.tflops)
@@ -42,7 +42,7 @@ def test_the_shipped_curves_come_out_of_their_tables(shared, name):
 
     for dtype, curve in profile.rates.gemm.items():
         assert fit_gemm(read_gemm(table("gemm"), dtype), profile.device.tflops[dtype]).curve == curve
-    memory = fit_memory(read_gemm(table("gemm")), profile.device.memory_gb_per_s)
+    memory = fit_memory_bandwidth(read_gemm(table("gemm")), profile.device.memory_gb_per_s)
     assert memory.share == profile.rates.memory_share
     peak = profile.device.tflops["bf16"]
     for size in sizes:

@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 
 from planner import evidence, files
 from planner.calibrate.frameworks import FRAMEWORKS
-from planner.calibrate.joint import fit
-from planner.calibrate.knobs import COMMON
-from planner.calibrate.rows import machines, telling
-from planner.calibrate.software import Fit, paces, software, with_paces, write_fit
+from planner.calibrate.joint import fit_frameworks
+from planner.calibrate.knobs import GENERIC
+from planner.calibrate.rows import machines_of_cases, timed_cases
+from planner.calibrate.software import PublishedFit, sustained_rates, framework_file, replace_sustained_rates, write_fit
 from planner.errors import InputError
-from planner.specs.library import find, names, read
+from planner.specs.library import find_file, shipped_names, read_named
 from planner.specs.profile import Profile
 from planner.specs.software import Software
 from tests.calibrate.made import grid, measured, truth
@@ -24,9 +24,9 @@ DATE = "2026-01-02"
 @pytest.fixture(scope="module")
 def made():
     cases = measured(grid("one"), truth(passes=1.4))
-    found = fit(cases, machines(cases))
+    found = fit_frameworks(cases, machines_of_cases(cases))
     off = np.zeros(len(cases))
-    return Fit(cases, found, off, off, off, {"nemo": 0.1, COMMON: 0.2})
+    return PublishedFit(cases, found, off, off, off, {"nemo": 0.1, GENERIC: 0.2})
 
 
 def test_a_file_reads_back_and_says_its_rows(made, tmp_path):
@@ -39,28 +39,28 @@ def test_a_file_reads_back_and_says_its_rows(made, tmp_path):
 
 
 def test_the_same_fit_writes_the_same_bytes(made):
-    assert files.dump(software("nemo", made, DATE)) == files.dump(software("nemo", made, DATE))
+    assert files.dump(framework_file("nemo", made, DATE)) == files.dump(framework_file("nemo", made, DATE))
 
 
 def test_only_the_pace_of_a_device_changes(made):
-    text = files.read_text(find("h100-80gb", Profile))
-    new = with_paces(text, {"bf16": 0.5, "fp8": 0.25})
+    text = files.read_text(find_file("h100-80gb", Profile))
+    new = replace_sustained_rates(text, {"bf16": 0.5, "fp8": 0.25})
     assert files.parse(new, Profile, "new").rates.sustained == {"bf16": 0.5, "fp8": 0.25}
     assert [line for line in new.splitlines() if "sustained" not in line] == [
         line for line in text.splitlines() if "sustained" not in line
     ]
-    assert with_paces(new, {"bf16": 0.5, "fp8": 0.25}) == new
+    assert replace_sustained_rates(new, {"bf16": 0.5, "fp8": 0.25}) == new
 
 
 def test_a_device_without_rates_gets_those_of_its_pace_alone():
-    new = with_paces(files.read_text(find("mi300x", Profile)), {"bf16": 0.75})
+    new = replace_sustained_rates(files.read_text(find_file("mi300x", Profile)), {"bf16": 0.75})
     rates = files.parse(new, Profile, "new").rates
     assert rates.sustained == {"bf16": 0.75} and not rates.gemm and rates.source == "published"
-    assert with_paces(new, {"bf16": 0.75}) == new
+    assert replace_sustained_rates(new, {"bf16": 0.75}) == new
 
 
 def test_boards_of_a_chip_get_its_pace(made):
-    found = paces(made)
+    found = sustained_rates(made)
     assert found["h800"] == found["h100-80gb"] and found["h100-80gb"]["bf16"] == pytest.approx(0.85, rel=0.1)
 
 
@@ -69,12 +69,12 @@ def test_rows_that_tell_nothing_of_time_are_not_fitted():
 
     one = grid("one")[0]
     odd = [replace(one, seconds=None), replace(one, oom=True), replace(one, settings="check: rows differ")]
-    assert telling([one, *odd]) == [one]
+    assert timed_cases([one, *odd]) == [one]
 
 
 def test_a_folder_that_tells_nothing_is_refused(tmp_path):
     with pytest.raises(InputError, match="folder"):
-        evidence.holds_published(tmp_path / "none")
+        evidence.holds_published_records(tmp_path / "none")
     with pytest.raises(InputError, match="no table of matrix products"):
         evidence.calibrate_tables(tmp_path, "h100-80gb", None)
     with pytest.raises(InputError, match="whose tables"):
@@ -90,7 +90,7 @@ def test_without_scipy_the_fix_is_said(tmp_path, monkeypatch):
     cases = grid("one")
     for calibrate in (
         lambda: evidence.calibrate_published(tmp_path, None),
-        lambda: fit(cases, machines(cases)),
+        lambda: fit_frameworks(cases, machines_of_cases(cases)),
         lambda: evidence.calibrate_tables(tmp_path, "h100-80gb", None),
     ):
         with pytest.raises(InputError, match="needs scipy, which is not installed") as caught:
@@ -125,8 +125,8 @@ def test_the_verb_decides_by_the_columns(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(FRAMEWORKS))
 def test_a_shipped_framework_says_what_it_rests_on(name):
-    assert name in names(Software)
-    shipped = read(name, Software)[0]
+    assert name in shipped_names(Software)
+    shipped = read_named(name, Software)[0]
     fitted = shipped.fitted["time"]
     assert shipped.name == name and shipped.provenance.note and fitted.sources and fitted.date
     assert 0.03 < shipped.spread < 1.0 and fitted.rows > 0
@@ -136,13 +136,13 @@ def test_a_shipped_framework_says_what_it_rests_on(name):
 @pytest.mark.slow
 def test_shipped_frameworks_are_as_good_as_they_say(shared):
     """The median error of each source's steps, as its framework's file states it for all of them."""
-    from planner.published.predict import predict
+    from planner.published.predict import predict_cases
     from planner.published.read import read_published
 
-    cases = telling(read_published(shared / "published")[0])
-    made = predict(cases)
+    cases = timed_cases(read_published(shared / "published")[0])
+    made = predict_cases(cases)
     for name in FRAMEWORKS:
         errors = [abs(p.seconds / c.seconds - 1) for p, c in zip(made, cases, strict=True) if c.software == name]
-        stated = read(name, Software)[0].fitted["time"]
-        if name != COMMON and len(errors) == stated.rows:
+        stated = read_named(name, Software)[0].fitted["time"]
+        if name != GENERIC and len(errors) == stated.rows:
             assert np.median(errors) == pytest.approx(stated.median_error, abs=0.03)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from planner import pipeline
 from planner.plan.model import Plan, SourceFile
-from planner.specs.base import changed
-from planner.specs.inputs import Options
-from planner.verify.score import scored
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
+from planner.verify.score import with_score
 from tests.plans import degrees_of
 
 JOB = """\
@@ -35,19 +35,19 @@ def write_job(folder: Path, rows: int = 16, degrees: str = "[1, 2]", lengths: st
 
 
 def solve(job: Path, **options: int) -> Plan:
-    return pipeline.solve(str(job), Options(**options)).plan
+    return pipeline.solve(str(job), JobOptions(**options)).plan
 
 
 def with_rows(plan: Plan, rows: tuple[dict, ...], number: int = 0) -> Plan:
     """Other micro-batches in one step."""
     steps = list(plan.steps)
-    steps[number] = changed(steps[number], micro_batches=rows)
-    return changed(plan, steps=tuple(steps))
+    steps[number] = with_fields(steps[number], micro_batches=rows)
+    return with_fields(plan, steps=tuple(steps))
 
 
 def restated(plan: Plan) -> Plan:
     """A plan of one step that states what it is worth."""
-    return scored(plan, plan.outcome.effort)
+    return with_score(plan, plan.outcome.effort)
 
 
 def one_by_one(plan: Plan) -> Plan:
@@ -73,23 +73,23 @@ def overloaded(plan: Plan) -> Plan:
 
 def other_digest(plan: Plan, role: str = "profile") -> Plan:
     source = SourceFile(path=plan.uses.sources[role].path, sha256="0123456789abcdef")
-    return changed(plan, uses=changed(plan.uses, sources={**plan.uses.sources, role: source}))
+    return with_fields(plan, uses=with_fields(plan.uses, sources={**plan.uses.sources, role: source}))
 
 
 def repriced(plan: Plan, factor: float) -> Plan:
     """The same decisions where every kernel takes `factor` times as long."""
     ((kind, rates),) = plan.uses.prices.rates.items()
-    slower = changed(
+    slower = with_fields(
         rates,
-        gemm={n: changed(c, share=c.share / factor, launch_us=c.launch_us * factor) for n, c in rates.gemm.items()},
+        gemm={n: with_fields(c, share=c.share / factor, launch_us=c.launch_us * factor) for n, c in rates.gemm.items()},
         attention={
-            name: changed(c, share=c.share / factor, backward_share=c.backward_share / factor)
+            name: with_fields(c, share=c.share / factor, backward_share=c.backward_share / factor)
             for name, c in rates.attention.items()
         },
         memory_share=rates.memory_share / factor,
         launch_us=rates.launch_us * factor,
     )
-    return restated(changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, rates={kind: slower}))))
+    return restated(with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(plan.uses.prices, rates={kind: slower}))))
 
 
 def categories(findings) -> list[str]:

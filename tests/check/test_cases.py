@@ -6,8 +6,8 @@ from planner import files, pipeline
 from planner.check import Tolerances, check_folder, exit_code
 from planner.errors import InputError
 from planner.plan.model import Plan
-from planner.specs.base import changed
-from planner.specs.inputs import Options
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
 from tests.check.small import categories, one_by_one, other_digest, solve, with_rows, write_job
 
 
@@ -72,7 +72,7 @@ def test_an_illegal_stored_plan_blocks_with_and_without_a_job(store, job):
 
 def test_a_plan_by_hand_that_misstates_its_worth_is_told_so(store):
     def modest(plan):
-        return changed(plan, outcome=changed(plan.outcome, value=plan.outcome.value * 2))
+        return with_fields(plan, outcome=with_fields(plan.outcome, value=plan.outcome.value * 2))
 
     findings = check(store("hand", modest, job=False))
     assert [(f.category, f.where) for f in findings] == [
@@ -112,7 +112,7 @@ def test_a_job_that_can_no_longer_be_solved_is_a_regression(store, before, after
 
 
 def test_a_strategy_that_the_plan_names_and_nobody_has_is_a_regression(store):
-    root = store("case", lambda plan: changed(plan, made=changed(plan.made, strategy="guessing")))
+    root = store("case", lambda plan: with_fields(plan, made=with_fields(plan.made, strategy="guessing")))
     assert "no strategy is called `guessing`" in check(root)[0].message
 
 
@@ -142,7 +142,7 @@ def test_two_files(store, tmp_path):
 def test_a_plan_of_other_lengths_is_solved_again_from_them(tmp_path):
     job, lengths = write_job(tmp_path), tmp_path / "mine.txt"
     lengths.write_text("\n".join(map(str, range(100, 400))))
-    files.write(tmp_path / "plan.yaml", pipeline.solve(str(job), Options(lengths=str(lengths))).plan)
+    files.write(tmp_path / "plan.yaml", pipeline.solve(str(job), JobOptions(lengths=str(lengths))).plan)
     assert pipeline.check(tmp_path, None, Tolerances()) == []
     lengths.write_text("\n".join(map(str, range(200, 500))))
     assert {finding.category for finding in pipeline.check(tmp_path, None, Tolerances())} >= {"stale_inputs"}

@@ -5,10 +5,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.check import Tolerances, compare, exit_code
-from planner.check.judge import judge_gap, judge_value
+from planner.check.judge import classify_gap, classify_value
 from planner.plan.legal import violations
 from planner.plan.model import Group, Layout
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.specs.job import Limits
 from tests.check.small import (
     WEB,
@@ -65,7 +65,7 @@ def test_names_of_groups_and_their_order_in_a_row_are_no_decisions(plan):
     names = {name: f"team-{number}" for number, name in enumerate(plan.groups)}
     rows = tuple({names[n]: row[n] for n in reversed(row)} for row in plan.steps[0].micro_batches)
     groups = {names[name]: group for name, group in plan.groups.items()}
-    assert compare(plan, changed(with_rows(plan, rows), groups=groups)) == []
+    assert compare(plan, with_fields(with_rows(plan, rows), groups=groups)) == []
 
 
 # ------------------------------------------------------------------------------------------------ worse and better
@@ -139,14 +139,14 @@ def test_a_regression_one_way_is_a_gain_the_other_way(plan, picks, value, gap):
 
 
 def test_exactly_the_tolerance_is_tolerated():
-    assert judge_value(100.0, 102.0, 0.02) == "drift"
-    assert judge_value(100.0, 102.001, 0.02) == "regression"
-    assert judge_value(102.0, 100.0, 0.02) == "drift"
-    assert judge_value(102.001, 100.0, 0.02) == "gain"
-    assert judge_value(0.3, 0.3 * (1 + 1e-9), 0.0) is None
-    assert judge_gap(0.06, 0.07, 0.01) is None
-    assert judge_gap(0.06, 0.0701, 0.01) == "regression"
-    assert judge_gap(0.0701, 0.06, 0.01) == "gain"
+    assert classify_value(100.0, 102.0, 0.02) == "drift"
+    assert classify_value(100.0, 102.001, 0.02) == "regression"
+    assert classify_value(102.0, 100.0, 0.02) == "drift"
+    assert classify_value(102.001, 100.0, 0.02) == "gain"
+    assert classify_value(0.3, 0.3 * (1 + 1e-9), 0.0) is None
+    assert classify_gap(0.06, 0.07, 0.01) is None
+    assert classify_gap(0.06, 0.0701, 0.01) == "regression"
+    assert classify_gap(0.0701, 0.06, 0.01) == "gain"
 
 
 def test_a_tolerance_wide_enough_lets_anything_pass(plan):
@@ -156,7 +156,7 @@ def test_a_tolerance_wide_enough_lets_anything_pass(plan):
 
 def test_a_weaker_proof_of_the_same_plan_is_a_regression(plan):
     bound = plan.outcome.bound * 0.9
-    weaker = changed(plan, outcome=changed(plan.outcome, bound=bound, gap=plan.outcome.value / bound - 1))
+    weaker = with_fields(plan, outcome=with_fields(plan.outcome, bound=bound, gap=plan.outcome.value / bound - 1))
     assert [(f.category, f.where) for f in compare(plan, weaker)] == [("regression", "outcome.gap")]
 
 
@@ -193,7 +193,7 @@ def test_old_decisions_that_the_new_inputs_forbid_are_no_measure(plan, tmp_path)
     assert {f.where for f in findings if f.category == "stale_inputs"} == {"uses.sources.job"}
     assert not at(findings, "decisions")
     assert exit_code(findings) == 0
-    capped = changed(plan, uses=changed(plan.uses, limits=Limits(tokens_per_rank=100)))
+    capped = with_fields(plan, uses=with_fields(plan.uses, limits=Limits(tokens_per_rank=100)))
     assert exit_code(compare(capped, capped)) == 1  # nothing fits any more
 
 
@@ -220,7 +220,7 @@ def test_items_that_are_gone_are_removed_and_their_time_is_not_judged(plan):
     (item,) = rows[-1][last][-1:]
     items = {i: size for i, size in plan.uses.items["llm"].items() if i != item}
     fewer = with_rows(plan, (*rows[:-1], {**rows[-1], last: rows[-1][last][:-1]}))
-    fewer = restated(changed(fewer, uses=changed(plan.uses, items={"llm": items})))
+    fewer = restated(with_fields(fewer, uses=with_fields(plan.uses, items={"llm": items})))
     findings = compare(plan, fewer)
     (removed,) = at(findings, "steps[0].items.llm")
     assert (removed.category, removed.old) == ("removed", f"1 ({item})")
@@ -231,10 +231,10 @@ def test_items_that_are_gone_are_removed_and_their_time_is_not_judged(plan):
 def test_modules_layouts_and_orders(plan):
     both = priced_by(encoder_plan(), plan)
     assert compare(both, both) == []
-    reordered = changed(both, steps=(changed(both.steps[0], order={"llm": "gpipe"}),))
+    reordered = with_fields(both, steps=(with_fields(both.steps[0], order={"llm": "gpipe"}),))
     assert at(compare(both, reordered), "steps[0].order.llm")[0].new == "gpipe"
-    layouts = {**both.layouts, "llm": changed(both.layouts["llm"], zero=0)}
-    (layout,) = at(compare(both, changed(both, layouts=layouts)), "layouts.llm")
+    layouts = {**both.layouts, "llm": with_fields(both.layouts["llm"], zero=0)}
+    (layout,) = at(compare(both, with_fields(both, layouts=layouts)), "layouts.llm")
     assert layout.message.endswith("zero 0 · recompute none · bf16")
     alone = priced_by(staged_plan(4, 2), plan)
     assert at(compare(both, alone), "layouts.vit")[0].category == "removed"
@@ -243,8 +243,8 @@ def test_modules_layouts_and_orders(plan):
 
 def priced_by(toy, plan):
     """A toy's decisions with the rates of another plan."""
-    prices = changed(plan.uses.prices, rates=dict.fromkeys(toy.uses.devices, *plan.uses.prices.rates.values()))
-    return restated(changed(toy, uses=changed(toy.uses, prices=prices)))
+    prices = with_fields(plan.uses.prices, rates=dict.fromkeys(toy.uses.devices, *plan.uses.prices.rates.values()))
+    return restated(with_fields(toy, uses=with_fields(toy.uses, prices=prices)))
 
 
 # -------------------------------------------------------------------------------------------------------- illegal
@@ -275,22 +275,22 @@ def test_an_illegal_old_plan_is_found_and_does_not_block_a_legal_new_one(plan):
 
 
 def test_a_bound_above_the_plans_own_worth_is_illegal(plan):
-    boast = changed(plan, outcome=changed(plan.outcome, bound=plan.outcome.value * 1.01, gap=0.0))
+    boast = with_fields(plan, outcome=with_fields(plan.outcome, bound=plan.outcome.value * 1.01, gap=0.0))
     (found,) = [f for f in compare(plan, boast) if f.category == "illegal"]
     assert found.where == "new: outcome.bound"
 
 
 def test_a_bound_that_cannot_be_proven_is_a_drift(plan):
     bound = (plan.outcome.bound + plan.outcome.value) / 2
-    hopeful = changed(plan, outcome=changed(plan.outcome, bound=bound, gap=plan.outcome.value / bound - 1))
+    hopeful = with_fields(plan, outcome=with_fields(plan.outcome, bound=bound, gap=plan.outcome.value / bound - 1))
     assert at(compare(plan, hopeful), "new: outcome.bound")[0].category == "drift"
-    wrong = changed(plan, outcome=changed(plan.outcome, gap=0.5))
+    wrong = with_fields(plan, outcome=with_fields(plan.outcome, gap=0.5))
     assert [f.where for f in compare(plan, wrong)] == ["new: outcome.gap"]
 
 
 def test_more_memory_than_the_device_has_is_illegal(plan):
-    devices = {"cpu": changed(plan.uses.devices["cpu"], memory_gib=0.51)}
-    small = changed(plan, uses=changed(plan.uses, devices=devices, limits=Limits()))
+    devices = {"cpu": with_fields(plan.uses.devices["cpu"], memory_gib=0.51)}
+    small = with_fields(plan, uses=with_fields(plan.uses, devices=devices, limits=Limits()))
     findings = compare(plan, small)
     assert exit_code(findings) == 1
     assert "illegal" in categories(findings)
@@ -298,6 +298,6 @@ def test_more_memory_than_the_device_has_is_illegal(plan):
 
 def test_a_group_on_ranks_that_do_not_exist_is_illegal(plan):
     groups = {**plan.groups, "far": Group(ranks=Ranks((7,)), split={})}
-    assert compare(plan, changed(plan, groups=groups))[0].where == "new: groups.far"
+    assert compare(plan, with_fields(plan, groups=groups))[0].where == "new: groups.far"
     layouts = {"llm": Layout(ranks=Ranks(range(4)), dp=3, zero=3)}
-    assert compare(plan, changed(plan, layouts=layouts))[0].category == "illegal"
+    assert compare(plan, with_fields(plan, layouts=layouts))[0].category == "illegal"

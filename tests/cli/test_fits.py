@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 from planner import pipeline
 from planner.cli.app import app
-from planner.specs.base import changed
-from planner.specs.inputs import Options, load
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism
-from planner.strategies.static.fitting import fitting
+from planner.strategies.static.fitting import memory_fit_of_job
 from planner.units import GIB
 from tests.static_jobs import small_cluster, static_job
 
@@ -30,10 +30,10 @@ def invoke(*words):
 
 def k2(**fixed):
     """K2's job with another layout."""
-    inputs = load(K2, Options())
-    layout = changed(inputs.job.fix.layouts["llm"], **fixed)
-    job = changed(inputs.job, fix=changed(inputs.job.fix, layouts={"llm": layout}))
-    return fitting(replace(inputs, job=job))
+    inputs = load_job(K2, JobOptions())
+    layout = with_fields(inputs.job.fix.layouts["llm"], **fixed)
+    job = with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts={"llm": layout}))
+    return memory_fit_of_job(replace(inputs, job=job))
 
 
 def test_k2_fits_with_four_stages():
@@ -51,9 +51,9 @@ def test_k2_does_not_fit_with_one_stage():
     ZeRO-1 weights and float32 gradients leave too little for the activations of four sequences.
     """
     plain = k2(pp=1, zero=0)
-    assert not plain.yes and plain.fullest.chance > 0.99
+    assert not plain.fits and plain.fullest.chance > 0.99
     assert plain.stages[0].taken.states > 80e9
-    assert not k2(pp=1).yes
+    assert not k2(pp=1).fits
     assert k2(pp=1).stages[0].taken.states > 50e9 > k2().stages[0].taken.states
 
 
@@ -69,7 +69,7 @@ def test_no_is_exit_code_3_and_names_a_change_that_fits(tmp_path):
         tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [8192] * 8, f"zero: 0, {name}: {value}"
         if name != "zero" else f"zero: {value}",
     )  # fmt: skip
-    assert pipeline.fits(again).yes
+    assert pipeline.fits(again).fits
 
 
 def test_a_table_for_people():
@@ -83,7 +83,7 @@ def test_a_table_for_people():
 @pytest.mark.parametrize("job", [K2, "llama-3.1-405b-h100x1024", "qwen3-235b-h100x256"])
 def test_shipped_layouts_fit(job):
     found = pipeline.fits(job)
-    assert found.yes and found.fullest.chance <= 0.05
+    assert found.fits and found.fullest.chance <= 0.05
     assert float(found.fullest.taken.total) == max(float(use.taken.total) for use in found.stages)
     assert float(found.fullest.taken.total) <= found.fullest.allowed < found.device_bytes == 79.1 * GIB
 
@@ -91,4 +91,4 @@ def test_shipped_layouts_fit(job):
 def test_fewer_ranks_that_hold_a_part_take_more():
     totals = [k2(pp=pp).stages[0].taken.states for pp in (4, 2, 1)]
     assert totals == sorted(totals)
-    assert isinstance(load(K2, Options()).job.fix.layouts["llm"], Parallelism)
+    assert isinstance(load_job(K2, JobOptions()).job.fix.layouts["llm"], Parallelism)

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from planner import files
 from planner.cli import ledger_runs
 from planner.cli.app import app
-from planner.evidence import note
-from planner.ledger.answer import PROMISED
-from planner.ledger.own import append, default_path, read
+from planner.evidence import record_run
+from planner.ledger.answer import FIGURE_KEYS
+from planner.ledger.own import append_entry, default_path, read_entries
 from planner.pipeline import Ran, solve
 from tests.ledger.made_up import case, perfect, skipped
 from tests.ledger.test_own import ENTRY
@@ -43,11 +43,11 @@ def test_figures_by_source(rows):
     said = json.loads(done.stdout)
     assert [*said] == ["overall", "sources"]
     assert [*said["sources"]] == ["a", "b", "c"]
-    assert all([*figures] == [*PROMISED] for figures in (said["overall"], *said["sources"].values()))
+    assert all([*figures] == [*FIGURE_KEYS] for figures in (said["overall"], *said["sources"].values()))
     assert said["overall"]["time_median_error"] == pytest.approx(0.1)
     assert said["overall"]["spearman_median"] == pytest.approx(1)
     assert said["sources"]["c"] == {
-        **dict.fromkeys(PROMISED),
+        **dict.fromkeys(FIGURE_KEYS),
         "rows_used": 0,
         "rows_defaulted": 0,
         "rows_skipped": {"unreadable number": 1},
@@ -117,7 +117,7 @@ def test_a_picture_of_ones_own_runs_is_refused():
 
 def test_drift_of_ones_own_runs():
     for seconds in (2.0, 2.0, 3.0):
-        append(default_path(), replace(ENTRY, measured_seconds=seconds))
+        append_entry(default_path(), replace(ENTRY, measured_seconds=seconds))
     with default_path().open("a") as out:
         out.write("{")
     done = invoke("--rows")
@@ -136,8 +136,8 @@ def ran():
 
 
 def test_a_run_is_noted(ran):
-    assert note(ran) == default_path()
-    (entry,), unread = read(default_path())
+    assert record_run(ran) == default_path()
+    (entry,), unread = read_entries(default_path())
     assert not unread
     assert (entry.plan, entry.machine, entry.steps, entry.kinds) == (ran.plan.name, "here", 2, ENTRY.kinds)
     assert (entry.predicted_seconds, entry.measured_seconds, entry.spread) == (1.4, 1.5, ran.plan.prediction.spread)
@@ -148,7 +148,7 @@ def test_a_run_is_noted(ran):
 def test_a_ledger_that_cannot_be_written_costs_nobody_the_run(ran, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    ledger_runs.note(ran)
+    ledger_runs.add_to_ledger(ran)
     assert "not added to the ledger" in capsys.readouterr().err
 
 
@@ -159,6 +159,6 @@ def test_run_notes_what_it_ran_unless_told_not_to(ran, tmp_path, monkeypatch):
     for words, runs in ((["--no-ledger"], 0), ([], 1), (["--json"], 2)):
         done = CliRunner().invoke(app, ["run", str(tmp_path / "plan.yaml"), *words])
         assert done.exit_code == 0, done.output
-        entries, _ = read(default_path())
+        entries, _ = read_entries(default_path())
         assert len(entries) == runs
     assert {entry.digest for entry in entries} == {files.digest(tmp_path / "plan.yaml")}

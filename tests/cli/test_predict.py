@@ -12,7 +12,7 @@ from planner.plan.words import layout_text
 from planner.specs import library
 from planner.specs.model import Model
 from planner.specs.shapes import step_flops
-from planner.verify.worth import tokens
+from planner.verify.worth import sample_tokens
 from tests.static_jobs import small_cluster, static_job
 
 PARTS = ["compute", "tp", "cp", "ep", "pp", "bubble", "dp", "update", "overhead"]
@@ -69,7 +69,7 @@ def test_parts_that_take_time_and_what_simulating_adds(job, sizes, told):
     path = job("tp: 2, pp: 2", sizes)
     said, found = invoke(path).stdout, pipeline.predict(path)
     rows = {line.split("  ")[0] for line in said.splitlines()}
-    taking = {name for name, seconds in found.parts.items() if seconds > 1e-3 * found.scores[0].value}
+    taking = {name for name, seconds in found.parts.items() if seconds > 1e-3 * found.scores[0].step_seconds}
     assert rows & {*PARTS} >= taking and not rows & {name for name in PARTS if found.parts[name] == 0}
     assert ("simulation adds" in rows) == ("wait for those with more" in " ".join(said.split())) == told
 
@@ -81,8 +81,8 @@ def test_what_is_unsaid_is_one_and_as_the_job_keeps_states(job):
 
 def test_varied_lengths_are_simulated_as_they_are(job):
     found = pipeline.predict(job("tp: 2, pp: 2", (8192, 512, 512, 512, 4096, 1024, 256, 128)))
-    assert found.scores[0].value != pytest.approx(found.closed_seconds, rel=1e-3)
-    assert tokens(found.plan, [0]) == 8192 + 3 * 512 + 4096 + 1024 + 256 + 128
+    assert found.scores[0].step_seconds != pytest.approx(found.closed_seconds, rel=1e-3)
+    assert sample_tokens(found.plan, [0]) == 8192 + 3 * 512 + 4096 + 1024 + 256 + 128
 
 
 def test_a_layout_that_does_not_come_out_even(job):
@@ -94,7 +94,7 @@ def test_a_layout_that_does_not_come_out_even(job):
 @pytest.mark.parametrize(("model", "seq", "flops"), [("gpt3-175b", 2048, 3 * 2 * 174.6e9)])
 def test_flops_are_those_of_six_times_parameters(model, seq, flops):
     """6·N per token, and attention beside it: a few percent at this length (arXiv 2001.08361, table 1)."""
-    module = library.read(model, Model)[0].modules["llm"]
+    module = library.read_named(model, Model)[0].modules["llm"]
     assert step_flops(module, (seq,)) / seq == pytest.approx(flops, rel=0.03)
 
 
@@ -102,7 +102,7 @@ def test_layers_narayanan_counts():
     """96·B·s·l·h²·(1 + s/6h + V/16lh), less a quarter that recomputes, and half of attention, which is causal (arXiv
     2104.04473, equation 3).
     """
-    module = library.read("gpt3-175b", Model)[0].modules["llm"]
+    module = library.read_named("gpt3-175b", Model)[0].modules["llm"]
     s, h, layers, vocab = 2048, module.hidden, module.layers, module.vocab
     known = 72 * s * layers * h**2 * (1 + s / (12 * h) + vocab / (12 * layers * h))
     assert step_flops(module, (s,)) == pytest.approx(known, rel=2e-3)

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from planner import files
-from planner.cli.profile_tables import profiled, terms
-from planner.specs.profile import Fit, Profile
+from planner.cli.profile_tables import profile_tables, terms
+from planner.specs.profile import PassFit, Profile
 
 PROFILE = """
 format: planner.profile/1
@@ -41,7 +41,7 @@ collectives:
 
 def shown(text):
     out = Console(width=80, color_system=None, file=io.StringIO(), highlight=False)
-    for each in profiled(files.parse(text, Profile, "p.yaml"), Path("p.yaml")):
+    for each in profile_tables(files.parse(text, Profile, "p.yaml"), Path("p.yaml")):
         out.print(each)
     lines = out.file.getvalue().splitlines()
     assert all(len(line) <= 80 for line in lines)
@@ -70,4 +70,4 @@ def test_what_was_not_measured_has_no_table():
 
 
 def test_terms_that_round_to_nothing_are_left_out():
-    assert terms(Fit(ms=1.0, ms_per_token=4e-7)) == ("1.000", "", "")
+    assert terms(PassFit(ms=1.0, ms_per_token=4e-7)) == ("1.000", "", "")

@@ -30,7 +30,7 @@ def steps(on_step, count):
 
 def test_the_bar_of_a_run_ends_on_its_last_step(terminal):
     plan = SOLVED.plan
-    with progress.training(plan) as on_step:
+    with progress.training_bar(plan) as on_step:
         steps(on_step, 2)
     last = next(line for line in reversed(terminal()) if "steps" in line)
     assert "2/2 steps" in last and "loss 10.1234" in last and "15,637 tokens/s" in last
@@ -38,13 +38,13 @@ def test_the_bar_of_a_run_ends_on_its_last_step(terminal):
 
 
 def test_long_runs_have_room_for_their_numbers(terminal):
-    with progress.training(SOLVED.plan) as on_step:
+    with progress.training_bar(SOLVED.plan) as on_step:
         on_step(Progress(1000, 1000, 10.1234, 234567, 12.5))
     assert any("1000/1000 steps" in line and "18,765 tokens/s" in line and "…" not in line for line in terminal())
 
 
 def test_the_story_counts_steps_from_one_and_shows_the_time_left(terminal):
-    with story.telling(False) as teller:
+    with story.demo_printer(False) as teller:
         steps(teller.training(SOLVED), 1)
         teller.bars.refresh()
         first = next(line for line in reversed(terminal()) if "step 1/1" in line)

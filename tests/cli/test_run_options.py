@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 from planner import pipeline
 from planner.cli.app import app
-from planner.cli.options import DtypeName, given_seconds
+from planner.cli.options import DtypeName, parse_duration
 from planner.errors import InputError
 from planner.files import write
-from planner.runtime import Training
+from planner.runtime import TrainingOptions
 from planner.runtime.__main__ import parser
-from planner.specs.running import MEANING
+from planner.specs.running import OPTION_HELP
 from tests.plans import sharded_plan
 
 runner = CliRunner()
@@ -41,9 +41,9 @@ def test_torchrun_takes_the_same_options_in_the_same_words():
     theirs = {action.option_strings[-1]: action for action in parser()._actions if action.option_strings}
     ours = {param.opts[-1]: param for param in verb if param.opts[-1] in theirs} | {"--help": None}
     assert theirs.keys() == ours.keys()
-    for name in MEANING.keys() - {"dtype", "seed"}:
+    for name in OPTION_HELP.keys() - {"dtype", "seed"}:
         flag = f"--{name.replace('_', '-')}"
-        assert theirs[flag].help == ours[flag].help == MEANING[name]
+        assert theirs[flag].help == ours[flag].help == OPTION_HELP[name]
     assert [*theirs["--dtype"].choices] == [each.value for each in DtypeName]
 
 
@@ -72,7 +72,7 @@ def test_every_option_arrives(plan, monkeypatch, tmp_path):
         plan, "--learning-rate=0.5", "--schedule=cosine", "--warmup=3", "--clip=2", "--betas", "0.8", "0.9",
         "--weight-decay=0.3", "--max-time=1h30m", "--metrics=m.jsonl", "--memory-snapshot=seen",
     )  # fmt: skip
-    assert options.training == Training(0.5, "cosine", 3, 2.0, (0.8, 0.9), 0.3)
+    assert options.training == TrainingOptions(0.5, "cosine", 3, 2.0, (0.8, 0.9), 0.3)
     assert options.max_seconds == 5400
     assert options.metrics == tmp_path / "m.jsonl"
     assert options.memory_snapshot == tmp_path / "seen"
@@ -80,7 +80,7 @@ def test_every_option_arrives(plan, monkeypatch, tmp_path):
 
 def test_without_options_training_is_as_usual(plan):
     options = told(plan)
-    assert (options.training, options.max_seconds, options.metrics) == (Training(), None, None)
+    assert (options.training, options.max_seconds, options.metrics) == (TrainingOptions(), None, None)
     assert options.memory_snapshot is None
 
 
@@ -96,16 +96,16 @@ def test_folders_of_checkpoints_arrive_from_where_the_run_was_started(plan, monk
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("45", 45)]
 )
 def test_durations(text, seconds):
-    assert given_seconds(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10 minutes", "30m1h", "-5s", "m"])
 def test_what_is_no_duration_is_refused_by_name(text):
     with pytest.raises(InputError) as refused:
-        given_seconds(text)
+        parse_duration(text)
     assert refused.value.where == "--max-time" and refused.value.fix
 
 
 def test_longer_texts_are_longer_times():
     texts = ["1s", "59s", "1m", "1m1s", "59m", "1h", "23h59m59s", "1d"]
-    assert all(given_seconds(less) < given_seconds(more) for less, more in pairwise(texts))
+    assert all(parse_duration(less) < parse_duration(more) for less, more in pairwise(texts))

@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from planner import pipeline
-from planner.cli.app import app, interrupted
+from planner.cli.app import app, exit_on_signal
 from planner.errors import InputError, RunFailed
 from planner.files import write
-from planner.ledger import Kind, Used
+from planner.ledger import KindSeconds, PeakMemoryUse
 from planner.pipeline import Ran
 from planner.runtime.options import Progress
-from planner.runtime.result import RankMemory, Verified
-from planner.runtime.tolerance import BOUNDS
+from planner.runtime.result import RankMemory, ParityErrors
+from planner.runtime.tolerance import PARITY_TOLERANCES
 from planner.units import GIB
 from tests.plans import sharded_plan
 
@@ -27,7 +27,7 @@ PLAN = sharded_plan(2, [[(0, 2)]])
 def ran(**facts):
     given = {
         "plan": PLAN, "machine": "here", "losses": (2.0,), "tokens_per_second": 1.0, "step_seconds": 1.0,
-        "predicted_step_seconds": 0.5, "kinds": [Kind("forward", 0.5, 1.0), Kind("exchange between stages", 0.0, 0.0)],
+        "predicted_step_seconds": 0.5, "kinds": [KindSeconds("forward", 0.5, 1.0), KindSeconds("exchange between stages", 0.0, 0.0)],
         "timelines": (), "traced": (), "planned": (), "verified": None,
     }  # fmt: skip
     return Ran(**given | facts)
@@ -50,7 +50,7 @@ def outcome(tmp_path, monkeypatch):
 
 
 def verified(error):
-    return {"verified": Verified(2, 7, error, 2 * error, "llm.head.weight"), "bound": BOUNDS["float64"]}
+    return {"verified": ParityErrors(2, 7, error, 2 * error, "llm.head.weight"), "bound": PARITY_TOLERANCES["float64"]}
 
 
 def test_a_run_beyond_its_bound_is_reported_and_fails(outcome):
@@ -84,7 +84,7 @@ def test_rows_of_nothing_and_one_step_in_the_singular(outcome):
 
 
 def test_without_prices_nothing_is_predicted(outcome):
-    done = outcome(ran(predicted_step_seconds=None, kinds=[Kind("forward", 0.0, 1.0)]))
+    done = outcome(ran(predicted_step_seconds=None, kinds=[KindSeconds("forward", 0.0, 1.0)]))
     assert done.exit_code == 0 and "nothing is predicted" in done.stdout and "nothing predicted" in done.stdout
     row = next(line for line in done.stdout.splitlines() if line.startswith("forward"))
     assert row.split() == ["forward", "1.00", "s"]
@@ -93,7 +93,7 @@ def test_without_prices_nothing_is_predicted(outcome):
 def test_memory_is_said_where_it_was_counted(outcome):
     measured = RankMemory(2 * GIB, 5 * GIB, 3 * GIB, 6 * GIB, GIB // 2)
     half = RankMemory(GIB, 2.5 * GIB, 2 * GIB, 3 * GIB, 0)
-    ranks = (Used(0, replace(measured, passes=4 * GIB), None), Used(1, measured, half))
+    ranks = (PeakMemoryUse(0, replace(measured, passes=4 * GIB), None), PeakMemoryUse(1, measured, half))
     said = outcome(ran(memory=ranks)).stdout
     assert "rank 1, the fullest of 2" in said
     rows = {line[:23].strip(): re.split(r"\s{2,}", line[23:].strip()) for line in said.splitlines()}
@@ -165,7 +165,7 @@ def test_somebody_who_ends_a_run_at_once_is_told_so(outcome, steps, says):
     def end(on_progress):
         for step in range(steps):
             on_progress(Progress(step + 1, 9, 1.0, 8, 0.1))
-        interrupted(signal.SIGINT, None)
+        exit_on_signal(signal.SIGINT, None)
 
     done = outcome(end)
     assert done.exit_code == 130 and says in done.output and len(done.output.splitlines()) == 1

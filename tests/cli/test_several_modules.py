@@ -12,10 +12,10 @@ from planner.cli.app import app
 from planner.errors import InputError
 from planner.plan.legal import violations
 from planner.plan.model import Plan, assignments
-from planner.specs.base import Ranks, changed
-from planner.specs.inputs import Options, load
+from planner.specs.base import Ranks, with_fields
+from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import STRATEGIES
-from planner.strategies.static.together import laid_together
+from planner.strategies.static.together import plan_together
 from planner.verify.score import score
 from tests.specs.test_streams import FILES
 
@@ -75,25 +75,25 @@ def test_ranks_of_an_encoder_alone_are_asked_whether_they_fit():
     plan = files.read(BUBBLES, Plan)
     (kind,) = plan.ranks
     (level,) = plan.uses.cluster.levels
-    wider = (changed(kind, count=16, per_node=16),)
-    cluster = changed(plan.uses.cluster, ranks=wider, levels=(changed(level, ranks=16),))
+    wider = (with_fields(kind, count=16, per_node=16),)
+    cluster = with_fields(plan.uses.cluster, ranks=wider, levels=(with_fields(level, ranks=16),))
     far = {"v0": plan.groups["v0"], "v1": plan.groups["v1"]}
-    groups = {**plan.groups, **{name: changed(g, ranks=Ranks(rank + 8 for rank in g.ranks)) for name, g in far.items()}}
-    models = {**plan.uses.models, "vit": changed(plan.uses.models["vit"], ffn=30 * 12288)}
-    layouts = {**plan.layouts, "vit": changed(plan.layouts["vit"], ranks=Ranks(range(8, 16)))}
-    steps = tuple(changed(step, order={"llm": "1f1b"}) for step in plan.steps)
-    uses = changed(plan.uses, cluster=cluster, models=models)
-    apart = changed(plan, ranks=wider, groups=groups, layouts=layouts, steps=steps, uses=uses)
+    groups = {**plan.groups, **{name: with_fields(g, ranks=Ranks(rank + 8 for rank in g.ranks)) for name, g in far.items()}}
+    models = {**plan.uses.models, "vit": with_fields(plan.uses.models["vit"], ffn=30 * 12288)}
+    layouts = {**plan.layouts, "vit": with_fields(plan.layouts["vit"], ranks=Ranks(range(8, 16)))}
+    steps = tuple(with_fields(step, order={"llm": "1f1b"}) for step in plan.steps)
+    uses = with_fields(plan.uses, cluster=cluster, models=models)
+    apart = with_fields(plan, ranks=wider, groups=groups, layouts=layouts, steps=steps, uses=uses)
     assert not violations(apart)
     found = pipeline.fitting_plan(apart, (score(apart),))
-    assert not found.yes and "llm" not in found.fullest.holds
+    assert not found.fits and "llm" not in found.fullest.holds
     assert [use.holds for use in found.stages if "llm" in use.holds] == [{"llm": stage} for stage in range(4)]
 
 
 def test_a_job_that_fixes_all_layouts_is_a_plan(job):
     """Every item once, in the first micro-batch in which somebody reads it."""
-    inputs = load(job(), Options())
-    plan = laid_together(inputs)
+    inputs = load_job(job(), JobOptions())
+    plan = plan_together(inputs)
     assert not violations(plan)
     assert plan.uses.dropped == (2,) and plan.uses.left_out == {"vit": (2,)}
     row_of = {

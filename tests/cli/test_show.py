@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 from planner.cli import lanes, picture
 from planner.cli.app import app
-from planner.cli.bands import crowded
-from planner.cli.bars import Bar, bars, lines, painted
-from planner.cli.canvas import Canvas, labels
-from planner.cli.lanes import Owner, looking_alike, owners
+from planner.cli.bands import crowded_shares
+from planner.cli.bars import MemoryBar, bars_by_ranks, lines, bar_cells
+from planner.cli.canvas import Canvas, rank_labels
+from planner.cli.lanes import PassCell, group_lanes, column_owners
 from planner.pipeline import read_plan, simulate
-from planner.simulate import Event
+from planner.simulate import TaskEvent
 from planner.simulate import simulate as run
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.units import GIB
 from tests.plan.schedules.made import ordered_plan, timeline
 from tests.programs import programs
@@ -51,8 +51,8 @@ def scored():
 def test_no_line_is_broken_by_the_width(scored, name, width):
     """Drawn lines stand unwrapped; what is made of words wraps where words end."""
     plan, scores = scored[name]
-    drawn = "".join(text_of(each, width) for each in picture.plan(plan, scores, Canvas(width, plain=True)))
-    wide = "".join(text_of(each, 1000) for each in picture.plan(plan, scores, Canvas(width, plain=True)))
+    drawn = "".join(text_of(each, width) for each in picture.draw_plan(plan, scores, Canvas(width, plain=True)))
+    wide = "".join(text_of(each, 1000) for each in picture.draw_plan(plan, scores, Canvas(width, plain=True)))
     symbols = set("█▓▒░·~!")
     for line in wide.splitlines():
         if sum(map(line.count, symbols)) > len(line) / 2:
@@ -68,7 +68,7 @@ def test_no_line_is_broken_by_the_width(scored, name, width):
 @given(programs(), st.integers(1, 40))
 def test_every_rank_is_in_one_line(program, columns):
     tasks, price = program
-    found = looking_alike(run(tasks, price, 5), columns)
+    found = group_lanes(run(tasks, price, 5), columns)
     assert Counter(rank for lane in found for rank in lane.ranks) == Counter(range(5))
     assert {len(lane.owners) for lane in found} == {columns}
 
@@ -77,21 +77,21 @@ def test_every_rank_is_in_one_line(program, columns):
 def test_many_ranks_that_do_alike_have_one_line(order):
     """A replica on top of another changes the labels and nothing else."""
     few, many = (timeline(ordered_plan(4, 6, order, dp=dp), **SECONDS) for dp in (1, 64))
-    assert [lane.owners for lane in looking_alike(many, 50)] == [lane.owners for lane in looking_alike(few, 50)]
-    assert [len(lane.ranks) for lane in looking_alike(many, 50)] == [64] * 4
+    assert [lane.owners for lane in group_lanes(many, 50)] == [lane.owners for lane in group_lanes(few, 50)]
+    assert [len(lane.ranks) for lane in group_lanes(many, 50)] == [64] * 4
 
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_long_lists_of_ranks_are_counted(width):
     every_eighth = Ranks(range(0, 1024, 8))
-    (text,) = labels([every_eighth], Canvas(width))
+    (text,) = rank_labels([every_eighth], Canvas(width))
     assert text.strip() == ("0,8,… ×128" if width == 40 else "ranks 0,8,… ×128")
-    assert labels([Ranks((3,))], Canvas(80)) == ["rank 3 "]
+    assert rank_labels([Ranks((3,))], Canvas(80)) == ["rank 3 "]
 
 
 def test_of_very_many_different_ranks_the_first_and_the_last_are_drawn():
     shown = timeline(ordered_plan(24, 2, "1f1b"), **SECONDS)
-    drawn = text_of(lanes.lanes(shown, Canvas(80)), 80)
+    drawn = text_of(lanes.rank_lanes(shown, Canvas(80)), 80)
     assert "rank 0 " in drawn and "rank 23" in drawn and "8 more that look different" in drawn
 
 
@@ -103,7 +103,7 @@ def test_of_very_many_different_ranks_the_first_and_the_last_are_drawn():
 )
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_passes_differ_without_colours(order, symbols, width):
-    drawn = text_of(lanes.lanes(timeline(ordered_plan(4, 6, order), **SECONDS), Canvas(width, plain=True)), width)
+    drawn = text_of(lanes.rank_lanes(timeline(ordered_plan(4, 6, order), **SECONDS), Canvas(width, plain=True)), width)
     for line in [line for line in drawn.splitlines() if line.startswith(("0", "1", "2", "3", "rank "))]:
         assert set("█▓▒░") & set(line) == set(symbols)
 
@@ -115,13 +115,13 @@ def test_what_takes_a_column_is_what_the_column_shows(pp, micro_batches, order):
     shown = timeline(ordered_plan(pp, micro_batches, order), **SECONDS)
     whole = round(shown.step_seconds)
     for rank in range(pp):
-        (lane,) = (lane for lane in looking_alike(shown, whole) if rank in lane.ranks)
+        (lane,) = (lane for lane in group_lanes(shown, whole) if rank in lane.ranks)
         expected: list = [False] * whole
         for event in shown.events:
             if rank in event.ranks and event.phase in SECONDS:
                 row = event.id.split("/")[2]
                 for column in range(round(event.start), round(event.end)):
-                    expected[column] = Owner(event.phase, event.module, row)
+                    expected[column] = PassCell(event.phase, event.module, row)
         assert [*lane.owners] == expected
 
 
@@ -129,16 +129,16 @@ def test_what_takes_a_column_is_what_the_column_shows(pp, micro_batches, order):
 def test_more_passes_than_columns_show_in_proportion(columns):
     ranks = Ranks((0,))
     events = [
-        Event(f"m[0]/{'FBB'[at % 3]}/{at}/g", "FBB"[at % 3], "m", ranks, float(at), at + 1.0) for at in range(3000)
+        TaskEvent(f"m[0]/{'FBB'[at % 3]}/{at}/g", "FBB"[at % 3], "m", ranks, float(at), at + 1.0) for at in range(3000)
     ]
-    found = Counter(owner.phase for owner in owners(events, 4000.0, columns) if owner)
+    found = Counter(owner.phase for owner in column_owners(events, 4000.0, columns) if owner)
     assert abs(found["F"] - columns / 4) <= 1.5 and abs(found["B"] - columns / 2) <= 1.5
 
 
 def test_several_modules_have_letters_where_there_are_no_colours(scored):
     _, scores = scored["by_hand/encoder-in-bubbles"]
-    plain = text_of(lanes.lanes(scores[0].timeline, Canvas(120, plain=True)), 120)
-    coloured = text_of(lanes.lanes(scores[0].timeline, Canvas(120)), 120)
+    plain = text_of(lanes.rank_lanes(scores[0].timeline, Canvas(120, plain=True)), 120)
+    coloured = text_of(lanes.rank_lanes(scores[0].timeline, Canvas(120)), 120)
     assert "l0" in plain and "v0" in plain and "v vit" in plain
     assert "l0" not in coloured
 
@@ -149,7 +149,7 @@ def test_several_modules_have_letters_where_there_are_no_colours(scored):
 @pytest.mark.parametrize("name", PLANS)
 def test_bars_are_the_peaks_of_all_ranks(scored, name):
     plan, scores = scored[name]
-    found = bars(plan, scores)
+    found = bars_by_ranks(plan, scores)
     assert Counter(rank for ranks in found.values() for rank in ranks) == Counter(range(plan.size))
     for bar, ranks in found.items():
         for rank in ranks:
@@ -161,10 +161,10 @@ def test_bars_are_the_peaks_of_all_ranks(scored, name):
 def test_bars_fit_whatever_the_ranks(held, width):
     """At most eight lines, none wider than the canvas; of the ranks that have none all hold less than any that has."""
     size = 1024 // len(held)
-    found: dict[Bar, Ranks] = {}
+    found: dict[MemoryBar, Ranks] = {}
     for at, (states, more) in enumerate(held):
         found.setdefault(
-            Bar(round(states, 2), round(states + more, 2), 73.35), Ranks(range(at * size, (at + 1) * size))
+            MemoryBar(round(states, 2), round(states + more, 2), 73.35), Ranks(range(at * size, (at + 1) * size))
         )
     drawn, hidden = lines(found, 4, Canvas(width))
     assert len(drawn) <= 8 and (hidden == 0 or len(drawn) == 8)
@@ -176,9 +176,9 @@ def test_bars_fit_whatever_the_ranks(held, width):
 
 @given(st.floats(0, 100), st.floats(0, 100), st.floats(0.1, 100), st.integers(8, 100))
 def test_bars_are_to_scale(states, activations, cap, wide):
-    bar = Bar(states, states + activations, cap)
+    bar = MemoryBar(states, states + activations, cap)
     scale = max(bar.peak, bar.cap) / wide
-    cells = Counter(symbol for symbol, _ in painted(bar, scale, wide))
+    cells = Counter(symbol for symbol, _ in bar_cells(bar, scale, wide))
     assert sum(cells.values()) == wide
     assert abs(cells["█"] + cells["▓"] + cells["!"] - bar.peak / scale) <= 1
     assert abs(cells["!"] - max(0.0, bar.peak - cap) / scale) <= 1
@@ -193,7 +193,7 @@ def test_groups_that_share_a_column_are_as_tall_as_their_ranks_work(sizes, colum
         placed.append((Ranks(range(first, first + size)), share))
         first += size
     columns = min(columns, first)
-    tall = crowded(placed, first, columns)
+    tall = crowded_shares(placed, first, columns)
     ranks_of = Counter(rank * columns // first for rank in range(first))
     worked = sum(size * share for size, share in sizes)
     assert sum(height * ranks_of[at] for at, height in enumerate(tall)) == pytest.approx(worked)
@@ -216,14 +216,14 @@ def test_the_verb(columns, tmp_path):
 def test_a_plan_that_was_changed_by_hand_is_said_to_be():
     plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
     scores = simulate(plan)
-    assert not [*picture.edited(plan, scores)]
-    stale = changed(plan, outcome=changed(plan.outcome, value=plan.outcome.value * 1.2))
-    (said,) = picture.edited(stale, scores)
+    assert not [*picture.edit_warning(plan, scores)]
+    stale = with_fields(plan, outcome=with_fields(plan.outcome, value=plan.outcome.value * 1.2))
+    (said,) = picture.edit_warning(stale, scores)
     assert "was edited after it was solved" in said.plain
 
 
 def test_stages_whose_ranks_meet_in_every_micro_batch_are_drawn_as_stages():
     plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
     ((name, layout),) = plan.layouts.items()
-    assert picture.overlapping(plan)
-    assert not picture.overlapping(changed(plan, layouts={name: changed(layout, pp=1, dp=4, tp=2)}))
+    assert picture.has_overlap(plan)
+    assert not picture.has_overlap(with_fields(plan, layouts={name: with_fields(layout, pp=1, dp=4, tp=2)}))

@@ -15,8 +15,8 @@ from planner import files, pipeline
 from planner.cli.app import app
 from planner.cli.explained import ID_COLUMNS, folded
 from planner.errors import InputError
-from planner.simulate import Traced, read_steps, read_trace, trace_of, write_trace
-from planner.specs.base import Ranks, changed
+from planner.simulate import TracedStep, read_steps, read_trace, build_trace, write_trace
+from planner.specs.base import Ranks, with_fields
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def measured(plan, path, factors=(2.0,), slow=(), named=None):
             start, end = e.start * factor + extra, e.end * factor + extra + more
             events += [e._replace(start=start, end=end, ranks=Ranks((r,)), cause="") for r in e.ranks]
         timeline = replace(score.timeline, events=tuple(events), step_seconds=max(e.end for e in events))
-        steps.append([Traced(timeline, score.tasks, "measured", None, 0, number)])
-    write_trace(path, trace_of(steps, named or plan.name))
+        steps.append([TracedStep(timeline, score.tasks, "measured", None, 0, number)])
+    write_trace(path, build_trace(steps, named or plan.name))
     return path
 
 
@@ -67,7 +67,7 @@ def test_a_trace_holds_the_plan(path, plan, tmp_path, name):
 
 
 def test_steps_of_a_plan_are_traced_one_after_the_other(tmp_path):
-    plan = pipeline.solve("demo-cpu-4", pipeline.Options(batches=2)).plan
+    plan = pipeline.solve("demo-cpu-4", pipeline.JobOptions(batches=2)).plan
     files.write(tmp_path / "plan.yaml", plan)
     assert "2 steps" in invoke(tmp_path / "plan.yaml", "--trace", tmp_path / "t.json").stdout
     assert [r.step for r in read_steps(tmp_path / "t.json")] == [0, 1]
@@ -139,7 +139,7 @@ def test_tasks_that_nobody_measured_are_counted(path, plan, tmp_path):
 
 def test_another_plans_run_and_no_run_at_all(path, plan, tmp_path):
     (step,) = plan.steps
-    other = changed(plan, name="other", steps=(changed(step, micro_batches=step.micro_batches[::-1]),))
+    other = with_fields(plan, name="other", steps=(with_fields(step, micro_batches=step.micro_batches[::-1]),))
     run = measured(other, tmp_path / "m.json")
     for given in (run, path, tmp_path / "nowhere.json", tmp_path):
         done = invoke(path, "--measured", given, "--trace", tmp_path / "t.json")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from planner import pipeline
 from planner.cli.tables import gib_text, outcome_line
-from planner.cli.why_tables import why_item
+from planner.cli.why_tables import why_item_lines
 from planner.plan.model import Outcome
 from planner.units import GIB, MIB
 from tests.test_golden import GOLDEN
@@ -33,7 +33,7 @@ def test_every_degree_of_an_item_has_a_step_or_a_reason():
     ((items),) = plan.uses.items.values()
     answer = pipeline.why(plan, str(min(items, key=items.get)), 0)
     out = Console(width=200, color_system=None, file=io.StringIO(), highlight=False)
-    for each in why_item(answer):
+    for each in why_item_lines(answer):
         out.print(each)
     rows = [re.split(r"\s{2,}", line.strip()) for line in out.file.getvalue().splitlines() if line.startswith("⟨")]
     assert len(rows) == len(answer.choices) and all(len(row) >= 7 for row in rows)

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from planner.costs.compute.assumed import complete
-from planner.costs.compute.machine import Machine
-from planner.costs.network.network import Network, Reach
+from planner.costs.compute.assumed import complete_rates
+from planner.costs.compute.machine import MachineModel
+from planner.costs.network.network import NetworkModel, NetworkLevel
 from planner.specs.layers import Decoder
-from planner.specs.library import read
+from planner.specs.library import read_named
 from planner.specs.parts import Experts
 from planner.specs.profile import Device, Profile
-from planner.specs.rates import AttentionCurve, GemmCurve, Rates
-from planner.specs.timing import Timing
+from planner.specs.rates import AttentionCurve, GemmCurve, DeviceRates
+from planner.specs.timing import TimingCoefficients
 
 GPT = Decoder(
     layers=16,
@@ -32,9 +32,9 @@ MIXTRAL = Decoder(
 PEAK = 100.0  # TFLOP/s
 
 
-def nodes(near_gb_per_s: float, far_gb_per_s: float, near_us: float = 0.0, far_us: float = 0.0) -> Network:
+def nodes(near_gb_per_s: float, far_gb_per_s: float, near_us: float = 0.0, far_us: float = 0.0) -> NetworkModel:
     """Of eight ranks each, as many as one likes."""
-    return Network((Reach(8, near_gb_per_s, near_us), Reach(2**20, far_gb_per_s, far_us)))
+    return NetworkModel((NetworkLevel(8, near_gb_per_s, near_us), NetworkLevel(2**20, far_gb_per_s, far_us)))
 
 
 NETWORK = nodes(300.0, 25.0)
@@ -42,7 +42,7 @@ NETWORK = nodes(300.0, 25.0)
 
 def ideal(timing=None, network=NETWORK):
     """Matrix products and attention at the peak, memory as fast as can be told, no launches."""
-    rates = Rates(
+    rates = DeviceRates(
         source="analytic",
         spread=0.0,
         gemm={"bf16": GemmCurve(share=1.0)},
@@ -53,16 +53,16 @@ def ideal(timing=None, network=NETWORK):
         sustained={"bf16": 1.0},
     )
     device = Device(kind="cuda", memory_gib=80.0, tflops={"bf16": PEAK}, memory_gb_per_s=1e12)
-    return Machine(device, rates, network, timing or Timing())
+    return MachineModel(device, rates, network, timing or TimingCoefficients())
 
 
 def shipped(name="h100-80gb", **timing):
-    device, rates = (profile := read(name, Profile)[0]).device, complete(profile.rates)
-    return Machine(device, rates, nodes(300.0, 42.0, 3.0, 8.0), Timing(**timing))
+    device, rates = (profile := read_named(name, Profile)[0]).device, complete_rates(profile.rates)
+    return MachineModel(device, rates, nodes(300.0, 42.0, 3.0, 8.0), TimingCoefficients(**timing))
 
 
-def on(machine: Machine, kind: str) -> Machine:
+def on(machine: MachineModel, kind: str) -> MachineModel:
     """The same on a device of another kind."""
-    from planner.specs.base import changed
+    from planner.specs.base import with_fields
 
-    return replace(machine, device=changed(machine.device, kind=kind))
+    return replace(machine, device=with_fields(machine.device, kind=kind))

@@ -4,32 +4,32 @@ nobody.
 
 import pytest
 
-from planner.costs.compute.assumed import ASSUMED
+from planner.costs.compute.assumed import ASSUMED_RATES
 from planner.costs.pricing import pricing_of
 from planner.plan.model import Plan, Prices
 from planner.plan.task import Task
-from planner.specs.base import Layers, Ranks, changed
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point
-from planner.specs.timing import Timing
+from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.profile import CollectiveCosts, PassFit, ModuleCosts, PassCosts, CollectivePoint
+from planner.specs.timing import TimingCoefficients
 from tests.plans import sharded_plan, staged_plan
 
-FORWARD, BACKWARD = (Fit(ms_per_token2=a, ms_per_token=b, ms=c) for a, b, c in ((1e-3, 0.2, 3.0), (2e-3, 0.5, 7.0)))
-P2P = Collective(source="measured", spread=0.2, points=(Point(ranks=2, gb_per_s=1.0, latency_us=5.0),))
-ALL = Collective(source="measured", spread=0.2, points=tuple(Point(ranks=n, gb_per_s=1.0) for n in (2, 4)))
+FORWARD, BACKWARD = (PassFit(ms_per_token2=a, ms_per_token=b, ms=c) for a, b, c in ((1e-3, 0.2, 3.0), (2e-3, 0.5, 7.0)))
+P2P = CollectiveCosts(source="measured", spread=0.2, points=(CollectivePoint(ranks=2, gb_per_s=1.0, latency_us=5.0),))
+ALL = CollectiveCosts(source="measured", spread=0.2, points=tuple(CollectivePoint(ranks=n, gb_per_s=1.0) for n in (2, 4)))
 
 
 def priced(plan: Plan, **passes) -> Plan:
-    layer = Passes(**({"layers": 2, "forward": FORWARD, "backward": BACKWARD} | passes))
-    ends = Passes(forward=FORWARD, backward=BACKWARD)
+    layer = PassCosts(**({"layers": 2, "forward": FORWARD, "backward": BACKWARD} | passes))
+    ends = PassCosts(forward=FORWARD, backward=BACKWARD)
     costs = ModuleCosts(source="measured", spread=0.1, layer=layer, ends=ends)
     prices = Prices(profile="made up", modules={"llm": costs}, collectives={"p2p": P2P, "all_to_all": ALL})
-    return changed(plan, uses=changed(plan.uses, prices=prices))
+    return with_fields(plan, uses=with_fields(plan.uses, prices=prices))
 
 
 def by_rates(plan: Plan) -> Plan:
-    timing = Timing(layer_us=50.0, micro_batch_ms=0.2)
-    prices = Prices(profile="made up", rates={"toy": ASSUMED}, timing=timing)
-    return changed(plan, uses=changed(plan.uses, prices=prices))
+    timing = TimingCoefficients(layer_us=50.0, micro_batch_ms=0.2)
+    prices = Prices(profile="made up", rates={"toy": ASSUMED_RATES}, timing=timing)
+    return with_fields(plan, uses=with_fields(plan.uses, prices=prices))
 
 
 def passes_of(plan: Plan, layers: Layers, ranks: Ranks, degree: int = 1, ring: int = 1) -> dict:
@@ -70,7 +70,7 @@ def test_weight_gradients_are_half_of_all_but_attention():
 
 def test_recomputation_is_part_of_input_gradients():
     plan = PLANS[0][0]
-    again = changed(plan, layouts={"llm": changed(plan.layouts["llm"], recompute="full")})
+    again = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], recompute="full")})
     found = passes_of(again, *PLANS[0][1:])
     assert found["W"].value == pytest.approx(((0.5 - 0.2) * 13 + 7.0 - 3.0) / 2 * 1e-3)
     assert found["I"].value + found["W"].value == pytest.approx(found["B"].value)

@@ -7,14 +7,14 @@ import pytest
 
 from planner import files
 from planner.costs.columns import columns_of
-from planner.costs.memory.resting import resting
+from planner.costs.memory.resting import resident_footprint
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.model import ExpertLayout, Plan
 from planner.plan.task import Task
-from planner.specs.accounting import Accounting
-from planner.specs.base import Layers, changed
+from planner.specs.accounting import MemoryCoefficients
+from planner.specs.base import Layers, with_fields
 from planner.verify.score import score
 
 GOLDEN = Path(__file__).parents[1] / "golden/by_hand"
@@ -25,8 +25,8 @@ WIDE, NARROW = {"ep": 4}, {"ep": 1, "etp": 2, "dispatch": "all_gather"}
 
 def laid(spec=SPEC, recompute="none", **fields) -> Plan:
     """The plan with other experts."""
-    layout = changed(PLAN.layouts["llm"], **{"experts": {}, "recompute": recompute, **fields})
-    return changed(PLAN, layouts={"llm": layout}, uses=changed(PLAN.uses, models={"llm": spec}))
+    layout = with_fields(PLAN.layouts["llm"], **{"experts": {}, "recompute": recompute, **fields})
+    return with_fields(PLAN, layouts={"llm": layout}, uses=with_fields(PLAN.uses, models={"llm": spec}))
 
 
 def said(**ranges) -> dict:
@@ -35,7 +35,7 @@ def said(**ranges) -> dict:
 
 
 def prices(plan: Plan) -> dict[str, tuple[Task, float, float]]:
-    price = pricing_of(plan).among(expand(plan))
+    price = pricing_of(plan).with_concurrency(expand(plan))
     return {task.id: (task, price(task).value, price(task).comm) for task in expand(plan)}
 
 
@@ -72,7 +72,7 @@ def test_what_is_made_again_is_made_again_where_experts_lie_so():
 
 def test_layers_without_experts_are_not_asked_how_these_lie():
     """Of a model whose second half alone has experts: what is said of these is said of all that there are."""
-    spec = changed(SPEC, moe=changed(SPEC.moe, dense_layers=2))
+    spec = with_fields(SPEC, moe=with_fields(SPEC.moe, dense_layers=2))
     ranges, usual = prices(laid(spec, experts=said(l2_3=WIDE))), prices(laid(spec, **WIDE))
     for name, (task, seconds, comm) in ranges.items():
         if task.phase in ("F", "B", "update"):
@@ -80,12 +80,12 @@ def test_layers_without_experts_are_not_asked_how_these_lie():
 
 
 def test_states_are_those_of_the_layers_and_what_is_gathered_of_the_largest():
-    accounting = Accounting()
+    accounting = MemoryCoefficients()
     for zero in (0, 1, 3):
         layouts = (laid(zero=zero, **own).layouts["llm"] for own in (WIDE, NARROW))
-        wide, narrow = (resting(SPEC, layout, accounting, 0) for layout in layouts)
+        wide, narrow = (resident_footprint(SPEC, layout, accounting, 0) for layout in layouts)
         mixed = laid(zero=zero, experts=said(l0_2=WIDE, l3=NARROW)).layouts["llm"]
-        found = resting(SPEC, mixed, accounting, 0)
+        found = resident_footprint(SPEC, mixed, accounting, 0)
         assert float(found.states) == pytest.approx(0.75 * float(wide.states) + 0.25 * float(narrow.states))
         assert float(found.gathered) == max(float(wide.gathered), float(narrow.gathered))
         assert float(found.fragmentation) == pytest.approx(accounting.fragmentation * float(found.allocated))
@@ -94,14 +94,14 @@ def test_states_are_those_of_the_layers_and_what_is_gathered_of_the_largest():
 def test_activations_are_those_of_each_layer():
     pricing, parts = pricing_of(laid(experts=said(l0_1=WIDE, l2_3={"ep": 1, "etp": 2}))), Layers(range(4))
     task = next(task for task in expand(PLAN) if task.phase == "F")
-    held = pricing.basis("llm", "cpu").held(parts, False, task.split, task.sizes).layers
-    each = [pricing.basis("llm", "cpu").held(Layers((n,)), False, task.split, task.sizes).layers for n in range(4)]
+    held = pricing.module_pricing("llm", "cpu").activation_bytes(parts, False, task.split, task.sizes).layers
+    each = [pricing.module_pricing("llm", "cpu").activation_bytes(Layers((n,)), False, task.split, task.sizes).layers for n in range(4)]
     assert held == pytest.approx(sum(each)) and each[0] < each[3]
 
 
 def test_a_step_takes_no_less_than_its_bound():
     found = score(PLAN)
-    assert found.bound.seconds <= found.value
+    assert found.bound.seconds <= found.step_seconds
 
 
 def test_one_closed_form_for_all_layers_is_refused():
@@ -112,9 +112,9 @@ def test_one_closed_form_for_all_layers_is_refused():
 def test_fits_are_refused():
     """They do not say what of their seconds is whose."""
     costs = files.read(GOLDEN / "mixed-groups/plan.yaml", Plan).uses.prices.modules["llm"]
-    prices = changed(PLAN.uses.prices, modules={"llm": costs})
+    prices = with_fields(PLAN.uses.prices, modules={"llm": costs})
     with pytest.raises(InputError, match="do not say what experts take") as caught:
-        pricing_of(changed(PLAN, uses=changed(PLAN.uses, prices=prices)))
+        pricing_of(with_fields(PLAN, uses=with_fields(PLAN.uses, prices=prices)))
     assert caught.value.where == "uses.prices.modules.llm"
 
 

@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.columns import Batch, columns_of
-from planner.costs.compute.assumed import ASSUMED
-from planner.costs.memory.footprint import peak
-from planner.costs.part import Part, mixed
+from planner.costs.columns import PipelineBatch, columns_of
+from planner.costs.compute.assumed import ASSUMED_RATES
+from planner.costs.memory.footprint import fullest_stage
+from planner.costs.part import LayerPass, recompute_counts
 from planner.costs.pricing import Pricing
 from planner.costs.step.sequences import ENDLESS
-from planner.costs.step.stage import head, mean_layer
+from planner.costs.step.stage import head_seconds, mean_layer_seconds
 from planner.plan.model import Group, Layout, Plan, Prices
 from planner.plan.task import Task
 from planner.specs import library
-from planner.specs.base import Layers, Ranks, changed
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.cluster import Cluster
 from planner.specs.model import Model
 from planner.specs.profile import Profile
 from planner.specs.software import Software
-from planner.specs.timing import Timing
-from planner.strategies.static.best import simulated
+from planner.specs.timing import TimingCoefficients
+from planner.strategies.static.best import simulate_layout
 from planner.strategies.static.fixed import fixed_layout
-from planner.strategies.static.laid import laid
+from planner.strategies.static.laid import static_plan
 from planner.strategies.static.layouts import columns_for
-from planner.strategies.static.screen import parts_of, problem_of
+from planner.strategies.static.screen import step_parts, layout_problem
 from planner.units import MS
 from planner.verify.score import score
 from tests.static_jobs import small_cluster, static_inputs
@@ -60,8 +60,8 @@ PIPES = [
 def off(tmp_path: Path, fixed: str, count: int, cluster: str = "h100x64", seq: int = 8192) -> float:
     """By how much a simulated plan of a layout takes longer than the closed form says, relatively."""
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [seq] * count, fixed)
-    problem, layout = problem_of(inputs), fixed_layout(inputs)
-    return simulated(inputs, problem, layout).seconds / float(parts_of(problem, layout).seconds) - 1.0
+    problem, layout = layout_problem(inputs), fixed_layout(inputs)
+    return simulate_layout(inputs, problem, layout).seconds / float(step_parts(problem, layout).seconds) - 1.0
 
 
 @pytest.mark.parametrize("count", [64, 256])
@@ -89,8 +89,8 @@ def grouped(plan: Plan) -> Plan:
     split = {"ulysses": layout.ulysses, "ring": layout.cp // layout.ulysses}
     said = {name: size for name, size in split.items() if size > 1} or {"ulysses": 1}
     groups = {name: Group(ranks=group.ranks, split=said) for name, group in plan.groups.items()}
-    whole = changed(layout, dp=layout.dp * layout.cp, cp=1, ulysses=1)
-    return changed(plan, layouts={"llm": whole}, groups=groups)
+    whole = with_fields(layout, dp=layout.dp * layout.cp, cp=1, ulysses=1)
+    return with_fields(plan, layouts={"llm": whole}, groups=groups)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
@@ -99,9 +99,9 @@ def test_equal_groups_cost_what_their_layout_does(tmp_path, split, zero):
     cluster = small_cluster(tmp_path, "h100-80gb", 16)
     fixed = f"{split}, tp: 1, pp: 1, zero: {zero}"
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [4096] * 32, fixed)
-    plan = laid(inputs, problem_of(inputs), fixed_layout(inputs))
+    plan = static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
     one, other = score(plan), score(grouped(plan))
-    assert other.value == pytest.approx(one.value, rel=1e-9)
+    assert other.step_seconds == pytest.approx(one.step_seconds, rel=1e-9)
     assert other.memory.peaks == pytest.approx(one.memory.peaks, rel=1e-9)
 
 
@@ -114,13 +114,13 @@ def test_a_plan_of_groups_of_one_rank_costs_what_data_parallelism_does(tmp_path,
     fixed = f"tp: 1, cp: 1, pp: 1, zero: {zero}, recompute: full, micro_batch: 1"
     static = static_inputs(tmp_path, "llama-3-8b", cluster, sizes, fixed)
     layout = parallel_search.plan(static, None)
-    job = changed(
+    job = with_fields(
         static.job,
         strategy="sequence_groups",
         degrees=(1,),
-        fix=changed(static.job.fix, layouts={}),
-        layout=changed(static.job.layout, zero=zero, recompute="full"),
-        limits=changed(static.job.limits, tokens_per_rank=4096),
+        fix=with_fields(static.job.fix, layouts={}),
+        layout=with_fields(static.job.layout, zero=zero, recompute="full"),
+        limits=with_fields(static.job.limits, tokens_per_rank=4096),
         sync="micro_batch" if zero == 3 else "step",
     )
     groups = sequence_groups.plan(replace(static, job=job), None)
@@ -131,12 +131,12 @@ def test_a_plan_of_groups_of_one_rank_costs_what_data_parallelism_does(tmp_path,
 
 
 def priced(zero: int, kind: str, **timing) -> tuple[Pricing, Layout]:
-    module = library.read("llama-3-8b", Model)[0].modules["llm"]
-    cluster = library.read("h100x64", Cluster)[0]
-    device = library.read("h100-80gb", Profile)[0].device
+    module = library.read_named("llama-3-8b", Model)[0].modules["llm"]
+    cluster = library.read_named("h100x64", Cluster)[0]
+    device = library.read_named("h100-80gb", Profile)[0].device
     layout = Layout(ranks=Ranks(range(64)), dp=64, zero=zero)
-    prices = Prices(profile="made up", rates={cluster.ranks[0].kind: ASSUMED}, timing=Timing(**timing))
-    devices = {cluster.ranks[0].kind: changed(device, kind=kind)}
+    prices = Prices(profile="made up", rates={cluster.ranks[0].kind: ASSUMED_RATES}, timing=TimingCoefficients(**timing))
+    devices = {cluster.ranks[0].kind: with_fields(device, kind=kind)}
     return Pricing({"llm": module}, {"llm": layout}, cluster, prices, devices), layout
 
 
@@ -170,13 +170,13 @@ def test_more_compute_hides_more_communication_but_not_the_uncovered_part(of, si
     zero, phase, micro_batch = of
     pricing, layout = priced(zero, "cuda", dp_window=window)
     task = Task("llm", Layers(range(32)), phase, micro_batch, "all", layout.ranks)
-    whole, alone = pricing.price(task).value, pricing.left(task, ENDLESS)
+    whole, alone = pricing.price(task).value, pricing.exposed_seconds(task, ENDLESS)
     less, most = (pricing.price(task, beside(phase, [size + add for size in sizes])).value for add in (0, more))
     assert alone <= most <= less <= whole
     assert alone == pytest.approx(whole / 32 if window else whole)
     assert (most < whole) == (window > 0)
     on_cpu, _ = priced(zero, "cpu", dp_window=window)
-    assert on_cpu.price(task, beside(phase, sizes)).value == on_cpu.price(task).value == on_cpu.left(task, ENDLESS)
+    assert on_cpu.price(task, beside(phase, sizes)).value == on_cpu.price(task).value == on_cpu.exposed_seconds(task, ENDLESS)
 
 
 @given(st.sampled_from(EXCHANGES), st.integers(1, 60_000))
@@ -185,8 +185,8 @@ def test_exposed_part_depends_on_seconds_of_compute_only(of, size):
     zero, phase, micro_batch = of
     pricing, layout = priced(zero, "cuda", dp_window=0.5, jitter=0.01)
     task, concurrent = Task("llm", Layers(range(32)), phase, micro_batch, "all", layout.ranks), beside(phase, [size])
-    seconds = pricing.compute(concurrent[0][0][0], ends=False).value
-    assert pricing.price(task, concurrent).value == pytest.approx(pricing.left(task, seconds), rel=1e-12)
+    seconds = pricing.pass_cost(concurrent[0][0][0], embedding_head=False).value
+    assert pricing.price(task, concurrent).value == pytest.approx(pricing.exposed_seconds(task, seconds), rel=1e-12)
 
 
 # ------------------------------------------------------------------------------- lines and the closed form's passes
@@ -206,28 +206,28 @@ PARTS = [  # how a layout is spread over 16 ranks
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_cost_lines_equal_passes_of_the_closed_form(name, recompute, software):
     """At any number of tokens; with windows, experts and latent attention too. Windows of rings are of 4096 tokens."""
-    module, random_ = library.read(name, Model)[0].modules["llm"], random.Random(f"{name}{recompute}{software}")
-    cluster = library.read("h100x64", Cluster)[0]
-    kind, device = cluster.ranks[0].kind, library.read("h100-80gb", Profile)[0].device
-    traits = library.read(software, Software)[0]
+    module, random_ = library.read_named(name, Model)[0].modules["llm"], random.Random(f"{name}{recompute}{software}")
+    cluster = library.read_named("h100x64", Cluster)[0]
+    kind, device = cluster.ranks[0].kind, library.read_named("h100-80gb", Profile)[0].device
+    traits = library.read_named(software, Software)[0]
     for parts in PARTS:
         if "ep" in parts and getattr(module, "moe", None) is None:
             continue
         layout = Layout(ranks=Ranks(range(16)), zero=1, recompute=recompute, **parts)
-        prices = Prices(profile="made up", rates={kind: ASSUMED}, timing=changed(traits.timing, jitter=0.0))
+        prices = Prices(profile="made up", rates={kind: ASSUMED_RATES}, timing=with_fields(traits.timing, jitter=0.0))
         pricing = Pricing({"llm": module}, {"llm": layout}, cluster, prices, {kind: device})
-        machine, degree = pricing.basis("llm", kind).machine, layout.cp * layout.tp
+        machine, degree = pricing.module_pricing("llm", kind).machine, layout.cp * layout.tp
         windowed = getattr(module, "window", None) is not None and layout.cp > layout.ulysses
         for seq in (4096,) if windowed else (1, 4096, *(random_.randrange(2, 300_000) for _ in range(3))):
-            at = columns_of(layout, Batch(seq=float(seq), batch=float(layout.dp)))
-            layer, behind = mean_layer(module, at, machine), head(module, at, machine)
+            at = columns_of(layout, PipelineBatch(seq=float(seq), batch=float(layout.dp)))
+            layer, behind = mean_layer_seconds(module, at, machine), head_seconds(module, at, machine)
             for forward in (True, False):
                 one, end = (each.forward if forward else each.backward for each in (layer, behind))
                 pause = machine.timing.micro_batch_ms * MS
                 for ends in (False, True):
-                    again = mixed(layout, range(module.layers))
-                    part = Part("llm", module.layers, ends, Ranks(range(degree)), layout.split, forward, again)
-                    line = pricing.part(part, kind)[0]
+                    again = recompute_counts(layout, range(module.layers))
+                    part = LayerPass("llm", module.layers, ends, Ranks(range(degree)), layout.default_split, forward, again)
+                    line = pricing.pass_line(part, kind)[0]
                     expected = float(one.seconds) * module.layers + ends * float(end.seconds) + pause
                     assert line.seconds((seq,)) == pytest.approx(expected, rel=1e-9), (parts, seq, forward)
 
@@ -247,7 +247,7 @@ HELD = [
 def test_the_fullest_rank_holds_what_the_closed_form_says(tmp_path, fixed, recompute):
     """Of equal sequences, as the simulated step has them."""
     inputs = static_inputs(tmp_path, "llama-3-8b", "h100x64", [4096] * 128, f"{fixed}, recompute: {recompute}")
-    problem, layout = problem_of(inputs), fixed_layout(inputs)
-    plan = laid(inputs, problem, layout)
-    closed = float(peak(problem.trained.module, columns_for(layout, problem.trained), problem.accounting).total)
+    problem, layout = layout_problem(inputs), fixed_layout(inputs)
+    plan = static_plan(inputs, problem, layout)
+    closed = float(fullest_stage(problem.trained.module, columns_for(layout, problem.trained), problem.accounting).total)
     assert max(score(plan).memory.peaks) == pytest.approx(closed, rel=0.01)

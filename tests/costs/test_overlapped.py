@@ -4,20 +4,20 @@ from itertools import pairwise, product
 
 import pytest
 
-from planner.costs.overlapped import overlapped
+from planner.costs.overlapped import with_overlap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.simulate import simulate
-from planner.specs.base import changed
-from planner.specs.inputs import Options, load
-from planner.specs.overlap import AS_PRICED, Overlap, overlap_of
-from planner.specs.profile import Fit, ModuleCosts, Passes
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.overlap import AS_PRICED, Overlap, parse_overlap
+from planner.specs.profile import PassFit, ModuleCosts, PassCosts
 from planner.strategies import sequence_groups
 from planner.strategies.static.fixed import fixed_layout
-from planner.strategies.static.laid import laid
-from planner.strategies.static.screen import problem_of
+from planner.strategies.static.laid import static_plan
+from planner.strategies.static.screen import layout_problem
 from planner.verify.score import score
 from tests.plans import staged_plan
 from tests.static_jobs import small_cluster, static_inputs
@@ -40,15 +40,15 @@ def nothing_measured(tmp_path, monkeypatch):
 def plan(request, tmp_path) -> Plan:
     model, ranks, sizes, fixed = request.param
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "a100-80gb", ranks, 4), sizes, fixed)
-    return laid(inputs, problem_of(inputs), fixed_layout(inputs))
+    return static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
 
 
 def seconds(plan: Plan, overlap: Overlap) -> float:
-    return score(plan, 0, overlap).value
+    return score(plan, 0, overlap).step_seconds
 
 
 def test_no_switch_changes_nothing(plan):
-    assert overlapped(plan, AS_PRICED) is plan
+    assert with_overlap(plan, AS_PRICED) is plan
 
 
 def test_switching_overlap_on_is_never_slower(plan):
@@ -82,7 +82,7 @@ def test_a_synchronous_send_holds_compute():
     tasks = expand(plan)
     price = pricing_of_sends(plan)
     apart = simulate(tasks, price, plan.size)
-    held = simulate(tasks, price, plan.size, holding=Overlap(pp=False).holding)
+    held = simulate(tasks, price, plan.size, held_streams=Overlap(pp=False).occupied_streams)
     for timeline in (apart, held):
         assert [event.id for event in timeline.events] == [task.id for task in tasks]
     alone = [e for e in held.events if e.phase in ("F", "B", "send") and 0 in e.ranks]
@@ -98,21 +98,21 @@ def pricing_of_sends(plan: Plan):
 
 def test_fits_that_include_communication_refuse_switches(plan):
     layout = plan.layouts["llm"]
-    fit = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0))
+    fit = PassCosts(forward=PassFit(ms=1.0), backward=PassFit(ms=2.0))
     costs = ModuleCosts(source="published", spread=0.1, layer=fit, sharding="included")
-    measured = changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, modules={"llm": costs})))
+    measured = with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(plan.uses.prices, modules={"llm": costs})))
     inside = {"tp": layout.tp > 1, "ep": layout.ep > 1, "dp": layout.zero == 3, "pp": False}
     for kind, there in inside.items():
         switched = Overlap(**{kind: True})
         if there:
             with pytest.raises(InputError, match=f"do not say what of its {kind} exchanges"):
-                overlapped(measured, switched)
+                with_overlap(measured, switched)
         else:
-            assert overlapped(measured, switched).uses.prices.modules == {"llm": costs}
+            assert with_overlap(measured, switched).uses.prices.modules == {"llm": costs}
 
 
 def test_plans_that_are_planned_batch_by_batch_can_be_switched_too(tmp_path):
-    inputs = load("demo-cpu-4", Options())
+    inputs = load_job("demo-cpu-4", JobOptions())
     plan = sequence_groups.plan(inputs, None)
     off, on = (seconds(plan, Overlap(dp=each)) for each in (False, True))
     assert on == seconds(plan, AS_PRICED) <= off
@@ -129,10 +129,10 @@ def test_plans_that_are_planned_batch_by_batch_can_be_switched_too(tmp_path):
     ],
 )
 def test_switches_are_read(text, overlap):
-    assert overlap_of(text) == overlap
+    assert parse_overlap(text) == overlap
 
 
 @pytest.mark.parametrize("text", ["", "tp", "tp=yes", "cp=on", "tp=on,tp=off", "all=on,ep=off", "tp=on,", "=on"])
 def test_other_words_are_refused(text):
     with pytest.raises(InputError):
-        overlap_of(text)
+        parse_overlap(text)

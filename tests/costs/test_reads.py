@@ -5,22 +5,22 @@ from pathlib import Path
 import pytest
 
 from planner import files
-from planner.costs.pricing import mean_reads, pricing_of
+from planner.costs.pricing import mean_cross_reads, pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.model import Plan
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 
 PLAN = files.read(Path(__file__).parents[1] / "golden/by_hand/encoder-decoder/plan.yaml", Plan)
 
 
 def with_uses(**said) -> Plan:
-    return changed(PLAN, uses=changed(PLAN.uses, **said))
+    return with_fields(PLAN, uses=with_fields(PLAN.uses, **said))
 
 
 def test_reads_are_the_mean_over_all_items():
     read = 140 + 90 + 2 * 200 + 160 + 2 * 60  # by hand: two texts are read twice
-    assert mean_reads(PLAN) == {"llm": read / sum(PLAN.uses.items["llm"].values())}
+    assert mean_cross_reads(PLAN) == {"llm": read / sum(PLAN.uses.items["llm"].values())}
 
 
 def test_longer_texts_cost_the_reader_more_and_the_encoder_s_price_is_of_its_own():
@@ -32,16 +32,16 @@ def test_longer_texts_cost_the_reader_more_and_the_encoder_s_price_is_of_its_own
 
 
 def test_each_tp_rank_gets_all_outputs():
-    layout = changed(PLAN.layouts["llm"], dp=2, tp=2)
-    parted = changed(PLAN, layouts={**PLAN.layouts, "llm": layout})
+    layout = with_fields(PLAN.layouts["llm"], dp=2, tp=2)
+    parted = with_fields(PLAN, layouts={**PLAN.layouts, "llm": layout})
     (send,) = (task for task in expand(PLAN) if task.id == "encoder[0-3]/sendF/0/r0>llm")
-    one, two = (pricing_of(plan).width(send) for plan in (PLAN, parted))
+    one, two = (pricing_of(plan).send_width(send) for plan in (PLAN, parted))
     assert (one, two) == (128, 256)
 
 
 def test_fits_of_a_module_with_cross_attention_are_refused():
     fits = files.read(Path(__file__).parents[1] / "golden/by_hand/mixed-groups/plan.yaml", Plan).uses.prices.modules
-    prices = changed(PLAN.uses.prices, modules={"llm": fits["llm"]})
+    prices = with_fields(PLAN.uses.prices, modules={"llm": fits["llm"]})
     with pytest.raises(InputError, match="do not say what its cross attention reads") as error:
         pricing_of(with_uses(prices=prices))
     assert error.value.where == "uses.prices.modules.llm"

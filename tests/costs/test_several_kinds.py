@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from planner import files
 from planner.costs.pricing import Pricing, pricing_of
-from planner.costs.step.sequences import Pool, pools, sequences
+from planner.costs.step.sequences import RankPool, rank_pools, packing_problem
 from planner.errors import Infeasible, InputError
 from planner.plan.expand import expand
 from planner.plan.model import Plan
 from planner.plan.task import Task
-from planner.specs.base import Layers, Ranks, changed
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point
+from planner.specs.profile import CollectiveCosts, Device, PassFit, ModuleCosts, PassCosts, CollectivePoint
 from planner.verify.score import score
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups"
@@ -30,26 +30,26 @@ def renamed(plan: Plan, kinds: tuple[str, str], times: float = 1.0) -> Plan:
     uses, half = plan.uses, plan.size // 2
     ranks = tuple(RankKind(kind=kind, count=half, per_node=half) for kind in kinds)
     (device,), (rates,) = uses.devices.values(), uses.prices.rates.values()
-    return changed(
+    return with_fields(
         plan,
         ranks=ranks,
-        uses=changed(
+        uses=with_fields(
             uses,
-            cluster=changed(uses.cluster, ranks=ranks),
+            cluster=with_fields(uses.cluster, ranks=ranks),
             devices=dict(zip(kinds, (device, slower(device, times)), strict=True)),
-            prices=changed(uses.prices, rates=dict.fromkeys(kinds, rates)),
+            prices=with_fields(uses.prices, rates=dict.fromkeys(kinds, rates)),
         ),
     )
 
 
 def slower(device: Device, times: float) -> Device:
     tflops = {dtype: peak / times for dtype, peak in device.tflops.items()}
-    return changed(device, tflops=tflops, memory_gb_per_s=device.memory_gb_per_s / times)
+    return with_fields(device, tflops=tflops, memory_gb_per_s=device.memory_gb_per_s / times)
 
 
 def test_two_kinds_that_are_the_same_cost_what_one_does():
     plain, split = score(DEMO), score(renamed(DEMO, ("a", "b")))
-    assert split.value == plain.value
+    assert split.step_seconds == plain.step_seconds
     assert split.memory == plain.memory
 
 
@@ -57,7 +57,7 @@ def test_two_kinds_that_are_the_same_cost_what_one_does():
 def test_a_task_takes_what_it_would_on_its_slowest_rank(times, data):
     """Whatever ranks it has: of either kind, or of both."""
     plain, both = DEMO, renamed(DEMO, ("a", "b"), times)
-    all_slow = changed(both, uses=changed(both.uses, devices=dict.fromkeys(("a", "b"), both.uses.devices["b"])))
+    all_slow = with_fields(both, uses=with_fields(both.uses, devices=dict.fromkeys(("a", "b"), both.uses.devices["b"])))
     task = data.draw(st.sampled_from(expand(plain)))
     ours, fast, slow = (pricing_of(plan).price(task).value for plan in (both, plain, all_slow))
     assert fast <= slow
@@ -69,23 +69,23 @@ def test_a_task_on_kinds_with_fits_and_with_rates(measured):
     """A module that was measured on one kind only is priced by the other's rates there, and waits for the slower."""
     both = renamed(DEMO, ("a", "b"))
     for seconds in (1e-9, 10.0):
-        fit = Passes(forward=Fit(ms=1e3 * seconds), backward=Fit(ms=1e3 * seconds))
+        fit = PassCosts(forward=PassFit(ms=1e3 * seconds), backward=PassFit(ms=1e3 * seconds))
         costs = ModuleCosts(source="measured", spread=0.1, layer=fit)
-        some = changed(both.uses.prices, modules={f"llm@{measured}": costs})
-        found = pricing_of(changed(both, uses=changed(both.uses, prices=some)))
+        some = with_fields(both.uses.prices, modules={f"llm@{measured}": costs})
+        found = pricing_of(with_fields(both, uses=with_fields(both.uses, prices=some)))
         layers, everyone = Layers(range(DEMO.uses.models["llm"].layers)), Ranks(range(DEMO.size))
         task = Task("llm", layers, "F", 0, "g", everyone, (1024,), (0,), DEMO.size)
-        alone, other = (found.passed(found.part_of(task), kind, task.sizes) for kind in sorted("ab", key=measured.find))
+        alone, other = (found.kind_pass_cost(found.layer_pass(task), kind, task.sizes) for kind in sorted("ab", key=measured.find))
         assert found.price(task).value == max(alone.value, other.value)
         assert (found.price(task) == alone) == (seconds < 1)
 
 
 def test_collectives_over_two_kinds_use_the_slower_links():
-    def table(gb_per_s: float) -> Collective:
-        return Collective(source="measured", spread=0.0, points=(Point(ranks=8, gb_per_s=gb_per_s),))
+    def table(gb_per_s: float) -> CollectiveCosts:
+        return CollectiveCosts(source="measured", spread=0.0, points=(CollectivePoint(ranks=8, gb_per_s=gb_per_s),))
 
     tables = {f"p2p@{FAST}": table(4.0), f"p2p@{SLOW}": table(2.0)}
-    prices = changed(TWO.uses.prices, collectives=tables)
+    prices = with_fields(TWO.uses.prices, collectives=tables)
     priced = Pricing(TWO.uses.models, TWO.layouts, TWO.uses.cluster, prices, TWO.uses.devices)
     hidden = TWO.uses.models["llm"].hidden * 2
     waited = TWO.uses.prices.timing.pp_exposed * (1 + float(priced.machine(FAST).jitter(8)))
@@ -99,9 +99,9 @@ def test_collectives_over_two_kinds_use_the_slower_links():
 
 
 def test_missing_prices_of_a_kind_are_named():
-    prices = changed(TWO.uses.prices, rates={FAST: TWO.uses.prices.rates[FAST]})
+    prices = with_fields(TWO.uses.prices, rates={FAST: TWO.uses.prices.rates[FAST]})
     with pytest.raises(InputError, match=f"no prices for `llm` on {SLOW}") as caught:
-        pricing_of(changed(TWO, uses=changed(TWO.uses, prices=prices)))
+        pricing_of(with_fields(TWO, uses=with_fields(TWO.uses, prices=prices)))
     assert caught.value.where == "uses.prices.modules"
 
 
@@ -124,7 +124,7 @@ def nodes(first: int, count: int, per_node: int) -> list[tuple[int, ...]]:
 
 @given(clusters())
 def test_pools_have_every_rank_once_on_the_nodes_of_the_cluster(cluster):
-    found = pools(cluster, Ranks(range(cluster.size)))
+    found = rank_pools(cluster, Ranks(range(cluster.size)))
     assert [rank for pool in found for rank in range(pool.first, pool.first + pool.ranks)] == [*range(cluster.size)]
     first, expected = 0, []
     for entry in cluster.ranks:
@@ -136,17 +136,17 @@ def test_pools_have_every_rank_once_on_the_nodes_of_the_cluster(cluster):
 @given(clusters(), st.data())
 def test_pools_of_some_ranks_are_what_these_have_of_all_pools(cluster, data):
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, cluster.size - 1)] * 2)))
-    found = pools(cluster, Ranks(range(first, last + 1)))
+    found = rank_pools(cluster, Ranks(range(first, last + 1)))
     assert [rank for pool in found for rank in range(pool.first, pool.first + pool.ranks)] == [*range(first, last + 1)]
 
 
 def test_neighbours_of_one_kind_are_one_pool_when_their_nodes_are_alike():
     def of(*entries):
         ranks = tuple(RankKind(kind=kind, count=count, per_node=node) for kind, count, node in entries)
-        cluster = changed(TWO.uses.cluster, ranks=ranks, levels=(changed(TWO.uses.cluster.levels[1], ranks=64),))
-        return pools(cluster, Ranks(range(cluster.size)))
+        cluster = with_fields(TWO.uses.cluster, ranks=ranks, levels=(with_fields(TWO.uses.cluster.levels[1], ranks=64),))
+        return rank_pools(cluster, Ranks(range(cluster.size)))
 
-    assert of(("a", 8, 4), ("a", 4, 4), ("b", 4, 4)) == (Pool(0, 12, 4), Pool(12, 4, 4))
+    assert of(("a", 8, 4), ("a", 4, 4), ("b", 4, 4)) == (RankPool(0, 12, 4), RankPool(12, 4, 4))
     assert len(of(("a", 8, 4), ("a", 4, 2))) == len(of(("a", 6, 4), ("a", 4, 4))) == 2
     assert len(of(("a", 4, 4), ("b", 4, 4), ("a", 4, 4))) == 3
 
@@ -155,33 +155,33 @@ def test_neighbours_of_one_kind_are_one_pool_when_their_nodes_are_alike():
 
 
 def problem_of(plan: Plan, sizes: dict[int, int] | None = None, **changes):
-    used = changed(plan.uses, **changes)
+    used = with_fields(plan.uses, **changes)
     priced = Pricing(used.models, plan.layouts, used.cluster, used.prices, used.devices)
-    return sequences(priced, "llm", used, sizes or {0: 128})
+    return packing_problem(priced, "llm", used, sizes or {0: 128})
 
 
 def test_each_pool_has_its_own_shapes_lines_and_caps():
     problem = problem_of(TWO)
-    assert problem.pools == (Pool(0, 4, 4), Pool(4, 4, 4))
+    assert problem.pools == (RankPool(0, 4, 4), RankPool(4, 4, 4))
     assert [(shape.degree, shape.pool) for shape in problem.shapes] == [(d, p) for d in (1, 2, 4) for p in (0, 1)]
     for fast, slow in zip(problem.shapes[::2], problem.shapes[1::2], strict=True):
-        assert fast.cap > slow.cap > 0 and fast.line.of(1024) < slow.line.of(1024)
-    limited = problem_of(TWO, limits=changed(TWO.uses.limits, tokens_per_rank=700))
+        assert fast.cap > slow.cap > 0 and fast.line.item_seconds(1024) < slow.line.item_seconds(1024)
+    limited = problem_of(TWO, limits=with_fields(TWO.uses.limits, tokens_per_rank=700))
     assert {shape.cap for shape in limited.shapes} == {700}
 
 
 def test_what_a_kind_cannot_hold_names_the_kind():
-    small = {**TWO.uses.devices, SLOW: changed(TWO.uses.devices[SLOW], memory_gib=16.0)}
+    small = {**TWO.uses.devices, SLOW: with_fields(TWO.uses.devices[SLOW], memory_gib=16.0)}
     with pytest.raises(Infeasible, match=f"one of {SLOW} may use 13.6 GiB") as caught:
         problem_of(TWO, devices=small)
     assert "ranks" in caught.value.fix
 
 
 def test_a_sequence_that_only_all_ranks_could_hold_says_that_groups_lie_within_one_kind():
-    problem = problem_of(TWO, limits=changed(TWO.uses.limits, tokens_per_rank=700))
+    problem = problem_of(TWO, limits=with_fields(TWO.uses.limits, tokens_per_rank=700))
     room = max(shape.room for shape in problem.shapes)
     for size, across in ((room + 1, True), (2 * room, True), (2 * room + 1, False)):
         with pytest.raises(Infeasible, match=f"4 ranks of {FAST} hold {room}") as caught:
-            problem_of(TWO, {5: size}, limits=changed(TWO.uses.limits, tokens_per_rank=700))
+            problem_of(TWO, {5: size}, limits=with_fields(TWO.uses.limits, tokens_per_rank=700))
         assert ("all ranks together would hold it" in caught.value.message) == across
         assert f"{-(-size // 700)} ranks of {FAST}, or workload.max_tokens: {room}" in caught.value.fix

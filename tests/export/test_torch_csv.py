@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from planner import pipeline
 from planner.errors import Infeasible, InputError
-from planner.export.ordered import with_slots
-from planner.export.torch_csv import read_csv, renumbered, stage_forwards, to_csv
+from planner.export.ordered import with_order
+from planner.export.torch_csv import read_csv, renumber_micro_batches, stage_forwards, to_csv
 from planner.plan.model import Plan
-from planner.plan.schedules import schedule
-from planner.plan.schedules.explicit import parsed, printed
-from planner.specs.base import changed
+from planner.plan.schedules import schedule_slots
+from planner.plan.schedules.explicit import parse_slots, slot_lines
+from planner.specs.base import with_fields
 from tests.plan.schedules.made import ordered_plan, some_order
 from tests.plans import encoder_plan
 from tests.verify.priced import priced
@@ -46,7 +46,7 @@ def test_torch_loads_and_lowers_what_is_written(tmp_path, name, pp, micro_batche
         [(str(a.computation_type.value), a.microbatch_index, a.stage_index // pp) for a in runtime.pipeline_order[rank]]
         for rank in range(pp)
     ]
-    assert found == schedule(name, pp, micro_batches, chunks)
+    assert found == schedule_slots(name, pp, micro_batches, chunks)
     assert runtime.stage_index_to_group_rank == {stage: stage % pp for stage in range(pp * chunks)}
     assert all(runtime.pipeline_order_with_comms.values())  # sends and receives meet: torch raises where they cannot
     assert read_csv(text, ordered_plan(pp, micro_batches, "1f1b" if chunks == 1 else name, chunks), "f") == found
@@ -57,12 +57,12 @@ def test_torch_loads_and_lowers_what_is_written(tmp_path, name, pp, micro_batche
 def test_any_order_with_equal_forwards_comes_back(tmp_path_factory, chance, pp, micro_batches, chunks):
     slots = some_order(chance, pp, micro_batches, chunks)
     assume(len({tuple(rows) for rows in stage_forwards(slots)}) == 1)
-    text, rows = to_csv(ordered_plan(pp, micro_batches, printed(slots, chunks), chunks))
+    text, rows = to_csv(ordered_plan(pp, micro_batches, slot_lines(slots, chunks), chunks))
     assert [*rows] == stage_forwards(slots)[-1]
     path = tmp_path_factory.mktemp("csv") / "schedule.csv"
     path.write_text(text)
     loaded(path, pp, chunks, micro_batches)
-    back = read_csv(text, ordered_plan(pp, micro_batches, printed(slots, chunks), chunks), "f")
+    back = read_csv(text, ordered_plan(pp, micro_batches, slot_lines(slots, chunks), chunks), "f")
     assert [[(phase, rows[row], chunk) for phase, row, chunk in of_rank] for of_rank in back] == slots
 
 
@@ -85,16 +85,16 @@ def test_stages_that_differ_in_their_forwards_are_refused():
     plan = ordered_plan(2, 2, ("F0 F1 B0 B1", "F1 F0 B0 B1"))
     with pytest.raises(InputError, match="stage 0 runs its forwards in another order"):
         to_csv(plan)
-    same = parsed(("F1 F0 B0 B1", "F1 F0 B0 B1"), 2, 1)
-    assert renumbered(same, "")[1] == (1, 0)
+    same = parse_slots(("F1 F0 B0 B1", "F1 F0 B0 B1"), 2, 1)
+    assert renumber_micro_batches(same, "")[1] == (1, 0)
 
 
 def with_rows(plan: Plan, *rows: dict) -> Plan:
-    return changed(plan, steps=(changed(plan.steps[0], micro_batches=rows),))
+    return with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=rows),))
 
 
 def unequal(plan: Plan) -> Plan:
-    return changed(plan, uses=changed(plan.uses, items={"llm": {**plan.uses.items["llm"], 1: 9}}))
+    return with_fields(plan, uses=with_fields(plan.uses, items={"llm": {**plan.uses.items["llm"], 1: 9}}))
 
 
 TWO = ordered_plan(2, 2, "1f1b", dp=2)
@@ -108,7 +108,7 @@ TWO = ordered_plan(2, 2, "1f1b", dp=2)
         (ordered_plan(2, 2, "forward_only"), "nothing comes back"),
         (unequal(ordered_plan(2, 2, "1f1b")), "has 9 tokens in micro-batch 1, 8 in 0"),
         (with_rows(TWO, {"dp0": (0,), "dp1": (1,)}, {"dp0": (2, 3)}), "has other groups than micro-batch 0"),
-        (changed(TWO, steps=(*TWO.steps, changed(TWO.steps[0], order={"llm": "gpipe"}))), "steps differ"),
+        (with_fields(TWO, steps=(*TWO.steps, with_fields(TWO.steps[0], order={"llm": "gpipe"}))), "steps differ"),
     ],
 )
 def test_what_a_schedule_cannot_say_is_refused(plan, says):
@@ -147,15 +147,15 @@ def test_an_imported_plan_is_worth_what_it_says(tmp_path):
     plan = pipeline.import_order("torch-csv", tmp_path / "zb.csv", before)
     (score,) = pipeline.verify(plan)
     assert plan.made.strategy == "torch-csv"
-    assert plan.outcome.value == pytest.approx(score.value, rel=1e-8)
-    assert plan.outcome.value < pipeline.verify(before)[0].value
+    assert plan.outcome.value == pytest.approx(score.step_seconds, rel=1e-8)
+    assert plan.outcome.value < pipeline.verify(before)[0].step_seconds
     assert plan.prediction.step_seconds == plan.outcome.value >= plan.outcome.bound > 0
 
 
 def test_blanks_stand_for_idle_slots():
     """As torch dumps them."""
     orders = read_csv("0F0,,,0B0\n,1F0,1B0,\n", ordered_plan(2, 1, "1f1b"), "f")
-    assert printed(orders) == ("F0 B0", "F0 B0")
+    assert slot_lines(orders) == ("F0 B0", "F0 B0")
 
 
 def test_names_of_forms_are_checked():
@@ -167,21 +167,21 @@ def test_steps_keep_their_own_worth():
     """Two steps of other lengths, in one plan: each is worth what it is, and the head their sum."""
     one = ordered_plan(2, 2, "1f1b")
     items = {i: 8 if i < 2 else 16 for i in range(4)}
-    rows = [changed(one.steps[0], micro_batches=({"dp0": (2 * n,)}, {"dp0": (2 * n + 1,)})) for n in (0, 1)]
-    plan = priced(changed(one, steps=tuple(rows), uses=changed(one.uses, items={"llm": items})))
-    done = with_slots(plan, schedule("zb_h1", 2, 2), "torch-csv", "f")
+    rows = [with_fields(one.steps[0], micro_batches=({"dp0": (2 * n,)}, {"dp0": (2 * n + 1,)})) for n in (0, 1)]
+    plan = priced(with_fields(one, steps=tuple(rows), uses=with_fields(one.uses, items={"llm": items})))
+    done = with_order(plan, schedule_slots("zb_h1", 2, 2), "torch-csv", "f")
     values = [step.outcome.value for step in done.steps]
-    assert values == pytest.approx([score.value for score in pipeline.verify(done)], rel=1e-8)
+    assert values == pytest.approx([score.step_seconds for score in pipeline.verify(done)], rel=1e-8)
     assert values[0] < values[1] and done.outcome.value == pytest.approx(sum(values), rel=1e-8)
 
 
 def test_an_order_that_memory_does_not_hold_is_refused():
     plan = priced(ordered_plan(2, 4, "1f1b"))
-    layer = changed(plan.uses.prices.modules["llm"].layer, activation_kib_per_token=2.0**20 / 16)  # 0.5 GiB an item
-    costs = changed(plan.uses.prices.modules["llm"], layer=layer)
-    tight = changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, modules={"llm": costs})))
-    device = changed(tight.uses.devices["toy"], memory_gib=1.6)
-    tight = changed(tight, uses=changed(tight.uses, devices={"toy": device}))
+    layer = with_fields(plan.uses.prices.modules["llm"].layer, activation_kib_per_token=2.0**20 / 16)  # 0.5 GiB an item
+    costs = with_fields(plan.uses.prices.modules["llm"], layer=layer)
+    tight = with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(plan.uses.prices, modules={"llm": costs})))
+    device = with_fields(tight.uses.devices["toy"], memory_gib=1.6)
+    tight = with_fields(tight, uses=with_fields(tight.uses, devices={"toy": device}))
     pipeline.verify(tight)  # 1F1B holds two
     with pytest.raises(Infeasible, match="would hold"):
-        with_slots(tight, schedule("gpipe", 2, 4), "torch-csv", "f")
+        with_order(tight, schedule_slots("gpipe", 2, 4), "torch-csv", "f")

@@ -6,7 +6,7 @@ import pytest
 
 from planner import files
 from planner.errors import InputError
-from planner.files.text import DEEPEST
+from planner.files.text import MAX_DEPTH
 from planner.plan.model import Plan
 from planner.specs.cluster import Cluster
 from planner.specs.job import Job
@@ -107,7 +107,7 @@ def test_depth_is_refused_and_exhausts_nothing(text):
 
 
 def test_a_nest_within_the_limit_is_no_error_of_its_own():
-    assert "expected" in error_of(JOB + "profile: " + "[" * (DEEPEST - 1) + "]" * (DEEPEST - 1)).message
+    assert "expected" in error_of(JOB + "profile: " + "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1)).message
 
 
 @pytest.mark.parametrize(("text", "message"), [("", "empty"), ("# nothing\n", "empty"), ("word", "not a planner file")])

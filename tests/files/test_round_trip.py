@@ -45,7 +45,7 @@ def test_every_format_reads_back_what_was_written(kind):
     )
 )
 def test_plain_data_reads_back(data):
-    assert reading.load(files.dump({"top": data}), "again")[0] == {"top": data}
+    assert reading.load_yaml(files.dump({"top": data}), "again")[0] == {"top": data}
 
 
 @given(st.sets(st.integers(0, 500), min_size=1))
@@ -77,11 +77,11 @@ def test_an_empty_file_of_defaults_is_short():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
 def test_the_slow_yaml_of_pure_python_says_the_same(path, monkeypatch):
     text = path.read_text(encoding="utf-8")
-    data, places = reading.load(text, "fast")
+    data, places = reading.load_yaml(text, "fast")
     written = files.dump(data)
     monkeypatch.setattr(reading, "Loader", yaml.SafeLoader)
     monkeypatch.setattr(sys.modules["planner.files.write"], "Dumper", yaml.SafeDumper)
-    assert reading.load(text, "slow") == (data, places)
+    assert reading.load_yaml(text, "slow") == (data, places)
     assert files.dump(data) == written
 
 

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from planner.errors import InputError
-from planner.files.lock import held, hold
-from planner.files.slots import Slots
+from planner.files.lock import is_locked, hold_lock
+from planner.files.slots import FolderQueue
 
 PIECES = 300
 LINES = 40
@@ -25,7 +25,7 @@ def text(number, version):
 
 def produce(folder, window):
     """Offer the next pieces, and replace them again and again until they are taken."""
-    slots, versions = Slots(folder), dict.fromkeys(range(PIECES), 0)
+    slots, versions = FolderQueue(folder), dict.fromkeys(range(PIECES), 0)
     rng = random.Random(1)
     position = 0
     while position < PIECES:
@@ -42,8 +42,8 @@ def produce(folder, window):
 
 @pytest.mark.parametrize("window", [1, 4])
 def test_every_piece_is_taken_once_and_whole_while_it_is_replaced(tmp_path, window):
-    slots = Slots(tmp_path / "folder")
-    slots.rewind()
+    slots = FolderQueue(tmp_path / "folder")
+    slots.reset_taken()
     producer = multiprocessing.get_context("spawn").Process(target=produce, args=(slots.folder, window))
     producer.start()
     rng = random.Random(2)
@@ -65,8 +65,8 @@ def test_every_piece_is_taken_once_and_whole_while_it_is_replaced(tmp_path, wind
 
 
 def test_what_was_taken_is_not_offered_again_by_replacing(tmp_path):
-    slots = Slots(tmp_path)
-    slots.rewind()
+    slots = FolderQueue(tmp_path)
+    slots.reset_taken()
     slots.offer(3, {"a": "old"})
     assert slots.replace(3, "a", "new")
     mine = slots.take(3)
@@ -78,21 +78,21 @@ def test_what_was_taken_is_not_offered_again_by_replacing(tmp_path):
 
 
 def test_rewinding_forgets_what_was_taken_and_clearing_all(tmp_path):
-    slots = Slots(tmp_path)
-    slots.rewind()
+    slots = FolderQueue(tmp_path)
+    slots.reset_taken()
     for number in (1, 2):
         slots.offer(number, {"a": ""})
     slots.take(1)
     assert slots.next(1) == 2
-    slots.rewind()
+    slots.reset_taken()
     assert slots.next(1) == 1 and slots.offered(2) and not slots.taken(1)
     slots.clear()
     assert os.listdir(tmp_path) == ["taken"]
 
 
 def test_a_piece_left_half_by_a_killed_process_is_made_again(tmp_path):
-    slots = Slots(tmp_path)
-    slots.rewind()
+    slots = FolderQueue(tmp_path)
+    slots.reset_taken()
     (tmp_path / ".5").mkdir()
     (tmp_path / ".5" / "b").write_text("half")
     assert not slots.offered(5)
@@ -103,28 +103,28 @@ def test_a_piece_left_half_by_a_killed_process_is_made_again(tmp_path):
 def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot make the folder"):
-        Slots(tmp_path / "file").rewind()
+        FolderQueue(tmp_path / "file").reset_taken()
 
 
 def hold_for_ever(path):
-    with hold(path, "another"):
+    with hold_lock(path, "another"):
         time.sleep(600)
 
 
 def test_a_lock_is_held_as_long_as_its_process_lives(tmp_path):
     path = tmp_path / "lock"
-    assert not held(path)
+    assert not is_locked(path)
     holder = multiprocessing.get_context("spawn").Process(target=hold_for_ever, args=(path,))
     holder.start()
     deadline = time.monotonic() + 30
-    while not held(path):
+    while not is_locked(path):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    with pytest.raises(InputError, match="another already"), hold(path, "another"):
+    with pytest.raises(InputError, match="another already"), hold_lock(path, "another"):
         pass
     os.kill(holder.pid, signal.SIGKILL)
     holder.join()
-    assert not held(path)
-    with hold(path, "another"):
-        assert held(path)
-    assert not held(path)
+    assert not is_locked(path)
+    with hold_lock(path, "another"):
+        assert is_locked(path)
+    assert not is_locked(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError
-from planner.files.writable import FOLDER_FIX, require_folder, require_writable, stands
+from planner.files.writable import FOLDER_FIX, require_folder, require_writable, path_exists
 
 
 def test_folders_that_are_missing_are_made_and_files_left_alone(tmp_path):
@@ -27,11 +27,11 @@ def test_a_folder_that_takes_no_file_is_refused():
 
 def test_names_that_no_file_can_have_are_refused(tmp_path):
     long = tmp_path / ("a" * 300)
-    for ask in (require_writable, require_folder, stands):
+    for ask in (require_writable, require_folder, path_exists):
         with pytest.raises(InputError, match="too long") as refused:
             ask(long, "--save")
         assert refused.value.fix
-    assert stands(tmp_path, "") and not stands(tmp_path / "x", "")
+    assert path_exists(tmp_path, "") and not path_exists(tmp_path / "x", "")
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):

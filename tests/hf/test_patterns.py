@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from planner.hf.patterns import full_rule, sparse_rule
+from planner.hf.patterns import full_attention_rule, moe_layer_rule
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
 
@@ -28,7 +28,7 @@ def test_every_pattern_of_experts(layers):
     possible = {sparse_of(layers, dense, every) for dense in range(layers) for every in range(1, layers + 1)}
     for pattern in product([False, True], repeat=layers):
         if any(pattern):
-            rule = sparse_rule(pattern)
+            rule = moe_layer_rule(pattern)
             assert (rule is not None) == (pattern in possible), pattern
             assert rule is None or sparse_of(layers, *rule) == pattern
 
@@ -37,6 +37,6 @@ def test_every_pattern_of_experts(layers):
 def test_every_pattern_of_windows(layers):
     possible = {full_of(layers, every) for every in range(layers + 1)}
     for pattern in product([False, True], repeat=layers):
-        every = full_rule(pattern)
+        every = full_attention_rule(pattern)
         assert (every is not None) == (pattern in possible), pattern
         assert every is None or full_of(layers, every) == pattern

@@ -7,7 +7,7 @@ import pytest
 from planner import files, hf
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import layer_kinds
 from planner.specs.layers.heads import head_dim
 from planner.specs.model import Model
@@ -57,17 +57,17 @@ SHIPPED = {  # in which our own files are silent about rotary bases, eps and rou
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_is_what_its_config_says(read, name):
-    got, shipped = read(SHIPPED[name]).model, library.read(name, Model)[0]
+    got, shipped = read(SHIPPED[name]).model, library.read_named(name, Model)[0]
     assert got.modules.keys() == shipped.modules.keys() and got.edges == shipped.edges
     for key, module in shipped.modules.items():
         ours = {"norm_eps": module.norm_eps}
         if key == "llm":
             ours["rope_base"] = module.rope_base
-        mine = changed(got.modules[key], **ours)
+        mine = with_fields(got.modules[key], **ours)
         if key == "llm" and module.moe:
             said = {"scores": module.moe.scores, "normalised": module.moe.normalised}
-            mine = changed(mine, moe=changed(mine.moe, **said))
-        assert changed(mine, head_dim=head_dim(mine)) == changed(module, head_dim=head_dim(module))
+            mine = with_fields(mine, moe=with_fields(mine.moe, **said))
+        assert with_fields(mine, head_dim=head_dim(mine)) == with_fields(module, head_dim=head_dim(module))
 
 
 def test_what_routers_and_rotations_are(read):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner import hf
 from planner.errors import InputError
 from planner.specs.layers import Audio, Decoder
-from planner.specs.parts import Experts, Latent
+from planner.specs.parts import Experts, LatentAttentionShape
 
 PLAIN = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 24, "vocab": 30}
 
@@ -100,7 +100,7 @@ def test_each_goes_to_its_family(tmp_path, fields, kind):
         {"gated": False},
         {"norm": "layer"},
         {"sinks": True},
-        {"latent": Latent(kv_rank=4, rope_dim=2, nope_dim=2, value_dim=4)},
+        {"latent": LatentAttentionShape(kv_rank=4, rope_dim=2, nope_dim=2, value_dim=4)},
         {"bias": "qkv", "qk_norm": True},
         {"moe": Experts(experts=4, topk=2, ffn=7, shared_ffn=8), "qk_norm": True},
         {"moe": Experts(experts=4, topk=2, ffn=7)},  # Mixtral's are as wide as the dense MLP would be

@@ -6,17 +6,17 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from planner.launch.experts import AllGather, AllToAll, OnStage, dispatch_over
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
+from planner.launch.experts import AllGatherDispatcher, AllToAllDispatcher, StageDispatcher, token_dispatcher
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
 from planner.launch.processes import launch
-from planner.launch.ragged import Ragged
-from planner.launch.worker import joined
-from planner.models.dispatch import HERE, Choice
-from planner.models.held import Part
+from planner.launch.ragged import RaggedGroup
+from planner.launch.worker import joined_world
+from planner.models.dispatch import LOCAL_DISPATCHER, ExpertChoice
+from planner.models.held import EqualShard
 from planner.plan.mesh import expert_coordinates
 from planner.plan.model import Layout
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 
 pytestmark = pytest.mark.slow
 
@@ -48,16 +48,16 @@ def chosen(tokens, dropless, seed=0):
     experts, weights = liked.argsort(-1, descending=True)[:, :TOPK], drawn(tokens, TOPK, seed=seed + 1)
     if not dropless:
         experts = experts.where(drawn(tokens, TOPK, seed=seed + 2) > 0, EXPERTS)
-    return Choice(experts, weights, EXPERTS, dropless)
+    return ExpertChoice(experts, weights, EXPERTS, dropless)
 
 
 def experts_of(factors, part=None, etp=None):
     """Each expert multiplies by its factors `(experts, width)`; sharded over etp, each rank does a part."""
-    part, etp = part or Part(), etp or Part()
-    share = (etp.index + 1) / sum(range(1, etp.of + 1))
+    part, etp = part or EqualShard(), etp or EqualShard()
+    share = (etp.index + 1) / sum(range(1, etp.count + 1))
 
     def compute(rows, sizes):
-        assert len(sizes) == EXPERTS // part.of
+        assert len(sizes) == EXPERTS // part.count
         assert sizes.sum() == len(rows)
         return rows * factors[slice(*part.span(EXPERTS))].repeat_interleave(sizes, 0) * share
 
@@ -67,7 +67,7 @@ def experts_of(factors, part=None, etp=None):
 def run_dispatch(run, x, choice, factors):
     """Outputs, and the gradients of x, the weights and the factors."""
     x, weights, factors = (each.clone().requires_grad_() for each in (x, choice.weights, factors))
-    y = run(x, Choice(choice.experts, weights, EXPERTS, choice.dropless), factors)
+    y = run(x, ExpertChoice(choice.experts, weights, EXPERTS, choice.dropless), factors)
     (y * drawn(len(x), WIDTH, seed=9)).sum().backward()
     return [y.detach(), x.grad, weights.grad, factors.grad]
 
@@ -80,7 +80,7 @@ def dense(x, choice, factors):
 
 def place(layout):
     at = expert_coordinates(layout, dist.get_rank())
-    return (Part(at[dim], getattr(layout, dim)) for dim in ("ep", "etp"))
+    return (EqualShard(at[dim], getattr(layout, dim)) for dim in ("ep", "etp"))
 
 
 def check_round_trip(groups, layout, tokens, dropless):
@@ -88,9 +88,9 @@ def check_round_trip(groups, layout, tokens, dropless):
     rank = dist.get_rank()
     x, factors = drawn(tokens[rank], WIDTH, seed=rank), drawn(EXPERTS, WIDTH, seed=77)
     choice, (ep, etp) = chosen(tokens[rank], dropless, seed=10 * rank), place(layout)
-    dispatch = dispatch_over(layout, groups, Meter())
-    found = run_dispatch(lambda x, c, f: dispatch.run(x, c, experts_of(f, ep, etp)), x, choice, factors)
-    local = run_dispatch(lambda x, c, f: HERE.run(x, c, experts_of(f)), x, choice, factors)
+    dispatch = token_dispatcher(layout, groups, CommunicationMeter())
+    found = run_dispatch(lambda x, c, f: dispatch.dispatch(x, c, experts_of(f, ep, etp)), x, choice, factors)
+    local = run_dispatch(lambda x, c, f: LOCAL_DISPATCHER.dispatch(x, c, experts_of(f)), x, choice, factors)
     want = run_dispatch(dense, x, choice, factors)
     for total in (found[3], local[3], want[3]):  # an expert's gradient is over the tokens of all ranks
         dist.all_reduce(total)
@@ -110,12 +110,12 @@ def check_all_meshes(groups):
 def check_kinds(groups):
     """The dispatcher that a layout selects."""
     kinds = [
-        (layout_of({"ep": 4}), AllToAll),
-        (layout_of({"ep": 2, "etp": 2}, "all_gather"), AllGather),
-        (layout_of({"ep": 1}, "all_gather"), OnStage),
+        (layout_of({"ep": 4}), AllToAllDispatcher),
+        (layout_of({"ep": 2, "etp": 2}, "all_gather"), AllGatherDispatcher),
+        (layout_of({"ep": 1}, "all_gather"), StageDispatcher),
     ]
     for layout, kind in kinds:
-        assert type(dispatch_over(layout, groups, Meter())) is kind
+        assert type(token_dispatcher(layout, groups, CommunicationMeter())) is kind
 
 
 def check_rows_are_sorted(groups):
@@ -128,8 +128,8 @@ def check_rows_are_sorted(groups):
         seen.extend(part.flatten().tolist() for part in torch.split(rows, sizes.tolist()))
         return rows
 
-    choice = Choice(torch.tensor([[0, 5], [5, 1], [0, 1], [4, 0], [1, 0]]), torch.ones(5, 2), EXPERTS)
-    dispatch_over(layout, groups, Meter()).run(numbers, choice, compute)
+    choice = ExpertChoice(torch.tensor([[0, 5], [5, 1], [0, 1], [4, 0], [1, 0]]), torch.ones(5, 2), EXPERTS)
+    token_dispatcher(layout, groups, CommunicationMeter()).dispatch(numbers, choice, compute)
     of_expert = {0: (0, 2, 3, 4), 1: (1, 2, 4), 4: (3,), 5: (0, 1)}
     first = 4 * expert_coordinates(layout, rank)["ep"]
     by_etp = ((0, 2), (1, 3))  # the ranks along ep, for each index along etp
@@ -141,22 +141,22 @@ def check_rows_are_sorted(groups):
 def check_total(groups):
     counts = torch.arange(5) * (dist.get_rank() + 1)
     for experts in MESHES.values():
-        assert torch.equal(dispatch_over(layout_of(experts), groups, Meter()).total(counts), 10 * torch.arange(5))
-    staged = changed(layout_of({}), pp=2, dp=2)
+        assert torch.equal(token_dispatcher(layout_of(experts), groups, CommunicationMeter()).all_reduce_counts(counts), 10 * torch.arange(5))
+    staged = with_fields(layout_of({}), pp=2, dp=2)
     mine = (1 + 2, 3 + 4)[dist.get_rank() // 2]  # of the stage
-    assert torch.equal(dispatch_over(staged, groups, Meter()).total(counts), mine * torch.arange(5))
+    assert torch.equal(token_dispatcher(staged, groups, CommunicationMeter()).all_reduce_counts(counts), mine * torch.arange(5))
 
 
 def sent_bytes(groups, layout, tokens, topk, width):
     """Bytes that this rank sends in forward and backward when all ranks choose every expert equally often."""
-    meter = Meter()
+    meter = CommunicationMeter()
     experts = (torch.arange(tokens)[:, None] + torch.arange(topk)) % EXPERTS
     x = torch.zeros(tokens, width, requires_grad=True)
-    dispatch = dispatch_over(layout, groups, meter)
-    y = dispatch.run(x, Choice(experts, torch.ones(tokens, topk), EXPERTS), lambda rows, sizes: rows * 1)
-    forward = meter.cut().bytes
+    dispatch = token_dispatcher(layout, groups, meter)
+    y = dispatch.dispatch(x, ExpertChoice(experts, torch.ones(tokens, topk), EXPERTS), lambda rows, sizes: rows * 1)
+    forward = meter.take_measured().bytes
     y.sum().backward()
-    return forward, meter.cut().bytes
+    return forward, meter.take_measured().bytes
 
 
 def check_bytes(groups):
@@ -178,10 +178,10 @@ def check_bytes(groups):
 
 def check_ragged(groups):
     """An all-gather and a reduce-scatter with uneven rows are transposes of each other."""
-    rank, ragged = dist.get_rank(), Ragged(groups[ALL], Meter())
+    rank, ragged = dist.get_rank(), RaggedGroup(groups[ALL], CommunicationMeter())
     sizes = (3, 0, 2, 5)
     x, y = drawn(sizes[rank], WIDTH, seed=rank), drawn(10, WIDTH, seed=20 + rank)
-    gathered, added = ragged.copies(x, sizes), ragged.sums(y, sizes)
+    gathered, added = ragged.all_gather_no_grad(x, sizes), ragged.reduce_scatter_no_grad(y, sizes)
     want = torch.cat([drawn(size, WIDTH, seed=r) for r, size in enumerate(sizes)])
     assert torch.equal(gathered, want)
     of_rank = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
@@ -199,8 +199,8 @@ CHECKS = {
 
 def body(worker):
     failures = {}
-    with joined(worker, timeout_s=60):
-        groups = Groups([(0, 1), (2, 3), (0, 2), (1, 3)])
+    with joined_world(worker, timeout_s=60):
+        groups = ProcessGroups([(0, 1), (2, 3), (0, 2), (1, 3)])
         for name, check in CHECKS.items():
             try:
                 check(groups)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from planner.launch.interrupts import interrupts_passed_on
+from planner.launch.interrupts import forwarding_interrupts
 
 
 def test_an_ended_process_does_not_stop_forwarding():
@@ -15,7 +15,7 @@ def test_an_ended_process_does_not_stop_forwarding():
     try:
         lasting.stdout.readline()
         before = signal.getsignal(signal.SIGINT)
-        with interrupts_passed_on(lambda: [None, ended.pid, lasting.pid]):
+        with forwarding_interrupts(lambda: [None, ended.pid, lasting.pid]):
             os.kill(os.getpid(), signal.SIGINT)
             assert signal.getsignal(signal.SIGINT) is before  # the next one is handled as before
         lasting.communicate(timeout=30)

@@ -8,12 +8,12 @@ import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from planner.launch.collectives import COLLECTIVES, time_collective
-from planner.launch.meter import Meter
+from planner.launch.meter import CommunicationMeter
 from planner.launch.processes import launch
-from planner.launch.ulysses import Ulysses
-from planner.launch.worker import joined
+from planner.launch.ulysses import UlyssesAttention
+from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
+from planner.models.data import synthetic_batch
 from planner.specs.layers import Decoder
 
 SPEC = Decoder(layers=2, hidden=64, heads=4, kv_heads=2, ffn=96, vocab=80)
@@ -21,7 +21,7 @@ SPEC = Decoder(layers=2, hidden=64, heads=4, kv_heads=2, ffn=96, vocab=80)
 
 def step(worker):
     """Loss and gradient norm of one batch, calls, bytes and seconds of its all-to-alls, seconds of each collective."""
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         model = build(SPEC, device=torch.device("meta"))
         policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
         for unit in [*model.layers.values(), model]:
@@ -30,9 +30,9 @@ def step(worker):
             unit.set_gradient_divide_factor(1.0)
         model.to_empty(device=worker.device)
         init_weights(model, 0)
-        meter, world = Meter(), dist.group.WORLD
-        exchange = Ulysses(world, (24,), meter)
-        loss = model(packed_batch(SPEC, [(0, 16), (1, 8)], 0, exchange=exchange, device=worker.device)) / 24
+        meter, world = CommunicationMeter(), dist.group.WORLD
+        exchange = UlyssesAttention(world, (24,), meter)
+        loss = model(synthetic_batch(SPEC, [(0, 16), (1, 8)], 0, sequence_parallel=exchange, device=worker.device)) / 24
         loss.backward()
         norm = torch.stack([parameter.grad.full_tensor().norm() for parameter in model.parameters()]).norm()
         times = [time_collective(name, world, 4096, worker.device) for name in COLLECTIVES if name != "p2p"]

@@ -9,20 +9,20 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import init_device_mesh
 
 from planner.launch.collectives import COLLECTIVES, prepare, time_collective
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
 from planner.launch.processes import launch
-from planner.launch.sequence import Sharing, exchange_over
-from planner.launch.ulysses import Ulysses
-from planner.launch.worker import joined
+from planner.launch.sequence import SharedMicroBatch, sequence_parallel_over
+from planner.launch.ulysses import UlyssesAttention
+from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.exchange import WHOLE
-from planner.models.held import Held
-from planner.plan.model import Split
+from planner.models.data import synthetic_batch
+from planner.models.exchange import NO_SEQUENCE_PARALLEL
+from planner.models.held import ModuleShard
+from planner.plan.model import SequenceSplit
 from planner.specs.dealing import even_sizes
 from planner.specs.layers import Decoder, Vit
-from planner.specs.parts import Latent
+from planner.specs.parts import LatentAttentionShape
 
 GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}
 SHAPES = {
@@ -31,7 +31,7 @@ SHAPES = {
     "gpt": Decoder(**GQA, gated=False, norm="layer", bias="all", positions="learned", max_positions=40, tied=True),
     "vit": Vit(layers=2, hidden=32, heads=8, ffn=48, patch=2, merge=2, out=6),
     "sinks": Decoder(**GQA, kv_heads=2, qk_norm=True, sinks=True, window=5, full_every=2),
-    "latent": Decoder(**GQA, latent=Latent(q_rank=12, kv_rank=8, rope_dim=2, nope_dim=4, value_dim=3)),
+    "latent": Decoder(**GQA, latent=LatentAttentionShape(q_rank=12, kv_rank=8, rope_dim=2, nope_dim=4, value_dim=3)),
 }
 PAIR, THREE, ALL = (0, 1), (1, 2, 3), (0, 1, 2, 3)
 TIMEOUT_S = 60
@@ -79,7 +79,7 @@ def reference(spec, documents):
     model = build(spec, dtype=torch.float64)
     init_weights(model, SEED)
     total = sum(length for _, length in documents)
-    losses = [model(packed_batch(spec, [document], SEED)) / total for document in documents]
+    losses = [model(synthetic_batch(spec, [document], SEED)) / total for document in documents]
     sum(losses).backward()
     return sum(losses).item(), {name: parameter.grad for name, parameter in model.named_parameters()}
 
@@ -91,9 +91,9 @@ def check_group(groups, spec, ranks, split):
         return None
     model = build(spec, dtype=torch.float64)
     init_weights(model, SEED)
-    meter = Meter()
-    exchange = Ulysses(groups[ranks], split(52, len(ranks), spec.merged), meter)
-    loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / 52
+    meter = CommunicationMeter()
+    exchange = UlyssesAttention(groups[ranks], split(52, len(ranks), spec.merged), meter)
+    loss = model(synthetic_batch(spec, documents, SEED, sequence_parallel=exchange)) / 52
     loss.backward()
     summed = [loss.detach(), *(parameter.grad for parameter in model.parameters())]
     for tensor in summed:
@@ -109,7 +109,7 @@ AGAIN = {0: "full", 1: "full"}
 
 def sharded(spec, dtype, **options):
     """A model sharded over all ranks: one FSDP2 unit per layer and one for the rest, gradients summed."""
-    model = build(spec, dtype=dtype, device=torch.device("meta"), held=Held(recompute=options.pop("recompute", {})))
+    model = build(spec, dtype=dtype, device=torch.device("meta"), shard=ModuleShard(recompute=options.pop("recompute", {})))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for unit in [*model.layers.values(), model]:
         fully_shard(unit, mesh=mesh, **options)
@@ -128,8 +128,8 @@ def run_micro_batches(groups, spec, model):
     for row in rows:
         ((ranks, documents),) = ((ranks, found) for ranks, found in row.items() if dist.get_rank() in ranks)
         lengths = [length for _, length in documents]
-        exchange = exchange_over(groups, Sharing(ranks, Split(len(ranks)), lengths, spec.merged), Meter())
-        loss = model(packed_batch(spec, documents, SEED, exchange=exchange)) / total
+        exchange = sequence_parallel_over(groups, SharedMicroBatch(ranks, SequenceSplit(len(ranks)), lengths, spec.merged), CommunicationMeter())
+        loss = model(synthetic_batch(spec, documents, SEED, sequence_parallel=exchange)) / total
         loss.backward()
         sum_of_losses += loss.detach()
     dist.all_reduce(sum_of_losses)
@@ -160,9 +160,9 @@ def check_groups(groups):
     for ranks in mine:
         assert dist.get_process_group_ranks(groups[ranks]) == list(ranks)
         assert groups[ranks]._get_backend(torch.device("cpu")).options._timeout == timedelta(seconds=TIMEOUT_S)
-    assert exchange_over(groups, Sharing((rank,), Split(), (7,)), Meter()) is WHOLE
+    assert sequence_parallel_over(groups, SharedMicroBatch((rank,), SequenceSplit(), (7,)), CommunicationMeter()) is NO_SEQUENCE_PARALLEL
     with pytest.raises(ValueError, match="4 ranks are not 3 sub-groups of 1"):
-        exchange_over(groups, Sharing(ALL, Split(1, 3), (7,)), Meter())
+        sequence_parallel_over(groups, SharedMicroBatch(ALL, SequenceSplit(1, 3), (7,)), CommunicationMeter())
 
 
 def check_exchange(groups):
@@ -170,9 +170,9 @@ def check_exchange(groups):
     sent.
     """
     rank, sizes = dist.get_rank(), (3, 0, 5, 2)
-    meter = Meter()
-    exchange = Ulysses(groups[ALL], sizes, meter)
-    ((_, start, stop),) = exchange.held([10]) or [(0, 3, 3)]
+    meter = CommunicationMeter()
+    exchange = UlyssesAttention(groups[ALL], sizes, meter)
+    ((_, start, stop),) = exchange.local_spans([10]) or [(0, 3, 3)]
     q, k = (torch.arange(10.0 * heads * 2).view(10, heads, 2) for heads in (8, 2))
     got = exchange.seq_to_heads(q[start:stop], k[start:stop], k[start:stop])
     assert torch.equal(got[0], q[:, 2 * rank : 2 * rank + 2])
@@ -181,7 +181,7 @@ def check_exchange(groups):
     assert torch.equal(exchange.heads_to_seq(got[0]), q[start:stop])
     assert (meter.calls, meter.bytes) == (2, 3 * sizes[rank] * 32 + (10 - sizes[rank]) * 2 * 2 * 4)
     with pytest.raises(ValueError, match="10 tokens, the documents 11"):
-        exchange.held([11])
+        exchange.local_spans([11])
 
 
 def check_collectives(groups):
@@ -228,8 +228,8 @@ TOLERANCE = {"rows float32": (1e-6, 1e-5), "rows bfloat16": (1e-2, 5e-2)}
 
 
 def body(worker):
-    with joined(worker, timeout_s=TIMEOUT_S):
-        groups = Groups(CATALOGUE)
+    with joined_world(worker, timeout_s=TIMEOUT_S):
+        groups = ProcessGroups(CATALOGUE)
         errors = {}
         for name, check in checks(groups):
             worker.begin(name)

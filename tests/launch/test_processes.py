@@ -11,7 +11,7 @@ import pytest
 
 from planner.errors import InputError, RunFailed
 from planner.launch.processes import launch
-from planner.launch.worker import from_environment
+from planner.launch.worker import worker_from_environment
 
 
 def greet(worker, word):
@@ -70,9 +70,9 @@ def collective(worker):
     import torch
     import torch.distributed as dist
 
-    from planner.launch.worker import joined
+    from planner.launch.worker import joined_world
 
-    with joined(worker, timeout_s=30):
+    with joined_world(worker, timeout_s=30):
         number = torch.ones(1)
         dist.all_reduce(number)
         worker.report(number.item())
@@ -188,19 +188,19 @@ def test_no_worker_outlives_the_launcher(number, tmp_path):
 def test_the_environment_of_torchrun(monkeypatch):
     for name, value in {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}.items():
         monkeypatch.setenv(name, value)
-    worker = from_environment(threads=3)
+    worker = worker_from_environment(threads=3)
     assert (worker.rank, worker.world_size, worker.local_rank, worker.threads) == (5, 8, 1, 3)
     assert worker.device.type == "cpu"
     worker.report("nobody listens")
     monkeypatch.delenv("RANK")
     with pytest.raises(InputError, match="RANK"):
-        from_environment()
+        worker_from_environment()
 
 
 def join(worker):
-    from planner.launch.worker import joined
+    from planner.launch.worker import joined_world
 
-    with joined(worker):
+    with joined_world(worker):
         return str(worker.device)
 
 

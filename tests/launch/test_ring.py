@@ -10,17 +10,17 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
 from planner.launch.processes import launch
-from planner.launch.sequence import Sharing, exchange_over
-from planner.launch.worker import joined
+from planner.launch.sequence import SharedMicroBatch, sequence_parallel_over
+from planner.launch.worker import joined_world
 from planner.models.attention import packed_attention
-from planner.models.pieces import Masking, longest, pairs, pieces
-from planner.plan.model import Split
-from planner.specs.dealing import dealt, rows, zigzag
+from planner.models.pieces import Masking, max_tile_tokens, visible_pairs, tiles_of
+from planner.plan.model import SequenceSplit
+from planner.specs.dealing import rank_spans, token_count, zigzag
 from planner.specs.layers import Decoder
-from planner.specs.shapes import attended_pairs, exchange_elements, ring_elements
+from planner.specs.shapes import attended_pairs, ulysses_elements, ring_elements
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=6)
 SPEC = Decoder(layers=1, hidden=32, heads=4, kv_heads=2, head_dim=6, ffn=8, vocab=8)
@@ -30,13 +30,13 @@ SPEC = Decoder(layers=1, hidden=32, heads=4, kv_heads=2, head_dim=6, ffn=8, voca
 @given(LENGTHS, st.integers(1, 3), st.integers(1, 5), st.sampled_from([1, 4]))
 def test_ranks_hold_everything_once_and_evenly(lengths, ulysses, ring, unit):
     lengths = [unit * length for length in lengths]
-    held = [dealt(lengths, (ulysses, ring), place, unit) for place in range(ulysses * ring)]
+    held = [rank_spans(lengths, (ulysses, ring), place, unit) for place in range(ulysses * ring)]
     tokens = sorted((d, token) for spans in held for d, first, last in spans for token in range(first, last))
     assert tokens == [(d, token) for d, length in enumerate(lengths) for token in range(length)]
     assert all(bound % unit == 0 for spans in held for _, *bounds in spans for bound in bounds)
-    counts = [rows(spans) for spans in held]
+    counts = [token_count(spans) for spans in held]
     assert max(counts) - min(counts) <= 3 * unit  # two between sub-groups, one within them
-    blocks = [rows(spans) for spans in zigzag(lengths, ring, unit)]
+    blocks = [token_count(spans) for spans in zigzag(lengths, ring, unit)]
     assert max(blocks) - min(blocks) <= 2 * unit and sum(blocks) == sum(lengths)
 
 
@@ -66,24 +66,24 @@ def test_causal_work_is_balanced(lengths, ring, window):
 def test_computed_scores_of_a_long_document_are_balanced(window):
     masking, ring = Masking(True, window), 4
     dealings = zigzag([16384], ring)
-    most = longest(masking, fused=False)
-    cut = [pieces(spans, masking, most) for spans in dealings]
-    work = [sum(pair.products for keys in cut for pair in pairs(queries, keys, masking)) for queries in cut]
+    most = max_tile_tokens(masking, fused=False)
+    cut = [tiles_of(spans, masking, most) for spans in dealings]
+    work = [sum(pair.computed_scores for keys in cut for pair in visible_pairs(queries, keys, masking)) for queries in cut]
     assert max(work) - min(work) <= (window or 0) * most * 2
     assert sum(work) <= 1.1 * attended_pairs(16384, True, window) + 16384 * 2 * most
-    contiguous = [pieces(dealt([16384], (ring, 1), place), masking, most) for place in range(ring)]
-    naive = [sum(p.products for keys in contiguous for p in pairs(queries, keys, masking)) for queries in contiguous]
+    contiguous = [tiles_of(rank_spans([16384], (ring, 1), place), masking, most) for place in range(ring)]
+    naive = [sum(p.computed_scores for keys in contiguous for p in visible_pairs(queries, keys, masking)) for queries in contiguous]
     assert sum(naive) <= 1.05 * sum(work)
     assert window or max(naive) > 1.6 * max(work)
 
 
 MASKINGS = [Masking(True), Masking(False), Masking(True, 5), Masking(False, 4)]
 CASES = {  # ranks -> split
-    "ring 2": ((0, 2), Split(1, 2)),
-    "ring 3": ((1, 2, 3), Split(1, 3)),
-    "ring 4": ((0, 1, 2, 3), Split(1, 4)),
-    "2 x 2": ((0, 1, 2, 3), Split(2, 2)),
-    "ulysses 2": ((0, 1), Split(2, 1)),
+    "ring 2": ((0, 2), SequenceSplit(1, 2)),
+    "ring 3": ((1, 2, 3), SequenceSplit(1, 3)),
+    "ring 4": ((0, 1, 2, 3), SequenceSplit(1, 4)),
+    "2 x 2": ((0, 1, 2, 3), SequenceSplit(2, 2)),
+    "ulysses 2": ((0, 1), SequenceSplit(2, 1)),
 }
 DOCUMENTS = {"long": [23, 8, 40], "short": [1, 1, 3, 2], "one token": [1], "one": [32]}
 
@@ -112,8 +112,8 @@ def check(groups, case, lengths, masking, dtype):
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(4), dtype=dtype)
     inputs = tensors if sinks is not None else tensors[:3]
     want = torch.autograd.grad(out, inputs, weights)
-    exchange = exchange_over(groups, Sharing(ranks, split, lengths), Meter())
-    mine = own_rows(exchange.held(lengths), lengths)
+    exchange = sequence_parallel_over(groups, SharedMicroBatch(ranks, split, lengths), CommunicationMeter())
+    mine = own_rows(exchange.local_spans(lengths), lengths)
     parts = [x.detach()[mine].requires_grad_() for x in tensors[:3]]
     logits = None if sinks is None else sinks.detach().requires_grad_()
     got = exchange.attend(*parts, cu_seqlens, masking, logits)
@@ -129,9 +129,9 @@ def check(groups, case, lengths, masking, dtype):
 def check_bytes(groups, case, backward):
     """The bytes that all ranks send in a forward, or in a forward and its backward."""
     ranks, split = CASES[case]
-    meter, lengths = Meter(), [64, 32]
-    exchange = exchange_over(groups, Sharing(ranks, split, lengths), meter)
-    mine = rows(exchange.held(lengths))
+    meter, lengths = CommunicationMeter(), [64, 32]
+    exchange = sequence_parallel_over(groups, SharedMicroBatch(ranks, split, lengths), meter)
+    mine = token_count(exchange.local_spans(lengths))
     q, k, v = (torch.randn(mine, heads, 6, requires_grad=True) for heads in (4, 2, 2))
     out = exchange.attend(q, k, v, torch.tensor([0, 64, 96], dtype=torch.int32), Masking(True))
     if backward:
@@ -145,16 +145,16 @@ def planned_bytes(split, tokens=96):
     """In float32: around the ring in one forward, and in all-to-alls of sub-groups."""
     ring = split.ulysses * split.ring * tokens * ring_elements(SPEC, split.ulysses, split.ring)
     own = (split.ulysses - 1) / split.ulysses
-    heads = tokens * exchange_elements(SPEC, split.ulysses) * own if split.ulysses > 1 else 0
+    heads = tokens * ulysses_elements(SPEC, split.ulysses) * own if split.ulysses > 1 else 0
     return 4 * ring, 4 * heads
 
 
 def body(worker):
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         catalogue = {ranks for ranks, _ in CASES.values()}
         for ranks, split in CASES.values():
             catalogue |= {*map(tuple, split.blocks(ranks)), *map(tuple, split.rings(ranks))}
-        groups = Groups(catalogue)
+        groups = ProcessGroups(catalogue)
         errors, sent = {}, {}
         for case, (ranks, _) in CASES.items():
             if worker.rank not in ranks:

@@ -5,17 +5,17 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
 from planner.launch.processes import launch
-from planner.launch.tensor import Block, block_of
-from planner.launch.worker import joined
+from planner.launch.tensor import TensorParallelGroup, tensor_parallel_over
+from planner.launch.worker import joined_world
 from planner.models.batch import IGNORED, Batch
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.held import Held
-from planner.models.tensor import ALONE
-from planner.models.vocabulary import Vocabulary, cross_entropy
+from planner.models.data import synthetic_batch
+from planner.models.held import ModuleShard
+from planner.models.tensor import NO_TENSOR_PARALLEL
+from planner.models.vocabulary import VocabularyEmbedding, sharded_cross_entropy
 from planner.specs.layers import Decoder
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ SPEC = Decoder(layers=2, hidden=32, heads=8, kv_heads=2, ffn=48, vocab=64, tied=
 
 
 def block(groups, tokens, unit=1):
-    return Block(groups[ALL], tokens, unit, Meter())
+    return TensorParallelGroup(groups[ALL], tokens, unit, CommunicationMeter())
 
 
 def drawn(*shape, seed=0, own=False):
@@ -59,15 +59,15 @@ def check_identities(groups):
         assert tuple(tensor.sizes) == sizes
         first, last = sum(sizes[:rank]), sum(sizes[: rank + 1])
         x, others = drawn(tokens, WIDTH), [drawn(tokens, WIDTH, seed=seed) for seed in range(4)]
-        assert torch.equal(tensor.mine(x), x[first:last])
-        assert torch.equal(tensor.gather(tensor.mine(x)), x)
-        close(tensor.scatter(others[rank]), sum(others)[first:last])
-        close(tensor.gather(tensor.scatter(others[rank])), tensor.total(others[rank]))
-        assert torch.equal(tensor.largest(others[rank]), torch.stack(others).amax(0))
-        assert torch.equal(tensor.mine(torch.arange(tokens)), torch.arange(first, last))
+        assert torch.equal(tensor.local_rows(x), x[first:last])
+        assert torch.equal(tensor.all_gather(tensor.local_rows(x)), x)
+        close(tensor.reduce_scatter(others[rank]), sum(others)[first:last])
+        close(tensor.all_gather(tensor.reduce_scatter(others[rank])), tensor.all_reduce_sum(others[rank]))
+        assert torch.equal(tensor.all_reduce_max(others[rank]), torch.stack(others).amax(0))
+        assert torch.equal(tensor.local_rows(torch.arange(tokens)), torch.arange(first, last))
         merged = x.view(tokens // unit, unit * WIDTH)  # each row stands for several tokens
-        assert torch.equal(tensor.mine(merged), merged[first // unit : last // unit])
-        close(tensor.scatter(merged), 4 * merged[first // unit : last // unit])
+        assert torch.equal(tensor.local_rows(merged), merged[first // unit : last // unit])
+        close(tensor.reduce_scatter(merged), 4 * merged[first // unit : last // unit])
 
 
 def gradient(function, x, y):
@@ -85,13 +85,13 @@ def check_adjoints(groups):
         rows = tensor.sizes[dist.get_rank()]
         own, alike = drawn(tokens, WIDTH, own=True), drawn(tokens, WIDTH, seed=2)
         shard, alike_too = drawn(rows, WIDTH, own=True, seed=1), drawn(tokens, WIDTH, seed=3)
-        inner, back = gradient(tensor.gather, shard, own)
+        inner, back = gradient(tensor.all_gather, shard, own)
         close(over_ranks(inner), over_ranks((shard * back).sum()))
-        inner, back = gradient(tensor.scatter, own, shard)
+        inner, back = gradient(tensor.reduce_scatter, own, shard)
         close(over_ranks(inner), over_ranks((own * back).sum()))
-        inner, back = gradient(tensor.mine, alike, shard)
+        inner, back = gradient(tensor.local_rows, alike, shard)
         close(over_ranks(inner), (alike * back).sum())
-        inner, back = gradient(tensor.total, own, alike_too)
+        inner, back = gradient(tensor.all_reduce_sum, own, alike_too)
         close(inner, over_ranks((own * back).sum()))
 
 
@@ -101,9 +101,9 @@ def check_bytes(groups):
     """
     for tokens, allowed in ((1000, 0.0), (1001, 0.02)):
         tensor = block(groups, tokens)
-        tensor.gather(drawn(tensor.sizes[dist.get_rank()], WIDTH).float())
+        tensor.all_gather(drawn(tensor.sizes[dist.get_rank()], WIDTH).float())
         half = tensor.meter.bytes
-        tensor.scatter(drawn(tokens, WIDTH).float())
+        tensor.reduce_scatter(drawn(tokens, WIDTH).float())
         want = 2 * tokens * WIDTH * 3 / 4 * 4
         assert want <= tensor.meter.bytes <= (1 + allowed) * want
         assert (tensor.meter.calls, tensor.meter.bytes) == (2, 2 * half)
@@ -116,45 +116,45 @@ def check_layer_bytes(groups):
     model, batch = sharded(tensor, [(0, tokens)])
     x = drawn(tensor.sizes[dist.get_rank()], SPEC.hidden).requires_grad_()
     y = model.layers["0"](x, model.places(x, batch), batch)
-    forward = tensor.meter.cut().bytes
+    forward = tensor.meter.take_measured().bytes
     y.sum().backward()
     want = 2 * 2 * tokens * SPEC.hidden * 3 / 4 * 8
     assert want <= forward == tensor.meter.bytes <= 1.02 * want
 
 
 def check_nobody_else(groups):
-    assert block_of(groups, (dist.get_rank(),), 8, 1, Meter()) is ALONE
-    assert block_of(groups, ALL, 0, 1, Meter()) is ALONE
+    assert tensor_parallel_over(groups, (dist.get_rank(),), 8, 1, CommunicationMeter()) is NO_TENSOR_PARALLEL
+    assert tensor_parallel_over(groups, ALL, 0, 1, CommunicationMeter()) is NO_TENSOR_PARALLEL
 
 
 def check_vocabulary(groups):
     """Embeddings and cross-entropies equal those of full tables, with huge logits and with targets without a loss."""
     tokens, words = 13, 20
     tensor = block(groups, tokens)
-    part, rank = tensor.part, dist.get_rank()
+    part, rank = tensor.shard, dist.get_rank()
     ids = torch.randint(words, (tokens,), generator=torch.Generator().manual_seed(1))
-    table, own = drawn(words, WIDTH), Vocabulary(words, WIDTH, torch.float64, part)
+    table, own = drawn(words, WIDTH), VocabularyEmbedding(words, WIDTH, torch.float64, part)
     own.weight.data = table[slice(*part.span(words))].clone()
-    assert torch.equal(own(ids, tensor), tensor.mine(table[ids]))
+    assert torch.equal(own(ids, tensor), tensor.local_rows(table[ids]))
     targets = ids.masked_fill(ids % 5 == 0, IGNORED)
     logits = (1e3 * drawn(tokens, words)).requires_grad_()
     want = F.cross_entropy(logits, targets, reduction="none")
     want.sum().backward()
     mine = logits.detach()[:, slice(*part.span(words))].clone().requires_grad_()
-    losses = cross_entropy(mine, targets, tensor, part)
+    losses = sharded_cross_entropy(mine, targets, tensor, part)
     close(losses, want.detach())
-    tensor.mine(losses).sum().backward()
+    tensor.local_rows(losses).sum().backward()
     close(mine.grad, logits.grad[:, slice(*part.span(words))])
-    half = cross_entropy(mine.detach().bfloat16(), targets, tensor, part)
-    assert half.dtype == torch.float32 and tensor.part.index == rank
+    half = sharded_cross_entropy(mine.detach().bfloat16(), targets, tensor, part)
+    assert half.dtype == torch.float32 and tensor.shard.index == rank
 
 
 def sharded(tensor, documents) -> tuple[torch.nn.Module, Batch]:
     """This rank's shard of a model, and the batch of its block."""
-    model = build(SPEC, dtype=torch.float64, held=Held(tp=tensor.part))
+    model = build(SPEC, dtype=torch.float64, shard=ModuleShard(tp=tensor.part))
     init_weights(model, 1)
-    whole = packed_batch(SPEC, documents, seed=4)
-    return model, Batch(whole.inputs, whole.targets, whole.positions, whole.cu_seqlens, tensor=tensor)
+    whole = synthetic_batch(SPEC, documents, seed=4)
+    return model, Batch(whole.inputs, whole.targets, whole.positions, whole.cu_seqlens, tensor_parallel=tensor)
 
 
 def check_chunks(groups):
@@ -166,10 +166,10 @@ def check_chunks(groups):
     loss.backward()
     single = build(SPEC, dtype=torch.float64)
     init_weights(single, 1)
-    want = single(packed_batch(SPEC, documents, seed=4))
+    want = single(synthetic_batch(SPEC, documents, seed=4))
     want.backward()
     close(over_ranks(loss), want.detach())
-    first, last = batch.tensor.part.span(SPEC.vocab)
+    first, last = batch.tensor_parallel.shard.span(SPEC.vocab)
     torch.testing.assert_close(
         model.embedding.weight.grad, single.embedding.weight.grad[first:last], rtol=0, atol=1e-10
     )
@@ -180,8 +180,8 @@ CHECKS = [check_identities, check_adjoints, check_bytes, check_layer_bytes, chec
 
 
 def body(worker):
-    with joined(worker, timeout_s=60):
-        groups, done = Groups([ALL]), []
+    with joined_world(worker, timeout_s=60):
+        groups, done = ProcessGroups([ALL]), []
         for check in CHECKS:
             worker.begin(check.__name__)
             check(groups)

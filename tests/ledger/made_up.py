@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from planner.costs.columns import Columns
-from planner.ledger.account import account_of
-from planner.ledger.row import joined
-from planner.published.case import Case, Fabric, Origin, Prediction, Skipped
+from planner.costs.columns import LayoutColumns
+from planner.ledger.account import accuracy_report
+from planner.ledger.row import pair_predictions
+from planner.published.case import PublishedCase, StatedNetwork, RecordOrigin, CasePrediction, SkippedRecord
 from planner.specs.layers import Decoder
 
 MODULE = Decoder(layers=2, hidden=64, heads=4, ffn=128, vocab=100)
@@ -13,16 +13,16 @@ MODULE = Decoder(layers=2, hidden=64, heads=4, ffn=128, vocab=100)
 
 def case(line=2, source="a", group="g", seconds=1.0, **fields):
     """A case; `tp` and other fields of Columns go there."""
-    setup = Columns(ranks=8, seq=128, batch=16, tp=fields.pop("tp", 1), micro_batch=fields.pop("micro_batch", 1))
-    plain = Case(
-        origin=Origin(source, f"{source}-{line}", group, f"{source}.csv", line),
+    setup = LayoutColumns(ranks=8, seq=128, batch=16, tp=fields.pop("tp", 1), micro_batch=fields.pop("micro_batch", 1))
+    plain = PublishedCase(
+        origin=RecordOrigin(source, f"{source}-{line}", group, f"{source}.csv", line),
         module=MODULE,
         setup=setup,
         device="h100-80gb",
         software="megatron",
-        fabric=Fabric(8),
+        network=StatedNetwork(8),
         adapters=False,
-        settings="",
+        settings_text="",
         seconds=seconds,
         memory_bytes=None,
         memory_rank="worst",
@@ -32,11 +32,11 @@ def case(line=2, source="a", group="g", seconds=1.0, **fields):
 
 
 def skipped(line, source="a", reason="no profile of the device", detail=""):
-    return Skipped(Origin(source, f"{source}-{line}", "", f"{source}.csv", line), reason, detail)
+    return SkippedRecord(RecordOrigin(source, f"{source}-{line}", "", f"{source}.csv", line), reason, detail)
 
 
 def prediction(seconds=1.0, memory_bytes=1e9, oom_probability=0.0, spread=0.1):
-    return Prediction(seconds, spread, memory_bytes, oom_probability, "fitted")
+    return CasePrediction(seconds, spread, memory_bytes, oom_probability, "fitted")
 
 
 def perfect(cases, factor=1.0):
@@ -49,5 +49,5 @@ def perfect(cases, factor=1.0):
 
 def account(cases, left, predictions):
     """The accuracy of these predictions, beside the records that were skipped before."""
-    records, incomparable = joined(cases, predictions)
-    return account_of(records, [*left, *incomparable])
+    records, incomparable = pair_predictions(cases, predictions)
+    return accuracy_report(records, [*left, *incomparable])

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.ledger.account import account_of, quantile
-from planner.ledger.answer import PROMISED, answer
-from planner.ledger.row import FAILED, IMPOSSIBLE, UNMEASURED, UNPREDICTED, predicted
+from planner.ledger.account import accuracy_report, quantile
+from planner.ledger.answer import FIGURE_KEYS, accuracy_json
+from planner.ledger.row import PREDICTOR_FAILED, IMPOSSIBLE_FIGURES, NOTHING_MEASURED, NO_PREDICTION, predict_records
 from tests.ledger.made_up import account, case, perfect, prediction, skipped
 
 some = st.floats(0.01, 100)
@@ -43,10 +43,10 @@ def test_every_row_is_used_or_skipped(table):
     read = len(cases) + len(left)
     assert found.overall.rows_read == found.overall.rows_used + sum(found.overall.rows_skipped.values()) == read
     assert sum(figures.rows_read for figures in found.sources.values()) == read
-    origins = [record.case.origin for record in found.rows] + [one.origin for one in found.skipped]
+    origins = [record.case.origin for record in found.records] + [one.origin for one in found.skipped]
     assert sorted(origins, key=str) == sorted([one.origin for one in (*cases, *left)], key=str)
-    assert len(answer(found, with_rows=True)["rows"]) == read
-    assert json.loads(json.dumps(answer(found), allow_nan=False))  # whatever is odd is in no figure
+    assert len(accuracy_json(found, with_rows=True)["rows"]) == read
+    assert json.loads(json.dumps(accuracy_json(found), allow_nan=False))  # whatever is odd is in no figure
 
 
 @given(tables())
@@ -128,7 +128,7 @@ def test_out_of_memory_rows_are_found_and_only_they():
     chances = [0.9, 0.5, 0.51, 0.6, 0.99]
     found = account(cases, [], [prediction(oom_probability=chance) for chance in chances]).overall
     assert (found.oom_recall, found.oom_precision) == ((1, 2), (1, 3))
-    assert found.rows_skipped == {UNMEASURED: 1}
+    assert found.rows_skipped == {NOTHING_MEASURED: 1}
 
 
 def test_what_ran_out_of_memory_has_no_other_figures():
@@ -141,8 +141,8 @@ def test_what_cannot_be_compared_is_named():
     cases = [case(2, seconds=0.0), case(3), case(4), case(5, seconds=None, memory_bytes=9.0)]
     made = [prediction(), prediction(math.nan), prediction(oom_probability=1.5), prediction(math.nan, 9.0)]
     found = account(cases, [], made)
-    assert found.overall.rows_skipped == {UNPREDICTED: 2, IMPOSSIBLE: 1}
-    assert [record.case.origin.line for record in found.rows] == [5]  # its seconds are nobody's business
+    assert found.overall.rows_skipped == {NO_PREDICTION: 2, IMPOSSIBLE_FIGURES: 1}
+    assert [record.case.origin.line for record in found.records] == [5]  # its seconds are nobody's business
 
 
 def test_one_bad_row_costs_only_itself():
@@ -155,12 +155,12 @@ def test_one_bad_row_costs_only_itself():
         return perfect(cases)
 
     cases = [case(line) for line in range(2, 7)]
-    rows, left = predicted(cases, predict)
-    found = account_of(rows, left)
+    rows, left = predict_records(cases, predict)
+    found = accuracy_report(rows, left)
     assert found.overall.rows_used == 3
     assert [(one.origin.line, one.reason, one.detail) for one in found.skipped] == [
-        (3, UNPREDICTED, "the layers do not divide"),
-        (4, FAILED, "TypeError: a bug"),
+        (3, NO_PREDICTION, "the layers do not divide"),
+        (4, PREDICTOR_FAILED, "TypeError: a bug"),
     ]
 
 
@@ -175,8 +175,8 @@ def test_quantiles_are_numpys(values, at):
 
 
 def test_the_names_of_the_answer():
-    said = answer(account([case()], [skipped(3)], [prediction()]))
+    said = accuracy_json(account([case()], [skipped(3)], [prediction()]))
     assert [*said] == ["overall", "sources"]
-    assert [*said["overall"]] == [*said["sources"]["a"]] == [*PROMISED]
+    assert [*said["overall"]] == [*said["sources"]["a"]] == [*FIGURE_KEYS]
     assert said["sources"]["a"]["rows_skipped"] == {"no profile of the device": 1}
     assert json.loads(json.dumps(said))["overall"]["oom_recall"] == [0, 0]

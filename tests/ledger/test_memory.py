@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.ledger.memory import holds_most, parts, predicted, used
+from planner.ledger.memory import fullest_rank, memory_uses, predicted_memory, peak_memory_use
 from planner.runtime import RankMemory
 from planner.units import GIB
 from planner.verify.score import score
@@ -17,9 +17,9 @@ SCORE = score(PLAN)
 
 def test_a_prediction_is_made_of_what_the_plan_is_judged_by():
     (device,) = PLAN.uses.devices.values()
-    share = SCORE.holding.accounting(0).fragmentation
-    for rank, memory in enumerate(predicted(PLAN, SCORE)):
-        states = float(SCORE.holding.fixed(rank).states)
+    share = SCORE.plan_memory.accounting(0).fragmentation
+    for rank, memory in enumerate(predicted_memory(PLAN, SCORE)):
+        states = float(SCORE.plan_memory.static_footprint(rank).states)
         assert memory.passes * (1 + share) + memory.outside == pytest.approx(SCORE.memory.peaks[rank])
         assert 0 < memory.held < states < memory.passes
         assert memory.held < memory.update
@@ -29,24 +29,24 @@ def test_a_prediction_is_made_of_what_the_plan_is_judged_by():
 
 def test_parts_add_up_to_what_torch_counts():
     memory = RankMemory(held=10, passes=25, update=30, reserved=36, outside=5)
-    one, *_ = used(PLAN, [([memory] * PLAN.size, None)])
-    held, passes, update, most, reserved, outside = (part.measured for part in parts(one))
+    one, *_ = peak_memory_use(PLAN, [([memory] * PLAN.size, None)])
+    held, passes, update, most, reserved, outside = (part.measured for part in memory_uses(one))
     assert held + max(passes, update) == most and most + reserved == memory.reserved
     assert (held + passes, held + update, outside) == (memory.passes, memory.update, memory.outside)
-    assert {part.predicted for part in parts(one)} == {None}
+    assert {part.predicted for part in memory_uses(one)} == {None}
 
 
 def test_every_rank_stands_in_the_step_in_which_it_held_most():
     steps = [[RankMemory(1, 10 + (rank + step) % 3, 5, 20, 0) for rank in range(PLAN.size)] for step in range(3)]
-    ranks = used(PLAN, [(steps[0], SCORE), ((), SCORE), (steps[1], None), (steps[2], SCORE)])
+    ranks = peak_memory_use(PLAN, [(steps[0], SCORE), ((), SCORE), (steps[1], None), (steps[2], SCORE)])
     assert [one.rank for one in ranks] == [*range(PLAN.size)]
     for one in ranks:
         assert one.measured.passes == 12
-        assert one.predicted == (None if one.rank % 3 == 1 else predicted(PLAN, SCORE)[one.rank])  # of the second step
+        assert one.predicted == (None if one.rank % 3 == 1 else predicted_memory(PLAN, SCORE)[one.rank])  # of the second step
     least = [replace(one, measured=replace(one.measured, update=one.rank)) for one in ranks]
     most = replace(least[2], measured=replace(least[2].measured, update=99))
-    assert holds_most([*least[:2], most, *least[3:]]) is most
+    assert fullest_rank([*least[:2], most, *least[3:]]) is most
 
 
 def test_nothing_counted_is_nothing_said():
-    assert used(PLAN, [((), SCORE), ((), None)]) == () == used(PLAN, [])
+    assert peak_memory_use(PLAN, [((), SCORE), ((), None)]) == () == peak_memory_use(PLAN, [])

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from planner.ledger.picture import COLOURS, SHAPES, mark, scatter, ticks
+from planner.ledger.picture import COLOURS, SHAPES, source_mark, accuracy_svg, ticks
 from planner.report.page import asset
 from tests.ledger.made_up import account, case, prediction
 
@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def uses(found):
-    return ET.fromstring(scatter(found)).iter(f"{SVG}use")
+    return ET.fromstring(accuracy_svg(found)).iter(f"{SVG}use")
 
 
 def test_a_mark_for_every_measurement_and_every_source():
@@ -37,7 +37,7 @@ def test_nothing_to_draw_is_a_picture_all_the_same():
 
 def test_marks_differ():
     many = len(SHAPES) * len(COLOURS)
-    assert len({mark(at, 0, 0) for at in range(many)}) == many
+    assert len({source_mark(at, 0, 0) for at in range(many)}) == many
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.8, 1.3), (0.01, 300.0), (1e-3, 1e5)])
@@ -49,15 +49,15 @@ def test_axes_have_some_ticks_and_not_too_many(low, high):
 
 def test_the_picture_is_the_same_twice():
     found = account([case(2), case(3, "b", seconds=2.0)], [], [prediction(), prediction(3.0)])
-    assert scatter(found) == scatter(found)
-    assert "prefers-color-scheme:dark" in scatter(found)
+    assert accuracy_svg(found) == accuracy_svg(found)
+    assert "prefers-color-scheme:dark" in accuracy_svg(found)
 
 
 def test_hues_are_the_pages_and_stand_out_from_their_ground():
     """By 3 to 1, as WCAG 2.1 (1.4.11) wants it of graphics, at the opacity of a mark."""
     for mode, listed in enumerate(zip(*COLOURS, strict=True)):
         assert re.findall(r"--p[0-7]: (#[0-9a-f]{6})", asset("style.css"))[8 * mode : 8 * mode + 8] == [*listed]
-    picture = scatter(account([case(2)], [], [prediction()]))
+    picture = accuracy_svg(account([case(2)], [], [prediction()]))
     grounds = re.findall(r"\.page\{fill:#(\w{6})\}", picture)
     opacity = float(re.search(r"fill-opacity:(\.\d+)", picture)[1])
     for mode, ground in enumerate(grounds):

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from planner.errors import InputError
-from planner.ledger.published import account_of_folder
+from planner.ledger.published import accuracy_of_folder
 from tests.ledger.made_up import perfect
 
 COLUMNS = {
@@ -47,11 +47,11 @@ def test_rows_of_a_folder(tmp_path):
     """Of three lines one is predicted, one is no number, and the blank one is no record."""
     write(tmp_path, {}, {"row_id": "x-2", "step_time_s": "soon"}, dict.fromkeys(COLUMNS, ""))
     (tmp_path / "models.csv").write_text("name,layers\nGPT,1\n")
-    found = account_of_folder(tmp_path, (), perfect)
-    assert [record.case.origin.row for record in found.rows] == ["x-1"]
-    assert found.rows[0].seconds == 1.42
+    found = accuracy_of_folder(tmp_path, (), perfect)
+    assert [record.case.origin.record_id for record in found.records] == ["x-1"]
+    assert found.records[0].seconds == 1.42
     assert found.overall.rows_read == 2
-    assert [one.origin.file for one in found.files] == ["models.csv"]
+    assert [one.origin.file for one in found.other_files] == ["models.csv"]
     assert [*found.sources] == ["x"]
 
 
@@ -59,7 +59,7 @@ def test_folders_that_are_refused(tmp_path):
     for make in (lambda: None, lambda: (tmp_path / "models.csv").write_text("name\nGPT\n"), lambda: write(tmp_path)):
         make()
         with pytest.raises(InputError):
-            account_of_folder(tmp_path, (), perfect)
+            accuracy_of_folder(tmp_path, (), perfect)
 
 
 def test_every_shared_row_is_accounted_for(shared):
@@ -70,7 +70,7 @@ def test_every_shared_row_is_accounted_for(shared):
             lines.update(
                 record["source_id"] for record in csv.DictReader(text) if record.keys() >= {"row_id", "source_id"}
             )
-    found = account_of_folder(folder, (), perfect)
+    found = accuracy_of_folder(folder, (), perfect)
     assert {name: figures.rows_read for name, figures in found.sources.items()} == lines
     assert found.overall.rows_read == lines.total()
     assert found.overall.time_median_error == 0

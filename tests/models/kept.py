@@ -2,8 +2,8 @@
 
 from contextlib import ExitStack
 
-from planner.models.offload import address, is_parameter
-from planner.models.saved import saving
+from planner.models.offload import storage_address, is_parameter
+from planner.models.saved import packing_saved_tensors
 
 
 class SavedActivations(ExitStack):
@@ -14,13 +14,13 @@ class SavedActivations(ExitStack):
     def __init__(self, resident=()):
         super().__init__()
         self.sizes = {}
-        self.resident = {address(x) for x in resident}
+        self.resident = {storage_address(x) for x in resident}
         self.kept_alive = []  # so that no address is reused
-        self.enter_context(saving(self.pack))
+        self.enter_context(packing_saved_tensors(self.pack))
 
     def pack(self, x):
-        if x.is_floating_point() and not is_parameter(x) and address(x) not in self.resident:
-            self.sizes[address(x)] = x.untyped_storage().nbytes()
+        if x.is_floating_point() and not is_parameter(x) and storage_address(x) not in self.resident:
+            self.sizes[storage_address(x)] = x.untyped_storage().nbytes()
             self.kept_alive.append(x.detach())
 
     @property

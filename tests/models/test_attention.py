@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from planner.models import pieces as tiling
-from planner.models.attention import Scores, in_blocks, packed_attention, per_document
-from planner.models.pieces import Masking, hidden, pairs, pieces
-from planner.models.varlen import adapt_varlen, varlen_kernel
+from planner.models.attention import ScoreOptions, block_boundaries, packed_attention, attention_per_document
+from planner.models.pieces import Masking, hidden_keys, visible_pairs, tiles_of
+from planner.models.varlen import adapt_varlen_kernel, varlen_kernel
 from planner.specs.shapes import attended_pairs
 
 LENGTHS = [5, 1, 12, 3]
@@ -85,15 +85,15 @@ def test_long_documents_in_tiles(masking, monkeypatch):
 def test_pairs_cover_every_visible_score_once(masking, most):
     """And pairs without visible scores are skipped, so that work with a window does not grow quadratically."""
     spans = [(document, 0, length) for document, length in enumerate(LENGTHS)]
-    cut = pieces(spans, masking, most)
+    cut = tiles_of(spans, masking, most)
     total = torch.zeros(21, 21, dtype=torch.int)
-    for pair in pairs(cut, cut, masking):
+    for pair in visible_pairs(cut, cut, masking):
         sees = torch.ones_like(total[pair.queries, pair.keys], dtype=torch.bool)
-        unseen = hidden(pair, masking, torch.device("cpu"))
+        unseen = hidden_keys(pair, masking, torch.device("cpu"))
         sees = sees if unseen is None else ~unseen
         lower = torch.ones(len(sees), len(sees)).tril().bool()
-        assert sees.any() and (pair.seen == "all") == bool(sees.all())
-        assert (pair.seen == "triangle") == (unseen is not None and torch.equal(unseen, lower.logical_not()))
+        assert sees.any() and (pair.visibility == "all") == bool(sees.all())
+        assert (pair.visibility == "triangle") == (unseen is not None and torch.equal(unseen, lower.logical_not()))
         total[pair.queries, pair.keys] += sees
     want = torch.block_diag(*(visible_mask(length, masking).int() for length in LENGTHS))
     assert torch.equal(total, want.int())
@@ -103,14 +103,14 @@ def test_pairs_cover_every_visible_score_once(masking, most):
 def test_work_within_a_window_is_linear_in_length():
     work = []
     for length in (2000, 4000, 8000):
-        cut = pieces([(0, 0, length)], Masking(True, 128), 128)
-        work.append(sum(pair.products for pair in pairs(cut, cut, Masking(True, 128))))
+        cut = tiles_of([(0, 0, length)], Masking(True, 128), 128)
+        work.append(sum(pair.computed_scores for pair in visible_pairs(cut, cut, Masking(True, 128))))
     assert work[2] - work[1] <= 2.1 * (work[1] - work[0]) and work[2] < 8000 * 3 * 128
 
 
 def test_blocks_of_documents():
-    assert in_blocks(CU_SEQLENS, 4).tolist() == [0, 4, 5, 6, 10, 14, 18, 21]
-    assert in_blocks(CU_SEQLENS, 40).tolist() == CU_SEQLENS.tolist()
+    assert block_boundaries(CU_SEQLENS, 4).tolist() == [0, 4, 5, 6, 10, 14, 18, 21]
+    assert block_boundaries(CU_SEQLENS, 40).tolist() == CU_SEQLENS.tolist()
 
 
 @pytest.mark.parametrize("masking", [CAUSAL, Masking(True, 4)], ids=str)
@@ -164,7 +164,7 @@ def named_both(*tensors, window_size=(-1, -1), enable_gqa=False):
 def test_every_signature_of_the_varlen_kernel_is_supported(kernel, masking):
     """The kernels themselves need CUDA; these stand-ins have the signatures of three releases."""
     qkv = leaves(2, value=6)
-    adapted = adapt_varlen(kernel, masking.window is not None)
+    adapted = adapt_varlen_kernel(kernel, masking.window is not None)
     if kernel is named_causal and masking.window:
         assert adapted is None
     else:
@@ -172,7 +172,7 @@ def test_every_signature_of_the_varlen_kernel_is_supported(kernel, masking):
 
 
 def test_a_kernel_that_cannot_be_causal_is_not_used():
-    assert adapt_varlen(lambda query, key, value: query) is None
+    assert adapt_varlen_kernel(lambda query, key, value: query) is None
     assert varlen_kernel() is None or callable(varlen_kernel())
 
 
@@ -194,4 +194,4 @@ def test_the_flash_kernel_is_close(kv_heads, masking):
 
 def test_dense_attention_per_document():
     qkv = leaves(2)
-    assert_same(per_document(*qkv, (CU_SEQLENS, CU_SEQLENS), Scores(causal=True)), reference(*qkv, CAUSAL), qkv)
+    assert_same(attention_per_document(*qkv, (CU_SEQLENS, CU_SEQLENS), ScoreOptions(causal=True)), reference(*qkv, CAUSAL), qkv)

@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from planner.models.audio import sinusoids
+from planner.models.audio import sinusoidal_positions
 from planner.models.build import build, init_weights
-from planner.models.data import item_tokens, packed_batch
-from planner.models.exchange import Whole
-from planner.specs.dealing import dealt
+from planner.models.data import synthetic_item, synthetic_batch
+from planner.models.exchange import NoSequenceParallel
+from planner.specs.dealing import rank_spans
 from planner.specs.layers import Audio
 from tests.models.test_networks import assert_same, loss_and_gradients
 
@@ -18,14 +18,14 @@ SPEC = Audio(layers=2, hidden=24, heads=4, ffn=20, mels=5, pool=2, out=6)
 DOCUMENTS = [(3, 8), (0, 2), (7, 14)]
 
 
-class Shard(Whole):
+class Shard(NoSequenceParallel):
     """One of six shards; attention is not used."""
 
     def __init__(self, place):
         self.place = place
 
-    def held(self, lengths):
-        return dealt(lengths, (2, 3), self.place, SPEC.pool)
+    def local_spans(self, lengths):
+        return rank_spans(lengths, (2, 3), self.place, SPEC.pool)
 
 
 def model_of(spec=SPEC):
@@ -40,7 +40,7 @@ def model_of(spec=SPEC):
 
 def clip(item, tokens, seed=4):
     """All frames of one clip, `(mels, 2 tokens)`, from the middle frames of single tokens."""
-    windows = torch.cat([item_tokens(SPEC, item, (token, token + 1), seed)[0] for token in range(tokens)])
+    windows = torch.cat([synthetic_item(SPEC, item, (token, token + 1), seed)[0] for token in range(tokens)])
     return windows[:, 2:4].flatten(0, 1).T.double()
 
 
@@ -61,24 +61,24 @@ def by_definition(model, frames):
 
 def test_tokens_equal_two_convolutions():
     model = model_of()
-    got = model.start(packed_batch(SPEC, DOCUMENTS, seed=4))
+    got = model.embed(synthetic_batch(SPEC, DOCUMENTS, seed=4))
     want = torch.cat([by_definition(model, clip(*document)) for document in DOCUMENTS])
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("place", range(6))
 def test_a_shard_depends_on_neighbouring_frames(place):
-    model, shard = model_of(), packed_batch(SPEC, DOCUMENTS, 4, exchange=Shard(place))
+    model, shard = model_of(), synthetic_batch(SPEC, DOCUMENTS, 4, sequence_parallel=Shard(place))
     starts = {0: 0, 1: 8, 2: 10}
     lengths = [length for _, length in DOCUMENTS]
-    whole = model.start(packed_batch(SPEC, DOCUMENTS, 4))
-    held = Shard(place).held(lengths)
+    whole = model.embed(synthetic_batch(SPEC, DOCUMENTS, 4))
+    held = Shard(place).local_spans(lengths)
     want = [whole[starts[document] + first : starts[document] + last] for document, first, last in held]
-    torch.testing.assert_close(model.start(shard), torch.cat(want), rtol=0, atol=1e-14)
+    torch.testing.assert_close(model.embed(shard), torch.cat(want), rtol=0, atol=1e-14)
 
 
 def test_neighbouring_tokens_share_frames():
-    inputs, targets = item_tokens(SPEC, 5, (3, 9), seed=1)
+    inputs, targets = synthetic_item(SPEC, 5, (3, 9), seed=1)
     assert inputs.shape == (6, 5, SPEC.mels) and targets.shape == (3, SPEC.out)
     assert torch.equal(inputs[1:, :3], inputs[:-1, 2:])
     assert inputs.min() < 0 < inputs.max()
@@ -86,41 +86,41 @@ def test_neighbouring_tokens_share_frames():
 
 @pytest.mark.parametrize("tokens", [2, 6])
 def test_a_clip_is_padded_with_zeros(tokens):
-    inputs = packed_batch(SPEC, [(0, tokens)], seed=1).inputs
+    inputs = synthetic_batch(SPEC, [(0, tokens)], seed=1).inputs
     assert not inputs[0, :2].any() and not inputs[-1, 4:].any()
     assert inputs[0, 2:].any(1).all() and inputs[-1, :4].any(1)[-2:].all()
 
 
 def test_outputs_are_projected_means():
     model, x = model_of(), torch.randn(6, SPEC.hidden, dtype=torch.float64)
-    got = model.tokens(x, packed_batch(SPEC, [(0, 6)], seed=1))
+    got = model.tokens(x, synthetic_batch(SPEC, [(0, 6)], seed=1))
     want = model.projector(torch.stack([model.norm(x[at : at + 2]).mean(0) for at in (0, 2, 4)]))
     torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13)
 
 
 def test_packing_changes_nothing():
     model = model_of()
-    packed = loss_and_gradients(model, [packed_batch(SPEC, DOCUMENTS, seed=4)])
-    apart = loss_and_gradients(model, [packed_batch(SPEC, [document], seed=4) for document in DOCUMENTS])
+    packed = loss_and_gradients(model, [synthetic_batch(SPEC, DOCUMENTS, seed=4)])
+    apart = loss_and_gradients(model, [synthetic_batch(SPEC, [document], seed=4) for document in DOCUMENTS])
     assert_same(packed, apart)
 
 
 def test_an_idle_rank_has_zero_gradients():
-    loss, gradients = loss_and_gradients(model_of(), [packed_batch(SPEC, [], seed=4)])
+    loss, gradients = loss_and_gradients(model_of(), [synthetic_batch(SPEC, [], seed=4)])
     assert loss == 0
     assert all(gradient is not None and not gradient.any() for gradient in gradients.values())
 
 
 def test_every_token_depends_on_its_whole_clip_alone():
     model = model_of()
-    batch = packed_batch(SPEC, DOCUMENTS, seed=4)
-    x = model.start(batch).detach().requires_grad_()
-    y = model.layers["0"](x, model.places(x, batch), batch)
+    batch = synthetic_batch(SPEC, DOCUMENTS, seed=4)
+    x = model.embed(batch).detach().requires_grad_()
+    y = model.layers["0"](x, model.position_encoding(x, batch), batch)
     (gradient,) = torch.autograd.grad(y[12].sum(), x)
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == list(range(10, 24))
 
 
 def test_the_position_table_has_the_width_asked_for():
     for width in (1, 2, 7, 8):
-        table = sinusoids(torch.arange(5), width)
+        table = sinusoidal_positions(torch.arange(5), width)
         assert table.shape == (5, width) and table.abs().max() <= 1

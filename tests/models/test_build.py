@@ -10,8 +10,8 @@ from planner.models.build import build, init_weights, unsupported
 from planner.specs import library
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.model import Model
-from planner.specs.parameters import layer_parameters, parameters
-from planner.specs.parts import Latent
+from planner.specs.parameters import layer_parameters, parameter_counts
+from planner.specs.parts import LatentAttentionShape
 
 BOTH = (True, False)
 META = torch.device("meta")
@@ -42,7 +42,7 @@ def attentions():
     for norm, bias, qk_norm, sinks in itertools.product(("rms", "layer"), biases, BOTH, BOTH):
         yield Decoder(**DECODER, kv_heads=2, norm=norm, bias=bias, qk_norm=qk_norm, sinks=sinks, window=3)
     for norm, bias, q_rank, sinks in itertools.product(("rms", "layer"), biases, (0, 6), BOTH):
-        latent = Latent(q_rank=q_rank, kv_rank=5, rope_dim=2, nope_dim=4, value_dim=3)
+        latent = LatentAttentionShape(q_rank=q_rank, kv_rank=5, rope_dim=2, nope_dim=4, value_dim=3)
         yield Decoder(**DECODER, norm=norm, bias=bias, sinks=sinks, latent=latent)
     yield Vit(**VIT, bias="attention", window=4)
 
@@ -67,7 +67,7 @@ def audios():
 def test_parameters_are_counted_exactly():
     for spec in [*decoders(), *vits(), *attentions(), *audios(), *texts()]:
         model = build(spec, device=META)
-        assert count(model) == parameters(spec).total, spec
+        assert count(model) == parameter_counts(spec).total, spec
         assert count(model.layers["0"]) == layer_parameters(spec), spec
 
 
@@ -90,15 +90,15 @@ def test_initial_weights_depend_on_seed_and_name_alone():
 def test_unsupported_specs_say_why():
     assert unsupported(Decoder(**DECODER)) is None
     odd = Decoder(**{**DECODER, "head_dim": 5})
-    latent = Latent(kv_rank=5, rope_dim=3, nope_dim=4, value_dim=3)
+    latent = LatentAttentionShape(kv_rank=5, rope_dim=3, nope_dim=4, value_dim=3)
     for spec, name in ((odd, "head_dim 5"), (Decoder(**DECODER, latent=latent), "rope_dim 3")):
         assert f"{name} is odd" in unsupported(spec)
         with pytest.raises(InputError, match=name):
             build(spec)
 
 
-@pytest.mark.parametrize("name", library.names(Model))
+@pytest.mark.parametrize("name", library.shipped_names(Model))
 def test_shipped_modules_have_their_parameter_counts(name):
-    for spec in library.read(name, Model)[0].modules.values():
+    for spec in library.read_named(name, Model)[0].modules.values():
         assert unsupported(spec) is None
-        assert count(build(spec, device=META)) == parameters(spec).total
+        assert count(build(spec, device=META)) == parameter_counts(spec).total

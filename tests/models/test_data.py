@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.models.data import BLOCK, item_tokens, packed_batch
-from planner.models.exchange import WHOLE, Whole
-from planner.specs.dealing import contiguous, even_sizes
+from planner.models.data import ROWS_PER_DRAW, synthetic_item, synthetic_batch
+from planner.models.exchange import NO_SEQUENCE_PARALLEL, NoSequenceParallel
+from planner.specs.dealing import token_range, even_sizes
 from planner.specs.layers import Decoder, Vit
 
 DECODER = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=100)
@@ -16,12 +16,12 @@ VIT = Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, channels=1, merge=2, out=
 FIELDS = ("inputs", "targets", "positions")
 
 
-class Shard(Whole):
+class Shard(NoSequenceParallel):
     def __init__(self, start, stop):
         self.start, self.stop = start, stop
 
-    def held(self, lengths):
-        return contiguous(lengths, self.start, self.stop)
+    def local_spans(self, lengths):
+        return token_range(lengths, self.start, self.stop)
 
 
 def shards(sizes):
@@ -35,26 +35,26 @@ def test_shards_make_up_the_batch(lengths, ranks, spec):
     unit = spec.merged
     documents = [(item, unit * length) for item, length in enumerate(lengths)]
     sizes = even_sizes(unit * sum(lengths), ranks, unit)
-    whole = packed_batch(spec, documents, 7)
-    parts = [packed_batch(spec, documents, 7, exchange=exchange) for exchange in shards(sizes)]
+    whole = synthetic_batch(spec, documents, 7)
+    parts = [synthetic_batch(spec, documents, 7, sequence_parallel=exchange) for exchange in shards(sizes)]
     for field in FIELDS:
         assert torch.equal(torch.cat([getattr(part, field) for part in parts]), getattr(whole, field))
-    assert whole.exchange is WHOLE
+    assert whole.sequence_parallel is NO_SEQUENCE_PARALLEL
     assert whole.cu_seqlens.tolist() == [0, *torch.tensor(lengths, dtype=torch.int).cumsum(0).mul(unit).tolist()]
     assert all(torch.equal(part.cu_seqlens, whole.cu_seqlens) for part in parts)
 
 
 def test_targets_are_the_next_tokens_across_blocks():
-    inputs, targets = item_tokens(DECODER, 3, (0, 2 * BLOCK + 5), seed=1)
+    inputs, targets = synthetic_item(DECODER, 3, (0, 2 * ROWS_PER_DRAW + 5), seed=1)
     assert torch.equal(inputs[1:], targets[:-1])
     assert inputs.min() >= 0 and inputs.max() < DECODER.vocab
-    middle = item_tokens(DECODER, 3, (BLOCK - 2, BLOCK + 9), seed=1)
-    assert torch.equal(middle[0], inputs[BLOCK - 2 : BLOCK + 9])
-    assert torch.equal(middle[1], targets[BLOCK - 2 : BLOCK + 9])
+    middle = synthetic_item(DECODER, 3, (ROWS_PER_DRAW - 2, ROWS_PER_DRAW + 9), seed=1)
+    assert torch.equal(middle[0], inputs[ROWS_PER_DRAW - 2 : ROWS_PER_DRAW + 9])
+    assert torch.equal(middle[1], targets[ROWS_PER_DRAW - 2 : ROWS_PER_DRAW + 9])
 
 
 def test_items_and_seeds_differ():
-    draws = [item_tokens(DECODER, item, (0, 50), seed)[0].tolist() for item in (0, 1) for seed in (0, 1)]
+    draws = [synthetic_item(DECODER, item, (0, 50), seed)[0].tolist() for item in (0, 1) for seed in (0, 1)]
     assert len({tuple(draw) for draw in draws}) == 4
 
 
@@ -68,13 +68,13 @@ def test_even_sizes(tokens, ranks, unit):
 @pytest.mark.parametrize(
     ("spec", "documents", "exchange", "says"),
     [
-        (VIT, [(5, 6)], WHOLE, "item 5 has 6 tokens"),
+        (VIT, [(5, 6)], NO_SEQUENCE_PARALLEL, "item 5 has 6 tokens"),
         (VIT, [(5, 8)], Shard(0, 6), "cuts through tokens that are merged"),
-        (DECODER, [(5, 0)], WHOLE, "item 5 has 0 tokens"),
-        (Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9, positions="learned", max_positions=3), [(2, 4)], WHOLE,
+        (DECODER, [(5, 0)], NO_SEQUENCE_PARALLEL, "item 5 has 0 tokens"),
+        (Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9, positions="learned", max_positions=3), [(2, 4)], NO_SEQUENCE_PARALLEL,
          "3 learned positions"),
     ],
 )  # fmt: skip
 def test_invalid_batches_are_refused(spec, documents, exchange, says):
     with pytest.raises(InputError, match=says):
-        packed_batch(spec, documents, 0, exchange=exchange)
+        synthetic_batch(spec, documents, 0, sequence_parallel=exchange)

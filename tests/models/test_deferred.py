@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from planner.models.data import packed_batch
-from planner.models.deferred import Store, affine, deferring, multiply
-from planner.models.grouped import Grouped
+from planner.models.data import synthetic_batch
+from planner.models.deferred import DeferredGradients, deferrable_linear, deferring_weight_gradients, deferrable_multiply
+from planner.models.grouped import GroupedProduct
 from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients, network
 
 
@@ -19,69 +19,69 @@ def matrices(model):
 @pytest.mark.parametrize("name", SHAPES)
 def test_weights_get_no_gradient_in_i_and_all_of_it_in_w(name):
     spec = SHAPES[name]
-    model, batch, store = network(spec), packed_batch(spec, DOCUMENTS, seed=4), Store()
-    with deferring(store):
+    model, batch, store = network(spec), synthetic_batch(spec, DOCUMENTS, seed=4), DeferredGradients()
+    with deferring_weight_gradients(store):
         loss = model(batch)
     loss.backward()
     without = {key for key, parameter in model.named_parameters() if parameter.grad is None}
     assert without == matrices(model)
-    assert store.left
-    store.add_up()
-    assert not store.left
+    assert store.products
+    store.accumulate()
+    assert not store.products
     gradients = {key: parameter.grad for key, parameter in model.named_parameters()}
     assert_same((loss.detach(), gradients), loss_and_gradients(network(spec), [batch]))
 
 
 def test_w_accumulates_micro_batches_in_any_order():
     spec = SHAPES["gpt"]
-    model, batches = network(spec), [packed_batch(spec, [document], seed=4) for document in DOCUMENTS]
-    stores, losses = [Store() for _ in batches], []
+    model, batches = network(spec), [synthetic_batch(spec, [document], seed=4) for document in DOCUMENTS]
+    stores, losses = [DeferredGradients() for _ in batches], []
     for batch, store in zip(batches, stores, strict=True):
-        with deferring(store):
+        with deferring_weight_gradients(store):
             losses.append(model(batch))
     for loss in losses:
         loss.backward()
     for number in (2, 0, 1):
-        stores[number].add_up()
+        stores[number].accumulate()
     gradients = {key: parameter.grad for key, parameter in model.named_parameters()}
     assert_same((sum(losses).detach(), gradients), loss_and_gradients(network(spec), batches))
 
 
 def test_chunked_logits_are_not_stored_for_w():
     spec = SHAPES["llama"]
-    model, batch, store = network(spec), packed_batch(spec, DOCUMENTS, seed=4), Store()
+    model, batch, store = network(spec), synthetic_batch(spec, DOCUMENTS, seed=4), DeferredGradients()
     model.loss_tokens = 7
-    with deferring(store):
+    with deferring_weight_gradients(store):
         loss = model(batch)
     loss.backward()
     assert model.head.weight.grad is not None
-    assert all(left.gradient.shape[1] != spec.vocab for left in store.left)
-    store.add_up()
+    assert all(left.gradient.shape[1] != spec.vocab for left in store.products)
+    store.accumulate()
     whole = loss_and_gradients(network(spec), [batch])[1]
     torch.testing.assert_close(model.head.weight.grad, whole["head.weight"], rtol=1e-12, atol=1e-14)
 
 
 def test_a_weight_may_be_a_view_of_a_parameter():
     x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
-    weight, store = nn.Parameter(torch.randn(6, 3, dtype=torch.float64)), Store()
-    with deferring(store):
-        y = affine(x, weight[2:5])
+    weight, store = nn.Parameter(torch.randn(6, 3, dtype=torch.float64)), DeferredGradients()
+    with deferring_weight_gradients(store):
+        y = deferrable_linear(x, weight[2:5])
     y.square().sum().backward()
     assert weight.grad is None
-    store.add_up()
+    store.accumulate()
     deferred, weight.grad = weight.grad, None
-    affine(x, weight[2:5]).square().sum().backward()
+    deferrable_linear(x, weight[2:5]).square().sum().backward()
     torch.testing.assert_close(deferred, weight.grad, rtol=1e-12, atol=0)
 
 
 def test_products_of_many_matrices_can_be_deferred():
     sizes = torch.tensor([2, 0, 3])
     x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
-    weight, store = nn.Parameter(torch.randn(3, 6, 4, dtype=torch.float64)), Store()
-    multiply(x, weight, Grouped(sizes)).square().sum().backward()
+    weight, store = nn.Parameter(torch.randn(3, 6, 4, dtype=torch.float64)), DeferredGradients()
+    deferrable_multiply(x, weight, GroupedProduct(sizes)).square().sum().backward()
     whole, x.grad, weight.grad = (x.grad, weight.grad), None, None
-    with deferring(store):
-        multiply(x, weight, Grouped(sizes)).square().sum().backward()
+    with deferring_weight_gradients(store):
+        deferrable_multiply(x, weight, GroupedProduct(sizes)).square().sum().backward()
     assert weight.grad is None
-    store.add_up()
+    store.accumulate()
     torch.testing.assert_close((x.grad, weight.grad), whole, rtol=1e-12, atol=0)

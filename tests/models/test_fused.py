@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from planner.models import dense
-from planner.models.fused import OnCpu, OnGpu, kernel_for
+from planner.models.fused import CpuFlashAttention, CudaFlashAttention, fused_kernel_for
 from planner.models.varlen import MAX_HEAD_DIM
 
 SHAPES = {"alike": (4, 8, 8), "grouped": (2, 8, 8), "narrow values": (2, 8, 3), "wide values": (1, 6, 11)}
@@ -38,9 +38,9 @@ class FlashOperators:
 
 
 KERNELS = {
-    "cpu": OnCpu,
-    "cpu, heads repeated": lambda: OnCpu(grouped=False),
-    "gpu stand-in": lambda: OnGpu(FlashOperators()),
+    "cpu": CpuFlashAttention,
+    "cpu, heads repeated": lambda: CpuFlashAttention(grouped=False),
+    "gpu stand-in": lambda: CudaFlashAttention(FlashOperators()),
 }
 
 
@@ -92,8 +92,8 @@ def test_queries_without_visible_keys():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_kernel_by_device_and_dtype(dtype):
     q = torch.empty(3, 4, 8, dtype=dtype)
-    assert isinstance(kernel_for(q, 8), OnCpu) == (dtype != torch.float16)
-    assert kernel_for(q.to("meta"), 8) is None
+    assert isinstance(fused_kernel_for(q, 8), CpuFlashAttention) == (dtype != torch.float16)
+    assert fused_kernel_for(q.to("meta"), 8) is None
 
 
 @pytest.mark.gpu
@@ -103,8 +103,8 @@ def test_kernel_by_device_and_dtype(dtype):
 def test_the_flash_kernel_is_close(shape, causal):
     q, k, v, of_out = (x.cuda() for x in tensors(shape, 32, 32))
     half = [x.bfloat16() for x in (q, k, v, of_out)]
-    made = kernel_for(half[0], v.shape[2])
-    assert isinstance(made, OnGpu) and q.shape[2] <= MAX_HEAD_DIM
+    made = fused_kernel_for(half[0], v.shape[2])
+    assert isinstance(made, CudaFlashAttention) and q.shape[2] <= MAX_HEAD_DIM
     hidden = unseen(q, k).cuda() if causal else None
     want = dense.forward(q, k, v, hidden)
     got = made.forward(*half[:3], causal)

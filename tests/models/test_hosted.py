@@ -9,13 +9,13 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from planner.errors import InputError
-from planner.launch.groups import Groups
-from planner.launch.meter import Meter
+from planner.launch.groups import ProcessGroups
+from planner.launch.meter import CommunicationMeter
 from planner.launch.processes import launch
-from planner.launch.ulysses import Ulysses
-from planner.launch.worker import joined
-from planner.models.data import Synthetic, batch_from
-from planner.models.hosted import Hosted, attend, batch_of_pass
+from planner.launch.ulysses import UlyssesAttention
+from planner.launch.worker import joined_world
+from planner.models.data import SyntheticSamples, batch_of_documents
+from planner.models.hosted import TransformersModel, transformers_attention, current_batch
 from planner.specs.layers import Decoder
 
 SPEC = Decoder(layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=40)
@@ -51,7 +51,7 @@ def made(kind, attention):
 
 def by_document(kind):
     """Document by document with torch's own attention: summed loss and gradients."""
-    model, batch = made(kind, "sdpa"), batch_from(Synthetic(2), SPEC, DOCUMENTS)
+    model, batch = made(kind, "sdpa"), batch_of_documents(SyntheticSamples(2), SPEC, DOCUMENTS)
     total = 0.0
     for first, last in pairwise(batch.cu_seqlens.tolist()):
         logits = model(input_ids=batch.inputs[None, first:last], use_cache=False).logits[0]
@@ -73,21 +73,21 @@ def error(loss, gradients, wanted):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore")
 def test_packing_changes_nothing(transformers, kind):
-    hosted = Hosted(made(kind, "eager"))
-    loss = hosted(batch_from(Synthetic(2), SPEC, DOCUMENTS))
+    hosted = TransformersModel(made(kind, "eager"))
+    loss = hosted(batch_of_documents(SyntheticSamples(2), SPEC, DOCUMENTS))
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in hosted.model.named_parameters()}
     assert error(loss.item(), gradients, by_document(kind)) <= 1e-7
 
 
 def over_two(worker):
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         group, found = (0, 1), {}
-        groups = Groups([group])
+        groups = ProcessGroups([group])
         for kind in ("llama", "mistral"):
-            hosted = Hosted(made(kind, "eager"))
-            exchange = Ulysses(groups[group], (19, 11), Meter())
-            loss = hosted(batch_from(Synthetic(2), SPEC, DOCUMENTS, exchange=exchange))
+            hosted = TransformersModel(made(kind, "eager"))
+            exchange = UlyssesAttention(groups[group], (19, 11), CommunicationMeter())
+            loss = hosted(batch_of_documents(SyntheticSamples(2), SPEC, DOCUMENTS, sequence_parallel=exchange))
             loss.backward()
             summed = [loss.detach(), *(parameter.grad for parameter in hosted.model.parameters())]
             for tensor in summed:
@@ -107,11 +107,11 @@ def test_two_ranks_equal_one(transformers):
 @pytest.mark.parametrize("wish", ["dropout", "softcap"])
 def test_unsupported_options_are_refused(wish):
     q = torch.zeros(1, 4, 30, 8)
-    token = batch_of_pass.set(batch_from(Synthetic(2), SPEC, DOCUMENTS))
+    token = current_batch.set(batch_of_documents(SyntheticSamples(2), SPEC, DOCUMENTS))
     with pytest.raises(InputError, match=wish):
-        attend(torch.nn.Module(), q, q, q, None, **{wish: 0.1})
-    assert attend(torch.nn.Module(), q, q, q, None, scaling=1.0)[0].shape == (1, 30, 4, 8)
-    batch_of_pass.reset(token)
+        transformers_attention(torch.nn.Module(), q, q, q, None, **{wish: 0.1})
+    assert transformers_attention(torch.nn.Module(), q, q, q, None, scaling=1.0)[0].shape == (1, 30, 4, 8)
+    current_batch.reset(token)
 
 
 def test_missing_transformers_is_reported():
@@ -119,4 +119,4 @@ def test_missing_transformers_is_reported():
         import transformers  # noqa: F401
     except ImportError:
         with pytest.raises(InputError, match="needs that package"):
-            Hosted(torch.nn.Module())
+            TransformersModel(torch.nn.Module())

@@ -4,18 +4,18 @@ import pytest
 import torch
 
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
+from planner.models.data import synthetic_batch
 from planner.models.latent import LatentAttention
 from planner.specs.layers import Decoder
-from planner.specs.parts import Latent
+from planner.specs.parts import LatentAttentionShape
 from tests.models.test_networks import assert_same, loss_and_gradients
 
 SHAPE = {"layers": 2, "hidden": 24, "heads": 4, "ffn": 20, "vocab": 30}
-LATENT = Latent(q_rank=6, kv_rank=5, rope_dim=4, nope_dim=3, value_dim=7)
+LATENT = LatentAttentionShape(q_rank=6, kv_rank=5, rope_dim=4, nope_dim=3, value_dim=7)
 DOCUMENTS = [(3, 9), (0, 1), (7, 14)]
 SPECS = {
     "whole": Decoder(**SHAPE, latent=LATENT),
-    "direct queries": Decoder(**SHAPE, latent=Latent(kv_rank=5, rope_dim=4, nope_dim=3, value_dim=7), bias="all"),
+    "direct queries": Decoder(**SHAPE, latent=LatentAttentionShape(kv_rank=5, rope_dim=4, nope_dim=3, value_dim=7), bias="all"),
     "layer norm, sinks, window": Decoder(**SHAPE, latent=LATENT, norm="layer", bias="qkv", sinks=True, window=4),
 }
 
@@ -39,7 +39,7 @@ def rotated(x, place, base=10000.0):
     return torch.cat([pairs.real, pairs.imag])
 
 
-def by_definition(attention: LatentAttention, latent: Latent, x, window=None):
+def by_definition(attention: LatentAttention, latent: LatentAttentionShape, x, window=None):
     """One document `(n, hidden)`, eqs. 37 to 47 of the paper, one head and pair of tokens at a time."""
     c_q = x if attention.query_down is None else attention.query_norm(attention.query_down(x))
     down = attention.key_down(x)
@@ -65,10 +65,10 @@ def by_definition(attention: LatentAttention, latent: Latent, x, window=None):
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_equals_the_definition(spec):
     model = model_of(spec)
-    batch = packed_batch(spec, DOCUMENTS, seed=4)
-    x = model.start(batch).detach()
+    batch = synthetic_batch(spec, DOCUMENTS, seed=4)
+    x = model.embed(batch).detach()
     attention = model.layers["0"].attention
-    got = attention(x, model.places(x, batch), batch)
+    got = attention(x, model.position_encoding(x, batch), batch)
     lengths = [length for _, length in DOCUMENTS]
     want = torch.cat([by_definition(attention, spec.latent, part, spec.window) for part in x.split(lengths)])
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
@@ -77,7 +77,7 @@ def test_equals_the_definition(spec):
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_packing_changes_nothing(spec):
     model = model_of(spec)
-    packed = loss_and_gradients(model, [packed_batch(spec, DOCUMENTS, seed=4)])
-    apart = loss_and_gradients(model, [packed_batch(spec, [document], seed=4) for document in DOCUMENTS])
+    packed = loss_and_gradients(model, [synthetic_batch(spec, DOCUMENTS, seed=4)])
+    apart = loss_and_gradients(model, [synthetic_batch(spec, [document], seed=4) for document in DOCUMENTS])
     assert_same(packed, apart)
     assert all(gradient.any() for gradient in packed[1].values())

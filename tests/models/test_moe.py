@@ -11,16 +11,16 @@ import torch
 import torch.nn.functional as F
 
 from planner.models import grouped
-from planner.models.auxiliary import Auxiliary
+from planner.models.auxiliary import AuxiliaryLosses
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.deferred import Store, deferring
-from planner.models.dispatch import HERE, Choice, combined
-from planner.models.held import WHOLE_MODULE, ExpertPart, Part, expert_names, splits_of
-from planner.models.moe import Moe, capped, imbalance
+from planner.models.data import synthetic_batch
+from planner.models.deferred import DeferredGradients, deferring_weight_gradients
+from planner.models.dispatch import LOCAL_DISPATCHER, ExpertChoice, combine_outputs
+from planner.models.held import FULL_MODULE, ExpertShard, EqualShard, expert_parameters, parameter_splits
+from planner.models.moe import MixtureOfExperts, drop_over_capacity, load_balancing_loss
 from planner.specs.layers import Decoder
-from planner.specs.parameters import layer_parameters, parameters
+from planner.specs.parameters import layer_parameters, parameter_counts
 from planner.specs.parts import Experts
 
 SHAPE = {"layers": 3, "hidden": 16, "heads": 4, "ffn": 24, "vocab": 30}
@@ -46,7 +46,7 @@ def made(parts, dtype=torch.float64, **kind):
     """A mixture of experts with weights, and tokens for it; biases are nonzero, so that errors in them show."""
     spec = Decoder(**SHAPE, **PARTS[parts], moe=Experts(**{**EXPERTS, **kind}))
     torch.manual_seed(3)
-    moe = Moe(spec, spec.moe, 1, dtype, WHOLE_MODULE)
+    moe = MixtureOfExperts(spec, spec.moe, 1, dtype, FULL_MODULE)
     for parameter in moe.parameters():
         torch.nn.init.normal_(parameter, 0.0, 0.4)
     return moe, torch.randn(TOKENS, spec.hidden, dtype=dtype, requires_grad=True)
@@ -59,8 +59,8 @@ def batch_of(slices=(), auxiliary=None):
         targets=nothing,
         positions=nothing,
         cu_seqlens=nothing,
-        slices=slices,
-        auxiliary=auxiliary or Auxiliary(),
+        capacity_slices=slices,
+        auxiliary=auxiliary or AuxiliaryLosses(),
     )
 
 
@@ -116,7 +116,7 @@ def weighted_sum(y):
 )
 def test_equals_every_expert_for_every_token(kind, parts):
     moe, x = made(parts, **KINDS[kind])
-    batch = batch_of(auxiliary=Auxiliary(0.5))
+    batch = batch_of(auxiliary=AuxiliaryLosses(0.5))
     y = moe(x, batch)
     want, balance = dense(moe, x)
     torch.testing.assert_close(y, want, rtol=1e-12, atol=1e-12)
@@ -192,8 +192,8 @@ def test_capacity_keeps_the_first_and_never_more_than_it_is():
     generator = torch.Generator().manual_seed(2)
     for topk, capacity in ((1, 0.5), (2, 1.0), (3, 1.25), (2, 100.0)):
         experts = torch.rand(40, 8, generator=generator).argsort(-1)[:, :topk]
-        choice = Choice(experts, torch.ones(40, topk), 8)
-        kept = capped(choice, capacity, ())
+        choice = ExpertChoice(experts, torch.ones(40, topk), 8)
+        kept = drop_over_capacity(choice, capacity, ())
         room = math.ceil(capacity * 40 * topk / 8)
         assert kept.counts().tolist() == [min(room, n) for n in choice.counts().tolist()]
         for expert in range(8):
@@ -204,10 +204,10 @@ def test_capacity_keeps_the_first_and_never_more_than_it_is():
 def test_balance_loss_is_least_for_uniform_experts():
     """With uniform choices or probabilities the loss is 1 per token, whatever the other; with one expert it is E."""
     even, one = torch.full((10, 4), 0.25), torch.eye(4)[[0] * 10]
-    assert imbalance(even, torch.tensor([20, 0, 0, 0])).item() == pytest.approx(10)
-    assert imbalance(torch.rand(10, 4).softmax(-1), torch.tensor([5, 5, 5, 5])).item() == pytest.approx(10)
-    assert imbalance(one, torch.tensor([20, 0, 0, 0])).item() == pytest.approx(40)
-    assert imbalance(even[:0], torch.zeros(4, dtype=torch.int64)).item() == 0
+    assert load_balancing_loss(even, torch.tensor([20, 0, 0, 0])).item() == pytest.approx(10)
+    assert load_balancing_loss(torch.rand(10, 4).softmax(-1), torch.tensor([5, 5, 5, 5])).item() == pytest.approx(10)
+    assert load_balancing_loss(one, torch.tensor([20, 0, 0, 0])).item() == pytest.approx(40)
+    assert load_balancing_loss(even[:0], torch.zeros(4, dtype=torch.int64)).item() == 0
 
 
 def test_a_recomputed_loss_counts_once():
@@ -215,10 +215,10 @@ def test_a_recomputed_loss_counts_once():
     found = []
     for recompute in ("none", "full"):
         model = build(
-            spec, dtype=torch.float64, held=replace(WHOLE_MODULE, recompute=dict.fromkeys(range(3), recompute))
+            spec, dtype=torch.float64, shard=replace(FULL_MODULE, recompute=dict.fromkeys(range(3), recompute))
         )
         init_weights(model, 1)
-        batch = replace(packed_batch(spec, [(0, 9), (1, 5)], 1), auxiliary=Auxiliary(1 / 14))
+        batch = replace(synthetic_batch(spec, [(0, 9), (1, 5)], 1), auxiliary=AuxiliaryLosses(1 / 14))
         loss = model(batch) / 14
         before = batch.auxiliary.total(range(3))
         loss.backward()
@@ -232,15 +232,15 @@ def test_a_recomputed_loss_counts_once():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("sizes", [(5, 0, 9, 1), (0, 0, 0, 0), (0, 16, 0, 0)])
 def test_grouped_mm_equals_the_loop(dtype, sizes):
-    if not grouped.has_grouped(torch.device("cpu")):
+    if not grouped.grouped_mm_available(torch.device("cpu")):
         pytest.skip("this torch has no grouped_mm")
     torch.manual_seed(0)
     sizes = torch.tensor(sizes)
     x, matrices = torch.randn(int(sizes.sum()), 16), torch.randn(4, 8, 16)
     x, matrices = (t.to(dtype).requires_grad_() for t in (x, matrices))
-    assert grouped.suits(x, 8)
+    assert grouped.grouped_mm_supports(x, 8)
     results = []
-    for y in (grouped.grouped(x, matrices, sizes), grouped.one_by_one(x, matrices, sizes)):
+    for y in (grouped.grouped_matmul(x, matrices, sizes), grouped.matmul_one_by_one(x, matrices, sizes)):
         results.append([y, *torch.autograd.grad(y, [x, matrices], torch.ones_like(y).cumsum(0))])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
@@ -248,12 +248,12 @@ def test_grouped_mm_equals_the_loop(dtype, sizes):
 
 def test_unsupported_widths_or_dtypes_use_the_loop():
     x = torch.randn(4, 6)
-    assert not grouped.suits(x, 8)
-    assert not grouped.suits(torch.randn(4, 8), 6)
-    assert not grouped.suits(torch.randn(4, 8, dtype=torch.float64), 8)
+    assert not grouped.grouped_mm_supports(x, 8)
+    assert not grouped.grouped_mm_supports(torch.randn(4, 8), 6)
+    assert not grouped.grouped_mm_supports(torch.randn(4, 8, dtype=torch.float64), 8)
     matrices, sizes = torch.randn(2, 5, 6), torch.tensor([1, 3])
     want = torch.cat([x[:1] @ matrices[0].T, x[1:] @ matrices[1].T])
-    torch.testing.assert_close(grouped.grouped(x, matrices, sizes), want)
+    torch.testing.assert_close(grouped.grouped_matmul(x, matrices, sizes), want)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -261,12 +261,12 @@ def test_weight_gradients_of_experts_may_be_deferred(dtype):
     """Backward in two passes gives the gradients of one."""
     moe, x = made("biased", dtype, shared_ffn=8)
     want = gradients(moe, x, weighted_sum(moe(x, batch_of())))
-    store = Store()
-    with deferring(store):
+    store = DeferredGradients()
+    with deferring_weight_gradients(store):
         y = moe(x, batch_of())
     weighted_sum(y).backward()
     assert moe.experts.up.grad is None
-    store.add_up()
+    store.accumulate()
     for one, other in zip([x, *moe.parameters()], want, strict=True):
         torch.testing.assert_close(one.grad, other, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=1e-6)
 
@@ -274,11 +274,11 @@ def test_weight_gradients_of_experts_may_be_deferred(dtype):
 def test_outputs_come_back_to_the_tokens_that_chose_them():
     """Dispatch and combine give the weighted sum of a token's own rows."""
     experts = torch.tensor([[2, 0], [1, 2], [0, 3]])
-    choice = Choice(experts, torch.tensor([[0.5, 2.0], [1.0, 0.25], [3.0, 0.0]]), 4)
+    choice = ExpertChoice(experts, torch.tensor([[0.5, 2.0], [1.0, 0.25], [3.0, 0.0]]), 4)
     rows = torch.arange(6.0).view(3, 2)
-    y = HERE.run(rows, choice, lambda sorted_rows, sizes: sorted_rows)
+    y = LOCAL_DISPATCHER.dispatch(rows, choice, lambda sorted_rows, sizes: sorted_rows)
     torch.testing.assert_close(y, rows * choice.weights.sum(1, keepdim=True))
-    nothing = combined(rows[:0], torch.zeros(0, dtype=torch.int64), choice)
+    nothing = combine_outputs(rows[:0], torch.zeros(0, dtype=torch.int64), choice)
     assert nothing.eq(0).all()
 
 
@@ -287,7 +287,7 @@ def test_parameters_are_counted_exactly():
         said = Experts(**EXPERTS, router_bias=bias, shared_ffn=shared, dense_layers=1)
         spec = Decoder(**SHAPE, **PARTS[parts], moe=said)
         model = build(spec, device=torch.device("meta"))
-        assert sum(p.numel() for p in model.parameters()) == parameters(spec).total
+        assert sum(p.numel() for p in model.parameters()) == parameter_counts(spec).total
         for layer, kind in (("0", "dense"), ("2", "moe")):
             assert sum(p.numel() for p in model.layers[layer].parameters()) == layer_parameters(spec, kind)
 
@@ -299,15 +299,15 @@ def test_initial_weights_of_an_expert_depend_on_its_number():
     init_weights(whole, 2)
     wanted = dict(whole.named_parameters())
     for ep, etp in itertools.product(range(3), range(2)):
-        some = ExpertPart(Part(ep, 3), Part(etp, 2))
-        held = replace(WHOLE_MODULE, experts=dict.fromkeys(range(spec.layers), some))
-        part = build(spec, held=held)
+        some = ExpertShard(EqualShard(ep, 3), EqualShard(etp, 2))
+        held = replace(FULL_MODULE, experts=dict.fromkeys(range(spec.layers), some))
+        part = build(spec, shard=held)
         init_weights(part, 2)
-        splits = splits_of(part)
-        for name in expert_names(part):
+        splits = parameter_splits(part)
+        for name in expert_parameters(part):
             want = wanted[name]
             for split in splits[name]:
-                first, last = split.part.span(want.shape[split.dim])
+                first, last = split.shard.span(want.shape[split.dim])
                 want = want.narrow(split.dim, first, last - first)
             assert torch.equal(part.get_parameter(name), want), name
     up, bias = wanted["layers.1.mlp.experts.up"], wanted["layers.1.mlp.experts.up_bias"]
@@ -325,12 +325,12 @@ def test_logits_are_never_rounded_to_bfloat16(scores, deferred):
     wide.load_state_dict(moe.state_dict())
     found = []
     for each, rows in ((moe, x.detach()), (wide, x.detach().float())):
-        store = Store() if deferred else None
-        with deferring(store):
+        store = DeferredGradients() if deferred else None
+        with deferring_weight_gradients(store):
             probabilities, choice = each.router(rows)
         (probabilities[:, 0].sum() + choice.weights[:, 0].sum()).backward()
         if store:
-            store.add_up()
+            store.accumulate()
         found.append((probabilities, each.router.weight.grad))
     assert torch.equal(found[0][0], found[1][0])
     assert torch.equal(found[0][1], found[1][1].bfloat16())

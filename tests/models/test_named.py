@@ -8,10 +8,10 @@ import torch
 
 from planner.errors import InputError
 from planner.models.build import build, init_weights
-from planner.models.held import ExpertPart, Held, Part, part_of, splits_of
-from planner.models.named import load_named, require_shapes, shapes_of
-from planner.models.safetensors import Checkpoint, write
-from planner.specs.base import Layers, changed
+from planner.models.held import ExpertShard, ModuleShard, EqualShard, take_shard, parameter_splits
+from planner.models.named import load_native, require_native_shapes, parameter_shapes
+from planner.models.safetensors import SafetensorsCheckpoint, write_tensors
+from planner.specs.base import Layers, with_fields
 from planner.specs.layers import Audio, Decoder, Vit
 from planner.specs.parts import Experts
 
@@ -29,7 +29,7 @@ def saved(spec, file):
     model = build(spec, dtype=torch.float64)
     init_weights(model, 3)
     weights = {name: parameter.detach() + 0.25 for name, parameter in model.named_parameters()}
-    write(file, weights)
+    write_tensors(file, weights)
     return weights
 
 
@@ -38,18 +38,18 @@ def saved(spec, file):
 def test_every_shard_gets_its_own_values(tmp_path, name, of):
     spec, file = SPECS[name], tmp_path / "x.safetensors"
     weights = saved(spec, file)
-    require_shapes(shapes_of(spec), file)
+    require_native_shapes(parameter_shapes(spec), file)
     met = set()
     for index in range(of):
-        part = Part(index, of)
+        part = EqualShard(index, of)
         for layer in range(2):
             model = build(
-                spec, dtype=torch.float64, held=Held(Layers((layer,)), tp=part, experts={layer: ExpertPart(part)})
+                spec, dtype=torch.float64, shard=ModuleShard(Layers((layer,)), tp=part, experts={layer: ExpertShard(part)})
             )
-            load_named(model, file)
-            splits = splits_of(model)
+            load_native(model, file)
+            splits = parameter_splits(model)
             for parameter, values in model.named_parameters():
-                assert torch.equal(values, part_of(weights[parameter], splits.get(parameter, ()))), parameter
+                assert torch.equal(values, take_shard(weights[parameter], splits.get(parameter, ()))), parameter
                 met.add(parameter)
     assert met == weights.keys()
 
@@ -58,42 +58,42 @@ def test_another_model_s_file_is_refused(tmp_path):
     file = tmp_path / "x.safetensors"
     saved(MOE, file)
     for other, says in (
-        (changed(MOE, vocab=22), r"`embedding.weight` is \[20, 16\], the model has \[22, 16\]"),
-        (changed(MOE, qk_norm=True), "the checkpoint has no `layers.0.attention.query_norm.weight`"),
-        (changed(MOE, layers=1), "the model has no `layers.1"),
+        (with_fields(MOE, vocab=22), r"`embedding.weight` is \[20, 16\], the model has \[22, 16\]"),
+        (with_fields(MOE, qk_norm=True), "the checkpoint has no `layers.0.attention.query_norm.weight`"),
+        (with_fields(MOE, layers=1), "the model has no `layers.1"),
     ):
         with pytest.raises(InputError, match=says) as refused:
-            require_shapes(shapes_of(other), file)
+            require_native_shapes(parameter_shapes(other), file)
         assert refused.value.where == str(file) and refused.value.fix
     with pytest.raises(InputError, match="the model has"):
-        require_shapes(dict.fromkeys(shapes_of(MOE), ()), file)
+        require_native_shapes(dict.fromkeys(parameter_shapes(MOE), ()), file)
 
 
 def test_only_the_pages_of_a_tensor_are_mapped(tmp_path, monkeypatch):
     """A private map of a file that is larger than memory would be refused."""
     file, sizes = tmp_path / "x.safetensors", []
     made = {name: torch.arange(5000.0) + place for place, name in enumerate("abc")}
-    write(file, made)
-    found, real = Checkpoint(file), mmap.mmap
+    write_tensors(file, made)
+    found, real = SafetensorsCheckpoint(file), mmap.mmap
 
     def heard(handle, size, **how):
         sizes.append(size)
         return real(handle, size, **how)
 
     monkeypatch.setattr(mmap, "mmap", heard)
-    assert all(torch.equal(found.mapped(name), values) for name, values in made.items())
+    assert all(torch.equal(found.read_mapped(name), values) for name, values in made.items())
     assert len(sizes) == 3 and max(sizes) < 20_000 + mmap.ALLOCATIONGRANULARITY
 
 
 def test_a_missing_or_truncated_file_is_named(tmp_path):
     file = tmp_path / "x.safetensors"
-    write(file, {"a": torch.arange(5000.0)})
-    found = Checkpoint(file)
+    write_tensors(file, {"a": torch.arange(5000.0)})
+    found = SafetensorsCheckpoint(file)
     os.truncate(file, 100)
     with pytest.raises(InputError, match="truncated"):
         found.read("a")
     file.unlink()
-    for read in (found.read, found.mapped, lambda _: Checkpoint(file)):
+    for read in (found.read, found.read_mapped, lambda _: SafetensorsCheckpoint(file)):
         with pytest.raises(InputError, match="No such file") as refused:
             read("a")
         assert refused.value.where == str(file)
@@ -108,9 +108,9 @@ def test_mapped_and_read_tensors_are_equal(tmp_path):
         "shifted": torch.arange(4, dtype=torch.float32),
         "nothing": torch.empty(0, 2),
     }
-    write(file, made)
-    found = Checkpoint(file)
+    write_tensors(file, made)
+    found = SafetensorsCheckpoint(file)
     for name, values in made.items():
-        assert torch.equal(found.mapped(name), values) and found.mapped(name).dtype == values.dtype
-    found.mapped("matrix").fill_(0)
+        assert torch.equal(found.read_mapped(name), values) and found.read_mapped(name).dtype == values.dtype
+    found.read_mapped("matrix").fill_(0)
     assert torch.equal(found.read("matrix"), made["matrix"])

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.held import WHOLE_MODULE, Held
-from planner.specs.items import documents_of
+from planner.models.data import synthetic_batch
+from planner.models.held import FULL_MODULE, ModuleShard
+from planner.specs.items import packed_documents
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 
 DOCUMENTS = [(3, 8), (0, 4), (7, 20)]
@@ -24,8 +24,8 @@ SHAPES = {
 }  # fmt: skip
 
 
-def network(spec, held=WHOLE_MODULE):
-    model = build(spec, dtype=torch.float64, held=held)
+def network(spec, held=FULL_MODULE):
+    model = build(spec, dtype=torch.float64, shard=held)
     init_weights(model, 1)
     return model
 
@@ -49,32 +49,32 @@ def assert_same(left, right, rtol=1e-12):
 @pytest.mark.parametrize("spec", [SHAPES["vit"], Audio(layers=2, hidden=16, heads=4, ffn=24, mels=3, pool=2, out=6)])
 def test_parts_of_an_item_are_independent(spec):
     """The loss and gradients of an item of several parts are the sums over the parts."""
-    model, parts = network(spec), documents_of((3,), ((8, 4),))
-    together = loss_and_gradients(model, [packed_batch(spec, parts, seed=4)])
-    assert_same(together, loss_and_gradients(model, [packed_batch(spec, [part], seed=4) for part in parts]))
-    whole, _ = loss_and_gradients(model, [packed_batch(spec, [(3, 12)], seed=4)])
+    model, parts = network(spec), packed_documents((3,), ((8, 4),))
+    together = loss_and_gradients(model, [synthetic_batch(spec, parts, seed=4)])
+    assert_same(together, loss_and_gradients(model, [synthetic_batch(spec, [part], seed=4) for part in parts]))
+    whole, _ = loss_and_gradients(model, [synthetic_batch(spec, [(3, 12)], seed=4)])
     assert abs(whole - together[0]) > 1e-6 * whole
 
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
 def test_packing_changes_nothing(spec):
     model = network(spec)
-    packed = loss_and_gradients(model, [packed_batch(spec, DOCUMENTS, seed=4)])
-    apart = loss_and_gradients(model, [packed_batch(spec, [document], seed=4) for document in DOCUMENTS])
+    packed = loss_and_gradients(model, [synthetic_batch(spec, DOCUMENTS, seed=4)])
+    apart = loss_and_gradients(model, [synthetic_batch(spec, [document], seed=4) for document in DOCUMENTS])
     assert_same(packed, apart)
 
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
 def test_recompute_changes_nothing(spec):
-    batches = [packed_batch(spec, DOCUMENTS, seed=4)]
+    batches = [synthetic_batch(spec, DOCUMENTS, seed=4)]
     kept = loss_and_gradients(network(spec), batches)
-    again = Held(recompute=dict.fromkeys(range(spec.layers), "full"))
+    again = ModuleShard(recompute=dict.fromkeys(range(spec.layers), "full"))
     assert_same(loss_and_gradients(network(spec, held=again), batches), kept)
 
 
 def test_chunks_of_the_loss_change_nothing_and_bound_the_logits(monkeypatch):
     spec = SHAPES["llama"]
-    batches = [packed_batch(spec, DOCUMENTS, seed=4)]
+    batches = [synthetic_batch(spec, DOCUMENTS, seed=4)]
     whole = loss_and_gradients(network(spec), batches)
     model, seen = network(spec), []
     model.loss_tokens = 7
@@ -87,7 +87,7 @@ def test_chunks_of_the_loss_change_nothing_and_bound_the_logits(monkeypatch):
 
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
 def test_an_idle_rank_has_zero_loss_and_gradients(spec):
-    loss, gradients = loss_and_gradients(network(spec), [packed_batch(spec, [], seed=4)])
+    loss, gradients = loss_and_gradients(network(spec), [synthetic_batch(spec, [], seed=4)])
     assert loss == 0
     assert all(gradient is not None and not gradient.any() for gradient in gradients.values())
 
@@ -95,9 +95,9 @@ def test_an_idle_rank_has_zero_loss_and_gradients(spec):
 def test_tokens_depend_on_earlier_ones_of_their_document_alone():
     spec = SHAPES["llama"]
     model = network(spec)
-    batch = packed_batch(spec, DOCUMENTS, seed=4)
-    x = model.start(batch).detach().requires_grad_()
-    y = model.layers["0"](x, model.places(x, batch), batch)
+    batch = synthetic_batch(spec, DOCUMENTS, seed=4)
+    x = model.embed(batch).detach().requires_grad_()
+    y = model.layers["0"](x, model.position_encoding(x, batch), batch)
     (gradient,) = torch.autograd.grad(y[9].sum(), x)  # the second token of the second document
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [8, 9]
 
@@ -109,7 +109,7 @@ def test_loss_decreases():
     losses = []
     for step in range(20):
         optimizer.zero_grad()
-        batch = packed_batch(spec, [(100 * step + item, 64) for item in range(4)], seed=0)
+        batch = synthetic_batch(spec, [(100 * step + item, 64) for item in range(4)], seed=0)
         loss = model(batch) / 256
         loss.backward()
         optimizer.step()

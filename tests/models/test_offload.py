@@ -9,26 +9,26 @@ import pytest
 import torch
 
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.held import Held
-from planner.models.offload import Mover, Offload, offloading
-from planner.specs.base import changed
+from planner.models.data import synthetic_batch
+from planner.models.held import ModuleShard
+from planner.models.offload import HostCopier, ActivationOffload, offloading_activations
+from planner.specs.base import with_fields
 from planner.specs.shapes import resident_layers
 from tests.models.kept import SavedActivations
 from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
 
-DEEP = {name: changed(spec, layers=4) for name, spec in SHAPES.items()}
+DEEP = {name: with_fields(spec, layers=4) for name, spec in SHAPES.items()}
 CPU = torch.device("cpu")
 RECOMPUTE = ("none", "selective", "full")
 
 
 def network(spec, how="none"):
-    model = build(spec, dtype=torch.float64, held=Held(recompute=dict.fromkeys(range(spec.layers), how)))
+    model = build(spec, dtype=torch.float64, shard=ModuleShard(recompute=dict.fromkeys(range(spec.layers), how)))
     init_weights(model, 1)
     return model
 
 
-class CountingCopier(Mover):
+class CountingCopier(HostCopier):
     """Counts copies."""
 
     def __init__(self):
@@ -50,9 +50,9 @@ class CountingCopier(Mover):
 @pytest.mark.parametrize("how", RECOMPUTE)
 @pytest.mark.parametrize("spec", DEEP.values(), ids=DEEP)
 def test_offload_changes_no_gradient_and_restores_everything(spec, how, ratio):
-    mover, batch = CountingCopier(), packed_batch(spec, DOCUMENTS, seed=4)
+    mover, batch = CountingCopier(), synthetic_batch(spec, DOCUMENTS, seed=4)
     model = network(spec, how)
-    with offloading(Offload(ratio, mover)):
+    with offloading_activations(ActivationOffload(ratio, mover)):
         loss = model(batch)
     assert mover.out_bytes > 0
     assert mover.back_bytes == 0
@@ -66,13 +66,13 @@ def test_offload_changes_no_gradient_and_restores_everything(spec, how, ratio):
 @pytest.mark.parametrize("how", RECOMPUTE)
 def test_a_share_of_the_middle_layers_is_offloaded(how, ratio):
     spec, mover = DEEP["llama"], CountingCopier()
-    model, batch = network(spec, how), packed_batch(spec, DOCUMENTS, seed=4)
-    x = model.start(batch)
-    rotary = model.places(x, batch)
+    model, batch = network(spec, how), synthetic_batch(spec, DOCUMENTS, seed=4)
+    x = model.embed(batch)
+    rotary = model.position_encoding(x, batch)
     with SavedActivations(resident=rotary) as kept:
         for layer in model.layers.values():
             x = layer(x, rotary, batch)
-    with offloading(Offload(ratio, mover)):
+    with offloading_activations(ActivationOffload(ratio, mover)):
         model(batch)
     share = (spec.layers - resident_layers(spec.layers, ratio)) / spec.layers
     assert share == pytest.approx(ratio * (spec.layers - 2) / spec.layers)
@@ -84,8 +84,8 @@ def test_whole_storages_are_offloaded():
     """The offloaded bytes differ from the share by at most half the largest storage."""
     for ratio in (0.1, 0.5, 0.75, 1.0):
         mover, seen = CountingCopier(), 0
-        offload = Offload(ratio, mover)
-        with offload.box(()) as box:
+        offload = ActivationOffload(ratio, mover)
+        with offload.layer_activations(()) as box:
             for size in (7, 100, 1, 64, 64, 30):
                 x = torch.zeros(size)
                 went = box.pack(x) is not None
@@ -97,10 +97,10 @@ def test_whole_storages_are_offloaded():
 
 def test_parameters_and_shared_tensors_stay():
     spec, mover = DEEP["llama"], CountingCopier()
-    model, batch = network(spec), packed_batch(spec, DOCUMENTS, seed=4)
-    places, made = model.places, []
-    model.places = lambda *args: made.append(places(*args)) or made[-1]
-    with offloading(Offload(1.0, mover)):
+    model, batch = network(spec), synthetic_batch(spec, DOCUMENTS, seed=4)
+    places, made = model.position_encoding, []
+    model.position_encoding = lambda *args: made.append(places(*args)) or made[-1]
+    with offloading_activations(ActivationOffload(1.0, mover)):
         model(batch)
     stay = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     stay |= {table.untyped_storage().data_ptr() for table in made[0]}
@@ -112,13 +112,13 @@ def test_parameters_and_shared_tensors_stay():
 def test_offloaded_activations_free_device_memory(how):
     """The inputs of middle layers are freed after the forward."""
     spec, alive = DEEP["gpt"], []
-    model, batch = network(spec, how), packed_batch(spec, DOCUMENTS, seed=4)
+    model, batch = network(spec, how), synthetic_batch(spec, DOCUMENTS, seed=4)
     for layer in model.layers.values():
         layer.register_forward_pre_hook(lambda _, inputs: alive.append(weakref.ref(inputs[0].untyped_storage())))
     sizes = []
     for ratio in (0.0, 1.0):
         alive.clear()
-        with offloading(Offload(ratio, Mover(CPU)) if ratio else None):
+        with offloading_activations(ActivationOffload(ratio, HostCopier(CPU)) if ratio else None):
             loss = model(batch)
         gc.collect()
         sizes.append([one() is not None for one in alive])

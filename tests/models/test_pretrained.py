@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from planner import hf
 from planner.errors import InputError
 from planner.models.build import build, init_weights, unsupported
-from planner.models.data import Synthetic, batch_from
-from planner.models.held import ExpertPart, Held, Part
-from planner.models.pretrained import load_weights, require_weights, save_weights
-from planner.models.safetensors import ONE, Checkpoint, write
+from planner.models.data import SyntheticSamples, batch_of_documents
+from planner.models.held import ExpertShard, ModuleShard, EqualShard
+from planner.models.pretrained import load_checkpoint, require_checkpoint, save_checkpoint
+from planner.models.safetensors import SINGLE_FILE, SafetensorsCheckpoint, write_tensors
 from planner.specs.base import Layers
 from planner.specs.layers import Decoder, Vit
 from planner.specs.parts import Experts, StateSpace
@@ -55,7 +55,7 @@ DOCUMENTS = [(0, 9), (1, 4), (2, 17)]
 def network(spec, dtype=torch.float32, **held):
     if unsupported(spec):
         pytest.skip(unsupported(spec))
-    model = build(spec, dtype=dtype, held=Held(**held))
+    model = build(spec, dtype=dtype, shard=ModuleShard(**held))
     init_weights(model, 3)
     return model
 
@@ -79,11 +79,11 @@ def test_round_trip(tmp_path, name, dtype):
     spec = SPECS[name]
     model = varied(network(spec, dtype))
     saved = state(model)
-    save_weights(saved, spec, tmp_path)
-    require_weights(spec, tmp_path)
+    save_checkpoint(saved, spec, tmp_path)
+    require_checkpoint(spec, tmp_path)
     assert hf.read(tmp_path).model.modules["llm"] == spec
     other = network(spec, dtype)
-    load_weights(other, spec, tmp_path)
+    load_checkpoint(other, spec, tmp_path)
     assert all(torch.equal(parameter, saved[key]) for key, parameter in other.named_parameters())
 
 
@@ -92,12 +92,12 @@ def test_each_rank_loads_its_own_shard(tmp_path, name):
     spec = SPECS[name]
     whole = varied(network(spec))
     saved = state(whole)
-    save_weights(saved, spec, tmp_path)
+    save_checkpoint(saved, spec, tmp_path)
     for index in range(2):
-        part = Part(index, 2)
-        held = {"tp": part, "experts": dict.fromkeys((1, 2), ExpertPart(etp=part)), "layers": Layers((1, 2))}
+        part = EqualShard(index, 2)
+        held = {"tp": part, "experts": dict.fromkeys((1, 2), ExpertShard(etp=part)), "layers": Layers((1, 2))}
         mine = network(spec, **held)
-        load_weights(mine, spec, tmp_path)
+        load_checkpoint(mine, spec, tmp_path)
         for key, parameter in mine.named_parameters():
             want = saved[key]
             for dim, (ours, theirs) in enumerate(zip(parameter.shape, want.shape, strict=True)):
@@ -110,23 +110,23 @@ def test_each_rank_loads_its_own_shard(tmp_path, name):
 def test_checkpoints_of_another_model(tmp_path):
     spec = SPECS["llama"]
     saved = state(network(spec))
-    save_weights(saved, spec, tmp_path)
-    stored = {name: Checkpoint(tmp_path).read(name) for name in Checkpoint(tmp_path).entries}
+    save_checkpoint(saved, spec, tmp_path)
+    stored = {name: SafetensorsCheckpoint(tmp_path).read(name) for name in SafetensorsCheckpoint(tmp_path).entries}
     norm = "model.norm.weight"
     for change, says in (
         ({norm: None}, "has no `model.norm.weight`"),
         ({norm: torch.zeros(31)}, r"`model.norm.weight` is \[31\], the model has \[32\]"),
         ({"model.layers.0.mlp.extra": torch.zeros(1)}, "has 1 tensors that the model has not"),
     ):
-        write(tmp_path / ONE, {name: value for name, value in (stored | change).items() if value is not None})
+        write_tensors(tmp_path / SINGLE_FILE, {name: value for name, value in (stored | change).items() if value is not None})
         with pytest.raises(InputError, match=says) as refused:
-            require_weights(spec, tmp_path)
+            require_checkpoint(spec, tmp_path)
         assert refused.value.where == str(tmp_path) and refused.value.fix
-    write(tmp_path / ONE, stored | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(4)})
-    require_weights(spec, tmp_path)
-    write(tmp_path / ONE, stored | {norm: torch.zeros(31)})
+    write_tensors(tmp_path / SINGLE_FILE, stored | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(4)})
+    require_checkpoint(spec, tmp_path)
+    write_tensors(tmp_path / SINGLE_FILE, stored | {norm: torch.zeros(31)})
     with pytest.raises(InputError, match=r"`norm.weight` is \[31\], the model has \[32\]"):
-        load_weights(network(spec), spec, tmp_path)
+        load_checkpoint(network(spec), spec, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_checkpoints_of_another_model(tmp_path):
 )
 def test_modules_without_known_names(tmp_path, spec):
     with pytest.raises(InputError):
-        save_weights({"norm.weight": torch.zeros(1)}, spec, tmp_path)
+        save_checkpoint({"norm.weight": torch.zeros(1)}, spec, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def transformers():
 
 
 def logits(model, spec, documents):
-    batch = batch_from(Synthetic(5), spec, documents)
+    batch = batch_of_documents(SyntheticSamples(5), spec, documents)
     found = []
     handle = model.norm.register_forward_hook(lambda module, args, out: found.append(out))
     model(batch)
@@ -160,7 +160,7 @@ def logits(model, spec, documents):
 def test_logits_equal_those_of_transformers(transformers, tmp_path, name):
     spec = SPECS[name]
     model = varied(network(spec))
-    save_weights(state(model), spec, tmp_path)
+    save_checkpoint(state(model), spec, tmp_path)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
     batch, ours = logits(model, spec, DOCUMENTS)
     ends = batch.cu_seqlens.tolist()
@@ -169,6 +169,6 @@ def test_logits_equal_those_of_transformers(transformers, tmp_path, name):
     torch.testing.assert_close(ours, want, rtol=1e-5, atol=1e-5 * want.abs().max().item())
     theirs.save_pretrained(tmp_path / "theirs")
     again = network(spec)
-    load_weights(again, spec, tmp_path / "theirs")
+    load_checkpoint(again, spec, tmp_path / "theirs")
     saved = state(model)
     assert all(torch.equal(parameter, saved[key]) for key, parameter in again.named_parameters())

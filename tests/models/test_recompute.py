@@ -6,30 +6,30 @@ import pytest
 import torch
 
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.exchange import Whole
-from planner.models.held import Held
-from planner.models.linear import Matrix
-from planner.models.offload import address
-from planner.models.recompute import follow, made_again
-from planner.specs.base import changed
-from planner.specs.shapes import key_width, output_width, query_width, value_width
+from planner.models.data import synthetic_batch
+from planner.models.exchange import NoSequenceParallel
+from planner.models.held import ModuleShard
+from planner.models.linear import DeferrableLinear
+from planner.models.offload import storage_address
+from planner.models.recompute import recompute_along, recomputing
+from planner.specs.base import with_fields
+from planner.specs.shapes import key_width, attention_output_width, query_width, value_width
 from tests.models.kept import SavedActivations
 from tests.models.test_networks import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
 
 TOKENS = 32
-LAYER = changed(SHAPES["llama"], norm="layer")  # on CPUs RMS norms save more: torch composes them of smaller operations
+LAYER = with_fields(SHAPES["llama"], norm="layer")  # on CPUs RMS norms save more: torch composes them of smaller operations
 DECODERS = {
     "gated": LAYER,
-    "ungated": changed(LAYER, gated=False),
-    "a key for each query": changed(LAYER, kv_heads=4, hidden=64),
+    "ungated": with_fields(LAYER, gated=False),
+    "a key for each query": with_fields(LAYER, kv_heads=4, hidden=64),
 }
 FLOAT64 = 8  # bytes
 STATISTICS = 2  # per token, saved by a norm
 
 
 def network(spec, how):
-    model = build(spec, dtype=torch.float64, held=Held(recompute=dict.fromkeys(range(spec.layers), how)))
+    model = build(spec, dtype=torch.float64, shard=ModuleShard(recompute=dict.fromkeys(range(spec.layers), how)))
     init_weights(model, 1)
     return model
 
@@ -37,7 +37,7 @@ def network(spec, how):
 @pytest.mark.parametrize("how", ["selective", "full"])
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
 def test_recompute_changes_no_gradient(spec, how):
-    batches = [packed_batch(spec, DOCUMENTS, seed=4)]
+    batches = [synthetic_batch(spec, DOCUMENTS, seed=4)]
     assert_same(loss_and_gradients(network(spec, how), batches), loss_and_gradients(network(spec, "none"), batches))
 
 
@@ -47,7 +47,7 @@ def counted_elements(spec, how):
     """
     if how == "full":
         return spec.hidden
-    attention = query_width(spec) + key_width(spec) + value_width(spec) + output_width(spec)
+    attention = query_width(spec) + key_width(spec) + value_width(spec) + attention_output_width(spec)
     if spec.latent:  # the compressed vectors that heads are expanded from
         attention += spec.latent.q_rank + spec.latent.kv_rank + spec.latent.rope_dim
     if how == "selective":  # the MLP's inner activations and the norms' outputs are recomputed
@@ -67,9 +67,9 @@ def mlp_elements(spec):
 
 def saved_elements(spec, how):
     """Elements per token that a layer saves whose input x comes from another layer."""
-    model, batch = network(spec, how), packed_batch(spec, [(0, TOKENS)], seed=4)
+    model, batch = network(spec, how), synthetic_batch(spec, [(0, TOKENS)], seed=4)
     x = torch.randn(TOKENS, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
-    rotary = model.places(x, batch)
+    rotary = model.position_encoding(x, batch)
     with SavedActivations(resident=rotary) as kept:
         model.layers["1"](x, rotary, batch)
     return kept.bytes / FLOAT64 / TOKENS
@@ -80,19 +80,19 @@ def saved_elements(spec, how):
 def test_a_layer_saves_what_is_counted(name, how):
     spec = DECODERS[name]
     # Attention saves a number per head and, per document, its output twice; a norm its mean and deviation.
-    beside = spec.heads + output_width(spec) + STATISTICS * {"none": 2, "selective": 1}.get(how, 0)
+    beside = spec.heads + attention_output_width(spec) + STATISTICS * {"none": 2, "selective": 1}.get(how, 0)
     want = counted_elements(spec, how) + (beside if how != "full" else 0)
     assert saved_elements(spec, how) == want
 
 
 def test_selective_recomputes_neither_projections_nor_attention(monkeypatch):
     spec, seen = SHAPES["llama"], []
-    model, batch = network(spec, "selective"), packed_batch(spec, DOCUMENTS, seed=4)
+    model, batch = network(spec, "selective"), synthetic_batch(spec, DOCUMENTS, seed=4)
     for name, module in model.named_modules():
-        if isinstance(module, Matrix):
+        if isinstance(module, DeferrableLinear):
             module.register_forward_hook(lambda *_, name=name: seen.append(name))
-    attend = Whole.attend
-    monkeypatch.setattr(Whole, "attend", lambda *args: (seen.append("attend"), attend(*args))[1])
+    attend = NoSequenceParallel.attend
+    monkeypatch.setattr(NoSequenceParallel, "attend", lambda *args: (seen.append("attend"), attend(*args))[1])
     loss = model(batch)
     forward, seen[:] = sorted(seen), []
     loss.backward()
@@ -110,10 +110,10 @@ def test_a_norm_is_recomputed_once_for_all_that_read_it():
 
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     weights = [torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    with SavedActivations() as kept, made_again(double, x) as y:
-        z = follow(lambda y: y + 1, y)
+    with SavedActivations() as kept, recomputing(double, x) as y:
+        z = recompute_along(lambda y: y + 1, y)
         out = sum((z @ weight).square().sum() for weight in weights)
-    assert address(z) not in kept.sizes
+    assert storage_address(z) not in kept.sizes
     out.backward()
     assert len(made) == 2
     want = torch.autograd.grad(sum(((2 * x + 1) @ weight).square().sum() for weight in weights), weights)

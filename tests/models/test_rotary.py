@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.norms import norm
-from planner.models.rotary import rotary_table, rotate
-from planner.specs.base import changed
+from planner.models.data import synthetic_batch
+from planner.models.norms import build_norm
+from planner.models.rotary import rotary_table, apply_rotary
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Vit
 
 SPEC = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9)
@@ -23,16 +23,16 @@ def test_pairs_are_rotated_by_powers_of_the_base(base, width):
         [base ** (-2 * i / width) for i in range(width // 2)], dtype=torch.float64
     )
     want = pairs * torch.polar(torch.ones_like(angles), angles)
-    got = rotate(x, rotary_table(positions, width, torch.float64, base))
+    got = apply_rotary(x, rotary_table(positions, width, torch.float64, base))
     torch.testing.assert_close(got, torch.cat([want.real, want.imag], -1), rtol=1e-12, atol=1e-12)
 
 
 def test_a_network_uses_the_base_of_its_spec():
     losses = []
     for base in (10000.0, 100.0, 10000.0):
-        model = build(changed(SPEC, rope_base=base), dtype=torch.float64)
+        model = build(with_fields(SPEC, rope_base=base), dtype=torch.float64)
         init_weights(model, 1)
-        losses.append(model(packed_batch(SPEC, [(0, 20)], 2)).item())
+        losses.append(model(synthetic_batch(SPEC, [(0, 20)], 2)).item())
     assert losses[0] == losses[2] != losses[1]
 
 
@@ -44,5 +44,5 @@ def test_norms_add_their_eps(eps, kind):
     centred = x - (x.mean(-1, keepdim=True) if kind == "layer" else 0)
     want = centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()
     for spec in (SPEC, vit):
-        made = norm(changed(spec, norm=kind, norm_eps=eps), torch.float64)
+        made = build_norm(with_fields(spec, norm=kind, norm_eps=eps), torch.float64)
         torch.testing.assert_close(made(x), want, rtol=1e-12, atol=1e-14)

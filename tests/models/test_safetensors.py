@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.models.safetensors import DTYPES, INDEX, ONE, Checkpoint, write
+from planner.models.safetensors import DTYPES, INDEX_FILE, SINGLE_FILE, SafetensorsCheckpoint, write_tensors
 
 
 def bits(tensor):
@@ -29,8 +29,8 @@ def tensors(draw):
 def test_round_trip(tmp_path_factory, made):
     made.pop("__metadata__", None)
     folder = tmp_path_factory.mktemp("weights")
-    write(folder / ONE, made)
-    found = Checkpoint(folder)
+    write_tensors(folder / SINGLE_FILE, made)
+    found = SafetensorsCheckpoint(folder)
     assert found.entries.keys() == made.keys()
     for name, tensor in made.items():
         assert bits(found.read(name)) == bits(tensor) and found.shape(name) == tuple(tensor.shape)
@@ -38,11 +38,11 @@ def test_round_trip(tmp_path_factory, made):
 
 def test_strided_tensors_and_several_files(tmp_path):
     table = torch.arange(12.0).reshape(3, 4)
-    write(tmp_path / "a.safetensors", {"turned": table.T})
-    write(tmp_path / "b.safetensors", {"row": table[1], "scalar": torch.tensor(2.5, dtype=torch.bfloat16)})
+    write_tensors(tmp_path / "a.safetensors", {"turned": table.T})
+    write_tensors(tmp_path / "b.safetensors", {"row": table[1], "scalar": torch.tensor(2.5, dtype=torch.bfloat16)})
     where = {"turned": "a.safetensors", "row": "b.safetensors", "scalar": "b.safetensors"}
-    (tmp_path / INDEX).write_text(json.dumps({"weight_map": where}))
-    found = Checkpoint(tmp_path)
+    (tmp_path / INDEX_FILE).write_text(json.dumps({"weight_map": where}))
+    found = SafetensorsCheckpoint(tmp_path)
     assert torch.equal(found.read("turned"), table.T) and torch.equal(found.read("row"), table[1])
     assert found.read("scalar").item() == 2.5
     with pytest.raises(InputError, match="has no `column`"):
@@ -53,11 +53,11 @@ def test_exchange_with_the_safetensors_library(tmp_path):
     from safetensors import torch as library
 
     made = {"a": torch.randn(3, 5).to(torch.bfloat16), "b": torch.arange(4), "c": torch.empty(0, 2)}
-    write(tmp_path / ONE, made)
-    theirs = library.load_file(tmp_path / ONE)
+    write_tensors(tmp_path / SINGLE_FILE, made)
+    theirs = library.load_file(tmp_path / SINGLE_FILE)
     assert {name: bits(tensor) for name, tensor in theirs.items()} == {n: bits(t) for n, t in made.items()}
-    library.save_file(made, tmp_path / ONE)
-    assert all(bits(Checkpoint(tmp_path).read(name)) == bits(tensor) for name, tensor in made.items())
+    library.save_file(made, tmp_path / SINGLE_FILE)
+    assert all(bits(SafetensorsCheckpoint(tmp_path).read(name)) == bits(tensor) for name, tensor in made.items())
 
 
 def raw(header, data=b""):
@@ -83,16 +83,16 @@ def raw(header, data=b""):
     ],
 )
 def test_damaged_files(tmp_path, content):
-    (tmp_path / ONE).write_bytes(content)
+    (tmp_path / SINGLE_FILE).write_bytes(content)
     with pytest.raises(InputError, match="no safetensors file") as refused:
-        Checkpoint(tmp_path)
-    assert refused.value.where == str(tmp_path / ONE) and refused.value.fix
+        SafetensorsCheckpoint(tmp_path)
+    assert refused.value.where == str(tmp_path / SINGLE_FILE) and refused.value.fix
 
 
 @pytest.mark.parametrize("index", [None, "[]", "{", '{"weight_map": {"a": 3}}'])
 def test_folders_without_weights(tmp_path, index):
     if index:
-        (tmp_path / INDEX).write_text(index)
+        (tmp_path / INDEX_FILE).write_text(index)
     with pytest.raises(InputError) as refused:
-        Checkpoint(tmp_path)
+        SafetensorsCheckpoint(tmp_path)
     assert refused.value.where.startswith(str(tmp_path)) and refused.value.fix

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.held import Held, Part, part_of, put_part, splits_of
-from planner.models.scan import Scanned, scan
-from planner.specs.base import changed
+from planner.models.data import synthetic_batch
+from planner.models.held import ModuleShard, EqualShard, take_shard, write_shard, parameter_splits
+from planner.models.scan import ScanInputs, state_space_scan
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts, StateSpace
 from tests.models.kept import SavedActivations
@@ -35,7 +35,7 @@ SHAPES = {
 every = pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
 
 
-def token_by_token(scanned: Scanned, lengths: list[int]) -> torch.Tensor:
+def token_by_token(scanned: ScanInputs, lengths: list[int]) -> torch.Tensor:
     """The recurrence by its definition."""
     found, token = [], 0
     values, inputs, outputs, steps, decays = scanned
@@ -60,9 +60,9 @@ def test_the_scan_equals_the_recurrence(chunk: int) -> None:
 
     values, inputs, outputs = drawn(tokens, groups, heads, 4), drawn(tokens, groups, 5), drawn(tokens, groups, 5)
     leaves = (values, inputs, outputs, drawn(tokens, groups, heads), drawn(groups, heads))
-    scanned = Scanned(values, inputs, outputs, F.softplus(leaves[3]), -leaves[4].exp())
+    scanned = ScanInputs(values, inputs, outputs, F.softplus(leaves[3]), -leaves[4].exp())
     weights = torch.randn(tokens, groups, heads, 4, dtype=torch.float64)
-    got, want = scan(scanned, lengths, chunk), token_by_token(scanned, lengths)
+    got, want = state_space_scan(scanned, lengths, chunk), token_by_token(scanned, lengths)
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
     for ours, theirs in zip(
         torch.autograd.grad((got * weights).sum(), leaves, retain_graph=True),
@@ -76,17 +76,17 @@ def test_the_scan_equals_the_recurrence(chunk: int) -> None:
 def test_packing_changes_nothing(spec: Decoder) -> None:
     """Neither states nor the convolution cross a document boundary."""
     model = network(spec)
-    packed = loss_and_gradients(model, [packed_batch(spec, DOCUMENTS, seed=4)])
-    apart = loss_and_gradients(model, [packed_batch(spec, [document], seed=4) for document in DOCUMENTS])
+    packed = loss_and_gradients(model, [synthetic_batch(spec, DOCUMENTS, seed=4)])
+    apart = loss_and_gradients(model, [synthetic_batch(spec, [document], seed=4) for document in DOCUMENTS])
     assert_same(packed, apart)
 
 
 def test_a_token_depends_on_all_before_it_in_its_document_alone() -> None:
     spec = SHAPES["nemotron"]
     model = network(spec)
-    batch = packed_batch(spec, DOCUMENTS, seed=4)  # 8, 4 and 20 tokens
-    x = model.start(batch).detach().requires_grad_()
-    y = model.layers["0"](x, model.places(x, batch), batch)
+    batch = synthetic_batch(spec, DOCUMENTS, seed=4)  # 8, 4 and 20 tokens
+    x = model.embed(batch).detach().requires_grad_()
+    y = model.layers["0"](x, model.position_encoding(x, batch), batch)
     (gradient,) = torch.autograd.grad(y[27].sum(), x)
     assert gradient.norm(dim=1).nonzero()[:, 0].tolist() == [*range(12, 28)]
 
@@ -94,28 +94,28 @@ def test_a_token_depends_on_all_before_it_in_its_document_alone() -> None:
 @every
 @pytest.mark.parametrize("how", ["selective", "full"])
 def test_recompute_changes_nothing(spec: Decoder, how: str) -> None:
-    batches = [packed_batch(spec, DOCUMENTS, seed=4)]
-    again = Held(recompute=dict.fromkeys(range(spec.layers), how))
+    batches = [synthetic_batch(spec, DOCUMENTS, seed=4)]
+    again = ModuleShard(recompute=dict.fromkeys(range(spec.layers), how))
     assert_same(loss_and_gradients(network(spec, held=again), batches), loss_and_gradients(network(spec), batches))
 
 
 @pytest.mark.parametrize(("how", "normed"), [("none", 1), ("selective", 0), ("full", None)])
 def test_a_block_saves_the_inputs_and_outputs_of_its_projections(how: str, normed: int | None) -> None:
     spec = Decoder(**PLAIN, layers=1, norm="layer", state_space=SPACE, pattern="M")
-    model, tokens, statistics = network(spec, held=Held(recompute={0: how})), 32, 2
-    batch = packed_batch(spec, [(0, tokens)], seed=4)
+    model, tokens, statistics = network(spec, held=ModuleShard(recompute={0: how})), 32, 2
+    batch = synthetic_batch(spec, [(0, tokens)], seed=4)
     x = torch.randn(tokens, spec.hidden, dtype=torch.float64, requires_grad=True) + 0
     with SavedActivations() as kept:
         model.layers["0"](x, None, batch)
     want = spec.hidden
     if normed is not None:
-        want += normed * spec.hidden + statistics + sum(SPACE.projected) + SPACE.inner
+        want += normed * spec.hidden + statistics + sum(SPACE.projection_widths) + SPACE.inner_width
     assert kept.bytes == want * tokens * 8
 
 
 @every
 def test_an_idle_rank_has_zero_loss_and_gradients(spec: Decoder) -> None:
-    loss, gradients = loss_and_gradients(network(spec), [packed_batch(spec, [], seed=4)])
+    loss, gradients = loss_and_gradients(network(spec), [synthetic_batch(spec, [], seed=4)])
     assert loss == 0
     assert all(gradient is not None and not gradient.any() for gradient in gradients.values())
 
@@ -136,22 +136,22 @@ def test_shards_of_groups_make_up_the_block() -> None:
     whole = dict(network(spec).named_parameters())
     made = {name: torch.full_like(parameter, torch.nan) for name, parameter in whole.items()}
     for index in range(2):
-        part = network(spec, held=Held(tp=Part(index, 2)))
-        splits = splits_of(part)
+        part = network(spec, held=ModuleShard(tp=EqualShard(index, 2)))
+        splits = parameter_splits(part)
         assert {"layers.0.state_space.into.weight", "layers.0.state_space.convolution.weight"} < splits.keys()
         for name, parameter in part.named_parameters():
-            assert torch.equal(parameter, part_of(whole[name], splits.get(name, ())))
-            put_part(made[name], splits.get(name, ()), parameter.detach())
+            assert torch.equal(parameter, take_shard(whole[name], splits.get(name, ())))
+            write_shard(made[name], splits.get(name, ()), parameter.detach())
     assert all(torch.equal(made[name], parameter) for name, parameter in whole.items())
 
 
 def test_loss_decreases() -> None:
     spec = SHAPES["nemotron"]
-    model, losses = network(changed(spec, state_space=changed(SPACE, chunk=32))), []
+    model, losses = network(with_fields(spec, state_space=with_fields(SPACE, chunk=32))), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for step in range(20):
         optimizer.zero_grad()
-        loss = model(packed_batch(spec, [(100 * step + item, 64) for item in range(4)], seed=0)) / 256
+        loss = model(synthetic_batch(spec, [(100 * step + item, 64) for item in range(4)], seed=0)) / 256
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

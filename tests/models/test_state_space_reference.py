@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from planner.hf.names import stored_names
-from planner.models.data import packed_batch
-from planner.models.pretrained import save_weights
+from planner.models.data import synthetic_batch
+from planner.models.pretrained import save_checkpoint
 from tests.models.test_networks import loss_and_gradients
 from tests.models.test_pretrained import DOCUMENTS, SPECS, network, state, varied
 
@@ -34,7 +34,7 @@ def reference(monkeypatch, tmp_path):
 
     def made(spec, model, kind):
         module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
-        save_weights(state(model), spec, tmp_path)
+        save_checkpoint(state(model), spec, tmp_path)
         theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
         theirs.set_experts_implementation("eager")
         theirs.get_input_embeddings().padding_idx = None  # the row of padding would have no gradient
@@ -59,7 +59,7 @@ def test_gradients_equal_those_of_transformers(reference, name):
     spec = SPECS[name]
     model = varied(network(spec, torch.float64))
     theirs = reference(spec, model, name.partition(" ")[0])
-    batch = packed_batch(spec, DOCUMENTS, seed=5)
+    batch = synthetic_batch(spec, DOCUMENTS, seed=5)
     loss, gradients = loss_and_gradients(model, [batch])
     want = 0.0
     for first, last in pairwise(batch.cu_seqlens.tolist()):

@@ -10,14 +10,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from planner.hf.config import Config
+from planner.hf.config import HfConfig
 from planner.hf.names import stored_names
 from planner.hf.texts import bert, t5
-from planner.models.batch import Memory
+from planner.models.batch import CrossAttentionMemory
 from planner.models.build import build
-from planner.models.data import packed_batch
-from planner.models.pretrained import load_weights, require_weights
-from planner.models.relative import FARTHEST, buckets
+from planner.models.data import synthetic_batch
+from planner.models.pretrained import load_checkpoint, require_checkpoint
+from planner.models.relative import MAX_DISTANCE, bucket_indices
 from tests.models.test_pretrained import varied
 from tests.models.test_state_space_reference import Wide
 
@@ -72,11 +72,11 @@ def test_a_checkpoint_of_bert_is_read(kind, tmp_path):
     from transformers import BertConfig
 
     config = BertConfig(**BERT, max_position_embeddings=9)
-    spec, theirs = bert(Config(config.to_dict() | {"architectures": [kind]}, "config.json")), theirs_of(kind, config)
+    spec, theirs = bert(HfConfig(config.to_dict() | {"architectures": [kind]}, "config.json")), theirs_of(kind, config)
     theirs.save_pretrained(tmp_path)
-    require_weights(spec, tmp_path)
+    require_checkpoint(spec, tmp_path)
     model, want = build(spec, dtype=torch.float64), dict(theirs.named_parameters())
-    load_weights(model, spec, tmp_path)
+    load_checkpoint(model, spec, tmp_path)
     assert all(torch.equal(values, want[stored_names(name, spec)[0]]) for name, values in model.named_parameters())
 
 
@@ -85,11 +85,11 @@ def test_bert(kind):
     from transformers import BertConfig
 
     config = BertConfig(**BERT, max_position_embeddings=160, layer_norm_eps=1e-3)
-    spec = bert(Config(config.to_dict() | {"architectures": [kind]}, "config.json"))
+    spec = bert(HfConfig(config.to_dict() | {"architectures": [kind]}, "config.json"))
     theirs = theirs_of(kind, config)
     theirs.get_input_embeddings().padding_idx = None  # the row of padding would have no gradient
     model = filled(spec, theirs, lambda name: stored_names(name, spec)[0])
-    batch = packed_batch(spec, DOCUMENTS, seed=5)
+    batch = synthetic_batch(spec, DOCUMENTS, seed=5)
     loss = model(batch)
     loss.backward()
     want = 0.0
@@ -125,7 +125,7 @@ def t5_name(half, ours, gated):
 def both_halves(encoder, decoder, read, batch):
     """The loss of a decoder that attends to an encoder's outputs of other documents."""
     encoder.feeds = True
-    memory = Memory(encoder(read), read.cu_seqlens)
+    memory = CrossAttentionMemory(encoder(read), read.cu_seqlens)
     return decoder(replace(batch, memory=memory))
 
 
@@ -135,15 +135,15 @@ def test_t5(forward):
 
     gated = forward != "relu"
     config = T5Config(**T5, feed_forward_proj=forward, layer_norm_epsilon=1e-3, dropout_rate=0.0)
-    specs = t5(Config(config.to_dict(), "config.json"))
+    specs = t5(HfConfig(config.to_dict(), "config.json"))
     theirs = theirs_of("T5ForConditionalGeneration", config)
     halves = {
         half: filled(spec, theirs, partial(t5_name, half, gated=gated))
         for half, spec in (("encoder", specs["encoder"]), ("decoder", specs["llm"]))
     }
     halves["encoder"].lend(halves["decoder"].embedding)
-    read = packed_batch(specs["encoder"], READ, seed=5)
-    batch = packed_batch(specs["llm"], DOCUMENTS, seed=6)
+    read = synthetic_batch(specs["encoder"], READ, seed=5)
+    batch = synthetic_batch(specs["llm"], DOCUMENTS, seed=6)
     loss = both_halves(*halves.values(), read, batch)
     loss.backward()
     want = 0.0
@@ -163,6 +163,6 @@ def test_t5(forward):
 def test_buckets(causal, count):
     from transformers.models.t5.modeling_t5 import T5Attention
 
-    distances = torch.arange(-2 * FARTHEST, 2 * FARTHEST)
-    want = T5Attention._relative_position_bucket(distances, not causal, count, FARTHEST)
-    assert torch.equal(buckets(distances, count, causal), want)
+    distances = torch.arange(-2 * MAX_DISTANCE, 2 * MAX_DISTANCE)
+    want = T5Attention._relative_position_bucket(distances, not causal, count, MAX_DISTANCE)
+    assert torch.equal(bucket_indices(distances, count, causal), want)

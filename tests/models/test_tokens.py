@@ -14,8 +14,8 @@ from planner.errors import InputError
 from planner.models import tokens as token_source
 from planner.models.batch import IGNORED
 from planner.models.build import build, init_weights
-from planner.models.data import Synthetic, batch_from
-from planner.models.tokens import TokenFolder, source_of
+from planner.models.data import SyntheticSamples, batch_of_documents
+from planner.models.tokens import TokenFolder, sample_source
 from planner.specs.layers import Decoder, Vit
 
 SPEC = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=50)
@@ -48,7 +48,7 @@ def test_every_span_of_an_item(tmp_path, kind, row, more):
             got = folder.item(SPEC, row, (first, last))
             assert [part.tolist() for part in got] == [inputs[first:last], targets[first:last]]
             assert all(part.dtype == torch.int64 for part in got)
-    assert folder.targets(SPEC, row, tokens) == sum(target != IGNORED for target in targets)
+    assert folder.target_count(SPEC, row, tokens) == sum(target != IGNORED for target in targets)
 
 
 @settings(max_examples=50)
@@ -59,7 +59,7 @@ def test_rounded_lengths_are_accepted(tmp_path_factory, data):
     folder = TokenFolder(written(tmp_path_factory.mktemp("rows"), rows))
     items = [(row, -(-len(tokens) // unit) * unit) for row, tokens in enumerate(rows)]
     folder.check(SPEC, items)
-    inputs = batch_from(folder, SPEC, items).inputs
+    inputs = batch_of_documents(folder, SPEC, items).inputs
     assert inputs.tolist() == [token for row, n in items for token in expected(rows[row], n)[0]]
 
 
@@ -71,7 +71,7 @@ def test_padding_changes_no_gradient(tmp_path):
         model = build(SPEC, dtype=torch.float64)
         init_weights(model, 1)
         items = [(row, -(-len(tokens) // unit) * unit) for row, tokens in enumerate(ROWS)]
-        loss = model(batch_from(folder, SPEC, items))
+        loss = model(batch_of_documents(folder, SPEC, items))
         loss.backward()
         found.append((loss.item(), {name: parameter.grad for name, parameter in model.named_parameters()}))
     (exact, gradients), (padded, others) = found
@@ -82,12 +82,12 @@ def test_padding_changes_no_gradient(tmp_path):
 
 def test_modules_without_tokens_stay_synthetic(tmp_path):
     vit = Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, channels=1, out=3)
-    folder, synthetic = source_of(written(tmp_path), 7), source_of(None, 7)
-    assert isinstance(synthetic, Synthetic)
+    folder, synthetic = sample_source(written(tmp_path), 7), sample_source(None, 7)
+    assert isinstance(synthetic, SyntheticSamples)
     folder.check(vit, [(99, 4)])
     for ours, theirs in zip(folder.item(vit, 99, (1, 4)), synthetic.item(vit, 99, (1, 4)), strict=True):
         assert torch.equal(ours, theirs)
-    assert folder.targets(vit, 99, 4) == synthetic.targets(vit, 99, 4) == 4
+    assert folder.target_count(vit, 99, 4) == synthetic.target_count(vit, 99, 4) == 4
 
 
 @pytest.mark.parametrize(

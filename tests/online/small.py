@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from planner import pipeline
-from planner.files.slots import Slots
-from planner.online.ahead import Ahead
-from planner.online.origin import inputs_of
+from planner.files.slots import FolderQueue
+from planner.online.ahead import LookAheadPlanner
+from planner.online.origin import inputs_of_plan
 from planner.plan.model import Plan
-from planner.specs.inputs import Options
+from planner.specs.inputs import JobOptions
 
 JOB = """\
 format: planner.job/1
@@ -37,12 +37,12 @@ def write_job(folder: Path, planning: str = "per_batch", lengths: str = MIX, row
 
 
 def head_of(folder: Path, planning: str = "per_batch", effort: int = 1, lengths: str = MIX) -> Plan:
-    return pipeline.solve(str(write_job(folder, planning, lengths)), Options(effort=effort)).plan
+    return pipeline.solve(str(write_job(folder, planning, lengths)), JobOptions(effort=effort)).plan
 
 
-def ahead_of(folder: Path, head: Plan, until: int | None = None) -> Ahead:
+def ahead_of(folder: Path, head: Plan, until: int | None = None) -> LookAheadPlanner:
     """A planner of steps into `folder/steps`, where nothing has been taken unless there was a planner before."""
-    slots = Slots(folder / "steps")
+    slots = FolderQueue(folder / "steps")
     if not slots.folder.exists():
-        slots.rewind()
-    return Ahead(inputs_of(head, folder), head, slots, until)
+        slots.reset_taken()
+    return LookAheadPlanner(inputs_of_plan(head, folder), head, slots, until)

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from planner.errors import InputError
-from planner.online.batches import Batches
-from planner.online.decide import decide
-from planner.online.laid import on_catalogue
-from planner.online.origin import inputs_of
+from planner.online.batches import BatchStream
+from planner.online.decide import plan_step
+from planner.online.laid import place_on_catalogue
+from planner.online.origin import inputs_of_plan
 from planner.plan.model import Group
-from planner.plan.steps import Head
-from planner.specs.base import Ranks, changed
-from planner.specs.profile import Fit, ModuleCosts, Passes
+from planner.plan.steps import PlanHead
+from planner.specs.base import Ranks, with_fields
+from planner.specs.profile import PassFit, ModuleCosts, PassCosts
 from planner.verify.score import score
 from tests.online.small import head_of
 
@@ -30,42 +30,42 @@ def shifted(plan):
     groups = {name: group for name, group in plan.groups.items() if name not in names} | {"g1-2": middle}
     used = {name for each in rows for name in each}
     full = {**plan.groups, **groups}
-    return changed(
+    return with_fields(
         plan,
         then=None,
         groups={name: full[name] for name in full if name in used},
-        steps=(changed(step, micro_batches=rows),),
+        steps=(with_fields(step, micro_batches=rows),),
     )
 
 
 def test_what_is_not_in_the_catalogue_is_laid_anew(tmp_path):
     head = head_of(tmp_path)
     plan = shifted(head)
-    laid = on_catalogue(head, plan)
+    laid = place_on_catalogue(head, plan)
     assert all(head.groups[name] == group for name, group in laid.groups.items())
     before, after = ([sorted(map(len, row.values())) for row in p.steps[0].micro_batches] for p in (plan, laid))
     assert before == after
-    assert laid.outcome.value == pytest.approx(score(laid).value, rel=1e-8)
-    assert laid.outcome.value == pytest.approx(score(plan).value, rel=1e-8)  # the ranks are alike
+    assert laid.outcome.value == pytest.approx(score(laid).step_seconds, rel=1e-8)
+    assert laid.outcome.value == pytest.approx(score(plan).step_seconds, rel=1e-8)  # the ranks are alike
 
 
 def test_what_lies_in_the_catalogue_stays(tmp_path):
     head = head_of(tmp_path)
-    assert on_catalogue(head, head) is head
+    assert place_on_catalogue(head, head) is head
 
 
 def test_prices_that_changed_are_refused(tmp_path):
     head = head_of(tmp_path)
-    inputs = inputs_of(head, tmp_path)
-    batch = Batches(inputs)[1]
-    assert decide(inputs, Head(head), 1, batch).number == 1
+    inputs = inputs_of_plan(head, tmp_path)
+    batch = BatchStream(inputs)[1]
+    assert plan_step(inputs, PlanHead(head), 1, batch).number == 1
     ((kind, rates),) = head.uses.prices.rates.items()
-    layer = Passes(forward=Fit(ms_per_token=9.0), backward=Fit(ms_per_token=9.0))
+    layer = PassCosts(forward=PassFit(ms_per_token=9.0), backward=PassFit(ms_per_token=9.0))
     measured = {"tiny-decoder/llm": ModuleCosts(source="measured", spread=0.1, layer=layer)}
     for known in (
-        replace(inputs, profile=changed(inputs.profile, modules=measured)),
-        replace(inputs, rates={kind: changed(rates, launch_us=2 * rates.launch_us)}),
+        replace(inputs, profile=with_fields(inputs.profile, modules=measured)),
+        replace(inputs, rates={kind: with_fields(rates, launch_us=2 * rates.launch_us)}),
     ):
         with pytest.raises(InputError, match="changed since the plan was made") as failed:
-            decide(known, Head(head), 7, batch)
+            plan_step(known, PlanHead(head), 7, batch)
         assert failed.value.where.startswith("step 7")

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.step.sequences import step_seconds
+from planner.costs.step.sequences import once_a_step_seconds
 from planner.errors import InputError
-from planner.online.laid import laid_step, on_catalogue
+from planner.online.laid import place_step, place_on_catalogue
 from planner.plan.legal import violations
 from planner.plan.model import Group, assignments, group_name
-from planner.plan.steps import STEP, Head, StepFile
+from planner.plan.steps import STEP_FILE, PlanHead, StepFile
 from planner.runtime import RunOptions
-from planner.specs.base import Ranks, changed
-from planner.specs.inputs import Options
+from planner.specs.base import Ranks, with_fields
+from planner.specs.inputs import JobOptions
 from planner.verify.score import score
 from tests.examples import examples
 from tests.online.small import FILE, ahead_of, write_job
@@ -30,7 +30,7 @@ def head_of(folder, layout, degrees="[1, 2, 4]", effort=1, planning="per_batch")
     text = job.read_text().replace("layout: {zero: 3, dtype: float32}", layout)
     text = text.replace("tokens_per_rank: 384", "tokens_per_rank: 512")  # the longest fits a rank
     job.write_text(text.replace("degrees: [1, 2, 4]", f"degrees: {degrees}"))
-    return pipeline.solve(str(job), Options(effort=effort)).plan
+    return pipeline.solve(str(job), JobOptions(effort=effort)).plan
 
 
 @pytest.mark.parametrize("layout", [ONCE, OPEN])
@@ -42,14 +42,14 @@ def test_steps_are_there_at_once_only_become_better_and_are_worth_what_they_say(
         for number in (1, 2, 3, 4):
             if not ahead.slots.offered(number):
                 continue
-            whole = ahead.head.whole(files.read(ahead.slots.folder / str(number) / STEP, StepFile), "")
+            whole = ahead.head.complete_plan(files.read(ahead.slots.folder / str(number) / STEP_FILE, StepFile), "")
             assert violations(whole) == []
             assert whole.outcome.value <= worth.get(number, whole.outcome.value)
             worth[number] = whole.outcome.value
     assert len(worth) == 4
     for number in worth:
-        whole = ahead.head.whole(files.read(ahead.slots.folder / str(number) / STEP, StepFile), "")
-        assert whole.outcome.value == pytest.approx(score(whole).value, rel=1e-8)
+        whole = ahead.head.complete_plan(files.read(ahead.slots.folder / str(number) / STEP_FILE, StepFile), "")
+        assert whole.outcome.value == pytest.approx(score(whole).step_seconds, rel=1e-8)
         assert whole.outcome.bound <= whole.outcome.value * (1 + 1e-9)
         assert whole.layouts == head.layouts and whole.steps[0].sync == head.steps[0].sync
 
@@ -61,7 +61,7 @@ def test_the_head_of_an_open_job_settles_when_ranks_meet(tmp_path):
     assert len(each | {(head.made.strategy, layout.zero, head.steps[0].sync)}) == 3
     assert all(other.value is None or other.value >= head.outcome.value for other in head.alternatives)
     files.write(tmp_path / "plan.yaml", head)
-    assert Head(files.read(tmp_path / "plan.yaml", type(head))).digest == Head(head).digest
+    assert PlanHead(files.read(tmp_path / "plan.yaml", type(head))).digest == PlanHead(head).digest
 
 
 def mirrored(head):
@@ -72,11 +72,11 @@ def mirrored(head):
     )
     groups = {group_name(b): Group(ranks=b, split=head.groups[name].split) for name, b in blocks.items()}
     used = {name for row in rows for name in row}
-    return changed(
+    return with_fields(
         head,
         then=None,
         groups={name: group for name, group in groups.items() if name in used},
-        steps=(changed(head.steps[0], micro_batches=rows),),
+        steps=(with_fields(head.steps[0], micro_batches=rows),),
     )
 
 
@@ -90,13 +90,13 @@ def test_what_is_not_in_the_catalogue_is_laid_anew_as_one_step(tmp_path):
     head = head_of(tmp_path, ONCE, degrees=THREES)
     plan = mirrored(head)
     (three,) = (name for name, group in plan.groups.items() if len(group.ranks) == 3)
-    head = changed(head, groups={name: group for name, group in head.groups.items() if name != three})
+    head = with_fields(head, groups={name: group for name, group in head.groups.items() if name != three})
     assert plan.groups.keys() - head.groups.keys() == {three}  # the other three ranks of four
-    laid = on_catalogue(head, plan)
-    assert violations(changed(laid, groups=head.groups)) == violations(laid) == []
+    laid = place_on_catalogue(head, plan)
+    assert violations(with_fields(laid, groups=head.groups)) == violations(laid) == []
     assert all(head.groups[name] == group for name, group in laid.groups.items())
     assert contents(laid) == contents(plan)
-    assert laid.outcome.value == pytest.approx(score(laid).value, rel=1e-8)
+    assert laid.outcome.value == pytest.approx(score(laid).step_seconds, rel=1e-8)
     assert laid.outcome.bound <= laid.outcome.value * (1 + 1e-9)
 
 
@@ -104,7 +104,7 @@ def test_no_room_in_the_catalogue_is_an_input_error(tmp_path):
     head = head_of(tmp_path, ONCE, degrees=THREES)
     pairs = {name: group for name, group in head.groups.items() if len(group.ranks) != 3}
     with pytest.raises(InputError, match="not in the plan's catalogue"):
-        on_catalogue(changed(head, groups=pairs), mirrored(head))
+        place_on_catalogue(with_fields(head, groups=pairs), mirrored(head))
 
 
 @pytest.fixture(scope="module")
@@ -123,13 +123,13 @@ def test_single_ranks_are_laid_longest_first(alone, places):
             rows.append({})
         rows[begun[rank]][f"g{rank}"] = a.entries
         begun[rank] += 1
-    moved = changed(alone, steps=(changed(alone.steps[0], micro_batches=tuple(rows)),))
+    moved = with_fields(alone, steps=(with_fields(alone.steps[0], micro_batches=tuple(rows)),))
     known = {group.ranks: name for name, group in alone.groups.items()}
-    laid = changed(moved, steps=(changed(moved.steps[0], micro_batches=laid_step(moved, known)),))
+    laid = with_fields(moved, steps=(with_fields(moved.steps[0], micro_batches=place_step(moved, known)),))
     assert violations(laid) == [] and contents(laid) == contents(moved)
-    once = step_seconds(pricing_of(alone), "llm", 0.0)  # a CPU hides nothing
-    best = min(score(alone).value, score(moved).value) - once
-    assert score(laid).value - once <= (4 / 3 - 1 / 12) * best * (1 + 1e-9)
+    once = once_a_step_seconds(pricing_of(alone), "llm", 0.0)  # a CPU hides nothing
+    best = min(score(alone).step_seconds, score(moved).step_seconds) - once
+    assert score(laid).step_seconds - once <= (4 / 3 - 1 / 12) * best * (1 + 1e-9)
 
 
 @pytest.mark.slow

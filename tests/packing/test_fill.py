@@ -5,11 +5,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.costs.compute.lines import Line
-from planner.costs.step.table import make_table
-from planner.packing.fill import Filled, fill, fill_native, fill_slowly
-from planner.packing.native import LIB
-from planner.packing.packed import makespan, worth
+from planner.costs.compute.lines import CostLine
+from planner.costs.step.table import packing_table
+from planner.packing.fill import PackingArrays, fill, fill_compiled, fill_in_python
+from planner.packing.native import FILL_LIBRARY
+from planner.packing.packed import makespan, packing_seconds
 from planner.packing.places import make_nodes
 from tests.examples import examples
 from tests.groupings import any_packing, one_pool, problems, require_possible, simple
@@ -24,15 +24,15 @@ def order(spans):
     )
 
 
-def same(one: Filled | None, other: Filled | None) -> bool:
+def same(one: PackingArrays | None, other: PackingArrays | None) -> bool:
     if one is None or other is None:
         return one is other
     pairs = zip(arrays(one), arrays(other), strict=True)
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
 
 
-def arrays(filled: Filled):
-    return filled.group_of, filled.shape, filled.row, filled.first, filled.used
+def arrays(filled: PackingArrays):
+    return filled.group_of, filled.shape, filled.micro_batch, filled.first_rank, filled.seconds
 
 
 @st.composite
@@ -45,29 +45,29 @@ def filled_problems(draw):
     return problem, np.array(draw(st.permutations(stretched))[: draw(st.integers(1, len(stretched)))])
 
 
-@pytest.mark.skipif(LIB is None, reason="the fill is not compiled here")
+@pytest.mark.skipif(FILL_LIBRARY is None, reason="the fill is not compiled here")
 @examples(400)
 @given(filled_problems())
 @example((simple([7], 1, (1,)), np.array([7.0])))
 @example((simple([7], 1, (1,)), np.array([np.nextafter(7.0, 0)])))
 @example((simple([5] * 40, 8, (1, 2, 4, 8), cap=10, per_node=4), np.array([5.0, 5.0, 2.5])))
-@example((one_pool([3, 3, 1], 3, {1: Line(), 2: Line(), 3: Line()}, per_node=2), np.array([0.0])))
+@example((one_pool([3, 3, 1], 3, {1: CostLine(), 2: CostLine(), 3: CostLine()}, per_node=2), np.array([0.0])))
 def test_compiled_and_plain_give_the_same_bits(given):
     problem, spans = given
-    table, nodes = make_table(problem), make_nodes(problem)
-    assert same(fill_native(table, nodes, spans, order(spans)), fill_slowly(table, nodes, spans, order(spans)))
+    table, nodes = packing_table(problem), make_nodes(problem)
+    assert same(fill_compiled(table, nodes, spans, order(spans)), fill_in_python(table, nodes, spans, order(spans)))
 
 
 @examples(200)
 @given(filled_problems())
 def test_what_is_filled_is_possible_and_keeps_to_its_durations(given):
     problem, spans = given
-    filled = fill(make_table(problem), make_nodes(problem), spans)
+    filled = fill(packing_table(problem), make_nodes(problem), spans)
     if filled is None:
         return
-    packed = filled.packed()
+    packed = filled.to_packing()
     require_possible(problem, packed)
-    assert filled.worth() == pytest.approx(worth(problem, packed), rel=1e-9)
+    assert filled.step_seconds() == pytest.approx(packing_seconds(problem, packed), rel=1e-9)
     assert (filled.makespans() <= spans * (1 + 1e-9) + 1e-12).all()
     assert sorted(filled.makespans()[filled.makespans() > 0]) == pytest.approx(
         sorted(last for micro_batch in packed if (last := makespan(problem, micro_batch)) > 0), rel=1e-9
@@ -78,17 +78,17 @@ def test_what_is_filled_is_possible_and_keeps_to_its_durations(given):
 def test_endless_durations_take_whatever_one_item_to_a_micro_batch_would(problem):
     """A micro-batch for each item is room enough for all."""
     spans = np.full(len(problem.sizes), 1e6)
-    assert fill(make_table(problem), make_nodes(problem), spans)
+    assert fill(packing_table(problem), make_nodes(problem), spans)
 
 
 def test_a_sequence_goes_where_it_leaves_the_least():
     """Best fit: 30 beside 60 fills a group of 90 or so better than it fills one with 50 in it."""
     problem = simple([60, 50, 30], 2, (1,))
-    filled = fill(make_table(problem), make_nodes(problem), np.array([100.0]))
-    assert [group.items for group in filled.packed()[0]] == [(0, 2), (1,)]
+    filled = fill(packing_table(problem), make_nodes(problem), np.array([100.0]))
+    assert [group.items for group in filled.to_packing()[0]] == [(0, 2), (1,)]
 
 
 def test_of_equal_groups_the_first_is_taken_and_of_equal_shapes_the_narrow_one():
-    problem = one_pool([4, 4, 2, 2], 4, {1: Line(0.0, 1.0), 2: Line(0.0, 1.0)})
-    filled = fill(make_table(problem), make_nodes(problem), np.array([6.0]))
-    assert [(group.shape, group.items, group.first) for group in filled.packed()[0]] == [(0, (0, 2), 0), (0, (1, 3), 1)]
+    problem = one_pool([4, 4, 2, 2], 4, {1: CostLine(0.0, 1.0), 2: CostLine(0.0, 1.0)})
+    filled = fill(packing_table(problem), make_nodes(problem), np.array([6.0]))
+    assert [(group.shape, group.items, group.first_rank) for group in filled.to_packing()[0]] == [(0, (0, 2), 0), (0, (1, 3), 1)]

@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.step.sequences import Sequences
-from planner.costs.step.table import make_table
-from planner.packing.balanced import balanced, best_balanced, best_of_shape, one_by_one, starts
+from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.table import packing_table
+from planner.packing.balanced import pack_longest_first, best_balanced, best_of_shape, one_item_per_micro_batch, group_starts
 from planner.packing.fill import fill
-from planner.packing.packed import Packed, PackedGroup, makespan, ordered, worth
+from planner.packing.packed import Packing, PackedGroup, makespan, canonical_order, packing_seconds
 from planner.packing.places import make_nodes
-from planner.packing.search import BUDGET, search
+from planner.packing.search import BUDGET, search_makespans
 from tests.groupings import best, problems, require_possible, simple, warm_start
 
 LARGE = {"items": 40, "ranks": (2, 7, 8, 16)}
 
 
-def searched(problem: Sequences, effort: int = 1) -> Packed:
-    return search(problem, warm_start(problem), effort)[0]
+def searched(problem: PackingProblem, effort: int = 1) -> Packing:
+    return search_makespans(problem, warm_start(problem), effort)[0]
 
 
 def check_possible(problem, packed):
     """Possible, and in the one order that there is."""
     require_possible(problem, packed)
-    assert ordered(packed, problem) == packed
+    assert canonical_order(packed, problem) == packed
 
 
 @given(problems(**LARGE))
@@ -34,12 +34,12 @@ def test_packings_are_possible_and_no_worse_than_the_balanced_one(problem):
     warm = best_balanced(problem)
     packed = searched(problem)
     check_possible(problem, packed)
-    check_possible(problem, one_by_one(problem))
+    check_possible(problem, one_item_per_micro_batch(problem))
     if warm:
         check_possible(problem, warm)
-        assert worth(problem, packed) <= worth(problem, warm)
+        assert packing_seconds(problem, packed) <= packing_seconds(problem, warm)
         assert len({group.shape for micro_batch in warm for group in micro_batch}) == 1
-    assert worth(problem, packed) <= worth(problem, warm or one_by_one(problem))
+    assert packing_seconds(problem, packed) <= packing_seconds(problem, warm or one_item_per_micro_batch(problem))
 
 
 @given(problems(**LARGE))
@@ -49,7 +49,7 @@ def test_the_best_balanced_plan_is_the_best_over_all_shapes(problem):
     warm = best_balanced(problem)
     assert bool(found) == bool(warm)
     if warm:
-        assert worth(problem, warm) == pytest.approx(min(worth(problem, packed) for packed in found), rel=1e-12)
+        assert packing_seconds(problem, warm) == pytest.approx(min(packing_seconds(problem, packed) for packed in found), rel=1e-12)
 
 
 @given(problems(**LARGE), st.randoms(use_true_random=False))
@@ -62,22 +62,22 @@ def test_the_order_of_items_changes_nothing(problem, chance):
 @given(problems(**LARGE))
 def test_every_effort_keeps_to_its_fills_and_is_no_worse_than_none(problem):
     warm = warm_start(problem)
-    assert worth(problem, search(problem, warm, 0)[0]) == worth(problem, warm)
+    assert packing_seconds(problem, search_makespans(problem, warm, 0)[0]) == packing_seconds(problem, warm)
     for effort in (1, 2):
-        packed, spent = search(problem, warm, effort)
+        packed, spent = search_makespans(problem, warm, effort)
         assert spent <= BUDGET.fills(effort, len(problem.sizes)) <= BUDGET.fills(effort, 1)
-        assert worth(problem, packed) <= worth(problem, warm)
+        assert packing_seconds(problem, packed) <= packing_seconds(problem, warm)
 
 
 @given(problems())
 def test_no_packing_beats_trying_them_all(problem):
-    assert worth(problem, searched(problem, 2)) >= best(problem) * (1 - 1e-9)
+    assert packing_seconds(problem, searched(problem, 2)) >= best(problem) * (1 - 1e-9)
 
 
 def test_longest_first_balances_within_four_thirds():
     """Graham's bound: LPT over m groups lasts at most 4/3 − 1/(3m) times the best, here 9 + 9 + 9 of tokens."""
     problem = simple([5, 5, 4, 4, 3, 3, 3], 3, (1,))
-    (micro_batch,) = balanced(make_table(problem), 0, 1)
+    (micro_batch,) = pack_longest_first(packing_table(problem), 0, 1)
     assert makespan(problem, micro_batch) == pytest.approx(9 * (4 / 3 - 1 / 9))  # which this instance attains
 
 
@@ -92,7 +92,7 @@ def test_long_beside_short():
     problem = simple([400, 50, 50, 50, 50], 8, (1, 2, 4))
     packed = searched(problem, 2)
     assert {problem.shapes[group.shape].degree for group in packed[0] if 0 in group.items} == {4}
-    assert worth(problem, packed) == pytest.approx(100.0)
+    assert packing_seconds(problem, packed) == pytest.approx(100.0)
 
 
 def test_a_slow_pool_takes_less():
@@ -117,12 +117,12 @@ def test_fixed_degrees_that_no_one_degree_can_serve_are_packed_all_the_same():
 
 def test_a_fill_that_is_too_tight_says_so():
     problem = simple([100, 100], 2, (1,))
-    table, nodes = make_table(problem), make_nodes(problem)
+    table, nodes = packing_table(problem), make_nodes(problem)
     assert fill(table, nodes, np.array([99.0])) is None
     filled = fill(table, nodes, np.array([100.0]))
-    assert filled.packed() == ((PackedGroup(0, (0,), 0), PackedGroup(0, (1,), 1)),)
+    assert filled.to_packing() == ((PackedGroup(0, (0,), 0), PackedGroup(0, (1,), 1)),)
 
 
 def test_a_shape_makes_as_many_groups_as_its_nodes_have_room_for():
     problem = simple([1], 12, (1, 3, 8, 12), per_node=4)
-    assert [starts(problem, shape) for shape in range(4)] == [[*range(12)], [0, 4, 8], [0], [0]]
+    assert [group_starts(problem, shape) for shape in range(4)] == [[*range(12)], [0, 4, 8], [0], [0]]

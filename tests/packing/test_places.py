@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.lines import Line
-from planner.costs.step.sequences import Pool, Sequences, Shape
-from planner.packing.packed import worth
-from planner.packing.places import aligned, make_nodes, place, placed
-from planner.packing.search import search
+from planner.costs.compute.lines import CostLine
+from planner.costs.step.sequences import RankPool, PackingProblem, GroupShape
+from planner.packing.packed import packing_seconds
+from planner.packing.places import align_groups, make_nodes, place_group, place_packing
+from planner.packing.search import search_makespans
 from tests.examples import examples
 from tests.groupings import fits_on_nodes, nodes_of, require_lies_well, require_possible, simple, warm_start
 
 
-def on_nodes(pools: tuple[Pool, ...], shapes: tuple[tuple[int, int], ...]) -> Sequences:
+def on_nodes(pools: tuple[RankPool, ...], shapes: tuple[tuple[int, int], ...]) -> PackingProblem:
     """One item, and shapes of (degree, pool)."""
-    line = Line(0.0, 1.0, 0.0)
-    return Sequences({0: 1}, pools, tuple(Shape(d, pool, 100, line) for d, pool in shapes), 0.0, 0.0, {})
+    line = CostLine(0.0, 1.0, 0.0)
+    return PackingProblem({0: 1}, pools, tuple(GroupShape(d, pool, 100, line) for d, pool in shapes), 0.0, 0.0, {})
 
 
 @st.composite
@@ -27,7 +27,7 @@ def requests(draw):
     """Pools of any nodes, and groups to place on them one after another."""
     pools, first = [], draw(st.integers(0, 9))
     for _ in range(draw(st.integers(1, 2))):
-        pools.append(Pool(first, draw(st.integers(1, 20)), draw(st.integers(1, 9))))
+        pools.append(RankPool(first, draw(st.integers(1, 20)), draw(st.integers(1, 9))))
         first += pools[-1].ranks
     shapes = tuple((d, number) for number, pool in enumerate(pools) for d in range(1, pool.ranks + 1))
     return on_nodes(tuple(pools), shapes), draw(st.lists(st.integers(0, len(shapes) - 1), max_size=12))
@@ -41,7 +41,7 @@ def test_no_group_straddles_nodes_and_no_rank_is_taken_twice(request):
     free, taken = nodes.size.tolist(), Counter()
     for shape in wanted:
         before = list(free)
-        first = place(nodes, shape, problem.shapes[shape].degree, free)
+        first = place_group(nodes, shape, problem.shapes[shape].degree, free)
         if first is None:
             assert free == before
             continue
@@ -60,7 +60,7 @@ def test_a_group_finds_no_place_only_where_there_is_none(request):
     nodes = make_nodes(problem)
     free = nodes.size.tolist()
     for shape in wanted:
-        degree, begin, end = problem.shapes[shape].degree, int(nodes.begin[shape]), int(nodes.end[shape])
+        degree, begin, end = problem.shapes[shape].degree, int(nodes.first_node[shape]), int(nodes.end_node[shape])
         sizes, now = nodes.size[begin:end].tolist(), free[begin:end]
         if degree <= sizes[0]:
             possible = max(now) >= degree
@@ -68,7 +68,7 @@ def test_a_group_finds_no_place_only_where_there_is_none(request):
             whole = [left == size for left, size in zip(now, sizes, strict=True)]
             runs = [(i, j) for i in range(len(now)) for j in range(i + 1, len(now) + 1) if all(whole[i:j])]
             possible = any(sum(sizes[i:j]) >= degree for i, j in runs)
-        assert (place(nodes, shape, degree, free) is not None) == possible
+        assert (place_group(nodes, shape, degree, free) is not None) == possible
 
 
 @examples(200)
@@ -77,13 +77,13 @@ def test_what_greed_places_can_be_placed(request):
     problem, wanted = request
     wanted = wanted[:5]
     micro_batch = [(shape, (number,)) for number, shape in enumerate(wanted)]
-    packed = placed(problem, [micro_batch])
+    packed = place_packing(problem, [micro_batch])
     if packed is None:
         return
     assert fits_on_nodes(problem, tuple(wanted))
     assert sorted((group.shape, group.items) for group in packed[0]) == sorted(micro_batch)
     for group in packed[0]:
-        require_lies_well(problem, group.shape, group.first)
+        require_lies_well(problem, group.shape, group.first_rank)
 
 
 @given(st.sampled_from([(8, 1), (8, 4), (32, 8), (64, 8)]), st.randoms(use_true_random=False))
@@ -91,14 +91,14 @@ def test_powers_of_two_fill_their_nodes(machine, chance):
     """Wide first, no rank is lost: whatever has few enough ranks fits."""
     ranks, per_node = machine
     degrees = [2**k for k in range(ranks.bit_length())]
-    problem = on_nodes((Pool(0, ranks, per_node),), tuple((degree, 0) for degree in degrees))
+    problem = on_nodes((RankPool(0, ranks, per_node),), tuple((degree, 0) for degree in degrees))
     left, micro_batch = ranks, []
     while left:
         shape = chance.choice([number for number, degree in enumerate(degrees) if degree <= left])
         micro_batch.append((shape, (len(micro_batch),)))
         left -= degrees[shape]
-    (groups,) = placed(problem, [micro_batch])
-    covered = [rank for g in groups for rank in range(g.first, g.first + degrees[g.shape])]
+    (groups,) = place_packing(problem, [micro_batch])
+    covered = [rank for g in groups for rank in range(g.first_rank, g.first_rank + degrees[g.shape])]
     assert sorted(covered) == [*range(ranks)]
 
 
@@ -109,17 +109,17 @@ def test_powers_of_two_lie_on_multiples_of_themselves(machine, chance):
     sizes = [chance.randint(1, 40 * ranks) for _ in range(40)]
     degrees = tuple(2**k for k in range(ranks.bit_length()))
     problem = simple(sizes, ranks, degrees, cap=40, per_node=per_node, row_seconds=1.0)
-    packed = search(problem, warm_start(problem), 1)[0]
-    assert all(group.first % problem.shapes[group.shape].degree == 0 for micro_batch in packed for group in micro_batch)
-    require_possible(problem, aligned(problem, packed))
-    assert worth(problem, aligned(problem, packed)) == worth(problem, packed)
+    packed = search_makespans(problem, warm_start(problem), 1)[0]
+    assert all(group.first_rank % problem.shapes[group.shape].degree == 0 for micro_batch in packed for group in micro_batch)
+    require_possible(problem, align_groups(problem, packed))
+    assert packing_seconds(problem, align_groups(problem, packed)) == packing_seconds(problem, packed)
 
 
 def test_nodes_of_all_pools_follow_each_other():
-    problem = on_nodes((Pool(4, 5, 2), Pool(9, 3, 8)), ((1, 0), (3, 0), (2, 1)))
+    problem = on_nodes((RankPool(4, 5, 2), RankPool(9, 3, 8)), ((1, 0), (3, 0), (2, 1)))
     nodes = make_nodes(problem)
-    assert (nodes.first.tolist(), nodes.size.tolist()) == ([4, 6, 8, 9], [2, 2, 1, 3])
-    assert (nodes.begin.tolist(), nodes.end.tolist()) == ([0, 0, 3], [3, 3, 4])
+    assert (nodes.first_rank.tolist(), nodes.size.tolist()) == ([4, 6, 8, 9], [2, 2, 1, 3])
+    assert (nodes.first_node.tolist(), nodes.end_node.tolist()) == ([0, 0, 3], [3, 3, 4])
     assert sum(map(nodes_of, problem.pools), ()) == (2, 2, 1, 3)
 
 
@@ -142,10 +142,10 @@ def test_nodes_of_all_pools_follow_each_other():
 def test_degrees_that_do_not_divide_a_node(ranks, degrees, firsts):
     """On nodes of four ranks."""
     shapes = tuple(sorted({*degrees}))
-    problem = on_nodes((Pool(0, ranks, 4),), tuple((degree, 0) for degree in shapes))
+    problem = on_nodes((RankPool(0, ranks, 4),), tuple((degree, 0) for degree in shapes))
     assert fits_on_nodes(problem, tuple(map(shapes.index, degrees))) == (firsts is not None)
-    packed = placed(problem, [[(shapes.index(degree), ()) for degree in degrees]])
-    assert (packed and [group.first for group in packed[0]]) == firsts
+    packed = place_packing(problem, [[(shapes.index(degree), ()) for degree in degrees]])
+    assert (packed and [group.first_rank for group in packed[0]]) == firsts
 
 
 @pytest.mark.parametrize("degrees", [(3,), (3, 5), (2, 3, 6), (5, 12), (7,)])
@@ -153,4 +153,4 @@ def test_nothing_that_is_searched_straddles_a_node(degrees):
     """Also where every group leaves ranks of its node idle."""
     sizes = [37 * number % 90 + 1 for number in range(50)]
     problem = simple(sizes, 16, degrees, cap=40, per_node=4 if 12 in degrees else 8, row_seconds=3.0)
-    require_possible(problem, search(problem, warm_start(problem), 1)[0])
+    require_possible(problem, search_makespans(problem, warm_start(problem), 1)[0])

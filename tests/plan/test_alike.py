@@ -3,62 +3,62 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.plan.alike import alike_groups
+from planner.plan.alike import identical_groups
 from planner.plan.expand import expand
-from planner.plan.model import Piece
-from planner.specs.base import changed
+from planner.plan.model import OffloadedItem
+from planner.specs.base import with_fields
 from planner.specs.cluster import RankKind
 from tests.plans import encoder_plan, sharded_plan
 from tests.replica_plans import replicas
 
 
 def test_replicas_with_items_of_the_same_sizes_are_alike():
-    found = alike_groups(replicas([[0, 1, 2], [2, 2, 0]], pp=2), 0)
+    found = identical_groups(replicas([[0, 1, 2], [2, 2, 0]], pp=2), 0)
     assert found.groups == {"r1": "r0"}
     assert found.ranks == {2: 0, 3: 1, 8: 6, 9: 7}
 
 
 def test_the_micro_batch_of_an_item_matters():
-    assert not alike_groups(replicas([[0, 2], [2, 0]]), 0).groups
+    assert not identical_groups(replicas([[0, 2], [2, 0]]), 0).groups
 
 
 def test_a_node_boundary_inside_sets_a_group_apart():
     """Nodes of three ranks: the second group of two lies on both."""
-    assert alike_groups(replicas([[0, 0, 0]], levels=(3,)), 0).groups == {"r2": "r0"}
+    assert identical_groups(replicas([[0, 0, 0]], levels=(3,)), 0).groups == {"r2": "r0"}
 
 
 def test_the_split_matters():
-    assert not alike_groups(replicas([[0, 0]], split=({"ulysses": 2}, {"ring": 2})), 0).groups
+    assert not identical_groups(replicas([[0, 0]], split=({"ulysses": 2}, {"ring": 2})), 0).groups
 
 
 def test_the_kind_of_device_matters():
     plan = replicas([[0, 0, 0]])
     kinds = (RankKind(kind="toy", count=2, per_node=2), RankKind(kind="other", count=4, per_node=2))
-    plan = changed(plan, uses=changed(plan.uses, cluster=changed(plan.uses.cluster, ranks=kinds)))
-    assert alike_groups(plan, 0).groups == {"r2": "r1"}
+    plan = with_fields(plan, uses=with_fields(plan.uses, cluster=with_fields(plan.uses.cluster, ranks=kinds)))
+    assert identical_groups(plan, 0).groups == {"r2": "r1"}
 
 
 def test_offload_matters():
     plan = replicas([[0, 0, 0]])
-    row = {"r0": (0,), "r1": (Piece(item=1, offload=0.5),), "r2": (2,)}
-    plan = changed(plan, steps=(changed(plan.steps[0], micro_batches=(row,)),))
-    assert alike_groups(plan, 0).groups == {"r2": "r0"}
+    row = {"r0": (0,), "r1": (OffloadedItem(item=1, offload=0.5),), "r2": (2,)}
+    plan = with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=(row,)),))
+    assert identical_groups(plan, 0).groups == {"r2": "r0"}
 
 
 def test_ranks_in_several_groups_are_like_no_others():
     plan = sharded_plan(4, [[(0, 2), (2, 2)], [(0, 4)]])
-    assert not alike_groups(plan, 0).groups
+    assert not identical_groups(plan, 0).groups
 
 
 def test_modules_that_feed_each_other_have_nothing_alike():
-    assert not alike_groups(encoder_plan(), 0).groups
+    assert not identical_groups(encoder_plan(), 0).groups
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=1, max_size=4), st.integers(1, 3))
 def test_what_is_left_is_what_the_first_of_each_kind_does(rows, pp):
     """The tasks of all groups without those of the others, in the same order."""
     plan = replicas(rows, pp)
-    found = alike_groups(plan, 0)
+    found = identical_groups(plan, 0)
     kept = [task for task in expand(plan) if task.group not in found.groups]
     left = expand(plan, 0, found.ranks)
     assert sorted(task.id for task in left) == sorted(task.id for task in kept)

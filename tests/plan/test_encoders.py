@@ -8,8 +8,8 @@ import pytest
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.legal import violations
-from planner.plan.model import Edge, Place
-from planner.specs.base import changed
+from planner.plan.model import Edge, TaskPlacement
+from planner.specs.base import with_fields
 from tests.plans import encoder_plan, vit
 from tests.several import drawn
 
@@ -17,16 +17,16 @@ TWO_ROWS = tuple({"vit": {f"v{i}": (i,)}, "llm": {"all": (i,)}} for i in (0, 1))
 ONE_ROW = ({"vit": {"v0": (0,), "v1": (1,)}, "llm": {"all": (0,)}}, {"llm": {"all": (1,)}})
 PLACES = {
     "none": (),
-    "whole": (Place(do="vit.F1", on="v1", before="llm.F0@0"),),
-    "first layers": (Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),),
-    "last layers": (Place(do="vit.F1[2-3]", on="v1", before="llm.F0@0"),),
-    "middle": (Place(do="vit.F1[1-2]", on="v1", before="llm.F0@0"),),
+    "whole": (TaskPlacement(do="vit.F1", on="v1", before="llm.F0@0"),),
+    "first layers": (TaskPlacement(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),),
+    "last layers": (TaskPlacement(do="vit.F1[2-3]", on="v1", before="llm.F0@0"),),
+    "middle": (TaskPlacement(do="vit.F1[1-2]", on="v1", before="llm.F0@0"),),
     "two parts": (
-        Place(do="vit.F1[0]", on="v1", before="llm.F0@0"),
-        Place(do="vit.F1[1-3]", on="v1", beside="llm.send.F0@0"),
+        TaskPlacement(do="vit.F1[0]", on="v1", before="llm.F0@0"),
+        TaskPlacement(do="vit.F1[1-3]", on="v1", beside="llm.send.F0@0"),
     ),
-    "last of all": (Place(do="vit.F1[6-7]", on="v1", before="llm.F0@0"),),
-    "second stage": (Place(do="vit.F1[4-7]", on="v1", after="llm.F0@0"),),
+    "last of all": (TaskPlacement(do="vit.F1[6-7]", on="v1", before="llm.F0@0"),),
+    "second stage": (TaskPlacement(do="vit.F1[4-7]", on="v1", after="llm.F0@0"),),
 }
 
 
@@ -88,29 +88,29 @@ def test_a_module_without_work_in_a_row_gathers_nothing_there():
 
 
 NOTHING = [  # a placement, and what there is
-    (Place(do="vit.F7", on="v1", before="llm.F0@0"), "name a group that works on micro-batch 7"),
-    (Place(do="vit.F1[3-4]", on="v0", before="llm.F0@0"), "name a group that works on"),
-    (Place(do="vit.B1[4-5]", on="v1", after="llm.B0@0"), "name vit.B1[4-7], vit.B1[0-3], or a group"),
-    (Place(do="vit.gather.1", on="all", after="llm.F0@0"), "name a group"),
-    (Place(do="vit.F1", on="v1", after="llm.F0@9"), "name llm.F0[0-1], llm.F0[2-3]"),
-    (Place(do="vit.F1", on="v1", before="llm.gather.0"), "name another task of `llm`"),
+    (TaskPlacement(do="vit.F7", on="v1", before="llm.F0@0"), "name a group that works on micro-batch 7"),
+    (TaskPlacement(do="vit.F1[3-4]", on="v0", before="llm.F0@0"), "name a group that works on"),
+    (TaskPlacement(do="vit.B1[4-5]", on="v1", after="llm.B0@0"), "name vit.B1[4-7], vit.B1[0-3], or a group"),
+    (TaskPlacement(do="vit.gather.1", on="all", after="llm.F0@0"), "name a group"),
+    (TaskPlacement(do="vit.F1", on="v1", after="llm.F0@9"), "name llm.F0[0-1], llm.F0[2-3]"),
+    (TaskPlacement(do="vit.F1", on="v1", before="llm.gather.0"), "name another task of `llm`"),
 ]
 
 
 @pytest.mark.parametrize(("place", "fix"), NOTHING)
 def test_a_placement_of_nothing_is_an_error(place, fix):
-    first = Place(do="vit.F0", on="v0", before="llm.F0@0")
+    first = TaskPlacement(do="vit.F0", on="v0", before="llm.F0@0")
     with pytest.raises(InputError, match="names no task") as refused:
         expand(encoder_plan((first, place)))
     assert refused.value.where == "steps.order.place[1]" and fix in refused.value.fix
 
 
 AROUND = [  # what is placed, around what, and that as a task
-    (Place(do="vit.B0[4-7]", on="v0", before="llm.B1@1/all"), "llm[2-3]/B/1/all"),
-    (Place(do="vit.B0[4-7]", on="v0", after="llm.send.B0@1"), "llm[2-3]/sendB/0/all"),
-    (Place(do="vit.B0", on="v0", after="llm.update@0"), "llm[0-1]/update/step/all"),
-    (Place(do="vit.send.B0[4-7]", on="v0", before="llm.B1@1"), "llm[2-3]/B/1/all"),
-    (Place(do="vit.B0", on="v0", after="vit.B1[4-7]"), "vit[4-7]/B/1/v1"),
+    (TaskPlacement(do="vit.B0[4-7]", on="v0", before="llm.B1@1/all"), "llm[2-3]/B/1/all"),
+    (TaskPlacement(do="vit.B0[4-7]", on="v0", after="llm.send.B0@1"), "llm[2-3]/sendB/0/all"),
+    (TaskPlacement(do="vit.B0", on="v0", after="llm.update@0"), "llm[0-1]/update/step/all"),
+    (TaskPlacement(do="vit.send.B0[4-7]", on="v0", before="llm.B1@1"), "llm[2-3]/B/1/all"),
+    (TaskPlacement(do="vit.B0", on="v0", after="vit.B1[4-7]"), "vit[4-7]/B/1/v1"),
 ]
 
 
@@ -127,18 +127,18 @@ def test_any_task_is_an_anchor(place, anchor):
 
 
 def test_two_that_are_placed_around_each_other_are_refused():
-    chain = encoder_plan((Place(do="vit.F0", on="v0", before="llm.F0@0"),))
+    chain = encoder_plan((TaskPlacement(do="vit.F0", on="v0", before="llm.F0@0"),))
     specs = {**chain.uses.models, "ear": vit(8)}
-    facts = changed(
+    facts = with_fields(
         chain.uses, models=specs, items={**chain.uses.items, "ear": {0: 4}}, feeds={"vit": {0: 0, 1: 1}, "ear": {0: 0}}
     )
-    (row, other), places = chain.steps[0].micro_batches, chain.steps[0].places
-    around = (*places, Place(do="vit.F1", on="v1", before="ear.F0"), Place(do="ear.F0", on="v0", before="vit.F0"))
+    (row, other), places = chain.steps[0].micro_batches, chain.steps[0].placements
+    around = (*places, TaskPlacement(do="vit.F1", on="v1", before="ear.F0"), TaskPlacement(do="ear.F0", on="v0", before="vit.F0"))
     order = {"llm": "1f1b", "place": around}
-    step = changed(chain.steps[0], micro_batches=({**row, "ear": {"v0": (0,)}}, other), order=order)
+    step = with_fields(chain.steps[0], micro_batches=({**row, "ear": {"v0": (0,)}}, other), order=order)
     layouts = {**chain.layouts, "ear": chain.layouts["vit"]}
     edges = (*chain.edges, Edge(source="ear", target="llm"))
-    (found,) = violations(changed(chain, uses=facts, layouts=layouts, edges=edges, steps=(step,)))
+    (found,) = violations(with_fields(chain, uses=facts, layouts=layouts, edges=edges, steps=(step,)))
     assert found.where == "steps[0].order.place[2]" and "whose own place follows from them" in found.message
 
 
@@ -152,12 +152,12 @@ def test_whatever_is_placed_is_in_order_or_is_refused_by_its_place():
             assert re.fullmatch(r"steps\[0\]\.order\.place\[[0-9]\]", found[0].where) and found[0].fix, seed
         else:
             check_order(expand(plan))
-            placed.update(place.moved.phase for place in plan.steps[0].places)
+            placed.update(place.moved.phase for place in plan.steps[0].placements)
     assert {*placed} == {*"FBIW"}
 
 
 def test_a_placement_behind_its_consumer_is_illegal():
-    (violation,) = violations(encoder_plan((Place(do="vit.F0", on="v0", after="llm.F0@3"),)))
+    (violation,) = violations(encoder_plan((TaskPlacement(do="vit.F0", on="v0", after="llm.F0@3"),)))
     assert "waits for" in violation.message
 
 

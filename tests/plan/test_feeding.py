@@ -5,21 +5,21 @@ from random import Random
 
 import pytest
 
-from planner.plan.feeding import Fed, fed_tokens, feeding
+from planner.plan.feeding import FedSpan, fed_tokens, fed_spans
 from planner.plan.legal import violations
 from planner.plan.model import Edge, Group, Layout, Step
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Audio
 from tests.plans import decoder, encoder_plan, plan_of, uses, vit
 
 EAR = Audio(layers=1, hidden=16, heads=4, ffn=16, mels=4, pool=2, out=32)
-WIDE = changed(EAR, hidden=32)  # as wide as what it reads
+WIDE = with_fields(EAR, hidden=32)  # as wide as what it reads
 INTO_LLM, CHAIN = ("vit>llm", "ear>llm"), ("vit>ear", "ear>llm")
 
 
 def plan_with(items, feeds, specs=None, edges=INTO_LLM, by=()):
     """`by`: edges over which cross attention reads."""
-    specs = {"llm": decoder(), "vit": changed(vit(), merge=2), "ear": EAR, **(specs or {})}
+    specs = {"llm": decoder(), "vit": with_fields(vit(), merge=2), "ear": EAR, **(specs or {})}
     ranks = Ranks((0,))
     layouts = {name: Layout(ranks=ranks, dp=1) for name in specs}
     row = {name: {"g": tuple(of_module)} for name, of_module in items.items()}
@@ -36,12 +36,12 @@ FEEDS = {"vit": {3: 7, 1: 7, 2: 8}, "ear": {0: 7, 4: 8}}
 
 
 def test_by_edge_then_by_number_without_gaps():
-    assert feeding(plan_with(ITEMS, FEEDS)) == {
-        ("vit", 1): [Fed(("llm", 7), 0, 4)],
-        ("vit", 3): [Fed(("llm", 7), 4, 2)],
-        ("ear", 0): [Fed(("llm", 7), 6, 3)],
-        ("vit", 2): [Fed(("llm", 8), 0, 1)],
-        ("ear", 4): [Fed(("llm", 8), 1, 1)],
+    assert fed_spans(plan_with(ITEMS, FEEDS)) == {
+        ("vit", 1): [FedSpan(("llm", 7), 0, 4)],
+        ("vit", 3): [FedSpan(("llm", 7), 4, 2)],
+        ("ear", 0): [FedSpan(("llm", 7), 6, 3)],
+        ("vit", 2): [FedSpan(("llm", 8), 0, 1)],
+        ("ear", 4): [FedSpan(("llm", 8), 1, 1)],
     }
     assert fed_tokens(plan_with(ITEMS, FEEDS)) == {("llm", 7): 9, ("llm", 8): 2}
     assert not violations(plan_with(ITEMS, FEEDS))
@@ -61,9 +61,9 @@ def test_of_many_that_feed_many_each_has_its_tokens_and_they_follow_each_other(s
     edges = random.sample(["vit>llm", "vit>ear", "ear>llm"], 3)
     plan = plan_with(items, feeds, {"ear": WIDE}, edges)
     stands = defaultdict(dict)  # reader → token → (encoder item, its output)
-    for source, places in feeding(plan).items():
+    for source, places in fed_spans(plan).items():
         for place in places:
-            for row in range(place.rows):
+            for row in range(place.outputs):
                 assert stands[place.target].setdefault(place.first + row, (source, row)) == (source, row)
     for target, tokens in stands.items():
         wanted = [
@@ -106,21 +106,21 @@ def test_what_is_read_may_be_read_on():
 
 
 def test_what_cross_attention_reads_is_beside_the_tokens():
-    specs, by = {"llm": changed(decoder(), cross=32)}, ("vit>llm",)
+    specs, by = {"llm": with_fields(decoder(), cross=32)}, ("vit>llm",)
     plan = plan_with({**ITEMS, "llm": {7: 3, 8: 1}}, FEEDS, specs, by=by)  # three tokens, all of them outputs of `ear`
     assert not violations(plan)
     assert fed_tokens(plan) == {("llm", 7): 3, ("llm", 8): 1}
     assert fed_tokens(plan, "cross_attention") == {("llm", 7): 6, ("llm", 8): 1}
-    assert [fed.first for fed in feeding(plan)["vit", 3]] == [4] and feeding(plan)["ear", 0][0].first == 0
+    assert [fed.first for fed in fed_spans(plan)["vit", 3]] == [4] and fed_spans(plan)["ear", 0][0].first == 0
 
 
 @pytest.mark.parametrize(
     ("spec", "feeds", "says"),
     [
         (decoder(), FEEDS, "`llm` has no cross attention"),
-        (changed(decoder(), cross=31), FEEDS, "are 32 wide, cross attention of `llm` reads 31"),
+        (with_fields(decoder(), cross=31), FEEDS, "are 32 wide, cross attention of `llm` reads 31"),
         (
-            changed(decoder(), cross=32),
+            with_fields(decoder(), cross=32),
             {**FEEDS, "vit": {3: 7, 1: 7, 2: 7}},
             "cross attention of `llm` has nothing to read for item 8",
         ),
@@ -143,7 +143,7 @@ def test_what_feeds_several_says_which(under):
 
 def test_modules_that_wait_for_each_other_are_refused():
     feeds = {"vit": {3: 0, 1: 0, 2: 0}, "ear": {0: 1, 4: 2}}
-    specs = {"vit": changed(vit(), merge=2, hidden=32), "ear": WIDE}
+    specs = {"vit": with_fields(vit(), merge=2, hidden=32), "ear": WIDE}
     found = violations(plan_with(ITEMS, feeds, specs, ("vit>ear", "ear>vit")))
     assert [(v.where, "leads back" in v.message) for v in found] == [("edges[0]", True), ("edges[1]", True)]
 
@@ -153,4 +153,4 @@ def test_an_item_is_fed_in_its_own_step():
     first, second = plan.steps[0].micro_batches
     later = {"vit": first["vit"], "llm": second["llm"]}, {"vit": second["vit"], "llm": first["llm"]}
     steps = tuple(Step(sync="step", micro_batches=(row,)) for row in later)
-    assert "in another step" in violations(changed(plan, steps=steps))[0].message
+    assert "in another step" in violations(with_fields(plan, steps=steps))[0].message

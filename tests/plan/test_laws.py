@@ -4,8 +4,8 @@ import pytest
 
 from planner.errors import InputError
 from planner.plan.legal import require_legal, violations
-from planner.plan.model import Edge, Group, Layout, Piece, Place, Shared, Step
-from planner.specs.base import Layers, Ranks, changed
+from planner.plan.model import Edge, Group, Layout, OffloadedItem, TaskPlacement, SharedDeviceItems, Step
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.cluster import RankKind
 from planner.specs.job import Fix, FixedItem, Limits
 from tests.meshes import meshed
@@ -14,11 +14,11 @@ from tests.plans import encoder_plan, sharded_plan, staged_plan
 SHARDED = sharded_plan(4, [[(0, 2), (2, 1), (3, 1)], [(0, 4)]])  # items 0, 1, 2 of 16, 19, 22 tokens, then 3 of 25
 STAGED = staged_plan(2, 3)
 ENCODER = encoder_plan()
-AGAIN = changed(ENCODER, groups={**ENCODER.groups, "again": Group(ranks=Ranks((0, 1)))})
+AGAIN = with_fields(ENCODER, groups={**ENCODER.groups, "again": Group(ranks=Ranks((0, 1)))})
 
 
 def step(plan, **fields):
-    return changed(plan, steps=(changed(plan.steps[0], **fields),))
+    return with_fields(plan, steps=(with_fields(plan.steps[0], **fields),))
 
 
 def rows(plan, *micro_batches):
@@ -26,15 +26,15 @@ def rows(plan, *micro_batches):
 
 
 def layout(plan, name="llm", **fields):
-    return changed(plan, layouts={**plan.layouts, name: changed(plan.layouts[name], **fields)})
+    return with_fields(plan, layouts={**plan.layouts, name: with_fields(plan.layouts[name], **fields)})
 
 
 def group(plan, name, ranks, **fields):
-    return changed(plan, groups={**plan.groups, name: Group(ranks=Ranks(ranks), **fields)})
+    return with_fields(plan, groups={**plan.groups, name: Group(ranks=Ranks(ranks), **fields)})
 
 
 def uses(plan, **fields):
-    return changed(plan, uses=changed(plan.uses, **fields))
+    return with_fields(plan, uses=with_fields(plan.uses, **fields))
 
 
 def tensors(mesh, ranks, **fields):
@@ -50,7 +50,7 @@ def cp(ranks=range(4), **fields):
 
 
 def part(share, *items):
-    return Shared(items=items, share=share)
+    return SharedDeviceItems(items=items, share=share)
 
 
 def fixed(plan, item, degree):
@@ -66,29 +66,29 @@ BROKEN = [
     (uses(SHARDED, models={}), "layouts.llm", "no module is called `llm`"),
     (uses(SHARDED, items={}), "uses.items.llm", "has no items"),
     (uses(SHARDED, devices={}), "ranks", "the device `toy` is not described"),
-    (changed(SHARDED, ranks=(RankKind(kind="toy", count=9, per_node=9),)), "ranks", "9 ranks, its cluster 4"),
-    (changed(ENCODER, edges=(Edge(source="vit", target="x"),)), "edges[0]", "`x`, which has no layout"),
-    (changed(ENCODER, edges=(Edge(source="vit", target="vit"),)), "edges[0]", "leads back to `vit`"),
-    (changed(ENCODER, edges=(*ENCODER.edges, Edge(source="llm", target="vit"))), "edges[1]", "leads back to `llm`"),
+    (with_fields(SHARDED, ranks=(RankKind(kind="toy", count=9, per_node=9),)), "ranks", "9 ranks, its cluster 4"),
+    (with_fields(ENCODER, edges=(Edge(source="vit", target="x"),)), "edges[0]", "`x`, which has no layout"),
+    (with_fields(ENCODER, edges=(Edge(source="vit", target="vit"),)), "edges[0]", "leads back to `vit`"),
+    (with_fields(ENCODER, edges=(*ENCODER.edges, Edge(source="llm", target="vit"))), "edges[1]", "leads back to `llm`"),
     (
-        changed(ENCODER, edges=(Edge(source="vit", target="llm", reshard="zigzag"),)),
+        with_fields(ENCODER, edges=(Edge(source="vit", target="llm", reshard="zigzag"),)),
         "edges[0]",
         "no group of `llm` is a ring",
     ),
     (
-        changed(ENCODER, groups={**ENCODER.groups, "all": changed(ENCODER.groups["all"], split={"ring": 4})}),
+        with_fields(ENCODER, groups={**ENCODER.groups, "all": with_fields(ENCODER.groups["all"], split={"ring": 4})}),
         "edges[0]",
         "group all of `llm` is a ring",
     ),
-    (changed(ENCODER, edges=ENCODER.edges * 2), "edges[1]", "`vit` feeds `llm` twice"),
+    (with_fields(ENCODER, edges=ENCODER.edges * 2), "edges[1]", "`vit` feeds `llm` twice"),
     (uses(ENCODER, feeds={"vit": {0: 0}}), "uses.feeds.vit", "item 1 of `vit` feeds nothing"),
     (uses(ENCODER, feeds={"vit": {0: 0, 1: 7}}), "uses.feeds.vit", "feeds item 7 of `llm`"),
     (uses(ENCODER, feeds={"vit": {0: (), 1: 1}}), "uses.feeds.vit", "item 0 of `vit` feeds nothing"),
     (uses(ENCODER, feeds={"vit": {0: (0, 0), 1: 1}}), "uses.feeds.vit", "feeds item 0 of `llm` twice"),
     (uses(ENCODER, feeds={"vit": {0: 0}, "vit>llm": {1: 1}}), "uses.feeds.vit", "is under vit>llm too"),
     (uses(ENCODER, feeds={**ENCODER.uses.feeds, "vit>x": {}}), "uses.feeds.vit>x", "no edge leads from `vit` to `x`"),
-    (changed(ENCODER, edges=()), "uses.feeds.vit", "no edge leads from `vit`"),
-    (uses(changed(ENCODER, edges=()), feeds={}), "layouts.vit", "nobody reads the outputs of `vit`"),
+    (with_fields(ENCODER, edges=()), "uses.feeds.vit", "no edge leads from `vit`"),
+    (uses(with_fields(ENCODER, edges=()), feeds={}), "layouts.vit", "nobody reads the outputs of `vit`"),
     (order(STAGED, llm="2f2b"), "steps[0].order.llm", "no schedule is called `2f2b`"),
     (order(STAGED, llm=()), "steps[0].order.llm", "this is no schedule"),
     (order(ENCODER, place="1f1b"), "steps[0].order.place", "is no list of placements"),
@@ -105,7 +105,7 @@ BROKEN = [
     (rows(STAGED, {"all": (0, 1)}, {"all": (2, 1)}), "uses.items.llm", "item 1 of `llm` is assigned 2 times"),
     (step(SHARDED, sync="step"), "steps[0].sync", "ZeRO-3, synchronise in every micro-batch"),
     (step(STAGED, sync="micro_batch"), "steps[0].sync", "so the ranks synchronise once a step"),
-    (changed(STAGED, steps=(*STAGED.steps, Step(sync="step", micro_batches=({},)))), "steps[1]", "has no items"),
+    (with_fields(STAGED, steps=(*STAGED.steps, Step(sync="step", micro_batches=({},)))), "steps[1]", "has no items"),
     (
         rows(group(SHARDED, "odd", (0, 1, 2), split={"ulysses": 3}), {"odd": (0, 1, 2, 3)}),
         "groups.odd",
@@ -117,7 +117,7 @@ BROKEN = [
         "the 8 heads of a rank with tp = 2 cannot be sharded over 16 ranks",
     ),
     (
-        encoder_plan((Place(do="vit.F9", on="v0", before="llm.F0"),)),
+        encoder_plan((TaskPlacement(do="vit.F9", on="v0", before="llm.F0"),)),
         "steps[0].order.place[0]",
         "the placement names no task: `vit.F9 on v0`",
     ),
@@ -195,7 +195,7 @@ def test_all_violations_are_counted():
         cp((2, 3), split={"ulysses": 2}),
         tensors({"cp": 2, "dp": 2}, (0, 2)),
         tensors({"cp": 2, "tp": 2}, range(4)),
-        rows(SHARDED, {"g0-1": (0, Piece(item=1))}, {}, {"g0-3": (2, 3)}),
+        rows(SHARDED, {"g0-1": (0, OffloadedItem(item=1))}, {}, {"g0-3": (2, 3)}),
         encoder_plan((), zero=3),
         layout(ENCODER, "vit", pp=2, dp=2) and order(ENCODER, llm="gpipe", place=()),
     ],
@@ -218,5 +218,5 @@ def test_unusual_plans_are_legal(plan):
 
 def test_a_layout_is_all_that_a_group_must_fit():
     assert isinstance(SHARDED.layouts["llm"], Layout)
-    wide = changed(SHARDED, groups={**SHARDED.groups, "unused": Group(ranks=Ranks((0, 1, 2)), split={"ring": 3})})
+    wide = with_fields(SHARDED, groups={**SHARDED.groups, "unused": Group(ranks=Ranks((0, 1, 2)), split={"ring": 3})})
     assert violations(wide) == []

@@ -10,7 +10,7 @@ from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import ExpertLayout, Layout, Plan
 from planner.plan.words import layout_text
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.specs.job import Fix
 from planner.specs.parallelism import Parallelism
 from planner.specs.parts import Experts, StateSpace
@@ -18,22 +18,22 @@ from tests.plans import decoder, encoder_plan, sharded_plan, staged_plan, stages
 
 SHARDED = sharded_plan(4, [[(0, 2), (2, 2)], [(0, 4)]])
 STAGED = staged_plan(2, 3)  # four layers, no replicas
-HYBRID = changed(decoder(), state_space=StateSpace(heads=4, head_dim=8, state=8), pattern="M *- M- -")
-RELATIVE = changed(decoder(), positions="relative", buckets=8)
-CROSSING = changed(decoder(), cross=24)
-MOE = changed(decoder(), moe=Experts(experts=4, topk=2, ffn=32))
-LATE = changed(MOE, moe=changed(MOE.moe, dense_layers=2))
+HYBRID = with_fields(decoder(), state_space=StateSpace(heads=4, head_dim=8, state=8), pattern="M *- M- -")
+RELATIVE = with_fields(decoder(), positions="relative", buckets=8)
+CROSSING = with_fields(decoder(), cross=24)
+MOE = with_fields(decoder(), moe=Experts(experts=4, topk=2, ffn=32))
+LATE = with_fields(MOE, moe=with_fields(MOE.moe, dense_layers=2))
 TWO = ExpertLayout(ep=2)
 
 
 def layout(plan: Plan, module=None, **fields) -> Plan:
-    plan = changed(plan, layouts={"llm": changed(plan.layouts["llm"], **fields)})
-    return changed(plan, uses=changed(plan.uses, models={"llm": module})) if module else plan
+    plan = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], **fields)})
+    return with_fields(plan, uses=with_fields(plan.uses, models={"llm": module})) if module else plan
 
 
 def fixed(plan: Plan, **fields) -> Plan:
-    uses = changed(plan.uses, fix=Fix(layouts={"llm": Parallelism(**fields)}))
-    return changed(plan, uses=uses)
+    uses = with_fields(plan.uses, fix=Fix(layouts={"llm": Parallelism(**fields)}))
+    return with_fields(plan, uses=uses)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_a_plan_can_say(plan):
 
 ORDERED = staged_plan(2, 4, "gpipe")  # by its step
 INTERLEAVED = layout(
-    changed(staged_plan(2, 4), steps=(changed(staged_plan(2, 4).steps[0], order={}),)), vpp=2, stages=stages_of(4, 4)
+    with_fields(staged_plan(2, 4), steps=(with_fields(staged_plan(2, 4).steps[0], order={}),)), vpp=2, stages=stages_of(4, 4)
 )
 BACK = layout(SHARDED, dp=2, replica=2, rank_order="replica-dp")
 
@@ -153,18 +153,18 @@ def test_what_was_fixed_and_is_so_is_legal(plan):
 def test_a_layout_says_the_schedule_of_steps_that_do_not():
     """As an order of the step would: the same tasks, and the same laws."""
     step = staged_plan(2, 3).steps[0]
-    said = changed(layout(staged_plan(2, 3), schedule="zb_h1"), steps=(changed(step, order={}),))
+    said = with_fields(layout(staged_plan(2, 3), schedule="zb_h1"), steps=(with_fields(step, order={}),))
     assert violations(said) == []
     assert expand(said) == expand(staged_plan(2, 3, "zb_h1")) != expand(staged_plan(2, 3))
     offloads = layout(said, offload=0.5)
     assert [v.where for v in violations(offloads) if "I is a part" in v.message] == ["layouts.llm.schedule"]
-    again = changed(offloads, steps=(step,))
+    again = with_fields(offloads, steps=(step,))
     assert not any("I is a part" in v.message for v in violations(again))  # the step says 1f1b
 
 
 def test_a_schedule_that_nothing_asks_for_is_found():
     plan = encoder_plan()
-    plan = changed(plan, layouts={**plan.layouts, "vit": changed(plan.layouts["vit"], schedule="1f1b")})
+    plan = with_fields(plan, layouts={**plan.layouts, "vit": with_fields(plan.layouts["vit"], schedule="1f1b")})
     assert any(v.where == "layouts.vit.schedule" and "has no effect" in v.message for v in violations(plan))
 
 
@@ -188,9 +188,9 @@ def test_what_no_layout_can_be_is_refused_where_it_is_read(tmp_path, said, messa
 
 def test_gradients_of_experts_that_the_ranks_of_tp_share_are_summed():
     """Of one data-parallel rank: the dense part is split, the experts have a copy on each."""
-    alone = changed(staged_plan(1, 1), steps=(changed(SHARDED.steps[0], sync="step"),))
+    alone = with_fields(staged_plan(1, 1), steps=(with_fields(SHARDED.steps[0], sync="step"),))
     spread = {"ranks": Ranks(range(4)), "dp": 1, "tp": 4, "zero": 0, "gradients": "bf16"}
-    plan = changed(SHARDED, steps=alone.steps)
+    plan = with_fields(SHARDED, steps=alone.steps)
     messages = [
         [v.message for v in violations(layout(plan, MOE, **spread, **experts)) if "gradients" in v.message]
         for experts in ({}, {"ep": 2}, {"ep": 4}, {"ep": 2, "etp": 2})
@@ -206,15 +206,15 @@ def test_layers_that_are_made_again_cannot_have_their_backward_in_two():
 
 def test_what_each_layer_makes_again():
     said = Layout(ranks=Ranks((0,)), recompute={"0-1,5": "full", 3: "selective"})
-    assert [said.recompute_of(layer) for layer in range(6)] == ["full", "full", "none", "selective", "none", "full"]
-    assert said.recomputes(range(6)) == {"full": 3, "none": 2, "selective": 1}
-    assert changed(said, recompute="full").recomputes(range(2, 4)) == {"full": 2}
+    assert [said.layer_recompute(layer) for layer in range(6)] == ["full", "full", "none", "selective", "none", "full"]
+    assert said.recompute_counts(range(6)) == {"full": 3, "none": 2, "selective": 1}
+    assert with_fields(said, recompute="full").recompute_counts(range(2, 4)) == {"full": 2}
 
 
 def test_a_layout_in_words():
     said = Layout(ranks=Ranks(range(8)), replica=2, dp=4, zero=1)
     assert layout_text(said) == "dp 4 · replica 2 · zero 1 · recompute none · bf16"
-    more = changed(said, recompute={"0-3": "full", 9: "selective"}, gradients="bf16", dispatch="all_gather")
+    more = with_fields(said, recompute={"0-3": "full", 9: "selective"}, gradients="bf16", dispatch="all_gather")
     words = "recompute full 0-3, selective 9 · bf16 · gradients bf16 · dispatch all_gather"
     assert layout_text(more) == f"dp 4 · replica 2 · zero 1 · {words}"
     other = Layout(
@@ -235,18 +235,18 @@ def test_each_layer_has_the_experts_that_are_said_of_it():
     """What is not said is as in all layers; parts of the layers are asked for once for each way."""
     said = layout(SHARDED, MOE, ep=4, experts={1: ExpertLayout(ep=2, etp=2), 2: ExpertLayout(dispatch="all_gather")})
     said = said.layouts["llm"]
-    each = [said.at(layer) for layer in range(4)]
-    assert [at.placement for at in each] == [
+    each = [said.at_layer(layer) for layer in range(4)]
+    assert [at.expert_placement for at in each] == [
         (4, 1, "all_to_all"),
         (2, 2, "all_to_all"),
         (4, 1, "all_gather"),
         (4, 1, "all_to_all"),
     ]
-    assert all(at == said.placed(at.placement) and not at.experts for at in each)
-    assert [(at.placement, own) for at, own in said.by_experts((0, 1, 3))] == [
-        (each[0].placement, (0, 3)),
-        (each[1].placement, (1,)),
+    assert all(at == said.with_expert_placement(at.expert_placement) and not at.experts for at in each)
+    assert [(at.expert_placement, own) for at, own in said.by_expert_placement((0, 1, 3))] == [
+        (each[0].expert_placement, (0, 3)),
+        (each[1].expert_placement, (1,)),
     ]
     assert layout_text(said).endswith("experts 1 ep 2 etp 2, 2 dispatch all_gather")
     plain = SHARDED.layouts["llm"]
-    assert plain.by_experts((1, 2)) == [(plain, (1, 2))] and plain.at(3) is plain
+    assert plain.by_expert_placement((1, 2)) == [(plain, (1, 2))] and plain.at_layer(3) is plain

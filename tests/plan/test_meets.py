@@ -6,16 +6,16 @@ import pytest
 
 from planner.plan.expand import expand
 from planner.plan.legal import violations
-from planner.plan.meets import meets, reduces
+from planner.plan.meets import syncs_each_micro_batch, reduces_gradients
 from planner.plan.model import Group, Layout, Plan, Step
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.specs.parts import Experts
 from tests.meshes import meshed
 from tests.plans import decoder, plan_of, stages_of, uses
 
 DENSE = decoder()
-MOE = changed(DENSE, moe=Experts(experts=4, topk=2, ffn=32))
-WEIGHED = changed(DENSE, moe=Experts(experts=4, topk=2, ffn=32, balance=0.01))
+MOE = with_fields(DENSE, moe=Experts(experts=4, topk=2, ffn=32))
+WEIGHED = with_fields(DENSE, moe=Experts(experts=4, topk=2, ffn=32, balance=0.01))
 
 
 def spread(zero=0, ep=1, etp=1, **mesh: int) -> Layout:
@@ -48,7 +48,7 @@ def uneven(module, layout: Layout) -> Plan:
     ],
 )
 def test_who_meets_in_every_micro_batch(module, layout, met):
-    assert meets(layout, module) is met
+    assert syncs_each_micro_batch(layout, module) is met
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_who_meets_in_every_micro_batch(module, layout, met):
     ],
 )
 def test_whose_gradients_are_summed(module, layout, summed):
-    assert reduces(layout, module) is summed
+    assert reduces_gradients(layout, module) is summed
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from planner.plan.expand import expand
 from planner.plan.legal import violations
-from planner.plan.model import Group, Layout, Piece, Plan, Step
-from planner.specs.base import Ranks, changed
+from planner.plan.model import Group, Layout, OffloadedItem, Plan, Step
+from planner.specs.base import Ranks, with_fields
 from planner.specs.job import Limits
 from tests.plans import decoder, plan_of, uses
 
@@ -15,15 +15,15 @@ SIZES = {0: 90, 1: 30}
 def offloaded(ratio: float, host_gb_per_s: float | None = 10.0, cap: int | None = None) -> Plan:
     """Two items on two ranks, the first one offloaded; the model has 10 layers."""
     facts = uses(2, {"llm": decoder(10)}, {"llm": SIZES})
-    device = changed(facts.devices["toy"], host_gb_per_s=host_gb_per_s)
-    facts = changed(facts, devices={"toy": device}, limits=Limits(tokens_per_rank=cap))
+    device = with_fields(facts.devices["toy"], host_gb_per_s=host_gb_per_s)
+    facts = with_fields(facts, devices={"toy": device}, limits=Limits(tokens_per_rank=cap))
     ranks = Ranks(range(2))
     return plan_of(
         2,
         facts,
         {"llm": Layout(ranks=ranks, dp=2, zero=1)},
         {"g": Group(ranks=ranks, split={"ring": 2})},
-        Step(sync="step", micro_batches=({"g": (Piece(item=0, offload=ratio), 1)},)),
+        Step(sync="step", micro_batches=({"g": (OffloadedItem(item=0, offload=ratio), 1)},)),
     )
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 
 from planner import files
 from planner.errors import InputError
-from planner.plan.model import Place, Plan
-from planner.plan.reference import TaskRef, parsed
+from planner.plan.model import TaskPlacement, Plan
+from planner.plan.reference import TaskRef, parse_task_ref
 from planner.plan.task import Phase
 from planner.specs.base import Layers
 from tests.generate import references
@@ -33,12 +33,12 @@ SPELLED = {
 
 @given(references())
 def test_a_reference_is_read_as_it_was_written(ref):
-    assert parsed(str(ref)) == ref
+    assert parse_task_ref(str(ref)) == ref
 
 
 @pytest.mark.parametrize("text", SPELLED)
 def test_each_spelling_has_one_meaning(text):
-    assert parsed(text) == SPELLED[text] and str(SPELLED[text]) == text
+    assert parse_task_ref(text) == SPELLED[text] and str(SPELLED[text]) == text
 
 
 def test_every_phase_can_be_named():
@@ -60,7 +60,7 @@ def test_every_phase_can_be_named():
     ],
 )
 def test_what_cannot_be_read_is_refused_where_it_stands(wrong, says, key):
-    text = files.dump(encoder_plan((Place(do="vit.F1", on="v1", before="llm.F0@0"),)))
+    text = files.dump(encoder_plan((TaskPlacement(do="vit.F1", on="v1", before="llm.F0@0"),)))
     assert text.count("do: vit.F1,") == 1
     line = 1 + text[: text.index("do: vit.F1,")].count("\n")
     with pytest.raises(InputError) as refused:

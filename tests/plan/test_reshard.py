@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from planner.plan.feeding import Fed
+from planner.plan.feeding import FedSpan
 from planner.plan.model import Layout
-from planner.plan.reshard import outputs, readings, routes
-from planner.plan.shares import runs
+from planner.plan.reshard import output_runs, reader_runs, routes
+from planner.plan.shares import token_runs
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Decoder, Vit
@@ -42,7 +42,7 @@ def case(seed):
     reads = [(item, target) for item in images for target in random.sample(range(3), random.choice((1, 1, 2)))]
     taken, fed = Counter(), []
     for item, target in reads:
-        fed.append((item, Fed(("llm", target), taken[target], images[item] // merge**2)))
+        fed.append((item, FedSpan(("llm", target), taken[target], images[item] // merge**2)))
         taken[target] += fed[-1][1].rows
     texts = {target: taken[target] + random.randrange(4) for target in range(3)}
     texts = {target: max(size, 1) for target, size in texts.items()}
@@ -61,7 +61,7 @@ def test_ranks_share_out_every_token_once_and_lie_it_down_without_gaps(seed):
     spec, _, writers, readers = case(seed)
     for module, cells in ((spec, writers), (LLM, readers)):
         for layout, task in cells:
-            rows = every_row(runs(module, layout, task))
+            rows = every_row(token_runs(module, layout, task))
             wanted = Counter((i, row) for i, size in zip(task.items, task.sizes, strict=True) for row in range(size))
             assert Counter((item, row) for _, item, row, _ in rows) == wanted
             for rank in task.ranks:
@@ -74,12 +74,12 @@ def test_routes_are_what_looking_at_every_row_finds(seed):
     spec, fed, writers, readers = case(seed)
     unit = spec.merge**2
     for writer_layout, writer in writers:
-        held = runs(spec, writer_layout, writer)
+        held = token_runs(spec, writer_layout, writer)
         own = [(item, place) for item, place in fed if item in writer.items]
         # brute force: the row of outputs behind every `unit` tokens, and the token that stands for it
         written = {(i, row // unit): (rank, at // unit) for rank, i, row, at in every_row(held)}
         for reader_layout, reader in readers:
-            read = runs(LLM, reader_layout, reader)
+            read = token_runs(LLM, reader_layout, reader)
             wanted = set()
             for rank, target, token, at in every_row(read):
                 for item, place in own:
@@ -88,8 +88,8 @@ def test_routes_are_what_looking_at_every_row_finds(seed):
                         source, there = written[item, row]
                         wanted.add((source, rank, item, row, there, at))
             found = [
-                (r.source, r.target, r.item, r.first + i, r.at + i, r.to + i)
-                for r in routes(outputs(held, unit), readings(read, "llm", own))
+                (r.source, r.target, r.item, r.first + i, r.source_row + i, r.target_row + i)
+                for r in routes(output_runs(held, unit), reader_runs(read, "llm", own))
                 for i in range(r.rows)
             ]
             assert len(found) == len(set(found)) and set(found) == wanted
@@ -100,22 +100,22 @@ def test_numbers_that_take_the_routes_end_where_they_are_read(seed):
     spec, fed, writers, readers = case(seed)
     unit, came = spec.merge**2, {}
     for writer_layout, writer in writers:
-        held = [*outputs(runs(spec, writer_layout, writer), unit)]
+        held = [*output_runs(token_runs(spec, writer_layout, writer), unit)]
         memory = {
-            (run.rank, run.at + i): (run.item, run.first + i) for run in held for i in range(run.last - run.first)
+            (run.rank, run.row + i): (run.item, run.first + i) for run in held for i in range(run.last - run.first)
         }
         for number, (layout, reader) in enumerate(readers):
-            read = readings(runs(LLM, layout, reader), "llm", [each for each in fed if each[0] in writer.items])
+            read = reader_runs(token_runs(LLM, layout, reader), "llm", [each for each in fed if each[0] in writer.items])
             for route in routes(held, read):
                 for i in range(route.rows):
-                    key = (number, route.target, route.to + i)
+                    key = (number, route.target, route.target_row + i)
                     assert key not in came
-                    came[key] = memory[route.source, route.at + i]
+                    came[key] = memory[route.source, route.source_row + i]
     of_target: dict[int, list[tuple[int, int]]] = {}
     for item, place in fed:
         of_target.setdefault(place.target[1], []).extend((item, row) for row in range(place.rows))
     for number, (layout, reader) in enumerate(readers):
-        for rank, target, token, at in every_row(runs(LLM, layout, reader)):
+        for rank, target, token, at in every_row(token_runs(LLM, layout, reader)):
             made = of_target.get(target, [])
             assert came.pop((number, rank, at), None) == (made[token] if token < len(made) else None)
     assert not came

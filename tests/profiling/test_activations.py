@@ -7,13 +7,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from planner.costs.columns import SELECTIVE, Columns
-from planner.costs.memory.activations import layer_bytes
+from planner.costs.columns import SELECTIVE_PARTS, LayoutColumns
+from planner.costs.memory.activations import layer_activations
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.profiling.activations import kept_bytes, module_kept
-from planner.profiling.sharded import Stack
-from planner.specs.accounting import BUNDLED
+from planner.models.data import synthetic_batch
+from planner.profiling.activations import saved_bytes, module_activation_bytes
+from planner.profiling.sharded import LayerStack
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY
 from planner.specs.layers import Decoder, Vit
 
 TOKENS, FLOAT = 12, 4
@@ -27,44 +27,44 @@ SHAPES = [
 def test_a_perceptron_keeps_its_input_and_what_lies_between():
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5))
     x = torch.randn(TOKENS, 8)
-    assert kept_bytes(lambda: model(x), model.parameters()) == TOKENS * (8 + 32) * FLOAT
+    assert saved_bytes(lambda: model(x), model.parameters()) == TOKENS * (8 + 32) * FLOAT
 
 
 def test_storages_count_once_and_whole():
     x = torch.randn(TOKENS, 8, requires_grad=True)
-    assert kept_bytes(lambda: (x * x).sum(), []) == TOKENS * 8 * FLOAT
-    assert kept_bytes(lambda: x[:2] * x[2:4], []) == TOKENS * 8 * FLOAT  # two views keep the whole alive
-    assert kept_bytes(lambda: x * x, [x]) == 0
-    assert kept_bytes(lambda: x + 1, []) == 0
+    assert saved_bytes(lambda: (x * x).sum(), []) == TOKENS * 8 * FLOAT
+    assert saved_bytes(lambda: x[:2] * x[2:4], []) == TOKENS * 8 * FLOAT  # two views keep the whole alive
+    assert saved_bytes(lambda: x * x, [x]) == 0
+    assert saved_bytes(lambda: x + 1, []) == 0
 
 
 def test_without_gradients_nothing_is_kept_after_all_but_it_is_counted_with_them():
     model = nn.Linear(8, 8)
     x = torch.randn(TOKENS, 8)
     with torch.no_grad():
-        assert kept_bytes(lambda: model(x), model.parameters()) == TOKENS * 8 * FLOAT
+        assert saved_bytes(lambda: model(x), model.parameters()) == TOKENS * 8 * FLOAT
 
 
 @pytest.mark.parametrize("spec", SHAPES)
 def test_layers_and_ends_keep_together_what_the_model_keeps(spec):
-    batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
-    layer, ends, _ = module_kept(spec, batch, torch.float32, torch.device("cpu"))
-    alone = Columns(ranks=1, seq=64, batch=1, dtype="float32")
-    analytic = 64 * float(layer_bytes(spec, spec.layer_kind(0), alone, BUNDLED).partly)
+    batch = synthetic_batch(spec, [(0, 40), (1, 24)], 0)
+    layer, ends, _ = module_activation_bytes(spec, batch, torch.float32, torch.device("cpu"))
+    alone = LayoutColumns(ranks=1, seq=64, batch=1, dtype="float32")
+    analytic = 64 * float(layer_activations(spec, spec.layer_kind(0), alone, PLANNER_RUNTIME_MEMORY).with_recompute)
     assert 0.8 * analytic < layer < 1.6 * analytic
     model = build(spec)
     init_weights(model, 0)
-    whole = kept_bytes(lambda: model(batch), model.parameters())
+    whole = saved_bytes(lambda: model(batch), model.parameters())
     assert spec.layers * layer + ends == pytest.approx(whole, rel=0.05)
 
 
 @pytest.mark.parametrize("spec", SHAPES)
 def test_what_is_made_again_is_not_kept(spec):
-    batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
-    layer, _, (selective, full) = module_kept(spec, batch, torch.float32, torch.device("cpu"))
+    batch = synthetic_batch(spec, [(0, 40), (1, 24)], 0)
+    layer, _, (selective, full) = module_activation_bytes(spec, batch, torch.float32, torch.device("cpu"))
     assert layer > selective > full == 64 * spec.hidden * FLOAT  # its input
-    alone = Columns(ranks=1, seq=64, batch=1, dtype="float32", parts=SELECTIVE)
-    analytic = 64 * float(layer_bytes(spec, spec.layer_kind(0), alone, BUNDLED).partly)
+    alone = LayoutColumns(ranks=1, seq=64, batch=1, dtype="float32", recomputed_parts=SELECTIVE_PARTS)
+    analytic = 64 * float(layer_activations(spec, spec.layer_kind(0), alone, PLANNER_RUNTIME_MEMORY).with_recompute)
     assert 0.8 * analytic < selective < 1.6 * analytic
 
 
@@ -92,14 +92,14 @@ class Alive(TorchDispatchMode):
 @pytest.mark.parametrize("how", ["none", "selective", "full"])
 @pytest.mark.parametrize("spec", SHAPES)
 def test_what_is_counted_is_what_stays_alive(spec, how):
-    batch = packed_batch(spec, [(0, 40), (1, 24)], 0)
-    stack = Stack(spec, 3, torch.float32, torch.device("cpu"))
+    batch = synthetic_batch(spec, [(0, 40), (1, 24)], 0)
+    stack = LayerStack(spec, 3, torch.float32, torch.device("cpu"))
     init_weights(stack, 0)
-    stack.make_again(how)
+    stack.set_recompute(how)
     x = torch.randn(64, spec.hidden, requires_grad=True)
-    rotary = build(spec).places(x, batch)
+    rotary = build(spec).position_encoding(x, batch)
     known = [*stack.parameters(), *(rotary or ())]
-    counted = kept_bytes(lambda: stack(x, rotary, batch), known)
+    counted = saved_bytes(lambda: stack(x, rotary, batch), known)
     with Alive([*known, x]) as alive:
         result = stack(x, rotary, batch)
     assert alive.bytes + x.nbytes - result.nbytes == pytest.approx(counted, rel=0.02)

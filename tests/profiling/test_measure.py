@@ -2,30 +2,30 @@
 
 import pytest
 
-from planner.profiling.assemble import added
-from planner.profiling.measure import values_of
-from planner.profiling.piece import Piece, Sample, Span, met
+from planner.profiling.assemble import fsdp_overhead
+from planner.profiling.measure import sample_values
+from planner.profiling.piece import Measurement, MeasuredSample, TimeSpan, collective_seconds
 
 
 def test_a_collective_begins_when_its_last_rank_comes():
-    assert met([Span(0.0, 5.0), Span(4.0, 5.0)]) == pytest.approx(1.0)
-    assert met([Span(-320e-6, 0.0), Span(-20e-6, 0.0)]) == pytest.approx(20e-6)  # GPUs: the last to come waits least
+    assert collective_seconds([TimeSpan(0.0, 5.0), TimeSpan(4.0, 5.0)]) == pytest.approx(1.0)
+    assert collective_seconds([TimeSpan(-320e-6, 0.0), TimeSpan(-20e-6, 0.0)]) == pytest.approx(20e-6)  # GPUs: the last to come waits least
 
 
 def test_groups_that_run_at_once_are_told_apart():
     """One takes ten seconds, and another begins late and takes a twentieth of one: they never met."""
-    piece = Piece("", "all_gather", (2, 1024), 0)
-    long, short = [Span(0.0, 10.0)], [Span(9.9, 9.95)]
-    assert values_of(piece, [long, long, short, short]) == pytest.approx(((10.0 + 0.05) / 2,))
+    piece = Measurement("", "all_gather", (2, 1024), 0)
+    long, short = [TimeSpan(0.0, 10.0)], [TimeSpan(9.9, 9.95)]
+    assert sample_values(piece, [long, long, short, short]) == pytest.approx(((10.0 + 0.05) / 2,))
 
 
 def test_what_fsdp_adds_is_seen_in_rounds_of_any_speed():
     """Other rounds of the plain layer were slower than those in which both were measured."""
 
     def sample(kind, number, seconds):
-        return Sample("", kind, (64,), number, (seconds, 2 * seconds))
+        return MeasuredSample("", kind, (64,), number, (seconds, 2 * seconds))
 
     plain = [sample("layer", number, 0.010 if number % 3 == 0 else 0.013) for number in range(9)]
     wrapped = [sample("held", number, 0.011) for number in (0, 3, 6)]
-    unit = added(plain, wrapped, 2)
+    unit = fsdp_overhead(plain, wrapped, 2)
     assert (unit.forward_ms, unit.backward_ms) == pytest.approx((0.5, 1.0))

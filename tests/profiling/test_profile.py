@@ -8,23 +8,23 @@ from planner import files
 from planner.errors import InputError
 from planner.profiling import ProfileOptions, context, profile
 from planner.profiling import measure as measuring
-from planner.profiling.grid import DEPTH
-from planner.profiling.piece import AGAIN, COLLECTIVES, SPREAD, Span
+from planner.profiling.grid import STACK_LAYERS
+from planner.profiling.piece import RECOMPUTE_KINDS, COLLECTIVES, FSDP_KINDS, TimeSpan
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Vit
 from planner.specs.model import Model
 from planner.specs.parts import Experts
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
+from planner.specs.profile import CollectiveCosts, PassFit, ModuleCosts, PassCosts, CollectivePoint, Profile
 
 DECODER = Decoder(layers=3, hidden=64, heads=4, ffn=128, vocab=96)
 VIT = Vit(layers=3, hidden=64, heads=4, ffn=128, patch=2, out=64, merge=2)
-FORWARD, BACKWARD, ENDS = Fit(ms_per_token2=1e-5, ms_per_token=0.02, ms=0.5), Fit(ms_per_token=0.03), Fit(ms=2.0)
-AGAIN_BACKWARD = {"selective": Fit(ms_per_token=0.045), "full": Fit(ms_per_token2=1e-5, ms_per_token=0.05, ms=0.5)}
+FORWARD, BACKWARD, ENDS = PassFit(ms_per_token2=1e-5, ms_per_token=0.02, ms=0.5), PassFit(ms_per_token=0.03), PassFit(ms=2.0)
+AGAIN_BACKWARD = {"selective": PassFit(ms_per_token=0.045), "full": PassFit(ms_per_token2=1e-5, ms_per_token=0.05, ms=0.5)}
 UNITS = {"held": (0.25, 0.5), "resharded": (0.75, 1.5), "held_ends": (2.0, 3.0), "resharded_ends": (4.0, 6.0)}  # ms
 WIRE = {2: (1e-3, 2e9), 4: (3e-3, 1e9)}  # latency, bytes per second
 OPTIONS = ProfileOptions(ranks=4, quick=True)
-OF_MODULES = {"layer", *AGAIN, *SPREAD, "ends", "update", "kept"}
+OF_MODULES = {"layer", *RECOMPUTE_KINDS, *FSDP_KINDS, "ends", "update", "kept"}
 
 
 def model_of(**modules):
@@ -57,23 +57,23 @@ class Machine:
     def spans(self, piece, rank):
         """Each rank is busy for half of the time, because two share a core, and the clock says nothing useful."""
         if piece.kind == "kept":
-            return [Span(0, kept) for kept in (2048, 512, 1024, 256)]
+            return [TimeSpan(0, kept) for kept in (2048, 512, 1024, 256)]
         if piece.kind == "update":
-            return [Span(0, 99, 1e-9 * piece.repeats / 2)]
+            return [TimeSpan(0, 99, 1e-9 * piece.repeats / 2)]
         if piece.kind in COLLECTIVES:
             latency, rate = WIRE[piece.sizes[0]]
             calls = 1 if piece.kind == "p2p" else piece.repeats  # messages go one behind another
             lasted = (latency + piece.sizes[1] / rate) * piece.repeats / calls
             late = 1e-4 * rank  # the last to come is the last to end, and the others wait for it
-            return [Span(number + late, number + late + lasted) for number in range(calls)]
+            return [TimeSpan(number + late, number + late + lasted) for number in range(calls)]
         backward = AGAIN_BACKWARD.get(piece.kind, BACKWARD)
-        fits, layers = ((ENDS, ENDS), 1) if piece.kind.endswith("ends") else ((FORWARD, backward), DEPTH)
+        fits, layers = ((ENDS, ENDS), 1) if piece.kind.endswith("ends") else ((FORWARD, backward), STACK_LAYERS)
         more = UNITS.get(piece.kind, (0.0, 0.0))
         seconds = [
             1e-3 * (milliseconds(fit, piece.sizes) + unit) * layers * piece.repeats
             for fit, unit in zip(fits, more, strict=True)
         ]
-        return [Span(0, 99, each / 2) for each in seconds]
+        return [TimeSpan(0, 99, each / 2) for each in seconds]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def machine(monkeypatch):
 
 @pytest.fixture
 def base():
-    return library.read("cpu", Profile)[0]
+    return library.read_named("cpu", Profile)[0]
 
 
 def test_it_says_what_things_cost(machine, base, tmp_path):
@@ -96,7 +96,7 @@ def test_it_says_what_things_cost(machine, base, tmp_path):
     costs = found.modules["toy/llm"]
     assert costs.source == "fitted" and costs.spread == pytest.approx(0, abs=1e-6)
     found_and_known = [(costs.layer.forward, FORWARD), (costs.layer.backward, BACKWARD), (costs.ends.forward, ENDS)]
-    for how in AGAIN:
+    for how in RECOMPUTE_KINDS:
         found_and_known.append((costs.recomputing[how].forward, FORWARD))
         found_and_known.append((costs.recomputing[how].backward, AGAIN_BACKWARD[how]))
     for fit, known in found_and_known:
@@ -106,7 +106,7 @@ def test_it_says_what_things_cost(machine, base, tmp_path):
     assert costs.layer.holdout_error == pytest.approx(0, abs=1e-6)
     assert (costs.layer.activation_kib_per_token, costs.ends.activation_kib_per_token) == (2.0, 0.5)
     assert costs.layer.working_kib_per_token == 0.0
-    again = [costs.recomputing[how] for how in AGAIN]
+    again = [costs.recomputing[how] for how in RECOMPUTE_KINDS]
     assert [passes.activation_kib_per_token for passes in again] == [1.0, 0.25]
     assert [passes.working_kib_per_token for passes in again] == [1.0, 1.75]
     for how, units in costs.fsdp.items():
@@ -183,7 +183,7 @@ def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base
     [
         (context.code.__name__, lambda: "other"),
         (context.versions.__name__, lambda: {"torch": "9"}),
-        (context.machine.__name__, lambda kind: "another"),
+        (context.processor_text.__name__, lambda kind: "another"),
     ],
 )
 def test_another_machine_or_other_code_is_measured_anew(machine, base, tmp_path, monkeypatch, name, value):
@@ -197,7 +197,7 @@ def test_another_machine_or_other_code_is_measured_anew(machine, base, tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("spec", "dtype"), [(DECODER, "float64"), (changed(DECODER, ffn=256), "float32"), (VIT, "float32")]
+    ("spec", "dtype"), [(DECODER, "float64"), (with_fields(DECODER, ffn=256), "float32"), (VIT, "float32")]
 )
 def test_another_shape_or_dtype_is_measured_anew(machine, base, tmp_path, spec, dtype):
     target = tmp_path / "cpu.yaml"
@@ -218,7 +218,7 @@ def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):
 
 
 def test_what_cannot_run_is_left_out_and_said(machine, base, tmp_path):
-    mixture = changed(DECODER, moe=Experts(experts=4, topk=2, ffn=8))
+    mixture = with_fields(DECODER, moe=Experts(experts=4, topk=2, ffn=8))
     found = profile("toy", model_of(llm=DECODER, mixture=mixture), base, OPTIONS, tmp_path / "cpu.yaml")
     assert set(found.modules) == {"toy/llm"}
     assert "toy/mixture left out" in found.provenance.note
@@ -227,13 +227,13 @@ def test_what_cannot_run_is_left_out_and_said(machine, base, tmp_path):
 
 
 def test_lines_over_other_groups_stay(machine, base, tmp_path):
-    old = Collective(
+    old = CollectiveCosts(
         source="published",
         spread=0.1,
-        points=(Point(ranks=2, gb_per_s=7.0), Point(ranks=8, gb_per_s=5.0)),
+        points=(CollectivePoint(ranks=2, gb_per_s=7.0), CollectivePoint(ranks=8, gb_per_s=5.0)),
     )
-    known = ModuleCosts(source="published", spread=0.2, layer=Passes(both=FORWARD))
-    before = changed(base, collectives={"all_to_all": old, "all_reduce": old}, modules={"gpt/llm": known})
+    known = ModuleCosts(source="published", spread=0.2, layer=PassCosts(both=FORWARD))
+    before = with_fields(base, collectives={"all_to_all": old, "all_reduce": old}, modules={"gpt/llm": known})
     found = profile("toy", model_of(llm=DECODER), before, OPTIONS, tmp_path / "cpu.yaml")
     points = {point.ranks: point.gb_per_s for point in found.collectives["all_to_all"].points}
     assert points == pytest.approx({2: 2.0, 4: 1.0, 8: 5.0}, rel=1e-3)

@@ -18,7 +18,7 @@ SMALL = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128}
 def test_two_ranks_measure_decoder_and_tower(tmp_path):
     modules = {"llm": Decoder(**SMALL, vocab=256), "vision": Vit(**SMALL, patch=4, merge=2, out=64)}
     model = Model(format=Model.FORMAT, name="small", source="made up", modules=modules)
-    base = library.read(device_name("cpu"), Profile)[0]
+    base = library.read_named(device_name("cpu"), Profile)[0]
     done = []
     found = profile(
         "small", model, base, ProfileOptions(2, quick=True), tmp_path / "cpu.yaml", lambda *news: done.append(news)
@@ -58,7 +58,7 @@ def test_two_ranks_measure_decoder_and_tower(tmp_path):
 def test_one_gpu_measures_a_decoder(tmp_path):
     model = Model(format=Model.FORMAT, name="small", source="made up", modules={"llm": Decoder(**SMALL, vocab=256)})
     assert gpu_count() > 0
-    base = library.read("h200", Profile)[0]
+    base = library.read_named("h200", Profile)[0]
     found = profile("small", model, base, ProfileOptions(1, "bf16", True), tmp_path / "gpu.yaml")
     assert found.modules["small/llm"].layer.forward.ms > 0
     assert not found.collectives

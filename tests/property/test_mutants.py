@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 
 from planner import files, pipeline
 from planner.errors import PlannerError
-from planner.files.text import load
+from planner.files.text import load_yaml
 from planner.plan.legal import violations
-from planner.plan.model import Place, Plan, Prices
-from planner.plan.schedules import schedule
-from planner.plan.schedules.explicit import printed
-from planner.specs.base import changed
+from planner.plan.model import TaskPlacement, Plan, Prices
+from planner.plan.schedules import schedule_slots
+from planner.plan.schedules.explicit import slot_lines
+from planner.specs.base import with_fields
 from planner.specs.cluster import Cluster
-from planner.specs.inputs import Options, resolve
+from planner.specs.inputs import JobOptions, resolve_job
 from planner.specs.job import Job
 from planner.specs.model import Model
-from planner.specs.profile import Fit, ModuleCosts, Passes, Profile
+from planner.specs.profile import PassFit, ModuleCosts, PassCosts, Profile
 from planner.verify.score import score
 from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan
@@ -62,22 +62,22 @@ degrees: [1, 2, 4]
 
 
 def priced(plan: Plan) -> str:
-    fit = Fit(ms_per_token2=1e-5, ms_per_token=1e-3, ms=0.1)
+    fit = PassFit(ms_per_token2=1e-5, ms_per_token=1e-3, ms=0.1)
     costs = ModuleCosts(
         source="analytic",
         spread=0.1,
-        layer=Passes(forward=fit, backward=fit, activation_kib_per_token=1.0),
+        layer=PassCosts(forward=fit, backward=fit, activation_kib_per_token=1.0),
         update_ns_per_parameter=1.0,
     )
     prices = Prices(profile="made up", modules=dict.fromkeys(plan.layouts, costs))
-    return files.dump(changed(plan, uses=changed(plan.uses, degrees=(1, 2, 4), prices=prices)))
+    return files.dump(with_fields(plan, uses=with_fields(plan.uses, degrees=(1, 2, 4), prices=prices)))
 
 
 PLANS = [
-    priced(encoder_plan((Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),))),
+    priced(encoder_plan((TaskPlacement(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),))),
     priced(staged_plan(3, 4)),
     priced(ordered_plan(2, 4, "zb_h2", dp=2)),
-    priced(ordered_plan(2, 2, printed(schedule("interleaved", 2, 2, 2), 2), 2)),
+    priced(ordered_plan(2, 2, slot_lines(schedule_slots("interleaved", 2, 2, 2), 2), 2)),
     priced(ordered_plan(2, 2, ("F0 I0 F1 W0 B1", "F0 B0 F1 I1 W1"), dp=2, zero=3)),
     priced(sharded_plan(4, [[(0, 2), (2, 1)], [(0, 4)]])),
     *(path.read_text() for path in sorted((ROOT / "tests/golden").rglob("plan.yaml"))),
@@ -88,7 +88,7 @@ def test_what_is_mutated_is_right_as_it_stands():
     for text in PLANS:
         plan = files.parse(text, Plan, "plan")
         assert not violations(plan)
-        assert score(plan).value > 0
+        assert score(plan).step_seconds > 0
 
 
 @contextmanager
@@ -155,7 +155,7 @@ def mutate(data, chance: random.Random) -> None:
 
 
 def mutated(text: str, chance: random.Random) -> str:
-    data = load(text, "mutant")[0]
+    data = load_yaml(text, "mutant")[0]
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         mutate(data, chance)
     return files.dump(data)
@@ -187,7 +187,7 @@ def use(plan: Plan) -> None:
     """Legal plans are worth something, and read back."""
     if not violations(plan):
         for number in range(len(plan.steps)):
-            assert score(plan, number).value >= 0
+            assert score(plan, number).step_seconds >= 0
         assert files.parse(files.dump(plan), Plan, "again") == plan
 
 
@@ -247,4 +247,4 @@ def test_jobs_whose_files_are_mutated(folder, chance):
         (folder / f"{name}.yaml").write_text(text)
     with only_planner_errors():
         job = files.read(folder / "job.yaml", Job)
-        use(pipeline.decide(resolve(job, folder / "job.yaml", Options(effort=1))).plan)
+        use(pipeline.decide(resolve_job(job, folder / "job.yaml", JobOptions(effort=1))).plan)

@@ -7,8 +7,8 @@ import pytest
 
 from planner import pipeline
 from planner.errors import Infeasible
-from planner.specs.inputs import Options, load
-from planner.verify.answer import answer
+from planner.specs.inputs import JobOptions, load_job
+from planner.verify.answer import plan_answer
 from tests.static_jobs import small_cluster, static_job
 
 SAME = 0.01  # relative: what a layout was chosen with, and what is said of it
@@ -53,19 +53,19 @@ def test_what_was_chosen_is_what_is_predicted(tmp_path, batch):
         cluster = small_cluster(tmp_path, "b300", ranks, 8)
         job = static_job(tmp_path, model, cluster, sizes, fixed, kept)
         try:
-            plan = pipeline.decide(load(job, Options(effort=1))).plan
+            plan = pipeline.decide(load_job(job, JobOptions(effort=1))).plan
         except Infeasible:
             continue
         done += 1
-        said = answer(plan, pipeline.verify(plan))
+        said = plan_answer(plan, pipeline.verify(plan))
         again = static_job(tmp_path, model, cluster, sizes, json.dumps(said["layouts"]["llm"])[1:-1], "")
         predicted = pipeline.predict(again)
-        told = answer(predicted.plan, predicted.scores)
+        told = plan_answer(predicted.plan, predicted.scores)
         assert told["step_seconds"] == pytest.approx(plan.outcome.value, rel=SAME), (seed, said["layouts"])
         assert told["memory"] == pytest.approx(said["memory"], rel=SAME), seed
         assert told["layouts"] == said["layouts"]
         fits = pipeline.fits(again)
-        assert fits.yes
+        assert fits.fits
         assert float(fits.fullest.taken.total) / 2**30 == pytest.approx(said["memory"]["peak_gib"], rel=SAME), seed
 
 
@@ -76,10 +76,10 @@ def test_a_layout_that_is_said_to_fit_is_chosen_and_one_that_is_not_is_refused(t
     cluster = small_cluster(tmp_path, "h100-80gb", 8)
     job = static_job(tmp_path, "llama-3-8b", cluster, [length] * 8, fixed, "zero: 1")
     fits = pipeline.fits(job)
-    assert fits.yes == (length < 65536)
-    assert fits.yes == (fits.fullest.chance <= 0.05)
-    if fits.yes:
-        pipeline.decide(load(job, Options()))
+    assert fits.fits == (length < 65536)
+    assert fits.fits == (fits.fullest.chance <= 0.05)
+    if fits.fits:
+        pipeline.decide(load_job(job, JobOptions()))
     else:
         with pytest.raises(Infeasible):
-            pipeline.decide(load(job, Options()))
+            pipeline.decide(load_job(job, JobOptions()))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from planner.published.rows import Row
+from planner.published.rows import PublishedRecord
 
 HEADER = """row_id source_id source_ref source_commit source_line date_or_version framework task family model params_b
 layers hidden ffn heads kv_heads vocab experts topk seq_len gpu system gpu_mem_gb n_gpus gpus_per_node interconnect
@@ -22,9 +22,9 @@ USUAL = {
 }  # fmt: skip
 
 
-def record(changes: Mapping[str, str] | None = None, **cells: str) -> Row:
+def record(changes: Mapping[str, str] | None = None, **cells: str) -> PublishedRecord:
     """The usual record with these cells in place of its own."""
-    return Row(MappingProxyType({**dict.fromkeys(COLUMNS, ""), **USUAL, **(changes or {}), **cells}), "made.csv", 2)
+    return PublishedRecord(MappingProxyType({**dict.fromkeys(COLUMNS, ""), **USUAL, **(changes or {}), **cells}), "made.csv", 2)
 
 
 def write(path: Path, *rows: Mapping[str, str]) -> Path:

@@ -6,40 +6,40 @@ from pathlib import Path
 import pytest
 
 from planner import files
-from planner.published.defaults import Defaults, Fill, defaults, filled
-from planner.published.models import found
+from planner.published.defaults import SourceDefaults, FillRule, defaults_of_source, fill_defaults
+from planner.published.models import model_of_record
 from planner.published.read import read_case
-from planner.published.rows import Unusable
-from planner.specs.library import shipped
-from planner.specs.parameters import parameters
+from planner.published.rows import UnusableRecord
+from planner.specs.library import shipped_folder
+from planner.specs.parameters import parameter_counts
 from tests.published.made import COLUMNS, record
 
-SHIPPED = sorted((shipped() / "published").glob("*.yaml"))
+SHIPPED = sorted((shipped_folder() / "published").glob("*.yaml"))
 
 
-def known(*fills: Fill) -> Defaults:
-    return Defaults(format=Defaults.FORMAT, sources=("made",), about="", fills=fills)
+def known(*fills: FillRule) -> SourceDefaults:
+    return SourceDefaults(format=SourceDefaults.FORMAT, sources=("made",), about="", fills=fills)
 
 
 def test_blanks_are_filled_and_the_rest_is_kept():
-    rule = Fill(fill={"seq_len": "4096", "vpp": "2", "precision": "fp8"}, because="a paper")
-    got = filled(record(vpp="None"), known(rule))
-    assert got.names == ("vpp",)
-    assert (got.row.text("vpp"), got.row.text("seq_len"), got.row.text("precision")) == ("2", "8192", "BF16")
+    rule = FillRule(fill={"seq_len": "4096", "vpp": "2", "precision": "fp8"}, because="a paper")
+    got = fill_defaults(record(vpp="None"), known(rule))
+    assert got.filled_columns == ("vpp",)
+    assert (got.record.text("vpp"), got.record.text("seq_len"), got.record.text("precision")) == ("2", "8192", "BF16")
 
 
 def test_rules_hold_where_whole_cells_match():
-    rule = Fill(fill={"vpp": "2"}, where={"gpu": "h100"}, because="a paper")
-    assert filled(record(gpu="H100"), known(rule)).names == ("vpp",)
-    assert filled(record(gpu="H100 SXM"), known(rule)).names == ()
+    rule = FillRule(fill={"vpp": "2"}, where={"gpu": "h100"}, because="a paper")
+    assert fill_defaults(record(gpu="H100"), known(rule)).filled_columns == ("vpp",)
+    assert fill_defaults(record(gpu="H100 SXM"), known(rule)).filled_columns == ()
 
 
 def test_a_rule_may_replace_drop_and_skip():
-    rule = Fill(fill={"recompute": "full"}, replace=True, drop=("step_time_s",), software="fsdp", because="a paper")
-    got = filled(record(), known(rule))
-    assert (got.row.text("recompute"), got.row.text("step_time_s"), got.software) == ("full", "", "fsdp")
-    with pytest.raises(Unusable, match="mistaken in the source") as why:
-        filled(record(), known(Fill(skip=True, because="a mistake that the page names")))
+    rule = FillRule(fill={"recompute": "full"}, replace=True, drop=("step_time_s",), software="fsdp", because="a paper")
+    got = fill_defaults(record(), known(rule))
+    assert (got.record.text("recompute"), got.record.text("step_time_s"), got.software) == ("full", "", "fsdp")
+    with pytest.raises(UnusableRecord, match="mistaken in the source") as why:
+        fill_defaults(record(), known(FillRule(skip=True, because="a mistake that the page names")))
     assert why.value.detail == "a mistake that the page names"
 
 
@@ -53,8 +53,8 @@ def test_cases_tell_what_was_filled():
 
 
 def test_a_source_is_known_by_its_file_too():
-    assert defaults(replace(record(source_id=""), file="internevo.csv")).software == "internevo"
-    assert defaults(record(source_id="unheard_of")).fills == defaults(record(source_id="another")).fills
+    assert defaults_of_source(replace(record(source_id=""), file="internevo.csv")).software == "internevo"
+    assert defaults_of_source(record(source_id="unheard_of")).fills == defaults_of_source(record(source_id="another")).fills
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_a_source_is_known_by_its_file_too():
 )
 def test_models_with_no_file_have_shapes_whoever_ran_them(cells, billions):
     known_row = record(cells, source_id="unheard_of")
-    module = found(filled(known_row, defaults(known_row)).row).module
-    assert parameters(module).total / 1e9 == pytest.approx(billions, rel=0.02)
+    module = model_of_record(fill_defaults(known_row, defaults_of_source(known_row)).record).module
+    assert parameter_counts(module).total / 1e9 == pytest.approx(billions, rel=0.02)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: Path(path).stem)
 def test_shipped_files_fill_columns_that_there_are_and_cite(path):
-    read = files.read(path, Defaults)
+    read = files.read(path, SourceDefaults)
     assert read.sources
     assert read.about
     for rule in read.fills:

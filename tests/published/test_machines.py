@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.published.machines import between_gb_per_s, device, fabric, memory_gb, precision, software
-from planner.published.rows import Unusable
+from planner.published.machines import network_gb_per_s_per_rank, device_name, stated_network, stated_memory_gb, matmul_precision, framework_name
+from planner.published.rows import UnusableRecord
 from tests.published.made import record
 
 
@@ -34,21 +34,21 @@ from tests.published.made import record
     ],
 )
 def test_devices_by_many_names(written, memory, name):
-    assert device(record(gpu=written, gpu_mem_gb=memory)) == name
+    assert device_name(record(gpu=written, gpu_mem_gb=memory)) == name
 
 
 @pytest.mark.parametrize("written", ["TPU v5p", "L40S", "", "H100 PCIe", "H100 NVL", "Ascend 910B", "A100 + H100"])
 def test_devices_without_a_profile_are_named(written):
-    with pytest.raises(Unusable) as why:
-        device(record(gpu=written))
+    with pytest.raises(UnusableRecord) as why:
+        device_name(record(gpu=written))
     assert why.value.reason in ("no profile of the device", "several kinds of device")
 
 
 def test_the_board_says_its_memory():
-    assert memory_gb(record(gpu="H100 94GB")) == 94
-    assert memory_gb(record(gpu="H100 94GB", gpu_mem_gb="96")) == 96
-    assert memory_gb(record(gpu="A100 80GB", gpu_mem_gb="40 GB")) == 40
-    assert memory_gb(record()) is None
+    assert stated_memory_gb(record(gpu="H100 94GB")) == 94
+    assert stated_memory_gb(record(gpu="H100 94GB", gpu_mem_gb="96")) == 96
+    assert stated_memory_gb(record(gpu="A100 80GB", gpu_mem_gb="40 GB")) == 40
+    assert stated_memory_gb(record()) is None
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_the_board_says_its_memory():
     ],
 )
 def test_the_network_of_one_rank_in_eight(text, gigabytes):
-    assert between_gb_per_s(text, 8) == gigabytes
+    assert network_gb_per_s_per_rank(text, 8) == gigabytes
 
 
 def test_a_rack_is_one_domain_whatever_its_trays():
-    assert fabric(record(gpu="GB200", gpus_per_node="4", interconnect="4x400 Gb/s"), "gb200").per_node == 72
-    assert fabric(record(gpu="GB200", interconnect="4x400 Gb/s"), "gb200").between_gb_per_s == 50
-    assert fabric(record(gpu="GB200 NVL36"), "gb200").per_node == 36
-    assert fabric(record(gpus_per_node="4"), "v100-32gb").per_node == 4
-    assert fabric(record(), "h100-80gb").per_node == 8
+    assert stated_network(record(gpu="GB200", gpus_per_node="4", interconnect="4x400 Gb/s"), "gb200").ranks_per_node == 72
+    assert stated_network(record(gpu="GB200", interconnect="4x400 Gb/s"), "gb200").between_gb_per_s == 50
+    assert stated_network(record(gpu="GB200 NVL36"), "gb200").ranks_per_node == 36
+    assert stated_network(record(gpus_per_node="4"), "v100-32gb").ranks_per_node == 4
+    assert stated_network(record(), "h100-80gb").ranks_per_node == 8
 
 
 @pytest.mark.parametrize(
@@ -88,15 +88,15 @@ def test_a_rack_is_one_domain_whatever_its_trays():
     ],
 )  # fmt: skip
 def test_precisions_by_many_names(written, name):
-    assert precision(record(precision=written), "h100-80gb") == (name, False)
+    assert matmul_precision(record(precision=written), "h100-80gb") == (name, False)
 
 
 def test_precision_unsaid_or_unknown():
-    assert precision(record(precision=""), "h100-80gb") == ("bf16", True)
-    assert precision(record(precision=""), "v100-32gb") == ("fp16", True)
+    assert matmul_precision(record(precision=""), "h100-80gb") == ("bf16", True)
+    assert matmul_precision(record(precision=""), "v100-32gb") == ("fp16", True)
     for text in ("NVFP4", "TF32", "posit"):
-        with pytest.raises(Unusable, match="no model of the precision"):
-            precision(record(precision=text), "b200")
+        with pytest.raises(UnusableRecord, match="no model of the precision"):
+            matmul_precision(record(precision=text), "b200")
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_precision_unsaid_or_unknown():
     ],
 )
 def test_software_by_the_framework(framework, dated, name):
-    assert software(record(framework=framework, date_or_version=dated)) == name
+    assert framework_name(record(framework=framework, date_or_version=dated)) == name

@@ -5,20 +5,20 @@ from dataclasses import replace
 import pytest
 
 from planner.published.flops import step_flops
-from planner.published.measured import Counting, measured
-from planner.published.models import found
-from planner.published.rows import Unusable
-from planner.published.setups import Machine, setup
+from planner.published.measured import FlopsCounting, measured_figures
+from planner.published.models import model_of_record
+from planner.published.rows import UnusableRecord
+from planner.published.setups import RecordPlatform, record_setup
 from tests.published.made import record
 
 PEAK = 989.4e12
-USUAL = Counting()
+USUAL = FlopsCounting()
 
 
 def read(counting=USUAL, **cells):
     each = record(**cells)
-    module = found(each).module
-    return measured(each, module, setup(each, module, Machine("h100-80gb", "nemo", 8))[0], counting, PEAK)
+    module = model_of_record(each).module
+    return measured_figures(each, module, record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))[0], counting, PEAK)
 
 
 def test_each_figure_gives_the_same_seconds():
@@ -36,9 +36,9 @@ def test_each_figure_gives_the_same_seconds():
 
 def test_flops_by_the_sources_count():
     each = record()
-    module = found(each).module
-    made, _ = setup(each, module, Machine("h100-80gb", "nemo", 8))
-    for counting in (Counting("full"), Counting("causal"), Counting("full", True)):
+    module = model_of_record(each).module
+    made, _ = record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))
+    for counting in (FlopsCounting("full"), FlopsCounting("causal"), FlopsCounting("full", True)):
         rate = step_flops(module, made, *counting) / 2 / 16 / 1e12
         assert read(counting, step_time_s="", tflops_per_gpu=str(rate)).seconds == pytest.approx(2)
         share = step_flops(module, made, counting.attention, False) / 2 / 16 / PEAK
@@ -51,16 +51,16 @@ def test_flops_of_published_pairs():
         ("LLAMA3_70B", 1533, 738, "full"), ("LLAMA3_8B", 12036, 697, "full"), ("LLAMA3_70B", 4224, 1892, "causal"),
     ):  # fmt: skip
         each = record(model=model)
-        module = found(each).module
-        made, _ = setup(each, module, Machine("h100-80gb", "nemo", 8))
+        module = model_of_record(each).module
+        made, _ = record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))
         per_token = step_flops(module, made, attention, False) / made.batch / made.seq
         assert per_token * tokens / 1e12 == pytest.approx(rate, rel=0.01)
 
 
 def test_hardware_flops_count_a_second_forward():
     each = record(recompute="full")
-    module = found(each).module
-    full, _ = setup(each, module, Machine("h100-80gb", "nemo", 8))
+    module = model_of_record(each).module
+    full, _ = record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))
     none = replace(full, full=0.0)
     assert step_flops(module, full, "full", False) == step_flops(module, none, "full", True)
     assert 1.2 < step_flops(module, full, "full", True) / step_flops(module, none, "full", True) < 4 / 3
@@ -84,7 +84,7 @@ def test_hardware_flops_count_a_second_forward():
     ],
 )
 def test_impossible_figures_are_refused(cells):
-    with pytest.raises(Unusable) as why:
+    with pytest.raises(UnusableRecord) as why:
         read(**cells)
     assert why.value.reason == "impossible figures"
 
@@ -96,7 +96,7 @@ def test_rounding_is_no_disagreement():
 
 
 def test_nothing_measured_is_said():
-    with pytest.raises(Unusable, match="nothing measured"):
+    with pytest.raises(UnusableRecord, match="nothing measured"):
         read(step_time_s="", status="no result")
 
 

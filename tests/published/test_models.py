@@ -2,16 +2,16 @@
 
 import pytest
 
-from planner.published.models import found, shipped
-from planner.published.names import other_layers, spec_name
-from planner.published.rows import Unusable
+from planner.published.models import model_of_record, shipped_module
+from planner.published.names import undescribed_layers, spec_name
+from planner.published.rows import UnusableRecord
 from planner.specs import library
 from planner.specs.model import Model
-from planner.specs.parameters import parameters
+from planner.specs.parameters import parameter_counts
 from planner.specs.parts import Experts
 from tests.published.made import record
 
-SHIPPED = library.names(Model)
+SHIPPED = library.shipped_names(Model)
 GPT = {"family": "gpt", "model": "GPT 22B", "layers": "48", "hidden": "6144", "heads": "64", "vocab": "51200"}
 
 
@@ -57,44 +57,44 @@ def test_other_names_mean_no_spec(written):
     "written", ["UL2 20B", "RoBERTa", "Jamba 1.5", "Qwen3-Next-80B-A3B", "Wan 2.1 14B", "ViT-3B + GPT-11B"]
 )
 def test_layers_that_are_not_described_are_refused(written):
-    assert other_layers(written)
-    with pytest.raises(Unusable, match="not described"):
-        found(record(model=written, family=""))
+    assert undescribed_layers(written)
+    with pytest.raises(UnusableRecord, match="not described"):
+        model_of_record(record(model=written, family=""))
 
 
 def test_the_layers_column_cuts_the_shipped_spec():
-    whole, seven = shipped("llama-3.1-405b"), found(record(model="Llama 3.1 405b", layers="7")).module
+    whole, seven = shipped_module("llama-3.1-405b"), model_of_record(record(model="Llama 3.1 405b", layers="7")).module
     assert seven.layers == 7
     assert (seven.hidden, seven.ffn, seven.vocab) == (whole.hidden, whole.ffn, whole.vocab)
 
 
 def test_gpt_by_its_columns_has_the_published_parameters():
     """Korthikanti et al., arXiv 2205.05198, table 3: 22.0 billion."""
-    module = found(record(GPT)).module
+    module = model_of_record(record(GPT)).module
     assert (module.ffn, module.gated, module.norm, module.positions) == (4 * 6144, False, "layer", "learned")
-    assert parameters(module).total / 1e9 == pytest.approx(22.0, rel=0.02)
+    assert parameter_counts(module).total / 1e9 == pytest.approx(22.0, rel=0.02)
 
 
 def test_llama_by_its_columns_equals_the_shipped_spec():
     columns = {"layers": "32", "hidden": "4096", "ffn": "14336", "heads": "32", "kv_heads": "8", "vocab": "128256"}
-    assert found(record(columns)).module == shipped("llama-3-8b")
+    assert model_of_record(record(columns)).module == shipped_module("llama-3-8b")
 
 
 def test_experts_by_columns():
     shape = {"layers": "32", "hidden": "4096", "ffn": "14336", "heads": "32", "kv_heads": "8", "vocab": "32000"}
-    made = found(record(shape, family="mixtral", model="mixtral-8x7b-e8k2", experts="8", topk="2"))
+    made = model_of_record(record(shape, family="mixtral", model="mixtral-8x7b-e8k2", experts="8", topk="2"))
     assert made.module.moe == Experts(experts=8, topk=2, ffn=14336)
-    assert parameters(made.module).total == 46_702_792_704  # as Mistral's weights have
+    assert parameter_counts(made.module).total == 46_702_792_704  # as Mistral's weights have
     assert not made.assumed
 
 
 def test_a_vocabulary_that_is_not_said_is_assumed_and_told():
-    assert found(record(GPT, vocab="")).assumed == ("vocab",)
+    assert model_of_record(record(GPT, vocab="")).assumed == ("vocab",)
 
 
 def test_a_shape_of_another_size_is_impossible():
-    with pytest.raises(Unusable) as why:
-        found(record(GPT, params_b="175"))
+    with pytest.raises(UnusableRecord) as why:
+        model_of_record(record(GPT, params_b="175"))
     assert why.value.reason == "impossible figures"
 
 
@@ -108,20 +108,20 @@ def test_a_shape_of_another_size_is_impossible():
     ],
 )
 def test_shapes_that_say_too_little_or_too_much_are_refused(cells):
-    with pytest.raises(Unusable):
-        found(record(GPT, **cells))
+    with pytest.raises(UnusableRecord):
+        model_of_record(record(GPT, **cells))
 
 
 def test_a_family_that_is_not_known_is_told_by_its_mlp():
-    plain = found(record(GPT, family="", model="X", ffn="24576"))
-    gated = found(record(GPT, family="", model="X", ffn="16384"))
+    plain = model_of_record(record(GPT, family="", model="X", ffn="24576"))
+    gated = model_of_record(record(GPT, family="", model="X", ffn="16384"))
     assert (plain.module.gated, gated.module.gated) == (False, True)
     assert plain.assumed == gated.assumed == ("family",)
 
 
 def test_arguments_of_megatron_change_the_style():
     said = "swiglu=True; normalization=RMSNorm; untie-embeddings-and-output-weights=True; rotary-percent=1.0"
-    module = found(record(GPT, other_settings=said, vocab="", tp="2")).module
+    module = model_of_record(record(GPT, other_settings=said, vocab="", tp="2")).module
     assert (module.gated, module.norm, module.tied, module.positions) == (True, "rms", False, "rope")
     assert module.ffn == int(4 * 6144 * 2 / 3 / 64) * 64
     assert module.vocab == 50432  # GPT-2's 50,257 in multiples of 128 on each of 2 ranks
@@ -131,15 +131,15 @@ def test_bert_and_t5_are_read_from_their_columns():
     """Of T5 the record's tokens are the encoder's; the decoder's are as usual, and it has as many layers."""
     shape = {"hidden": "768", "heads": "12", "ffn": "3072", "seq_len": "512", "tp": "2"}
     settings = "encoder-num-layers=12; transformer-impl=local"
-    half = found(record(**shape, layers="", model="t5_release", family="mcore-test-t5", other_settings=settings))
-    assert half.encoder and half.encoder.seq == 512 and half.tokens == 128
+    half = model_of_record(record(**shape, layers="", model="t5_release", family="mcore-test-t5", other_settings=settings))
+    assert half.encoder and half.encoder.seq == 512 and half.decoder_tokens == 128
     assert half.encoder.module.layers == half.module.layers == 12
-    assert half.encoder.module.gives == half.module.crossing == 768 and half.module.vocabulary % 256 == 0
-    bert = found(record(**shape, layers="24", model="bert_release", family="mcore-test-bert"))
-    assert bert.module.vocabulary == 30720 and not bert.module.causal and bert.encoder is None
-    with pytest.raises(Unusable, match="no spec of the model"):
-        found(record(model="T5 3B", family="nemo-t5", layers="", hidden="", heads=""))
+    assert half.encoder.module.feature_width == half.module.cross_attention_width == 768 and half.module.output_vocabulary % 256 == 0
+    bert = model_of_record(record(**shape, layers="24", model="bert_release", family="mcore-test-bert"))
+    assert bert.module.output_vocabulary == 30720 and not bert.module.causal and bert.encoder is None
+    with pytest.raises(UnusableRecord, match="no spec of the model"):
+        model_of_record(record(model="T5 3B", family="nemo-t5", layers="", hidden="", heads=""))
 
 
 def test_shipped_hybrids_are_found():
-    assert found(record(model="Nemotron-H 56B", family="", layers="", hidden="", heads="")).module.recurrent
+    assert model_of_record(record(model="Nemotron-H 56B", family="", layers="", hidden="", heads="")).module.ssm

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.published.case import Case
-from planner.published.read import once, read_case, read_published
-from planner.published.rows import Unusable, read_rows
+from planner.published.case import PublishedCase
+from planner.published.read import unique_cases, read_case, read_published
+from planner.published.rows import UnusableRecord, read_records
 from tests.examples import examples
 from tests.published.made import COLUMNS, record, write
 
@@ -41,10 +41,10 @@ def test_a_case(tmp_path):
     write(tmp_path / "a.csv", {"interconnect": "8x400 Gb/s", "other_settings": "TP overlap", "task": "LoRA"})
     (case,), _ = read_published(tmp_path)
     assert (case.device, case.software, case.seconds, case.oom) == ("h100-80gb", "nemo", 2.0, False)
-    assert (case.fabric.per_node, case.fabric.between_gb_per_s, case.adapters) == (8, 50, True)
-    assert "tp overlap" in case.settings
+    assert (case.network.ranks_per_node, case.network.between_gb_per_s, case.adapters) == (8, 50, True)
+    assert "tp overlap" in case.settings_text
     assert case.device_bytes is None
-    assert (case.origin.source, case.origin.row, case.origin.group) == ("made", "made-1", "made")
+    assert (case.origin.source, case.origin.record_id, case.origin.group_id) == ("made", "made-1", "made")
 
 
 def test_a_table_of_another_manner():
@@ -56,7 +56,7 @@ def test_a_table_of_another_manner():
         "hfu_pct": "53",
     }  # fmt: skip
     case = read_case(record(cells))
-    assert (case.setup.pipelines, case.setup.zero, case.setup.micro_batches, case.setup.full) == (64, 3, 2, 1)
+    assert (case.setup.pipelines, case.setup.zero, case.setup.micro_batches, case.setup.full_recompute) == (64, 3, 2, 1)
     flops = 1024 * 2048 * 6 * 29.6e9  # a little less than it is, without attention
     assert case.seconds == pytest.approx(flops / (0.4 * 989.4e12 * 64), rel=0.1)
     assert case.software == "fsdp"
@@ -91,8 +91,8 @@ def test_too_many_cells_are_named(tmp_path):
 @given(st.dictionaries(st.sampled_from(COLUMNS), CELLS, max_size=6))
 def test_no_cell_escapes(cells):
     try:
-        assert isinstance(read_case(record(cells)), Case)
-    except Unusable as why:
+        assert isinstance(read_case(record(cells)), PublishedCase)
+    except UnusableRecord as why:
         assert why.reason
 
 
@@ -100,8 +100,8 @@ def test_no_cell_escapes(cells):
 @given(st.lists(st.dictionaries(st.sampled_from(COLUMNS), CELLS, max_size=4), max_size=8))
 def test_each_row_comes_out_once(tmp_path_factory, rows):
     path = write(tmp_path_factory.mktemp("rows") / "a.csv", *rows)
-    read = [each.origin.line for each in once([path])]
-    assert read == [each.line for each in read_rows(path)]
+    read = [each.origin.line for each in unique_cases([path])]
+    assert read == [each.line for each in read_records(path)]
 
 
 @examples(60)
@@ -110,7 +110,7 @@ def test_files_of_any_bytes_are_read_or_located(tmp_path_factory, tail):
     path = tmp_path_factory.mktemp("bytes") / "a.csv"
     path.write_bytes(",".join(COLUMNS).encode() + b"\n" + tail)
     try:
-        list(once([path]))
+        list(unique_cases([path]))
     except InputError as error:
         assert str(path) in error.where
 
@@ -128,7 +128,7 @@ def test_shared_rows_are_all_accounted_for(published, shared):
     for path in folder.glob("*.csv"):
         lines = [line for file, line in places if file == path.name]
         header = path.read_text().split("\n", 1)[0]
-        assert len(lines) == (len(list(read_rows(path))) if header.startswith("row_id,source_id") else 1)
+        assert len(lines) == (len(list(read_records(path))) if header.startswith("row_id,source_id") else 1)
 
 
 def test_shared_sources_that_are_predicted(published):
@@ -156,14 +156,14 @@ def test_what_the_seconds_of_flops_say_where_both_are_printed(shared):
     folder = shared / "published"
     off = []
     for name in ("mbridge.csv", "nemo_perf_summary.csv", "moe_modelzoo.csv"):
-        for each in read_rows(folder / name):
+        for each in read_records(folder / name):
             timed = each.text("tokens_per_s_per_gpu") or each.text("step_time_s")
             if not (timed and each.text("tflops_per_gpu") and each.text("task") == "Pre-Training"):
                 continue
             try:
                 printed = read_case(each).seconds
-                counted = read_case(each.filled({"tokens_per_s_per_gpu": "", "step_time_s": ""})).seconds
-            except Unusable:
+                counted = read_case(each.with_cells({"tokens_per_s_per_gpu": "", "step_time_s": ""})).seconds
+            except UnusableRecord:
                 continue
             off.append(abs(counted / printed - 1))
     assert sorted(off)[len(off) // 2] < 0.01

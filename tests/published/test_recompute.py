@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.published.recompute import recompute
-from planner.published.rows import Unusable
+from planner.published.recompute import recompute_setting
+from planner.published.rows import UnusableRecord
 from tests.published.made import record
 
 
@@ -39,21 +39,21 @@ from tests.published.made import record
     ],
 )
 def test_words(text, share, again):
-    assert recompute(record(recompute=text), "megatron", 8) == (share, again)
+    assert recompute_setting(record(recompute=text), "megatron", 8) == (share, again)
 
 
 def test_the_settings_may_say_it():
-    assert recompute(record(recompute="", other_settings="tp2; recompute=full; zero1"), "megatron", 8) == (1, set())
+    assert recompute_setting(record(recompute="", other_settings="tp2; recompute=full; zero1"), "megatron", 8) == (1, set())
 
 
 def test_where_layers_are_selected_the_flops_count_them():
     """A second forward of all layers is a third of the model's FLOPs."""
-    share, _ = recompute(record(recompute="Selective AC", mfu_pct="60", hfu_pct="70"), "fsdp", 8)
+    share, _ = recompute_setting(record(recompute="Selective AC", mfu_pct="60", hfu_pct="70"), "fsdp", 8)
     assert share == pytest.approx(0.5)
-    with pytest.raises(Unusable):
-        recompute(record(recompute="Selective AC"), "fsdp", 8)
+    with pytest.raises(UnusableRecord):
+        recompute_setting(record(recompute="Selective AC"), "fsdp", 8)
 
 
 def test_other_words_are_named():
-    with pytest.raises(Unusable, match="recompute not understood"):
-        recompute(record(recompute="sometimes"), "megatron", 8)
+    with pytest.raises(UnusableRecord, match="recompute not understood"):
+        recompute_setting(record(recompute="sometimes"), "megatron", 8)

@@ -2,23 +2,23 @@
 
 import pytest
 
-from planner.published.models import found
-from planner.published.rows import Unusable
-from planner.published.setups import Machine, setup
+from planner.published.models import model_of_record
+from planner.published.rows import UnusableRecord
+from planner.published.setups import RecordPlatform, record_setup
 from tests.published.made import record
 
 MOE = {"model": "Qwen3 30B-A3B", "family": "qwen3", "layers": ""}
 
 
 def made(software="nemo", **cells):
-    return setup(each := record(**cells), found(each).module, Machine("h100-80gb", software, 8))
+    return record_setup(each := record(**cells), model_of_record(each).module, RecordPlatform("h100-80gb", software, 8))
 
 
 def test_the_usual_row():
     got, assumed = made()
     assert (got.ranks, got.tp, got.cp, got.pp, got.pipelines) == (16, 4, 1, 2, 2)
     assert (got.batch, got.micro_batches, got.seq, got.dtype) == (16, 8, 8192, "bf16")
-    assert (got.zero, got.schedule, got.full, got.parts) == (1, "1f1b", 0, frozenset())
+    assert (got.zero, got.schedule, got.full_recompute, got.recomputed_parts) == (1, "1f1b", 0, frozenset())
     assert assumed == ["zero_stage"]
 
 
@@ -56,7 +56,7 @@ def test_what_is_not_said_follows_from_the_rest():
     ],
 )
 def test_what_does_not_fit_is_named(cells, reason):
-    with pytest.raises(Unusable) as why:
+    with pytest.raises(UnusableRecord) as why:
         made(**cells)
     assert why.value.reason == reason
 
@@ -95,7 +95,7 @@ def test_shard_groups():
     assert made("fsdp", **wide, fsdp="HSDP")[0].replica == 8
     assert made("internevo", **wide, zero_stage="1", other_settings="zero1 shard group=8; x=y")[0].replica == 8
     assert made("internevo", **wide, zero_stage="1", other_settings="zero1 shard group=-1")[0].replica == 1
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableRecord):
         made(**wide, fsdp="24")
 
 
@@ -140,7 +140,7 @@ def test_experts_are_split_as_dense_layers_by_megatron_only():
     assert made("nemo", **cells)[0].etp == 1
     assert made("megatron", **cells, etp="2")[0].etp == 2
     assert made("megatron", **{**cells, "ep": "16"})[0].etp == 1  # there are not the ranks
-    with pytest.raises(Unusable, match="layout"):
+    with pytest.raises(UnusableRecord, match="layout"):
         made(ep="8")  # a dense model
-    with pytest.raises(Unusable, match="layout"):
+    with pytest.raises(UnusableRecord, match="layout"):
         made(tp="3", pp="1", dp="1", n_gpus="3", gbs="3")  # 32 heads

@@ -23,7 +23,7 @@ MEMORY = {"mbridge_skill_ablation": 0.05, "torchtitan_202412": 0.05}
 
 @pytest.fixture(scope="module")
 def account(shared):
-    return evidence.ledger(shared / "published")
+    return evidence.published_account(shared / "published")
 
 
 @pytest.mark.parametrize("source", TIME)

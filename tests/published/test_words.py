@@ -2,17 +2,17 @@
 
 import pytest
 
-from planner.published.accounting import FRAGMENTED, accounting
-from planner.published.moe import said
+from planner.published.accounting import FRAGMENTED, adjusted_accounting
+from planner.published.moe import exchange_settings
 from planner.specs import library
-from planner.specs.accounting import Accounting
+from planner.specs.accounting import MemoryCoefficients
 from planner.specs.layers import Decoder
 from planner.specs.model import Model
 from planner.specs.parts import Experts
 
-DENSE = library.read("llama-3-8b", Model)[0].modules["llm"]
+DENSE = library.read_named("llama-3-8b", Model)[0].modules["llm"]
 SPARSE = Decoder(layers=2, hidden=64, heads=4, ffn=64, vocab=64, moe=Experts(experts=4, topk=2, ffn=64))
-USUAL = Accounting()
+USUAL = MemoryCoefficients()
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ USUAL = Accounting()
     ],
 )
 def test_what_runs_beside_compute_is_said(words, overlap):
-    assert said(words, SPARSE).overlap == overlap
+    assert exchange_settings(words, SPARSE).overlap == overlap
 
 
 @pytest.mark.parametrize(
@@ -42,27 +42,27 @@ def test_what_runs_beside_compute_is_said(words, overlap):
     ],
 )
 def test_how_tokens_go_to_experts_is_said(words, dispatch, balanced):
-    found = said(words, SPARSE)
-    assert (found.dispatch, found.balanced) == (dispatch, balanced)
-    assert said(words, DENSE).balanced  # there is nothing to balance
+    found = exchange_settings(words, SPARSE)
+    assert (found.dispatch, found.balanced_experts) == (dispatch, balanced)
+    assert exchange_settings(words, DENSE).balanced_experts  # there is nothing to balance
 
 
 def test_the_allocators_segments_are_said():
-    assert accounting("baseline, without expandable_segments", "nemo", USUAL).fragmentation == FRAGMENTED
-    assert accounting("baseline + expandable_segments", "nemo", USUAL).fragmentation == 0.0
-    assert accounting("expandable_segments: false", "nemo", USUAL).fragmentation == FRAGMENTED
-    assert accounting("more pp", "nemo", USUAL) == USUAL
+    assert adjusted_accounting("baseline, without expandable_segments", "nemo", USUAL).fragmentation == FRAGMENTED
+    assert adjusted_accounting("baseline + expandable_segments", "nemo", USUAL).fragmentation == 0.0
+    assert adjusted_accounting("expandable_segments: false", "nemo", USUAL).fragmentation == FRAGMENTED
+    assert adjusted_accounting("more pp", "nemo", USUAL) == USUAL
 
 
 def test_megatrons_arguments_say_what_they_leave_out():
     """Its dropout is 0.1 unless told otherwise."""
-    assert accounting("transformer-impl=transformer_engine", "megatron", USUAL).dropout
+    assert adjusted_accounting("transformer-impl=transformer_engine", "megatron", USUAL).dropout
     for words in ("transformer-impl=te; hidden-dropout=0.0; x", "transformer-impl=te; hidden-dropout=0", "bf16"):
-        assert not accounting(words, "megatron", USUAL).dropout
-    assert not accounting("transformer-impl=te", "torchtitan", USUAL).dropout
+        assert not adjusted_accounting(words, "megatron", USUAL).dropout
+    assert not adjusted_accounting("transformer-impl=te", "torchtitan", USUAL).dropout
 
 
 def test_compiled_and_eager_are_told_apart():
-    compiled = accounting("fsdp + torch.compile", "torchtitan", Accounting(fused=False, logit_bytes=14.0))
+    compiled = adjusted_accounting("fsdp + torch.compile", "torchtitan", MemoryCoefficients(fused=False, logit_bytes=14.0))
     assert compiled.fused and compiled.logit_bytes == 13.0
-    assert not accounting("eager", "torchtitan", Accounting(fused=False)).fused
+    assert not adjusted_accounting("eager", "torchtitan", MemoryCoefficients(fused=False)).fused

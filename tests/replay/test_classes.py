@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.replay.calls import does
-from planner.replay.classes import TABLE, is_communication, kernel_class
+from planner.replay.calls import call_effect
+from planner.replay.classes import KERNEL_CLASSES, is_communication, kernel_class
 
 KERNELS = {
     "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)": "all-reduce",
@@ -37,7 +37,7 @@ def test_kernels_have_the_class_of_their_name(name):
 
 def test_copies_are_not_kernels_and_collectives_are_communication():
     assert kernel_class("Memcpy DtoH (Device -> Pageable)", "memcpy") == "memcpy"
-    kinds = [kind for kind, _ in TABLE]
+    kinds = [kind for kind, _ in KERNEL_CLASSES]
     assert [kind for kind in kinds if is_communication(kind)] == kinds[:7]
 
 
@@ -61,4 +61,4 @@ def test_copies_are_not_kernels_and_collectives_are_communication():
     ],
 )
 def test_calls_have_the_effect_of_their_name(name, what):
-    assert does(name) == what
+    assert call_effect(name) == what

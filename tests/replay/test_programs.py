@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.replay import KINDS, replay
-from planner.replay.whatif import parse, predict
-from planner.replay.whatif.asked import Asked
+from planner.replay import DEPENDENCY_KINDS, replay_graphs
+from planner.replay.whatif import parse_changes, predict_changes
+from planner.replay.whatif.asked import WhatIfOptions
 from tests.examples import examples
 from tests.replay.programs import STREAMS, instructions, run
 
@@ -21,10 +21,10 @@ def graph_of(recorder):
 
 def replayed(graph):
     """Ends of operations by stream in order, and of the step, in µs."""
-    made = replay([graph])
+    made = replay_graphs([graph])
     _, ends = made.op_times(0)
     order = sorted(range(len(ends)), key=lambda i: (int(graph.trace.streams[graph.trace.ops[i].stream].split()[1]), i))
-    return [ends[i] * 1e6 for i in order], made.piece_end(0, graph.steps[0].end.number) * 1e6
+    return [ends[i] * 1e6 for i in order], made.segment_end(0, graph.steps[0].end.number) * 1e6
 
 
 @examples(150)
@@ -54,7 +54,7 @@ def test_a_program_with_longer_gemms_is_predicted(program, factor):
     graph = graph_of(recorder)
     if not any("gemm" in op.name for op in graph.trace.ops):
         return
-    change = parse(Asked(scale=(f"gemm={factor}",))).graphs[0]
+    change = parse_changes(WhatIfOptions(scale=(f"gemm={factor}",))).of_graphs[0]
     _, ends, host = run(program, factor)
     found, end = replayed(change.apply([graph]).graphs[0])
     assert found == pytest.approx(ends, abs=1e-3)
@@ -65,17 +65,17 @@ def test_a_program_with_longer_gemms_is_predicted(program, factor):
 @given(instructions())
 def test_no_stream_is_busier_than_its_step(program):
     graph = graph_of(run(program)[0])
-    made = replay([graph])
-    assert made.steps[0].replayed >= max((stream.replayed for stream in made.busy()), default=0.0) - 1e-12
+    made = replay_graphs([graph])
+    assert made.steps[0].replayed >= max((stream.replayed for stream in made.stream_seconds()), default=0.0) - 1e-12
     assert sum(made.breakdown().parts) == pytest.approx(made.steps[0].replayed)
-    assert len(STREAMS) >= len(made.busy())
+    assert len(STREAMS) >= len(made.stream_seconds())
 
 
 @examples(100)
-@given(instructions(), st.sampled_from(KINDS))
+@given(instructions(), st.sampled_from(DEPENDENCY_KINDS))
 def test_whatever_kind_is_left_out_nothing_takes_longer(program, kind):
     graph = graph_of(run(program)[0])
-    whole, made = replay([graph]), replay([graph], [kind])
+    whole, made = replay_graphs([graph]), replay_graphs([graph], [kind])
     assert made.times.ends.max() <= whole.times.ends.max() + 1e-12
     assert made.step_seconds <= whole.step_seconds + 1e-12
 
@@ -84,8 +84,8 @@ def test_whatever_kind_is_left_out_nothing_takes_longer(program, kind):
 @given(instructions())
 def test_an_identity_predicts_what_is_replayed(program):
     graph = graph_of(run(program)[0])
-    if graph.work:
-        found = predict(replay([graph]), parse(Asked(scale=(".=1",))))
+    if graph.op_timings:
+        found = predict_changes(replay_graphs([graph]), parse_changes(WhatIfOptions(scale=(".=1",))))
         assert found.step_seconds == found.replayed_seconds
 
 
@@ -93,5 +93,5 @@ def test_an_identity_predicts_what_is_replayed(program):
 @given(instructions())
 def test_streams_that_keep_their_order_are_replayed_as_they_ran(program):
     recorder, _, host = run(program)
-    made = replay([graph_of(recorder)], in_order=True)
+    made = replay_graphs([graph_of(recorder)], in_order=True)
     assert made.step_seconds * 1e6 == pytest.approx(host, abs=1e-3)

@@ -3,11 +3,11 @@
 import pytest
 
 from planner.errors import InputError
-from planner.replay import replay
-from planner.replay.collectives import collectives, stragglers
-from planner.replay.whatif import parse, predict
-from planner.replay.whatif.asked import Asked
-from planner.replay.whatif.change import with_work
+from planner.replay import replay_graphs
+from planner.replay.collectives import match_collectives, find_stragglers
+from planner.replay.whatif import parse_changes, predict_changes
+from planner.replay.whatif.asked import WhatIfOptions
+from planner.replay.whatif.change import with_op_timings
 from planner.replaying import replay_traces
 from tests.replay.traces import Recorder
 
@@ -28,7 +28,7 @@ def two(folder):
 
 
 def test_a_collective_begins_when_its_last_rank_arrives(tmp_path):
-    made = replay(two(tmp_path))
+    made = replay_graphs(two(tmp_path))
     assert [step.error for step in made.steps] == pytest.approx([0, 0], abs=1e-9)
     for g in (0, 1):
         starts, ends = made.op_times(g)
@@ -44,7 +44,7 @@ def test_collectives_of_a_launched_graph_hold_what_follows_them(tmp_path):
         r.device("sgemm", 7, 20, gemm).device("ncclKernel_AllReduce_RING", 7, 20 + gemm, 350 - gemm)
         r.device("sgemm", 7, 370, 200).call("cudaDeviceSynchronize", 30, 545)
         graphs.append(r.graph(tmp_path))
-    made = replay(graphs)
+    made = replay_graphs(graphs)
     for g in (0, 1):
         assert made.op_times(g)[0] / US == pytest.approx([20, 120 + 200 * g, 370])
         assert made.op_times(g)[1] / US == pytest.approx([120 + 200 * g, 370, 570])
@@ -53,16 +53,16 @@ def test_collectives_of_a_launched_graph_hold_what_follows_them(tmp_path):
 
 def test_when_the_straggler_is_as_quick_as_the_others_nobody_waits(tmp_path):
     graphs = two(tmp_path)
-    quick = with_work(graphs[1], lambda i, work: work._replace(seconds=100 * US) if i == 0 else work)
-    made = replay([graphs[0], quick])
+    quick = with_op_timings(graphs[1], lambda i, work: work._replace(seconds=100 * US) if i == 0 else work)
+    made = replay_graphs([graphs[0], quick])
     assert [made.op_times(g)[1][1] / US for g in (0, 1)] == pytest.approx([171, 171])
 
 
 def test_the_straggler_is_named_with_what_it_is_slow_at(tmp_path):
     graphs = two(tmp_path)
-    met, notes = collectives(graphs)
+    met, notes = match_collectives(graphs)
     assert not notes
-    first, second = stragglers(graphs, met)
+    first, second = find_stragglers(graphs, met)
     assert (first.rank, first.last, first.of) == (1, 1, 1)
     assert first.kept_waiting == pytest.approx(200 * US)
     assert dict(first.slower)["gemm"] == pytest.approx(100 * US)  # than the median of the two
@@ -71,10 +71,10 @@ def test_the_straggler_is_named_with_what_it_is_slow_at(tmp_path):
 
 def test_unmatched_collectives_are_noted(tmp_path):
     more = rank(1, 300, 321, 50).launch("ncclKernel_AllReduce_RING", 560, 5, 20, 570, 10)
-    met, notes = collectives([rank(0, 100, 121, 250).graph(tmp_path), more.graph(tmp_path)])
+    met, notes = match_collectives([rank(0, 100, 121, 250).graph(tmp_path), more.graph(tmp_path)])
     assert not met
     assert "different numbers" in notes[0]
-    met, notes = collectives([rank(0, 100, 121, 50).graph(tmp_path), rank(1, 300, 321, 50).graph(tmp_path)])
+    met, notes = match_collectives([rank(0, 100, 121, 50).graph(tmp_path), rank(1, 300, 321, 50).graph(tmp_path)])
     assert not met
     assert "do not overlap" in notes[0]
 
@@ -83,7 +83,7 @@ def test_collectives_match_by_order_where_clocks_disagree(tmp_path):
     late = rank(1, 300, 321, 50)
     for event in late.events:
         event["ts"] += 5e9
-    made = replay([rank(0, 100, 121, 250).graph(tmp_path), late.graph(tmp_path)])
+    made = replay_graphs([rank(0, 100, 121, 250).graph(tmp_path), late.graph(tmp_path)])
     assert [step.replayed / US for step in made.steps] == pytest.approx([600, 600])
     assert any("clocks" in note for note in made.notes)
 
@@ -91,16 +91,16 @@ def test_collectives_match_by_order_where_clocks_disagree(tmp_path):
 def test_different_steps_are_noted(tmp_path):
     other = rank(1, 300, 321, 50)
     next(event for event in other.events if event["name"] == "ProfilerStep#0")["name"] = "ProfilerStep#1"
-    made = replay([rank(0, 100, 121, 250).graph(tmp_path), other.graph(tmp_path)])
+    made = replay_graphs([rank(0, 100, 121, 250).graph(tmp_path), other.graph(tmp_path)])
     assert any("different steps" in note for note in made.notes)
-    assert len(made.slowest(replayed=True)) == 2
+    assert len(made.slowest_ranks(replayed=True)) == 2
 
 
 def test_captures_begin_when_they_did(tmp_path):
     later = rank(1, 200, 221, 50)
     for event in later.events:
         event["ts"] += 100
-    made = replay([rank(0, 100, 121, 250).graph(tmp_path), later.graph(tmp_path)])
+    made = replay_graphs([rank(0, 100, 121, 250).graph(tmp_path), later.graph(tmp_path)])
     assert [made.op_times(g)[1][1] / US for g in (0, 1)] == pytest.approx([371, 371])
 
 
@@ -143,7 +143,7 @@ def test_ranks_that_are_not_recorded_are_the_lowest_free(tmp_path):
 def test_missing_ranks_are_stated_where_communication_changes(tmp_path):
     alone, both = [rank(0, 100, 121, 250).graph(tmp_path)], two(tmp_path)
     for asked in ({"bandwidth": "2x"}, {"scale": ("communication=2",)}, {"settings": ("dp=4",)}):
-        changes = parse(Asked(**asked))
-        assert "of 2 ranks 1 given" in predict(replay(alone), changes).assumed[0][1]
-        assert "given" not in predict(replay(both), changes).assumed[0][1]
-    assert "given" not in predict(replay(alone), parse(Asked(scale=("gemm=2",)))).assumed[0][1]
+        changes = parse_changes(WhatIfOptions(**asked))
+        assert "of 2 ranks 1 given" in predict_changes(replay_graphs(alone), changes).assumed[0][1]
+        assert "given" not in predict_changes(replay_graphs(both), changes).assumed[0][1]
+    assert "given" not in predict_changes(replay_graphs(alone), parse_changes(WhatIfOptions(scale=("gemm=2",)))).assumed[0][1]

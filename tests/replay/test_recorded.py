@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from planner.replay import KINDS, build, critical_path, read, replay
-from planner.replay.replayed import middle_error, worst_error
-from planner.replay.whatif import parse
-from planner.replay.whatif.asked import Asked
+from planner.replay import DEPENDENCY_KINDS, build_graph, find_critical_path, read_kineto_trace, replay_graphs
+from planner.replay.replayed import median_step_error, worst_step_error
+from planner.replay.whatif import parse_changes
+from planner.replay.whatif.asked import WhatIfOptions
 from planner.replaying import replay_traces
 
 # Found on each: calls that wait, waits between streams, thread wake-ups, operations with a launch, all operations.
@@ -55,11 +55,11 @@ def recorded(folder):
 
 
 def test_torch_of_today_is_read_and_replayed(tmp_path):
-    graph = build(read(recorded(tmp_path)))
-    made = replay([graph])
+    graph = build_graph(read_kineto_trace(recorded(tmp_path)))
+    made = replay_graphs([graph])
     assert len(made.steps) == 3
     assert made.worst_error < 1e-6
-    assert any("aten::" in name for link in critical_path(made) for name in link.within.operators)
+    assert any("aten::" in name for link in find_critical_path(made) for name in link.enclosing.operators)
     parts = made.breakdown().parts
     assert 0 < parts.compute < sum(parts)
 
@@ -70,29 +70,29 @@ def test_public_steps_are_replayed(public, name):
     assert answer.replay.median_error <= 0.02
     assert answer.replay.worst_error <= 0.05
     if name == UNEXPLAINED:
-        assert 0.5 < middle_error(answer.explained) < 0.75
+        assert 0.5 < median_step_error(answer.explained) < 0.75
     else:
-        assert middle_error(answer.explained) <= 0.02
-        assert worst_error(answer.explained) <= 0.05  # so it is not what nothing explains that makes it so
-    found, copied = answer.replay.graphs[0].found, answer.replay.copied
+        assert median_step_error(answer.explained) <= 0.02
+        assert worst_step_error(answer.explained) <= 0.05  # so it is not what nothing explains that makes it so
+    found, copied = answer.replay.graphs[0].dependency_counts, answer.replay.copied
     kinds = (found["synchronise"], found["inter-stream"], found["threads"])
     assert (*kinds, copied.launched, copied.operations) == FOUND[name]
-    total = sum(link.seconds for link in answer.path)
-    first, last = answer.replay.windows(0)[0][0], answer.replay.windows(0)[-1][1]
+    total = sum(link.seconds for link in answer.critical_path)
+    first, last = answer.replay.step_windows(0)[0][0], answer.replay.step_windows(0)[-1][1]
     assert total == pytest.approx(last - first)
 
 
 @pytest.mark.parametrize("name", OPTIMISTIC)
 def test_without_waits_between_streams_public_steps_come_out_short(public, name):
-    graph = build(read(public(name)))
-    for step in replay([graph], ["inter-stream"]).steps:
+    graph = build_graph(read_kineto_trace(public(name)))
+    for step in replay_graphs([graph], ["inter-stream"]).steps:
         assert step.replayed < 0.95 * step.measured
 
 
 def test_collectives_of_eight_public_ranks_match(public):
     answer = replay_traces([public(f"param_dlrm_v100_ws8_rank{rank}") for rank in range(8)])
     assert answer.replay.worst_error <= 0.05
-    assert len(answer.replay.met) > 0
+    assert len(answer.replay.collectives) > 0
     assert [step.rank for step in answer.replay.steps] == [*range(8)]
     assert answer.stragglers[0].kept_waiting > 0
 
@@ -101,18 +101,18 @@ def test_collectives_of_eight_public_ranks_match(public):
 def test_public_inference_is_replayed(public, name):
     answer = replay_traces([public(name)])
     assert answer.replay.worst_error <= 0.05
-    assert worst_error(answer.explained) <= 0.05
+    assert worst_step_error(answer.explained) <= 0.05
     assert answer.replay.copied.launched >= 0.7 * answer.replay.copied.operations
 
 
 @pytest.mark.parametrize("name", [*FOUND, *INFERENCE, "param_dlrm_v100_ws8_rank0"])
 def test_public_traces_without_a_kind_are_no_longer(public, name):
     """And with launches fused their end comes no later."""
-    graph = build(read(public(name)))
-    whole = replay([graph])
-    for kind in KINDS:
-        made = replay([graph], [kind])
+    graph = build_graph(read_kineto_trace(public(name)))
+    whole = replay_graphs([graph])
+    for kind in DEPENDENCY_KINDS:
+        made = replay_graphs([graph], [kind])
         assert made.step_seconds <= whole.step_seconds * (1 + 1e-9), kind
         assert made.times.ends.max() <= whole.times.ends.max() * (1 + 1e-9), kind
-    fused = replay(parse(Asked(fuse=("launches",))).graphs[0].apply([graph]).graphs, in_order=True)
+    fused = replay_graphs(parse_changes(WhatIfOptions(fuse=("launches",))).of_graphs[0].apply([graph]).graphs, in_order=True)
     assert fused.times.ends.max() <= whole.times.ends.max() * (1 + 1e-9)

@@ -3,18 +3,18 @@
 import pytest
 
 from planner.errors import InputError
-from planner.replay import replay
-from planner.replay.whatif import parse, predict
-from planner.replay.whatif.asked import Asked
-from planner.replay.whatif.pipelined import pipeline
-from planner.replay.whatif.repeats import layers
+from planner.replay import replay_graphs
+from planner.replay.whatif import parse_changes, predict_changes
+from planner.replay.whatif.asked import WhatIfOptions
+from planner.replay.whatif.pipelined import pipeline_seconds
+from planner.replay.whatif.repeats import find_layers
 from tests.replay.traces import Recorder, two_streams
 
 US = 1e-6
 
 
 def predicted(graphs, **asked):
-    return predict(replay(graphs), parse(Asked(**asked)))
+    return predict_changes(replay_graphs(graphs), parse_changes(WhatIfOptions(**asked)))
 
 
 def network(count, world=1, gemm=100, launch=10):
@@ -64,7 +64,7 @@ def test_fused_launches_leave_the_device_alone(tmp_path):
     """Host-bound: 23 launches of 100 before kernels of 10; fused, the host launches once."""
     graph = network(4, gemm=10, launch=100).graph(tmp_path)
     found = predicted([graph], fuse=("launches",))
-    work = sum(each.seconds for each in graph.work)
+    work = sum(each.seconds for each in graph.op_timings)
     assert found.replayed_seconds > 2200 * US
     assert work < found.step_seconds < work + 400 * US
 
@@ -76,20 +76,20 @@ def test_no_prediction_is_quicker_than_the_busiest_stream(tmp_path):
     step["dur"] = 250  # host time; the device continues
     graph = r.graph(tmp_path)
     found = predicted([graph], fuse=("launches",))
-    assert found.step_seconds >= sum(each.seconds for each in graph.work) - 1e-12
+    assert found.step_seconds >= sum(each.seconds for each in graph.op_timings) - 1e-12
     assert found.assumed[-1][0] == "steady state"
 
 
 @pytest.mark.parametrize("count", [3, 4, 7])
 def test_layers_are_found(tmp_path, count):
     graph = network(count).graph(tmp_path)
-    assert [region.layers for region in layers(graph, graph.steps[0])] == [count, count]
+    assert [region.layers for region in find_layers(graph, graph.steps[0])] == [count, count]
 
 
 @pytest.mark.parametrize(("had", "asked"), [(4, 8), (4, 6), (6, 3), (3, 9)])
 def test_more_layers_take_what_a_model_with_them_takes(tmp_path, had, asked):
     found = predicted([network(had).graph(tmp_path)], settings=(f"layers={asked / had}x",))
-    true = replay([network(asked).graph(tmp_path)]).step_seconds
+    true = replay_graphs([network(asked).graph(tmp_path)]).step_seconds
     assert found.step_seconds == pytest.approx(true, rel=0.005)
 
 
@@ -111,7 +111,7 @@ def test_other_data_parallel_degrees_scale_rings(tmp_path, ranks, by):
 @pytest.mark.parametrize(("stages", "micro_batches"), [(1, 1), (1, 5), (2, 1), (2, 8), (4, 4), (4, 12)])
 def test_even_stages_take_what_1f1b_takes(stages, micro_batches):
     """(m + p − 1)·(f + b) / p, f and b of one micro-batch through all layers."""
-    found = pipeline(stages, micro_batches, 8, (2.0, 3.0))
+    found = pipeline_seconds(stages, micro_batches, 8, (2.0, 3.0))
     assert found == pytest.approx((micro_batches + stages - 1) * 5.0 / stages)
 
 

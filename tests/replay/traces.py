@@ -3,7 +3,7 @@
 import gzip
 import json
 
-from planner.replay import build, read
+from planner.replay import build_graph, read_kineto_trace
 
 PID, MAIN, BACKWARD = 100, 1, 2
 
@@ -49,7 +49,7 @@ class Recorder:
         return path
 
     def graph(self, folder):
-        return build(read(self.write(folder, f"rank{self.rank}.json")))
+        return build_graph(read_kineto_trace(self.write(folder, f"rank{self.rank}.json")))
 
 
 def two_streams(scale=1):

@@ -7,7 +7,7 @@ from planner import pipeline
 from planner.plan.model import Plan
 from planner.report import plan_page
 from planner.report.page import Page
-from planner.specs.inputs import Options
+from planner.specs.inputs import JobOptions
 from planner.verify.score import Score
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -35,5 +35,5 @@ def page(name: str) -> Page:
 @cache
 def ten_steps() -> tuple[Plan, tuple[Score, ...]]:
     """64 ranks, ten batches."""
-    plan = pipeline.solve("flexsp-gpt-7b-a100x64", Options(batches=10, effort=1)).plan
+    plan = pipeline.solve("flexsp-gpt-7b-a100x64", JobOptions(batches=10, effort=1)).plan
     return plan, tuple(pipeline.simulate(plan))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from planner.report import timeline_page
-from planner.report.shown import Fact, Shown, simulated
-from planner.simulate import Event, Timeline
+from planner.report.shown import TaskFact, PageStep, simulated_step
+from planner.simulate import TaskEvent, Timeline
 from planner.specs.base import Ranks
 from tests.report.chromium import Chromium, browser
 from tests.report.made import EVIL, PLANS, page, scored, ten_steps
@@ -98,7 +98,7 @@ def test_the_script_reads_what_was_written(chromium, folder, name):
     chromium.open(saved(folder, name))
     found = chromium.run("probe.decoded()")
     plan, scores = scored(name)
-    shown = simulated(plan, 0, scores[0])
+    shown = simulated_step(plan, 0, scores[0])
     tick = page(name).data["tick"]
     for rank, events in enumerate(found):
         expected = [e for e in shown.timeline.events if rank in e.ranks]
@@ -130,7 +130,7 @@ def test_steps_are_chosen(chromium, folder):
     _, scores = ten_steps()
     chromium.run("document.querySelector('[role=radio][data-step=\"7\"]').click()")
     chromium.settle()
-    assert view(chromium)[1] * chromium.run("data.tick") == pytest.approx(scores[7].value, rel=1e-6)
+    assert view(chromium)[1] * chromium.run("data.tick") == pytest.approx(scores[7].step_seconds, rel=1e-6)
     assert chromium.run("document.querySelectorAll('#groups .of-step.on').length") == 1
     assert chromium.run("document.querySelector('#groups .of-step.on').dataset.step") == "7"
     chromium.run("document.querySelector('[role=radio][data-step=\"7\"]').focus()")
@@ -140,7 +140,7 @@ def test_steps_are_chosen(chromium, folder):
 
 def test_many_steps_are_a_list(chromium, tmp_path):
     target = tmp_path / "steps.html"
-    steps = [Shown(f"step {at}", "simulated", Timeline((), 1.0 + at, 1)) for at in range(70)]
+    steps = [PageStep(f"step {at}", "simulated", Timeline((), 1.0 + at, 1)) for at in range(70)]
     target.write_text(timeline_page("steps", steps).html(), encoding="utf-8")
     chromium.open(target)
     chromium.run("((s) => { s.value = '69'; s.dispatchEvent(new Event('change')); })(document.querySelector('#step'))")
@@ -198,9 +198,9 @@ def test_many_events_stay_fluid_and_true(chromium, tmp_path):
     """More events than pixels are mixed: what a pixel shows is the share of the time that something runs."""
     count = 20_000
     events = tuple(
-        Event(f"m[0]/F/{at}/g", "F", "m", Ranks((0,)), at * 1e-3, at * 1e-3 + 0.25e-3) for at in range(count)
+        TaskEvent(f"m[0]/F/{at}/g", "F", "m", Ranks((0,)), at * 1e-3, at * 1e-3 + 0.25e-3) for at in range(count)
     )
-    shown = Shown("step 0", "simulated", Timeline(events, count * 1e-3, 1), {e.id: Fact("g") for e in events})
+    shown = PageStep("step 0", "simulated", Timeline(events, count * 1e-3, 1), {e.id: TaskFact("g") for e in events})
     target = tmp_path / "many.html"
     target.write_text(timeline_page("many", [shown]).html(), encoding="utf-8")
     chromium.open(target)
@@ -211,8 +211,8 @@ def test_many_events_stay_fluid_and_true(chromium, tmp_path):
 
 def test_ranks_beyond_pixels_are_mixed_too(chromium, tmp_path):
     """Every other rank of 4000 works all the time: half the colour."""
-    event = Event("m[0]/F/0/g", "F", "m", Ranks(range(0, 4000, 2)), 0.0, 1.0)
-    shown = Shown("step 0", "simulated", Timeline((event,), 1.0, 4000), {event.id: Fact("g")})
+    event = TaskEvent("m[0]/F/0/g", "F", "m", Ranks(range(0, 4000, 2)), 0.0, 1.0)
+    shown = PageStep("step 0", "simulated", Timeline((event,), 1.0, 4000), {event.id: TaskFact("g")})
     target = tmp_path / "wide.html"
     target.write_text(timeline_page("wide", [shown]).html(), encoding="utf-8")
     chromium.open(target)

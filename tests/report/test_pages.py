@@ -9,13 +9,13 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from planner.ledger.drift import drift
-from planner.ledger.own import Entry, Unread
+from planner.ledger.drift import drift_by_plan
+from planner.ledger.own import RunEntry, UnreadLine
 from planner.plan.model import Alternative, SourceFile
-from planner.report import Shown, plan_page, runs_page, timeline_page
-from planner.report.shown import Fact
-from planner.simulate import Event, Timeline
-from planner.specs.base import Ranks, changed
+from planner.report import PageStep, plan_page, runs_page, timeline_page
+from planner.report.shown import TaskFact
+from planner.simulate import TaskEvent, Timeline
+from planner.specs.base import Ranks, with_fields
 from planner.specs.parallelism import Parallelism
 from tests.report.decoding import Elements, data_of
 from tests.report.made import EVIL, PLANS, page, scored, ten_steps
@@ -23,22 +23,22 @@ from tests.report.made import EVIL, PLANS, page, scored, ten_steps
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 
-def run(name: str, when: str, ratio: float) -> Entry:
-    return Entry(when, EVIL, name, "0123", 3, 1.0, 0.1, ratio)
+def run(name: str, when: str, ratio: float) -> RunEntry:
+    return RunEntry(when, EVIL, name, "0123", 3, 1.0, 0.1, ratio)
 
 
-def evil_timeline() -> Shown:
+def evil_timeline() -> PageStep:
     name = f"{EVIL}[0]/F/0/{EVIL}"
-    event = Event(name, "F", EVIL, Ranks((0, 1)), 0.0, 1.0, 0.1)
-    return Shown(EVIL, "simulated", Timeline((event,), 1.0, 2), {name: Fact(EVIL, 5)})
+    event = TaskEvent(name, "F", EVIL, Ranks((0, 1)), 0.0, 1.0, 0.1)
+    return PageStep(EVIL, "simulated", Timeline((event,), 1.0, 2), {name: TaskFact(EVIL, 5)})
 
 
 RUNS = [run("a", "2026-01-01", 1.05), run("a", "2026-01-02", 1.5), run(EVIL, "2026-01-01", 0.9)]
 OTHERS = {
     "ten": lambda: plan_page(*ten_steps()),
     "timeline": lambda: timeline_page(EVIL, [evil_timeline()]),
-    "nothing": lambda: timeline_page("nothing", [Shown("step 0", "measured", Timeline((), 0.0, 2))]),
-    "runs": lambda: runs_page(drift(RUNS), [Unread(3, EVIL)], EVIL),
+    "nothing": lambda: timeline_page("nothing", [PageStep("step 0", "measured", Timeline((), 0.0, 2))]),
+    "runs": lambda: runs_page(drift_by_plan(RUNS), [UnreadLine(3, EVIL)], EVIL),
     "no runs": lambda: runs_page([], [], "empty"),
 }
 PAGES = (*PLANS, *OTHERS)
@@ -122,11 +122,11 @@ def test_no_name_becomes_a_tag():
     sources = {EVIL: SourceFile(path=EVIL, sha256=EVIL)}
     spread = {EVIL: Parallelism(rank_order="dp", tp=2)}
     instead = (Alternative(strategy=EVIL, zero=1, sync="step", because=EVIL, layouts=spread),)
-    made = changed(plan.made, by=EVIL, strategy=EVIL)
-    prices = changed(plan.uses.prices, profile=EVIL)
-    evil = changed(plan, name=EVIL, made=made, alternatives=instead, uses=changed(plan.uses, sources=sources, prices=prices))
+    made = with_fields(plan.made, by=EVIL, strategy=EVIL)
+    prices = with_fields(plan.uses.prices, profile=EVIL)
+    evil = with_fields(plan, name=EVIL, made=made, alternatives=instead, uses=with_fields(plan.uses, sources=sources, prices=prices))
     event = next(e for e in scores[0].timeline.events if e.phase == "F")._replace(module=EVIL)
-    measured = Shown(EVIL, "measured", Timeline((event,), 1.0, 2), {event.id: Fact(EVIL, 5)})
+    measured = PageStep(EVIL, "measured", Timeline((event,), 1.0, 2), {event.id: TaskFact(EVIL, 5)})
     html = plan_page(evil, scores, [(0, measured)]).html()
     page = Elements(html)
     assert not page.all("img")
@@ -151,7 +151,7 @@ def test_a_page_says_what_its_numbers_are():
 def test_numbers_of_the_page_are_the_scores():
     _, scores = scored("kinds")
     summary = page("kinds").summary
-    assert summary["step_seconds"] == scores[0].value
+    assert summary["step_seconds"] == scores[0].step_seconds
     assert summary["peak_memory_gib"] * 2**30 in scores[0].memory.peaks
     assert summary["bound"] <= summary["step_seconds"]
     assert msgspec.json.encode(summary)

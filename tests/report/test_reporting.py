@@ -17,9 +17,9 @@ from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.ledger import own
 from planner.plan.expand import expand
-from planner.report import Shown
-from planner.report.beside import furthest
-from planner.simulate import Timeline, Traced, simulate, trace_of, write_trace
+from planner.report import PageStep
+from planner.report.beside import worst_tasks
+from planner.simulate import Timeline, TracedStep, simulate, build_trace, write_trace
 from planner.simulate.recorded import read_steps
 from planner.specs.base import Ranks
 from planner.verify import score as scoring
@@ -50,7 +50,7 @@ def test_a_plan(tmp_path):
     plan, scores = scored("demo")
     assert summary["page"] == "plan"
     assert summary["plan"] == plan.name
-    assert summary["step_seconds"] == scores[0].value
+    assert summary["step_seconds"] == scores[0].step_seconds
 
 
 def test_a_trace(tmp_path, trace):
@@ -70,15 +70,15 @@ def run_trace(path: Path, name: str, factors=(1.0,), apart: bool = False) -> Pat
     steps = []
     for run_step, factor in enumerate(factors):
         whole = simulate(tasks := expand(plan), pricing_of(plan).price, plan.size)
-        assert whole.step_seconds == scores[0].value
+        assert whole.step_seconds == scores[0].step_seconds
         events = [
             event._replace(start=factor * event.start, end=factor * event.end, comm=factor * event.comm, ranks=ranks)
             for event in whole.events
             for ranks in ([Ranks((rank,)) for rank in event.ranks] if apart else [event.ranks])
         ]
         timeline = Timeline(tuple(events), factor * whole.step_seconds, plan.size)
-        steps.append([Traced(timeline, tasks, "measured", None, 0, run_step)])
-    write_trace(path, trace_of(steps, plan.name))
+        steps.append([TracedStep(timeline, tasks, "measured", None, 0, run_step)])
+    write_trace(path, build_trace(steps, plan.name))
     return path
 
 
@@ -100,13 +100,13 @@ def test_a_plan_beside_a_trace_of_it(tmp_path):
 def test_a_trace_of_another_plan_is_refused(tmp_path):
     trace = run_trace(tmp_path / "run.json", "demo")
     with pytest.raises(InputError, match="another plan") as caught:
-        reporting.report(PLANS["static"], reporting.With(measured=trace))
+        reporting.build_page(PLANS["static"], reporting.PageExtras(measured=trace))
     assert caught.value.where == str(trace)
 
 
 def test_simulated_times_are_not_shown_as_measured(trace):
     with pytest.raises(InputError, match="simulated, not measured"):
-        reporting.report(PLANS["demo"], reporting.With(measured=trace))
+        reporting.build_page(PLANS["demo"], reporting.PageExtras(measured=trace))
 
 
 def test_a_run_of_other_tokens_is_refused(tmp_path):
@@ -119,7 +119,7 @@ def test_a_run_of_other_tokens_is_refused(tmp_path):
             record["args"]["tokens"] += 1
     path.write_text(json.dumps(found))
     with pytest.raises(InputError, match=r"same name.* tokens"):
-        reporting.report(PLANS["demo"], reporting.With(measured=path))
+        reporting.build_page(PLANS["demo"], reporting.PageExtras(measured=path))
 
 
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
@@ -143,14 +143,14 @@ def rows_of(html: str, caption: str) -> list[list[str]]:
 @pytest.mark.parametrize("factors", [(1.25,), (0.5, 2.0, 1.5)])
 def test_what_the_difference_is_made_of_adds_up(tmp_path, factors):
     trace = run_trace(tmp_path / "run.json", "demo", factors, apart=True)
-    html = reporting.report(PLANS["demo"], reporting.With(measured=trace)).html()
+    html = reporting.build_page(PLANS["demo"], reporting.PageExtras(measured=trace)).html()
     *lines, step = rows_of(html, "The difference by kind of work")
     assert step[0] == "the step" and len(lines) > 2
     for column in (1, 2, 3):
         each = [seconds_of(line[column]) for line in lines]
         whole, rounding = seconds_of(step[column])
         assert sum(value for value, _ in each) == pytest.approx(whole, abs=rounding + sum(by for _, by in each))
-    expected = scored("demo")[1][0].value
+    expected = scored("demo")[1][0].step_seconds
     for column, value in ((1, expected), (2, expected * sum(factors) / len(factors))):
         assert seconds_of(step[column])[0] == pytest.approx(value, abs=1.001 * seconds_of(step[column])[1])
 
@@ -159,24 +159,24 @@ def test_tasks_of_groups_that_were_not_simulated_are_among_those_furthest_off():
     """80 ranks in 20 replicas that do alike: the one that is measured slower is named, whichever it is."""
     plan = priced(replicas([[0] * 20] * 2, 2))
     score = scoring.score(plan)
-    assert "r7" in score.timeline.groups
+    assert "r7" in score.timeline.representative_group
     whole = simulate(expand(plan), pricing_of(plan).price, plan.size)
     events = tuple(e._replace(end=e.end + 9.0) if e.id == "llm[0-1]/F/1/r7" else e for e in whole.events)
-    steps = Shown("step 0", "simulated", score.timeline), Shown("run", "measured", replace(whole, events=events))
-    html = furthest([steps])
+    steps = PageStep("step 0", "simulated", score.timeline), PageStep("run", "measured", replace(whole, events=events))
+    html = worst_tasks([steps])
     first = rows_of(html, "Compute tasks that differ most")[0]
     assert first[0] == "<code>llm[0-1]/F/1/r7</code>"
 
 
 def test_why(tmp_path):
-    page = reporting.report(PLANS["demo"], reporting.With(why=True)).html()
+    page = reporting.build_page(PLANS["demo"], reporting.PageExtras(why=True)).html()
     assert "twice the bandwidth" in page or "one more node" in page
     assert "--why" not in page
 
 
 def test_runs(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    own.append(path, own.Entry("2026-01-01T00:00:00", EVIL, EVIL, "01", 2, 1.0, 0.2, 1.1))
+    own.append_entry(path, own.RunEntry("2026-01-01T00:00:00", EVIL, EVIL, "01", 2, 1.0, 0.2, 1.1))
     with path.open("a") as out:
         out.write("{}\n")
     summary = written(tmp_path, str(path))
@@ -220,14 +220,14 @@ def test_what_is_none_of_these_is_refused(tmp_path, text):
 @pytest.mark.parametrize("name", ["nothing.yaml", "nothing.jsonl", "nothing"])
 def test_what_is_not_there_is_refused(tmp_path, name):
     with pytest.raises(InputError) as caught:
-        reporting.report(tmp_path / name)
+        reporting.build_page(tmp_path / name)
     assert name in caught.value.where
 
 
 def test_options_of_plans_are_refused_of_others(tmp_path):
-    for extra in (reporting.With(why=True), reporting.With(measured=tmp_path)):
+    for extra in (reporting.PageExtras(why=True), reporting.PageExtras(measured=tmp_path)):
         with pytest.raises(InputError):
-            reporting.report(tmp_path, extra)
+            reporting.build_page(tmp_path, extra)
 
 
 def test_a_trace_with_any_names_becomes_a_page(tmp_path, trace):
@@ -243,7 +243,7 @@ def test_a_trace_with_any_names_becomes_a_page(tmp_path, trace):
 
 def test_the_page_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(InputError):
-        reporting.write(PLANS["demo"], tmp_path)  # a folder
+        reporting.write_page(PLANS["demo"], tmp_path)  # a folder
     assert files.read_text(PLANS["demo"])
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.report.tags import Markup, escaped, island, join, table, tag
+from planner.report.tags import Markup, escaped, json_script, join, table, tag
 from tests.report.decoding import Elements, data_of
 from tests.report.made import EVIL
 
@@ -25,14 +25,14 @@ def text_of(text: str) -> str:
     )
 )
 def test_an_island_holds_any_data_and_no_text_leaves_it(data):
-    html = island(data)
+    html = json_script(data)
     inside = html.removeprefix('<script type="application/json" id="data">').removesuffix("</script>")
     assert not {*"<>&\u2028\u2029"} & {*inside}
     assert data_of(html) == data
 
 
 def test_half_a_surrogate_pair_can_be_written():
-    assert (tag("p", "a\ud800b") + island(["\ud800"])).encode("utf-8")
+    assert (tag("p", "a\ud800b") + json_script(["\ud800"])).encode("utf-8")
 
 
 def test_markup_is_not_escaped_twice():
@@ -52,4 +52,4 @@ def test_rows_of_a_table_fill_its_columns():
 
 def test_evil_is_escaped():
     assert "<img" not in escaped(EVIL)
-    assert "<img" not in island({EVIL: EVIL})
+    assert "<img" not in json_script({EVIL: EVIL})

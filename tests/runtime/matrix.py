@@ -9,9 +9,9 @@ from itertools import combinations, product
 from random import Random
 
 from planner.plan.model import Plan
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
-from planner.specs.parts import Experts, Latent
+from planner.specs.parts import Experts, LatentAttentionShape
 from tests.runtime.worlds import DECODER, spread
 
 Choice = dict[str, object]
@@ -23,12 +23,12 @@ MODELS: dict[str, Decoder] = {
         layers=4, hidden=32, heads=8, ffn=48, vocab=64, gated=False, norm="layer", bias="all",
         positions="learned", max_positions=64, tied=True,
     ),
-    "window": changed(DECODER, window=6, full_every=2, qk_norm=True, sinks=True),
-    "latent": changed(
-        DECODER, kv_heads=None, latent=Latent(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=4, value_dim=6)
+    "window": with_fields(DECODER, window=6, full_every=2, qk_norm=True, sinks=True),
+    "latent": with_fields(
+        DECODER, kv_heads=None, latent=LatentAttentionShape(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=4, value_dim=6)
     ),
-    "moe": changed(DECODER, moe=MOE),
-    "balanced": changed(DECODER, moe=changed(MOE, balance=0.01, dense_layers=0, every=2, scores="sigmoid")),
+    "moe": with_fields(DECODER, moe=MOE),
+    "balanced": with_fields(DECODER, moe=with_fields(MOE, balance=0.01, dense_layers=0, every=2, scores="sigmoid")),
 }  # fmt: skip
 AXES: dict[str, tuple[object, ...]] = {
     "model": tuple(MODELS),

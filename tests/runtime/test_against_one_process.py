@@ -4,19 +4,19 @@ import pytest
 import torch.distributed as dist
 
 from planner.launch.processes import launch
-from planner.launch.worker import joined
+from planner.launch.worker import joined_world
 from planner.models.build import unsupported
 from planner.plan.expand import expand
 from planner.plan.model import Group, Layout, Step, group_name
 from planner.runtime.options import RunOptions
 from planner.runtime.runnable import require_runnable
-from planner.runtime.training import Training
+from planner.runtime.training import TrainingOptions
 from planner.runtime.worker import train
 from planner.simulate import Timeline
-from planner.simulate.timeline import Event
-from planner.specs.base import Ranks, changed
+from planner.simulate.timeline import TaskEvent
+from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Decoder, Vit
-from planner.specs.parameters import parameters
+from planner.specs.parameters import parameter_counts
 from tests.plans import plan_of, uses
 
 pytestmark = pytest.mark.slow
@@ -74,15 +74,15 @@ def plan_for(size, name):
         made.append(Step(sync=sync, micro_batches=tuple(placed), order=order))
     whole = Layout(ranks=Ranks(range(size)), dp=size, dtype=dtype, **layout)
     plan = plan_of(size, uses(size, {"llm": spec}, {"llm": items}), {"llm": whole}, groups, made[0])
-    return changed(plan, steps=tuple(made))
+    return with_fields(plan, steps=tuple(made))
 
 
 def worlds(worker):
     """Every case of this many ranks, in one world."""
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         results = {}
         for name in CASES[dist.get_world_size()]:
-            options = RunOptions(steps=STEPS, verify=True, seed=5, training=Training(learning_rate=3e-3))
+            options = RunOptions(steps=STEPS, verify=True, seed=5, training=TrainingOptions(learning_rate=3e-3))
             results[name] = train(worker, plan_for(worker.world_size, name), options)
         return results
 
@@ -132,7 +132,7 @@ def test_time_adds_up(results, size, name):
     for at, step in enumerate(results[size][name].steps):
         tasks = {task.id: task for task in expand(plan, at % len(plan.steps))}
         events = tuple(
-            Event(m.id, tasks[m.id].phase, "llm", Ranks((m.rank,)), m.start, m.end, m.comm) for m in step.measured
+            TaskEvent(m.id, tasks[m.id].phase, "llm", Ranks((m.rank,)), m.start, m.end, m.comm) for m in step.measured
         )
         timeline = Timeline(events, step.seconds, size)
         for rank, parts in enumerate(timeline.rank_breakdowns()):
@@ -143,7 +143,7 @@ def test_time_adds_up(results, size, name):
 
 def test_bytes_of_the_collectives_are_those_of_the_parameters(results):
     """Three quarters of all: gathered twice for layers, once for the rest, which stays; reduced once."""
-    counts, bytes_each, others = parameters(DECODER), 8, 3
+    counts, bytes_each, others = parameter_counts(DECODER), 8, 3
     (step, *_) = results[4]["decoder"].steps
     for row in range(len(MIXED)):
         for rank in range(4):
@@ -154,7 +154,7 @@ def test_bytes_of_the_collectives_are_those_of_the_parameters(results):
                 for phase in ("gather", "sync")
             }
             assert found["sync"] == counts.total * bytes_each * others / 4
-            assert found["gather"] == (counts.total + counts.layer * DECODER.layers) * bytes_each * others / 4
+            assert found["gather"] == (counts.total + counts.largest_layer * DECODER.layers) * bytes_each * others / 4
 
 
 def test_the_plans_are_runnable():

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.plan.expand import expand
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
 from tests.meshes import meshed
@@ -15,7 +15,7 @@ GPT = Decoder(
     layers=4, hidden=32, heads=8, ffn=48, vocab=64, gated=False, norm="layer", bias="all",
     positions="learned", max_positions=64, tied=True,
 )  # fmt: skip
-MOE = changed(DECODER, moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=16, dense_layers=1))
+MOE = with_fields(DECODER, moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=16, dense_layers=1))
 STAGED = {"pp": 2, "dp": 2}
 LATE = ("F0 F1 F2 I0 I1 I2 W2 W0 W1", "F0 I0 F1 I1 F2 I2 W1 W2 W0")  # W in another order than I
 MIXED = ("F0 F1 F2 I0 B1 I2 W2 W0", "F0 B0 F1 I1 F2 W1 B2")

@@ -9,7 +9,7 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.model import Plan
 from planner.runtime.runnable import require_supported
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from tests.runtime.modules import TEXT, joined, layout, require_those_of_one_process
 from tests.runtime.worlds import ONCE, run_all
 
@@ -69,9 +69,9 @@ def test_loss_and_gradients_are_those_of_one_process(results, name):
 
 def test_words_in_another_module_s_table_are_refused():
     plan = PLANS["dp"]
-    models = {**plan.uses.models, "text": changed(TEXT, shared_words=True)}
+    models = {**plan.uses.models, "text": with_fields(TEXT, shared_words=True)}
     with pytest.raises(InputError, match="a table on the ranks of another module") as error:
-        require_supported(changed(plan, uses=changed(plan.uses, models=models)))
+        require_supported(with_fields(plan, uses=with_fields(plan.uses, models=models)))
     assert (error.value.where, error.value.fix) == (
         "uses.models.text.shared_words",
         "shared_words: false, for a table of its own",

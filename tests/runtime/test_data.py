@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from planner import files
 from planner.errors import InputError
 from planner.models.build import build, init_weights
-from planner.models.data import Synthetic, batch_from
+from planner.models.data import SyntheticSamples, batch_of_documents
 from planner.plan.model import Group, Layout, Step
 from planner.runtime import RunOptions, run
 from planner.runtime.runnable import require_runnable
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from tests.plans import decoder, plan_of, uses
 
 SPEC = decoder(2)
@@ -55,7 +55,7 @@ def loss_of_a_plain_loop(seed):
     total, count = 0.0, 0
     for row in ROWS:
         tokens = torch.tensor(row)
-        batch = batch_from(Synthetic(0), SPEC, [(0, len(row))])
+        batch = batch_of_documents(SyntheticSamples(0), SPEC, [(0, len(row))])
         scores = F.linear(model.norm(layers(model, tokens, batch)), model.head.weight)
         total += F.cross_entropy(scores[:-1], tokens[1:], reduction="sum").item()
         count += len(row) - 1
@@ -81,7 +81,7 @@ def test_loss_and_gradients_are_those_of_the_rows(tmp_path):
 
 @pytest.mark.slow
 def test_under_another_launcher(tmp_path):
-    alone = changed(plan(), steps=(Step(sync="micro_batch", micro_batches=({"both": (0, 1, 2, 3, 4)},)),))
+    alone = with_fields(plan(), steps=(Step(sync="micro_batch", micro_batches=({"both": (0, 1, 2, 3, 4)},)),))
     files.write(tmp_path / "plan.yaml", alone)
     folder_of(tmp_path / "data")
     root = Path(__file__).parents[2]

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.plan.model import ExpertLayout
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
 from tests.runtime.worlds import run_all, spread
@@ -20,7 +20,7 @@ STAGES = [[(0, 1, 2, 3)], [(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]  # where 0 and 1
 
 def mixture(parts=None, **kind):
     """A small decoder with experts."""
-    return Decoder(**SHAPE, **(parts or {}), moe=changed(EXPERTS, **kind))
+    return Decoder(**SHAPE, **(parts or {}), moe=with_fields(EXPERTS, **kind))
 
 
 GPT = mixture({"gated": False, "bias": "all", "norm": "layer"})

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from planner.runtime.fsdp import along
+from planner.runtime.fsdp import shard_dimension
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from planner.runtime.fsdp import along
     ],
 )
 def test_few_experts_are_shared_out_along_a_width_that_divides(shape, ranks, dim):
-    shard = along(nn.Parameter(torch.empty(shape, device="meta")), ranks)
+    shard = shard_dimension(nn.Parameter(torch.empty(shape, device="meta")), ranks)
     assert (shard.dim if shard else 0) == dim

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner import files
-from planner.plan.model import Place, Plan
+from planner.plan.model import TaskPlacement, Plan
 from tests.runtime.modules import TEXTS, joined, layout, require_those_of_one_process
 from tests.runtime.worlds import ONCE, run_all
 
@@ -61,22 +61,22 @@ FIVE = {
     "items": {"llm": TEXTS, "vit": {0: 16, 1: 8, 2: 24, 3: 28, 4: 8}},
     "feeds": {"vit": {0: 0, 1: 0, 2: 1, 3: 3, 4: 2}},
 }
-BEFORE_F2 = Place(do="vit.B0", on="vit.g0-1", before="llm.F2@0")
-LATE_W = Place(do="vit.W0", on="vit.g2-3", after="llm.B2@1")
+BEFORE_F2 = TaskPlacement(do="vit.B0", on="vit.g0-1", before="llm.F2@0")
+LATE_W = TaskPlacement(do="vit.W0", on="vit.g2-3", after="llm.B2@1")
 PLACED = {
     "a backward in a gap": (TWO, (BEFORE_F2,)),
-    "a backward in two": (TWO, (Place(do="vit.I0", on="vit.g0-1", before="llm.F2@0"), LATE_W)),
-    "the first weights behind the last forward": (TWO, (Place(do="vit.W0", on="vit.g0-1", after="llm.B2@0"),)),
-    "stages": ({**TWO, "vit": STAGED_VIT}, (Place(do="vit.B0[2-3]", on="vit.g0-1", after="llm.B1@0"),)),
+    "a backward in two": (TWO, (TaskPlacement(do="vit.I0", on="vit.g0-1", before="llm.F2@0"), LATE_W)),
+    "the first weights behind the last forward": (TWO, (TaskPlacement(do="vit.W0", on="vit.g0-1", after="llm.B2@0"),)),
+    "stages": ({**TWO, "vit": STAGED_VIT}, (TaskPlacement(do="vit.B0[2-3]", on="vit.g0-1", after="llm.B1@0"),)),
 }
 SHARDED = {"llm": PIPELINE, "vit": layout("vit", dp=4, zero=3)}
 PLACED |= {
-    "zero 3": (SHARDED, (Place(do="vit.B0", on="vit.g0-1", before="llm.B2@0"),)),
+    "zero 3": (SHARDED, (TaskPlacement(do="vit.B0", on="vit.g0-1", before="llm.B2@0"),)),
     "zero 3, in two": (
         SHARDED,
         (
-            Place(do="vit.I0", on="vit.g0-1", before="llm.B2@0"),
-            Place(do="vit.W0", on="vit.g2-3", after="vit.B1"),
+            TaskPlacement(do="vit.I0", on="vit.g0-1", before="llm.B2@0"),
+            TaskPlacement(do="vit.W0", on="vit.g2-3", after="vit.B1"),
         ),
     ),
 }

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.runtime.records import Meeting, Pass, records
+from planner.runtime.records import CollectiveSpan, TaskSpan, task_records
 
 
 def by_id(found, rank):
@@ -12,34 +12,34 @@ def by_id(found, rank):
 
 
 def test_waiting_for_the_last_rank_is_nobodys_work():
-    early = Pass("F", 0.0, 10.0, gathers=(Meeting("g", 1.0, 6.0, 8),), opens="g")
-    late = Pass("F", 4.0, 10.0, gathers=(Meeting("g", 5.0, 6.0, 8),), opens="g")
-    found = [*records([[early], [late]])]
+    early = TaskSpan("F", 0.0, 10.0, gathers=(CollectiveSpan("g", 1.0, 6.0, 8),), gather_id="g")
+    late = TaskSpan("F", 4.0, 10.0, gathers=(CollectiveSpan("g", 5.0, 6.0, 8),), gather_id="g")
+    found = [*task_records([[early], [late]])]
     assert by_id(found, 0) == [("g", 0.0, 1.0), ("F", 1.0, 6.0)]  # 4 s of waiting are idle
     assert by_id(found, 1) == [("g", 4.0, 5.0), ("F", 5.0, 10.0)]
     assert [m.sent_bytes for m in found if m.id == "g"] == [8, 8]
 
 
 def test_reductions_come_last():
-    backward = Pass("B", 0.0, 10.0, comm=0.5, syncs=(Meeting("s", 3.0, 4.0, 1), Meeting("s", 7.0, 9.0, 2)))
-    found = [*records([[backward]])]
+    backward = TaskSpan("B", 0.0, 10.0, comm=0.5, syncs=(CollectiveSpan("s", 3.0, 4.0, 1), CollectiveSpan("s", 7.0, 9.0, 2)))
+    found = [*task_records([[backward]])]
     assert by_id(found, 0) == [("B", 0.0, 7.0), ("s", 7.0, 10.0)]
     assert found[1].sent_bytes == 3
 
 
 def test_collectives_beside_the_compute_keep_their_place():
-    met = {"gathers": (Meeting("g", 1.0, 2.0, 0),), "syncs": (Meeting("s", 7.0, 12.0, 0),)}
-    found = [*records([[Pass("B", 0.0, 10.0, **met, blocking=False)]])]
+    met = {"gathers": (CollectiveSpan("g", 1.0, 2.0, 0),), "syncs": (CollectiveSpan("s", 7.0, 12.0, 0),)}
+    found = [*task_records([[TaskSpan("B", 0.0, 10.0, **met, blocking=False)]])]
     assert by_id(found, 0) == [("g", 1.0, 2.0), ("B", 0.0, 10.0), ("s", 7.0, 12.0)]
 
 
 def test_tasks_of_every_step_meet_too():
-    found = [*records([[Pass("sync", 1.0, 5.0, together=True)], [Pass("sync", 4.0, 5.0, together=True)]])]
+    found = [*task_records([[TaskSpan("sync", 1.0, 5.0, collective=True)], [TaskSpan("sync", 4.0, 5.0, collective=True)]])]
     assert by_id(found, 0) == by_id(found, 1) == [("sync", 4.0, 5.0)]
 
 
 def test_a_plan_has_its_gather_and_sync_even_when_nothing_was_sent():
-    found = [*records([[Pass("F", 1.0, 2.0, opens="g"), Pass("B", 2.0, 4.0, closes="s")]])]
+    found = [*task_records([[TaskSpan("F", 1.0, 2.0, gather_id="g"), TaskSpan("B", 2.0, 4.0, sync_id="s")]])]
     assert by_id(found, 0) == [("g", 1.0, 1.0), ("F", 1.0, 2.0), ("B", 2.0, 4.0), ("s", 4.0, 4.0)]
 
 
@@ -55,10 +55,10 @@ def test_records_lie_within_their_pass_one_after_the_other(ranks):
     passes = []
     for gaps in ranks:
         at = [sum(gaps[: i + 1]) for i in range(8)]
-        gathers = (Meeting("g", at[1], at[2], 1), Meeting("g", at[3], at[4], 1))
-        syncs = (Meeting("s", at[5], at[6], 1),)
-        passes.append([Pass("B", at[0], at[7], gathers=gathers, syncs=syncs)])
-    found = [*records(passes)]
+        gathers = (CollectiveSpan("g", at[1], at[2], 1), CollectiveSpan("g", at[3], at[4], 1))
+        syncs = (CollectiveSpan("s", at[5], at[6], 1),)
+        passes.append([TaskSpan("B", at[0], at[7], gathers=gathers, syncs=syncs)])
+    found = [*task_records(passes)]
     for rank, (one,) in enumerate(passes):
         gather, backward, sync = (m for m in found if m.rank == rank)
         assert one.start == gather.start <= gather.end == backward.start

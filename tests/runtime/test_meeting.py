@@ -8,14 +8,14 @@ import pytest
 
 from planner.errors import InputError
 from planner.plan.expand import expand
-from planner.plan.meets import meeting, meets
-from planner.plan.model import Place
-from planner.plan.reshard import on_edge
+from planner.plan.meets import synchronised_phases, syncs_each_micro_batch
+from planner.plan.model import TaskPlacement
+from planner.plan.reshard import is_between_modules
 from planner.plan.task import Task
-from planner.runtime.executed import apart
-from planner.runtime.meeting import lists_of, require_meeting
-from planner.runtime.rehearsal import Rehearsal
-from planner.runtime.wires import crossing, wires
+from planner.runtime.executed import task_gathered_encoders
+from planner.runtime.meeting import task_lists, require_no_deadlock
+from planner.runtime.rehearsal import DryRun
+from planner.runtime.wires import transfer_key, edge_transfers
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.runtime.worlds import spread
 from tests.several import legal
@@ -27,21 +27,21 @@ PLANS = {
     "chunks": spread(4, dp=2, pp=2, rank_order="pp-dp", vpp=2, zero=2, rows=[[(0, 1, 2, 3)]] * 4),
     "an encoder": encoder_plan(),
     "an encoder, sharded": encoder_plan(zero=3),
-    "an encoder, placed": encoder_plan((Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),)),
+    "an encoder, placed": encoder_plan((TaskPlacement(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),)),
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_order_of_a_legal_plan_is_never_refused(name):
-    require_meeting(PLANS[name], lists_of(expand(PLANS[name])), "here")
+    require_no_deadlock(PLANS[name], task_lists(expand(PLANS[name])), "here")
 
 
 def ends(plan, lists):
     """Brute force: whether ranks that begin whatever they can get to the end, as a graph of what waits for what."""
-    carried = wires(plan, [task for own in lists.values() for task in own])
+    carried = edge_transfers(plan, [task for own in lists.values() for task in own])
     graph = {}
     encoders = {edge.source for edge in plan.edges if plan.layouts[edge.source].zero == 3}
-    met = {name for name, layout in plan.layouts.items() if meets(layout, plan.uses.models[name])}
+    met = {name for name, layout in plan.layouts.items() if syncs_each_micro_batch(layout, plan.uses.models[name])}
 
     def node(task: Task, rank: int):
         within = task.module in met and task.micro_batch is not None
@@ -56,8 +56,8 @@ def ends(plan, lists):
             behind = graph.setdefault(node(task, rank), set())
             if before:
                 behind.add(node(before, rank))
-            if task.phase == "recv" and on_edge(task):
-                pairs = {wire.pair(task.of) for wire in carried[crossing(task)]}
+            if task.phase == "recv" and is_between_modules(task):
+                pairs = {wire.pair(task.of) for wire in carried[transfer_key(task)]}
                 behind |= {(task.after[0], source) for source, target in pairs if target == rank}
             elif task.phase == "recv":
                 behind.add((task.after[0], task.peers[task.ranks.index(rank)]))
@@ -71,15 +71,15 @@ def ends(plan, lists):
 @pytest.mark.parametrize("name", PLANS)
 def test_shuffled_lists_are_refused_exactly_where_ranks_wait_for_each_other(name):
     plan, outcomes = PLANS[name], []
-    carried = wires(plan, expand(plan))
+    carried = edge_transfers(plan, expand(plan))
     for seed in range(40):
-        random, lists = Random(seed), lists_of(expand(plan))
+        random, lists = Random(seed), task_lists(expand(plan))
         for _ in range(random.randrange(1, 6)):
             own = lists[random.choice([*lists])]
             at = random.randrange(len(own) - 1)
             to = min(len(own) - 1, at + random.randrange(1, 8))
             own.insert(to, own.pop(at))
-        found = Rehearsal(lists, carried, meeting(plan), apart(plan)).run()
+        found = DryRun(lists, carried, synchronised_phases(plan), task_gathered_encoders(plan)).run()
         assert (not found) == ends(plan, lists), found
         outcomes.append(bool(found))
     assert any(outcomes)
@@ -87,7 +87,7 @@ def test_shuffled_lists_are_refused_exactly_where_ranks_wait_for_each_other(name
 
 @pytest.mark.parametrize("name", PLANS)
 def test_two_collectives_of_the_same_ranks_swapped_on_one_are_refused(name):
-    plan, lists = PLANS[name], lists_of(expand(PLANS[name]))
+    plan, lists = PLANS[name], task_lists(expand(PLANS[name]))
     together = [
         task
         for task in lists[0]
@@ -97,7 +97,7 @@ def test_two_collectives_of_the_same_ranks_swapped_on_one_are_refused(name):
     for first, second in pairs[:5]:
         own = [{first.id: second, second.id: first}.get(task.id, task) for task in lists[0]]
         with pytest.raises(InputError, match="rank"):
-            require_meeting(plan, {**lists, 0: own}, "here")
+            require_no_deadlock(plan, {**lists, 0: own}, "here")
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "groups"])
@@ -106,7 +106,7 @@ def test_a_lost_task_is_named(name):
     tasks = expand(plan)
     for lost in [task for task in tasks if task.phase in ("send", "recv")][::3]:
         with pytest.raises(InputError, match=r"rank|brings"):
-            require_meeting(plan, lists_of([task for task in tasks if task is not lost]), "here")
+            require_no_deadlock(plan, task_lists([task for task in tasks if task is not lost]), "here")
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "groups"])
@@ -118,7 +118,7 @@ def test_ends_of_a_message_that_differ_are_refused(name):
             sizes = (task.sizes[0] + 1, *task.sizes[1:])
             wrong = task.__class__(**{**{f: getattr(task, f) for f in FIELDS}, "sizes": sizes})
             with pytest.raises(InputError, match="expects another message"):
-                require_meeting(plan, lists_of([*tasks[:at], wrong, *tasks[at + 1 :]]), "here")
+                require_no_deadlock(plan, task_lists([*tasks[:at], wrong, *tasks[at + 1 :]]), "here")
 
 
 FIELDS = [name for name in Task.__dataclass_fields__ if name != "known_id"]
@@ -126,19 +126,19 @@ FIELDS = [name for name in Task.__dataclass_fields__ if name != "known_id"]
 
 def test_backwards_of_an_encoder_that_gathers_in_them_are_in_one_order():
     plan = PLANS["an encoder, sharded"]
-    lists = lists_of(expand(plan))
+    lists = task_lists(expand(plan))
     own = lists[0]
     back = [at for at, task in enumerate(own) if task.phase == "B" and task.module == "vit"]
     own.insert(back[0], own.pop(back[1]))
     with pytest.raises(InputError, match="rank 0 would wait for ever in vit"):
-        require_meeting(plan, lists, "here")
+        require_no_deadlock(plan, lists, "here")
 
 
 def test_lists_are_in_the_order_in_which_ranks_execute_them():
     """What needs the gradients of all modules comes behind the last pass of any."""
     for plan in legal(0, 20).values():
         tasks = expand(plan)
-        for rank, own in lists_of(tasks).items():
+        for rank, own in task_lists(tasks).items():
             closing = [task.micro_batch is None and task.phase in ("update", "gather") for task in own]
             assert closing == sorted(closing)
             assert {task.id for task in own} == {task.id for task in tasks if rank in task.ranks}
@@ -146,11 +146,11 @@ def test_lists_are_in_the_order_in_which_ranks_execute_them():
 
 def test_the_error_says_which_rank_and_which_task():
     plan = PLANS["1f1b"]
-    lists = lists_of(expand(plan))
+    lists = task_lists(expand(plan))
     own = lists[1]
     at = next(i for i, task in enumerate(own) if task.phase == "recv" and task.of == "B")
     lists[1] = [own[at], *own[:at], *own[at + 1 :]]
-    found = Rehearsal(lists, {}).run()
+    found = DryRun(lists, {}).run()
     assert found.startswith("rank 0 would wait for ever in llm[0-1]") and "rank 1 waits in" in found
 
 
@@ -158,4 +158,4 @@ def test_no_legal_plan_of_two_modules_is_refused():
     plans = legal(0, 60)
     assert len(plans) == 60
     for plan in plans.values():
-        require_meeting(plan, lists_of(expand(plan)), "here")
+        require_no_deadlock(plan, task_lists(expand(plan)), "here")

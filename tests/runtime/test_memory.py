@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from planner.costs.pricing import Pricing
 from planner.launch.processes import launch
-from planner.launch.worker import joined
-from planner.runtime.ending import Ending
-from planner.runtime.memory import Cuda, Watch, counter_of
-from planner.runtime.metrics import metrics
+from planner.launch.worker import joined_world
+from planner.runtime.ending import EarlyStop
+from planner.runtime.memory import CudaMemoryCounter, StepMemory, memory_counter
+from planner.runtime.metrics import metrics_line
 from planner.runtime.options import RunOptions
 from planner.runtime.result import RankMemory, StepResult
-from planner.runtime.snapshot import Snapshot
-from planner.runtime.worker import prepare, trained
-from planner.verify.held import Holding
+from planner.runtime.snapshot import MemorySnapshot
+from planner.runtime.worker import prepare_executor, train_steps
+from planner.verify.held import PlanMemory
 from tests.runtime.test_snapshot import Asked
 from tests.runtime.worlds import spread
 
@@ -61,14 +61,14 @@ def running(start, amounts):
 def test_each_phase_has_its_own_peak(before, passes, closing, times):
     """Whatever came before the step, and in steps before."""
     counter = ByHand(outside=3)
-    watch = Watch(counter)
+    watch = StepMemory(counter)
     for _ in range(times):
         counter.change(before)
         held = counter.now
         watch.begin()
         counter.change(passes)
         between = counter.now
-        watch.close()
+        watch.end_passes()
         counter.change(closing)
         found = watch.end()
     in_passes, in_closing = max(running(held, passes)), max(running(between, closing))
@@ -77,9 +77,9 @@ def test_each_phase_has_its_own_peak(before, passes, closing, times):
 
 
 def test_the_cpu_is_not_counted():
-    watch = Watch(counter_of(torch.device("cpu")))
+    watch = StepMemory(memory_counter(torch.device("cpu")))
     watch.begin()
-    watch.close()
+    watch.end_passes()
     assert watch.end() is None
 
 
@@ -89,14 +89,14 @@ def test_what_torch_is_asked_on_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (20, 100))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 50)
     monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", lambda device: stats)
-    counter = counter_of(torch.device("cuda", 0))
-    assert isinstance(counter, Cuda) and (counter.outside(), counter.peaks()) == (30, (40, 60))
+    counter = memory_counter(torch.device("cuda", 0))
+    assert isinstance(counter, CudaMemoryCounter) and (counter.outside(), counter.peaks()) == (30, (40, 60))
 
 
 def test_a_line_of_metrics_has_the_rank_that_held_most():
     ranks = (RankMemory(1, 5, 2, 6, 1), RankMemory(1, 2, 9, 9, 0), RankMemory(1, 8, 8, 20, 7))
     step = StepResult(1.0, 1, 1.0, (), tuple(rank.peak for rank in ranks), memory=ranks)
-    line = metrics(1, step)
+    line = metrics_line(1, step)
     expected = {"rank": 1, "held": 1, "passes": 2, "update": 9, "reserved": 9, "outside": 0}
     assert (line["peak_bytes"], line["memory_bytes"]) == (9, expected)
 
@@ -141,14 +141,14 @@ class Log(Asked):
 def watched(worker, plans, folder, options):
     """Each plan's run with bytes that are counted here, and what its history was asked."""
     found = {}
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         for name, plan in plans.items():
-            executor, log = prepare(worker, plan, options), Log()
+            executor, log = prepare_executor(worker, plan, options), Log()
             live = Live(executor)
-            executor.memory = Watch(live)
-            snapshot = Snapshot(folder, worker.rank, log)
-            with snapshot.taken():
-                result = trained(executor, options, Ending(worker, options.max_seconds), snapshot)
+            executor.memory = StepMemory(live)
+            snapshot = MemorySnapshot(folder, worker.rank, log)
+            with snapshot.recording():
+                result = train_steps(executor, options, EarlyStop(worker, options.max_seconds), snapshot)
             found[name] = SimpleNamespace(result=result, asked=log.asked, updates=live.updates)
     return found
 
@@ -171,8 +171,8 @@ def test_a_rank_holds_what_the_plan_has_for_it(runs, name):
     """To the byte: in float32 nothing is copied, and ends of stages differ from each other."""
     plan = PLANS[name]
     uses = plan.uses
-    holding = Holding(plan, Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices))
-    parts = [holding.fixed(rank) for rank in (0, 1)]
+    holding = PlanMemory(plan, Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices))
+    parts = [holding.static_footprint(rank) for rank in (0, 1)]
     for step in runs[0][name].result.steps:
         assert [rank.held for rank in step.memory] == [float(each.weights + each.optimizer) for each in parts]
         with_gradients = [float(each.states + each.update) for each in parts]

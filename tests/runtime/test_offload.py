@@ -4,41 +4,41 @@ import pytest
 import torch
 
 from planner.launch.processes import launch
-from planner.launch.worker import joined
+from planner.launch.worker import joined_world
 from planner.models.build import build
-from planner.models.data import packed_batch
-from planner.models.offload import Mover, Offload, offloading
+from planner.models.data import synthetic_batch
+from planner.models.offload import HostCopier, ActivationOffload, offloading_activations
 from planner.plan.expand import expand
 from planner.plan.legal import require_legal
-from planner.plan.model import Piece
+from planner.plan.model import OffloadedItem
 from planner.runtime.options import RunOptions
-from planner.runtime.worker import prepare
-from planner.specs.base import changed
+from planner.runtime.worker import prepare_executor
+from planner.specs.base import with_fields
 from tests.runtime.worlds import DECODER, run_all, spread
 
 pytestmark = pytest.mark.slow
 
-DEEP = changed(DECODER, layers=8)
+DEEP = with_fields(DECODER, layers=8)
 
 
 def offloaded(plan, *ratios):
     """The plan with these shares of its items offloaded, over and over."""
     step, given = plan.steps[0], iter(ratios * 99)
     rows = tuple(
-        {group: tuple(Piece(item, offload=next(given)) for item in items) for group, items in row.items()}
+        {group: tuple(OffloadedItem(item, offload=next(given)) for item in items) for group, items in row.items()}
         for row in step.micro_batches
     )
-    return with_host(changed(plan, steps=(changed(step, micro_batches=rows),)))
+    return with_host(with_fields(plan, steps=(with_fields(step, micro_batches=rows),)))
 
 
 def by_layout(plan, ratio):
     """With this share of every item that does not say its own."""
-    return with_host(changed(plan, layouts={"llm": changed(plan.layouts["llm"], offload=ratio)}))
+    return with_host(with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], offload=ratio)}))
 
 
 def with_host(plan):
-    devices = {name: changed(device, host_gb_per_s=10.0) for name, device in plan.uses.devices.items()}
-    plan = changed(plan, uses=changed(plan.uses, devices=devices))
+    devices = {name: with_fields(device, host_gb_per_s=10.0) for name, device in plan.uses.devices.items()}
+    plan = with_fields(plan, uses=with_fields(plan.uses, devices=devices))
     require_legal(plan, "made up")
     return plan
 
@@ -73,8 +73,8 @@ def test_what_the_layout_says_holds_for_items_that_say_nothing():
 
 def moved(worker, plan, options):
     """Bytes that each micro-batch of this rank had on the host."""
-    with joined(worker, timeout_s=60):
-        executor = prepare(worker, plan, options)
+    with joined_world(worker, timeout_s=60):
+        executor = prepare_executor(worker, plan, options)
         executor.step(expand(plan))
         return [flight.offload.host_bytes for flight in executor.flights.values() if flight.offload]
 
@@ -87,10 +87,10 @@ def test_what_moves_are_the_activations_alone_by_tokens():
     for task in expand(plan):
         if task.phase == "F" and any(task.offload):
             ratio = sum(share * size for share, size in zip(task.offload, task.sizes, strict=True)) / task.tokens
-            offload = Offload(ratio, Mover(torch.device("cpu")))
-            with offloading(offload):
+            offload = ActivationOffload(ratio, HostCopier(torch.device("cpu")))
+            with offloading_activations(offload):
                 model = build(DECODER, dtype=torch.float64)
-                model(packed_batch(DECODER, [*zip(task.items, task.sizes, strict=True)], seed=5))
+                model(synthetic_batch(DECODER, [*zip(task.items, task.sizes, strict=True)], seed=5))
             want.append((task.ranks[0], task.micro_batch, offload.host_bytes))
     assert [size for rank in (0, 1) for size in found[rank]] == [size for *_, size in sorted(want)]
     assert len(want) == 3

@@ -3,8 +3,8 @@
 import torch
 
 from planner.plan.expand import expand
-from planner.runtime.packs import packs
-from planner.specs.base import changed
+from planner.runtime.packs import reference_packs
+from planner.specs.base import with_fields
 from planner.specs.parts import Experts
 from tests.runtime.worlds import DECODER, spread
 
@@ -17,11 +17,11 @@ def packed(spec):
     """Packs of a plan whose groups share out tokens by ring, Ulysses and tp, and the forwards that they are of."""
     plan = spread(8, spec, dp=4, tp=2, rows=ROWS, splits=SPLITS, ep=4 if spec.moe else 1)
     forwards = [task for task in expand(plan) if task.phase == "F"]
-    return plan, forwards, [*packs(spec, plan.layouts["llm"], forwards)]
+    return plan, forwards, [*reference_packs(spec, plan.layouts["llm"], forwards)]
 
 
 def test_items_that_do_not_meet_come_one_by_one():
-    for spec in (DECODER, changed(DECODER, moe=MOE)):
+    for spec in (DECODER, with_fields(DECODER, moe=MOE)):
         plan, _, found = packed(spec)
         assert [len(pack.documents) for pack in found] == [1] * len(plan.uses.items["llm"])
         assert {item: size for pack in found for item, size, _ in pack.documents} == plan.uses.items["llm"]
@@ -30,7 +30,7 @@ def test_items_that_do_not_meet_come_one_by_one():
 
 def test_a_micro_batch_whose_tokens_meet_is_one_pack():
     for kind in ({"balance": 0.1}, {"capacity": 1.0}):
-        plan, forwards, found = packed(changed(DECODER, moe=changed(MOE, **kind)))
+        plan, forwards, found = packed(with_fields(DECODER, moe=with_fields(MOE, **kind)))
         for number, pack in enumerate(found):
             tasks = [task for task in forwards if task.micro_batch == number and task.items]
             assert pack.documents == tuple(document for task in tasks for document in task.documents)
@@ -42,7 +42,7 @@ def test_a_micro_batch_whose_tokens_meet_is_one_pack():
 
 def test_slices_are_even_shares():
     """A ring's share is not in one piece: a rank has the beginning of a document and the end of it."""
-    _, _, found = packed(changed(DECODER, moe=changed(MOE, capacity=1.0)))
+    _, _, found = packed(with_fields(DECODER, moe=with_fields(MOE, capacity=1.0)))
     ring = found[0].slices[:4]
     assert max(map(len, ring)) - min(map(len, ring)) <= 4
     assert any((rows.diff() > 1).any() for rows in ring)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.parts import Experts
 from tests.runtime.worlds import DECODER, run_all, spread
 
 pytestmark = pytest.mark.slow
 
-MOE = changed(DECODER, moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=16, dense_layers=1))
+MOE = with_fields(DECODER, moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=16, dense_layers=1))
 RANGES = {"0": "full", "1-2": "selective"}
 SHARED = {"dp": 4, "rows": [[(0, 1), (2, 3)], [(0, 1, 2, 3)]]}
 BLOCKS = {"dp": 2, "tp": 2, "rows": [[(0, 1, 2, 3)], [(0, 1), (2, 3)]]}

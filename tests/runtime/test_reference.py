@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from planner.runtime.reference import relative, worst_error
+from planner.runtime.reference import relative_error, worst_error
 
 
 def test_the_worst_parameter_is_named():
@@ -25,4 +25,4 @@ def test_of_zero_gradients_only_zero_is_right():
     [(0.0, 0.0, 0.0), (1e-9, 0.0, math.inf), (1.0, 4.0, 0.25), (math.nan, 1.0, math.inf), (math.inf, 1.0, math.inf)],
 )
 def test_errors_relative_to_nothing(error, to, relatively):
-    assert relative(error, to) == relatively
+    assert relative_error(error, to) == relatively

@@ -10,11 +10,11 @@ import torch
 
 from planner.errors import InputError
 from planner.files import write
-from planner.plan.model import Group, Layout, Piece, Step
+from planner.plan.model import Group, Layout, OffloadedItem, Step
 from planner.runtime import RunOptions, run
 from planner.runtime.runnable import require_runnable
-from planner.runtime.training import Training
-from planner.specs.base import Ranks, changed
+from planner.runtime.training import TrainingOptions
+from planner.specs.base import Ranks, with_fields
 from planner.specs.cluster import RankKind
 from planner.specs.layers import Decoder, Vit
 from planner.specs.parts import Experts
@@ -41,22 +41,22 @@ def plan_with(layout=WHOLE, group=PAIR, spec=DECODER, entry=0, tokens=8):
 def on_gpus(plan, count):
     device = Device(kind="cuda", memory_gib=80.0, tflops={"bf16": 1.0}, memory_gb_per_s=10.0)
     kinds = (RankKind(kind="toy", count=count, per_node=8),)
-    return changed(plan, ranks=kinds, uses=changed(plan.uses, devices={"toy": device}))
+    return with_fields(plan, ranks=kinds, uses=with_fields(plan.uses, devices={"toy": device}))
 
 
 VIT = {"layers": 1, "hidden": 16, "heads": 8, "ffn": 16, "patch": 2, "out": 8}
-EXPERTS = changed(DECODER, moe=Experts(experts=2, topk=1, ffn=4))
-ODD_EXPERTS = changed(
+EXPERTS = with_fields(DECODER, moe=Experts(experts=2, topk=1, ffn=4))
+ODD_EXPERTS = with_fields(
     DECODER, hidden=15, head_dim=2, bias="all", moe=Experts(experts=2, topk=1, ffn=4)
 )  # the bias of their outputs is odd, too
 REFUSED = {
-    "15 wide, cannot be sharded": plan_with(layout=changed(WHOLE, etp=2), spec=ODD_EXPERTS),
-    "fp8 cannot be run": plan_with(layout=changed(WHOLE, dtype="fp8")),
-    "tensor parallelism without sequence": plan_with(layout=changed(WHOLE, dp=1, tp=2, sequence_parallel=False)),
-    "one copy of a token to each node": plan_with(layout=changed(WHOLE, ep=2, dispatch="node_level"), spec=EXPERTS),
-    "exchanges of tp and ep beside compute": plan_with(layout=changed(WHOLE, overlap=("tp", "ep"))),
+    "15 wide, cannot be sharded": plan_with(layout=with_fields(WHOLE, etp=2), spec=ODD_EXPERTS),
+    "fp8 cannot be run": plan_with(layout=with_fields(WHOLE, dtype="fp8")),
+    "tensor parallelism without sequence": plan_with(layout=with_fields(WHOLE, dp=1, tp=2, sequence_parallel=False)),
+    "one copy of a token to each node": plan_with(layout=with_fields(WHOLE, ep=2, dispatch="node_level"), spec=EXPERTS),
+    "exchanges of tp and ep beside compute": plan_with(layout=with_fields(WHOLE, overlap=("tp", "ep"))),
     "item 0 has 6 tokens": plan_with(spec=Vit(**VIT, merge=2), tokens=6),
-    "3 learned positions": plan_with(spec=changed(DECODER, positions="learned", max_positions=3)),
+    "3 learned positions": plan_with(spec=with_fields(DECODER, positions="learned", max_positions=3)),
 }  # fmt: skip
 
 
@@ -70,12 +70,12 @@ def test_it_is_refused(says):
 
 ACCEPTED = [
     plan_with(),
-    plan_with(changed(WHOLE, ranks=Ranks((0,)), dp=1), Group(ranks=Ranks((0,)))),
+    plan_with(with_fields(WHOLE, ranks=Ranks((0,)), dp=1), Group(ranks=Ranks((0,)))),
     staged_plan(2, 2),
-    plan_with(entry=Piece(item=0, offload=0.5)),
-    plan_with(layout=changed(WHOLE, recompute="selective")),
-    plan_with(layout=changed(WHOLE, dp=1, cp=2), group=Group(ranks=Ranks((0, 1)))),
-    plan_with(layout=changed(WHOLE, sequence_parallel=False)),  # of one rank of tp there are no others
+    plan_with(entry=OffloadedItem(item=0, offload=0.5)),
+    plan_with(layout=with_fields(WHOLE, recompute="selective")),
+    plan_with(layout=with_fields(WHOLE, dp=1, cp=2), group=Group(ranks=Ranks((0, 1)))),
+    plan_with(layout=with_fields(WHOLE, sequence_parallel=False)),  # of one rank of tp there are no others
     ordered_plan(1, 2, ("F0 I0 F1 B1 W0",)),
     ordered_plan(1, 2, "forward_only"),
     sharded_plan(4, [[(0, 4)], [(0, 2), (2, 1)]]),
@@ -92,12 +92,12 @@ def test_it_is_not_refused(plan):
     [
         ({"steps": 0}, "0 steps"),
         ({"dtype": "int8"}, "dtype is called `int8`"),
-        ({"training": Training(learning_rate=float("nan"))}, "rate"),
-        ({"training": Training(schedule="square")}, "no schedule is called `square`"),
-        ({"training": Training(warmup=-1)}, "warm-up"),
-        ({"training": Training(clip=0.0)}, "a norm of 0.0"),
-        ({"training": Training(betas=(0.9, 1.0))}, "betas"),
-        ({"training": Training(decay=-0.1)}, "decay by -0.1"),
+        ({"training": TrainingOptions(learning_rate=float("nan"))}, "rate"),
+        ({"training": TrainingOptions(schedule="square")}, "no schedule is called `square`"),
+        ({"training": TrainingOptions(warmup=-1)}, "warm-up"),
+        ({"training": TrainingOptions(clip=0.0)}, "a norm of 0.0"),
+        ({"training": TrainingOptions(betas=(0.9, 1.0))}, "betas"),
+        ({"training": TrainingOptions(decay=-0.1)}, "decay by -0.1"),
         ({"max_seconds": 0.0}, "invalid time limit of 0.0 s"),
         ({"metrics": Path(__file__).parent}, "a folder, not a file"),
         ({"metrics": Path(__file__) / "metrics.jsonl"}, "cannot make the folder"),
@@ -124,7 +124,7 @@ def test_it_says_where_in_the_plan_s_file_or_which_option():
         require_runnable(REFUSED["item 0 has 6 tokens"], RunOptions(source="my/plan.yaml"))
     assert refused.value.where == "my/plan.yaml (uses.models.llm)"
     with pytest.raises(InputError) as refused:
-        require_runnable(plan_with(), RunOptions(source="my/plan.yaml", training=Training(clip=0.0)))
+        require_runnable(plan_with(), RunOptions(source="my/plan.yaml", training=TrainingOptions(clip=0.0)))
     assert refused.value.where == "--clip"
 
 
@@ -154,4 +154,4 @@ for options in (RunOptions(steps=0), RunOptions(training=Training(clip=0.0)), Ru
 def test_an_illegal_plan():
     plan = plan_with()
     with pytest.raises(InputError, match="illegal plan: item 1 of `llm` is assigned nowhere"):
-        run(changed(plan, uses=changed(plan.uses, items={"llm": {0: 8, 1: 8}})), RunOptions(), print)
+        run(with_fields(plan, uses=with_fields(plan.uses, items={"llm": {0: 8, 1: 8}})), RunOptions(), print)

@@ -11,33 +11,33 @@ from functools import partial
 import pytest
 
 from planner.errors import RunFailed
-from planner.files.whole import whole as whole_file
+from planner.files.whole import atomic_write as whole_file
 from planner.launch.processes import launch
-from planner.launch.worker import joined
-from planner.models.safetensors import ONE, Checkpoint
+from planner.launch.worker import joined_world
+from planner.models.safetensors import SINGLE_FILE, SafetensorsCheckpoint
 from planner.runtime import RunOptions, saving, whole
 from planner.runtime import worker as executing
-from planner.runtime.checkpoint import INDEX, KINDS, read_index, tensors
-from planner.runtime.saving import LOCK, NEW
-from planner.runtime.training import Training
+from planner.runtime.checkpoint import INDEX_FILE, TENSOR_KINDS, read_index, tensor_file
+from planner.runtime.saving import SAVE_LOCK, NEW_STATES
+from planner.runtime.training import TrainingOptions
 from planner.runtime.worker import train
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.parts import Experts
 from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
 from tests.runtime.test_several_modules import joined as several
 from tests.runtime.worlds import DECODER, spread
 
 STEPS, CUT = 6, 3
-OPTIONS = RunOptions(steps=STEPS, seed=5, training=Training(0.01, "cosine", 2, 1.0, (0.9, 0.95), 0.1))
-TIED = changed(DECODER, tied=True)
-MOE = changed(DECODER, bias="all", moe=Experts(experts=8, topk=2, ffn=16))
+OPTIONS = RunOptions(steps=STEPS, seed=5, training=TrainingOptions(0.01, "cosine", 2, 1.0, (0.9, 0.95), 0.1))
+TIED = with_fields(DECODER, tied=True)
+MOE = with_fields(DECODER, bias="all", moe=Experts(experts=8, topk=2, ffn=16))
 
 
 def two_steps(plan, rows):
     """A plan's first rows and its other ones as two steps: a run in the middle of them has a place in the data."""
     step = plan.steps[0]
     parts = (step.micro_batches[:rows], step.micro_batches[rows:])
-    return changed(plan, steps=tuple(changed(step, micro_batches=part) for part in parts))
+    return with_fields(plan, steps=tuple(with_fields(step, micro_batches=part) for part in parts))
 
 
 SPLIT_GROUPS = [[(0,), (1,)], [(0, 1)], [(1,)]]  # groups of micro-batches: as many items in each half as of TOGETHER
@@ -124,10 +124,10 @@ def run(worker, plan, options):
 
 def saved_and_resumed(worker, pairs, folder):
     """Of each pair: all steps by the first plan, saved on the way and at the end; then the last ones by the second."""
-    save = executing.save
-    executing.save = lambda executor, to, steps: save(executor, to.with_name("half") if steps == CUT else to, steps)
+    save = executing.save_checkpoint
+    executing.save_checkpoint = lambda executor, to, steps: save(executor, to.with_name("half") if steps == CUT else to, steps)
     found = {}
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         for name, (before, then) in pairs.items():
             saved = partial(told, OPTIONS, folder / name)
             whole = run(worker, before, saved(save="whole", save_every=CUT))
@@ -196,9 +196,9 @@ def require_same_states(folder, modules):
     ends = {end: read_index(folder / end) for end in ("whole", "half", "end")}
     assert [ends[end].steps for end in ends] == [STEPS, CUT, STEPS]
     for module in modules:
-        for kind in KINDS:
+        for kind in TENSOR_KINDS:
             want, half, found = (
-                Checkpoint(tensors(folder / end / ends[end].states, module, kind)) for end in ("whole", "half", "end")
+                SafetensorsCheckpoint(tensor_file(folder / end / ends[end].states, module, kind)) for end in ("whole", "half", "end")
             )
             assert found.entries.keys() == want.entries.keys() == half.entries.keys()
             errors = {name: apart(found.read(name), want.read(name)) for name in want.entries}
@@ -213,7 +213,7 @@ def apart(found, want):
 # ------------------------------------------------------------------------------------------------------- on one rank
 
 
-ALONE = two_steps(spread(1, changed(DECODER, layers=1), dp=1, zero=1, rows=[[(0,)]] * 2), 1)
+ALONE = two_steps(spread(1, with_fields(DECODER, layers=1), dp=1, zero=1, rows=[[(0,)]] * 2), 1)
 
 
 def in_pieces(worker, folder):
@@ -221,7 +221,7 @@ def in_pieces(worker, folder):
     a later one the files until a save failed, and what goes on behind it.
     """
     at, behind, files = partial(told, OPTIONS, folder), [], []
-    write, save = saving.write_in_turn, executing.save
+    write, save = saving.write_tensors_streamed, executing.save_checkpoint
 
     def heard(executor, folder, steps):
         behind.append(steps)
@@ -233,16 +233,16 @@ def in_pieces(worker, folder):
             raise RuntimeError("the disk is full")
         write(path, *tensors)
 
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         whole, pieces = train(worker, ALONE, OPTIONS), []
         for resume, max_seconds in ((None, 1e-9), ("time", 1e-9), ("time", None)):
             pieces.append(train(worker, ALONE, at(save="time", max_seconds=max_seconds, resume=resume)))
-        executing.save = heard
+        executing.save_checkpoint = heard
         train(worker, ALONE, at(save="often", save_every=4))
-        saving.write_in_turn = full
+        saving.write_tensors_streamed = full
         with pytest.raises(RuntimeError, match="the disk is full"):
             train(worker, ALONE, at(save="often", resume="often", steps=STEPS + 1))
-        saving.write_in_turn = write
+        saving.write_tensors_streamed = write
         last = train(worker, ALONE, at(save="often", resume="often", steps=STEPS + 1))
     return whole, pieces, behind, files, last
 
@@ -263,7 +263,7 @@ def test_a_run_whose_time_is_over_goes_on_to_the_same_end(alone):
     ]
     found = [step for each in pieces for step in each.steps]
     assert [step.loss for step in found] == pytest.approx([step.loss for step in whole.steps], rel=1e-12)
-    assert [step.learning_rate for step in found] == [OPTIONS.training.rate(number, STEPS) for number in range(STEPS)]
+    assert [step.learning_rate for step in found] == [OPTIONS.training.learning_rate_at(number, STEPS) for number in range(STEPS)]
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ def test_a_save_that_fails_leaves_the_one_before(alone):
     assert (last.before, len(last.steps)) == (STEPS, 1)
     assert read_index(folder / "often").steps == STEPS + 1
     assert {path.name for path in (folder / "often").iterdir()} == {
-        INDEX, read_index(folder / "often").states, "config.json", ONE, LOCK,
+        INDEX_FILE, read_index(folder / "often").states, "config.json", SINGLE_FILE, SAVE_LOCK,
     }  # fmt: skip
 
 
@@ -289,17 +289,17 @@ def gone_wrong(worker, folder):
     """Why saves failed; how many whole tensors were held at once, and what happened on the disk, while it saves; steps
     that were saved while Ctrl-C came; and how the run of the failed saves goes on.
     """
-    save, write, at = saving.save, saving.write_in_turn, partial(told, OPTIONS, folder)
+    save, write, at = saving.save_checkpoint, saving.write_tensors_streamed, partial(told, OPTIONS, folder)
     failures = []
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         train(worker, ALONE, at(save="kept", steps=2))
         for way in (diverged, full_disk):
-            executing.save = way
+            executing.save_checkpoint = way
             with pytest.raises(RunFailed) as error:
                 train(worker, ALONE, at(save="kept", resume="kept"))
-            saving.write_in_turn = write
-            failures.append((error.value.message, error.value.where, (folder / "kept" / NEW).exists()))
-        executing.save = save
+            saving.write_tensors_streamed = write
+            failures.append((error.value.message, error.value.where, (folder / "kept" / NEW_STATES).exists()))
+        executing.save_checkpoint = save
         held, happened = watched(lambda: train(worker, ALONE, at(save="seen", save_every=3)))
         stopped = interrupted(lambda: train(worker, ALONE, at(save="stopped", save_every=2)))
         last = train(worker, ALONE, at(save="kept", resume="kept"))
@@ -309,7 +309,7 @@ def gone_wrong(worker, folder):
 def diverged(executor, folder, steps):
     for parameter in [shard for stage in executor.local.all_stages for shard in stage.shards.values()][-1:]:
         parameter.data.view(-1)[0] = float("inf")
-    saving.save(executor, folder, steps)
+    saving.save_checkpoint(executor, folder, steps)
 
 
 def full_disk(executor, folder, steps):
@@ -319,8 +319,8 @@ def full_disk(executor, folder, steps):
             out.write(b"half")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    saving.write_in_turn = full
-    saving.save(executor, folder, steps)
+    saving.write_tensors_streamed = full
+    saving.save_checkpoint(executor, folder, steps)
 
 
 def watched(run):
@@ -354,7 +354,7 @@ def watched(run):
 
 
 def interrupted(run):
-    saved, save = [], saving.save
+    saved, save = [], saving.save_checkpoint
 
     def heard(executor, folder, steps):
         shards = [shard for stage in executor.local.all_stages for shard in stage.shards.values()]
@@ -363,9 +363,9 @@ def interrupted(run):
         save(executor, folder, steps)
         saved.append((steps, before, any(shard.grad is not None for shard in shards)))
 
-    executing.save = heard
+    executing.save_checkpoint = heard
     result = run()
-    executing.save = save
+    executing.save_checkpoint = save
     return saved, result.ended, len(result.steps)
 
 
@@ -390,10 +390,10 @@ def test_one_whole_tensor_is_held_at_once(wrong):
 
 def test_what_a_checkpoint_replaces_goes_when_the_disk_has_the_new_one(wrong):
     happened, folder = wrong[0][2], str(wrong[1] / "seen")
-    index = max(at for at, what in enumerate(happened) if what[0] == "rename" and what[-1].endswith(INDEX))
+    index = max(at for at, what in enumerate(happened) if what[0] == "rename" and what[-1].endswith(INDEX_FILE))
     removed = max(at for at, what in enumerate(happened) if what == ("remove", f"{folder}/states-a"))
     synced = [at for at, what in enumerate(happened) if what == ("sync", folder)]
-    states = happened.index(("rename", f"{folder}/{NEW}", f"{folder}/states-b"))
+    states = happened.index(("rename", f"{folder}/{NEW_STATES}", f"{folder}/states-b"))
     assert any(index < at < removed for at in synced)  # the index is there under its name
     assert any(states < at < index for at in synced)  # and before it, what it names
     for at, (what, *names) in enumerate(happened):

@@ -9,53 +9,53 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from planner.errors import InputError
-from planner.files.lock import hold
+from planner.files.lock import hold_lock
 from planner.launch.processes import launch
-from planner.launch.worker import from_environment, joined
-from planner.models.safetensors import Checkpoint
+from planner.launch.worker import worker_from_environment, joined_world
+from planner.models.safetensors import SafetensorsCheckpoint
 from planner.runtime import RunOptions, saving
 from planner.runtime import worker as executing
 from planner.runtime.checkpoint import read_index
 from planner.runtime.runnable import require_runnable
-from planner.runtime.saving import LOCK, claimed, decoder_of
-from planner.runtime.training import Training
+from planner.runtime.saving import SAVE_LOCK, save_lock, saveable_decoder
+from planner.runtime.training import TrainingOptions
 from planner.runtime.worker import train
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from tests.plans import encoder_plan
 from tests.runtime.worlds import DECODER, spread
 
-LLAMA = changed(DECODER, layers=2)
+LLAMA = with_fields(DECODER, layers=2)
 PLANS = {
     "stages": spread(2, LLAMA, pp=2, zero=1, rows=[[(0, 1)]] * 2),
     "matrices": spread(2, LLAMA, tp=2, zero=1, rows=[[(0, 1)]] * 2),
     "shards": spread(2, LLAMA, dp=2, zero=3, rows=[[(0, 1)]] * 2),
 }
-PLAIN = Training(learning_rate=3e-3)
+PLAIN = TrainingOptions(learning_rate=3e-3)
 
 
 def slowly(executor, folder, steps):
     """Onto a disk that takes longer for a tensor than ranks wait for each other otherwise."""
-    write = saving.write_in_turn
+    write = saving.write_tensors_streamed
 
     def waiting(path, described, values):
-        saving.write_in_turn = write
+        saving.write_tensors_streamed = write
         time.sleep(2.5)
         write(path, described, values)
 
-    saving.write_in_turn = waiting
+    saving.write_tensors_streamed = waiting
     _set_pg_timeout(timedelta(seconds=1), dist.group.WORLD)
-    saving.save(executor, folder, steps)
-    saving.write_in_turn = write
+    saving.save_checkpoint(executor, folder, steps)
+    saving.write_tensors_streamed = write
     _set_pg_timeout(timedelta(seconds=60), dist.group.WORLD)
 
 
 def saved_and_taken_up(worker, plans, folder):
     """Losses of three steps in a row; of the first two, saved; of the next one on each of the plans."""
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         first = train(worker, plans["stages"], RunOptions(steps=3, training=PLAIN))
-        executing.save = slowly
+        executing.save_checkpoint = slowly
         train(worker, plans["stages"], RunOptions(steps=1, training=PLAIN, save=folder / "slow"))
-        executing.save = saving.save
+        executing.save_checkpoint = saving.save_checkpoint
         for name, plan in plans.items():
             train(worker, plan, RunOptions(steps=2, training=PLAIN, save=folder / name))
         then = {
@@ -93,7 +93,7 @@ def test_the_folder_holds_the_model_and_the_checkpoint(runs):
         assert found == {"config.json", "model.safetensors", "checkpoint.yaml", "saving.lock", "states-a"}
         config = json.loads((folder / name / "config.json").read_text())
         assert (config["num_hidden_layers"], config["hidden_size"]) == (LLAMA.layers, LLAMA.hidden)
-        assert "model.layers.1.self_attn.q_proj.weight" in Checkpoint(folder / name).entries
+        assert "model.layers.1.self_attn.q_proj.weight" in SafetensorsCheckpoint(folder / name).entries
 
 
 def test_what_cannot_be_a_folder_is_refused_before_training(tmp_path):
@@ -105,8 +105,8 @@ def test_what_cannot_be_a_folder_is_refused_before_training(tmp_path):
 
 
 def test_of_one_decoder_alone_there_is_a_form_that_others_read():
-    assert decoder_of(PLANS["stages"]) == decoder_of(encoder_plan()) == "llm"
-    assert decoder_of(spread(1, changed(LLAMA, sinks=True), dp=1, rows=[[(0,)]])) is None
+    assert saveable_decoder(PLANS["stages"]) == saveable_decoder(encoder_plan()) == "llm"
+    assert saveable_decoder(spread(1, with_fields(LLAMA, sinks=True), dp=1, rows=[[(0,)]])) is None
 
 
 def test_two_runs_do_not_save_into_one_folder(tmp_path, monkeypatch):
@@ -114,8 +114,8 @@ def test_two_runs_do_not_save_into_one_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     says = "another run saves in this folder already"
     with (
-        hold(tmp_path / LOCK, "a test"),
+        hold_lock(tmp_path / SAVE_LOCK, "a test"),
         pytest.raises(InputError, match=says),
-        claimed(from_environment("cpu", 1), tmp_path),
+        save_lock(worker_from_environment("cpu", 1), tmp_path),
     ):
         raise AssertionError("it must not begin")

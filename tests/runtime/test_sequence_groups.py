@@ -2,23 +2,23 @@
 
 import pytest
 
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Vit
-from planner.specs.parts import Latent
+from planner.specs.parts import LatentAttentionShape
 from tests.runtime.worlds import DECODER, run_all, spread
 
 pytestmark = pytest.mark.slow
 
-SMALL = changed(DECODER, layers=2)
-LATENT = changed(SMALL, kv_heads=None, latent=Latent(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=4, value_dim=6))
-DIRECT = changed(LATENT.latent, q_rank=0)
+SMALL = with_fields(DECODER, layers=2)
+LATENT = with_fields(SMALL, kv_heads=None, latent=LatentAttentionShape(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=4, value_dim=6))
+DIRECT = with_fields(LATENT.latent, q_rank=0)
 VIT = Vit(layers=2, hidden=32, heads=4, ffn=48, patch=2, merge=2, out=6, window=6, full_layers=(1,))
 AUDIO = Audio(layers=2, hidden=32, heads=4, ffn=48, mels=5, pool=2, out=6)
 MODELS = {
-    "window, norms": changed(SMALL, window=6, full_every=2, qk_norm=True),
-    "sinks": changed(SMALL, sinks=True, bias="attention"),
+    "window, norms": with_fields(SMALL, window=6, full_every=2, qk_norm=True),
+    "sinks": with_fields(SMALL, sinks=True, bias="attention"),
     "latent": LATENT,
-    "latent, sinks": changed(LATENT, latent=DIRECT, sinks=True, window=9, norm="layer", bias="qkv"),
+    "latent, sinks": with_fields(LATENT, latent=DIRECT, sinks=True, window=9, norm="layer", bias="qkv"),
     "vit": VIT,
     "audio": AUDIO,
 }

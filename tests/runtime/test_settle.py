@@ -4,11 +4,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from planner.launch.meter import Meter
+from planner.launch.meter import CommunicationMeter
 from planner.launch.processes import launch
-from planner.launch.worker import joined
+from planner.launch.worker import joined_world
 from planner.plan.model import Layout
-from planner.runtime.settle import LARGE_BYTES, add_up, ends, ties
+from planner.runtime.settle import LARGE_BYTES, sum_over_group, embedding_head_ranks, ties_across_stages
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Decoder
 from tests.meshes import meshed
@@ -18,11 +18,11 @@ SHAPES = [(3, 2), (0, 5), (LARGE_BYTES // 4 + 1,), (4,)]  # float32
 
 
 def body(worker):
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         own = [torch.full(shape, float(10**worker.rank)) for shape in SHAPES]
-        meter, group = Meter(), dist.group.WORLD
-        add_up(own, group, meter)
-        add_up([own[1]], group, meter)  # nothing to send
+        meter, group = CommunicationMeter(), dist.group.WORLD
+        sum_over_group(own, group, meter)
+        sum_over_group([own[1]], group, meter)  # nothing to send
         return [x.unique().tolist() for x in own], meter.calls, meter.bytes
 
 
@@ -38,7 +38,7 @@ def layout(**mesh):
 
 
 def test_ends_of_a_pipeline_that_share_a_table():
-    assert ties(TIED, layout(pp=2, dp=4))
-    assert not ties(TIED, layout(dp=8))
-    assert [tuple(ends(layout(pp=4, tp=2), rank)) for rank in range(8)] == [(0, 6), (1, 7)] * 4
-    assert [tuple(ends(layout(dp=2, pp=4), rank)) for rank in range(8)] == [(0, 3)] * 4 + [(4, 7)] * 4
+    assert ties_across_stages(TIED, layout(pp=2, dp=4))
+    assert not ties_across_stages(TIED, layout(dp=8))
+    assert [tuple(embedding_head_ranks(layout(pp=4, tp=2), rank)) for rank in range(8)] == [(0, 6), (1, 7)] * 4
+    assert [tuple(embedding_head_ranks(layout(dp=2, pp=4), rank)) for rank in range(8)] == [(0, 3)] * 4 + [(4, 7)] * 4

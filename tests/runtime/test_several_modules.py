@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from planner.plan.model import Place
+from planner.plan.model import TaskPlacement
 from planner.runtime.options import RunOptions
-from planner.runtime.training import Training
+from planner.runtime.training import TrainingOptions
 from planner.specs.items import ItemSize
 from tests.meshes import meshed
 from tests.runtime.modules import FEEDS, IMAGES, LLM, TEXTS, joined, layout, require_those_of_one_process
@@ -28,11 +28,11 @@ STAGED = [  # the second row has no work for the encoder, and the last image is 
 ]
 PIPELINE = layout("llm", pp=2, dp=2)
 STAGED_VIT = layout("vit", dp=2, pp=2, rank_order="pp-dp")
-BEFORE = Place(do="vit.F2", on="vit.g0-1", before="llm.F0@0")
-BESIDE = Place(do="vit.F2[0-1]", on="vit.g0-1", beside="llm.send.F1@0")
+BEFORE = TaskPlacement(do="vit.F2", on="vit.g0-1", before="llm.F0@0")
+BESIDE = TaskPlacement(do="vit.F2[0-1]", on="vit.g0-1", beside="llm.send.F1@0")
 CUT = (
-    Place(do="vit.F0[0-1]", on="vit.g0-1", before="llm.F0@0"),
-    Place(do="vit.F0[2]", on="vit.g2-3", before="llm.F0@0"),
+    TaskPlacement(do="vit.F0[0-1]", on="vit.g0-1", before="llm.F0@0"),
+    TaskPlacement(do="vit.F0[2]", on="vit.g2-3", before="llm.F0@0"),
 )
 TWO_SENSES = {
     "items": {"llm": TEXTS, "vit": IMAGES, "ear": {0: 6, 1: 10, 2: 2}},
@@ -85,7 +85,7 @@ PLANS = {
         ],
         items={"llm": {**TEXTS, 0: 30, 1: 30}, "vit": IMAGES},
         feeds={"vit": {0: 0, 1: 0, 2: 3, 3: 3}},
-        places=(Place(do="vit.F0[0-1]", on="vit.g0", before="llm.F0@0"),),
+        places=(TaskPlacement(do="vit.F0[0-1]", on="vit.g0", before="llm.F0@0"),),
     ),
     "zero 3, one group reads": joined(
         {"llm": layout("llm", dp=4, zero=3), "vit": layout("vit", dp=4)},
@@ -94,7 +94,7 @@ PLANS = {
             {"vit": {(0,): (0, 1)}, "llm": {LOW: (2,)}},
         ],
         feeds={"vit": {0: 2, 1: 2, 2: 1, 3: 3}},
-        places=(Place(do="vit.F1", on="vit.g0", after="llm.F0@0"),),
+        places=(TaskPlacement(do="vit.F1", on="vit.g0", after="llm.F0@0"),),
     ),
     "zero bubble": joined({"llm": PIPELINE, "vit": STAGED_VIT}, STAGED, order="zb_h1", places=(BESIDE,)),
     "zero bubble, sharded": joined(
@@ -190,7 +190,7 @@ def test_a_rank_without_a_module_clips_with_the_others():
         {"llm": layout("llm", LOW, dp=2), "vit": layout("vit", (3,), dp=1)},
         [{"vit": {(3,): (0, 1, 2, 3)}, "llm": {(0,): (0, 1), (1,): (2, 3)}}],
     )
-    found = run_all(4, {"x": plan}, RunOptions(steps=2, verify=True, seed=5, training=Training(clip=0.01)))["x"]
+    found = run_all(4, {"x": plan}, RunOptions(steps=2, verify=True, seed=5, training=TrainingOptions(clip=0.01)))["x"]
     assert all(step.grad_norm > 0.01 for step in found.steps)
     assert (found.verify.loss_rel_err <= 1e-12, found.verify.grad_rel_err <= 1e-12) == (True, True), found.verify
 

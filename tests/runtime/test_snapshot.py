@@ -9,7 +9,7 @@ import torch
 from planner.errors import InputError
 from planner.runtime import RunOptions, run
 from planner.runtime.__main__ import options_in, parser
-from planner.runtime.snapshot import ENTRIES, Cuda, Snapshot
+from planner.runtime.snapshot import HISTORY_ENTRIES, CudaMemoryHistory, MemorySnapshot
 from tests.plans import sharded_plan
 
 
@@ -34,19 +34,19 @@ class Faked(Asked):
 
 
 def ended_by(error, folder):
-    snapshot = Snapshot(folder, 3, Faked())
-    with pytest.raises(type(error)) as raised, snapshot.taken():
-        snapshot.step(last=False)
-        snapshot.step(last=True)
+    snapshot = MemorySnapshot(folder, 3, Faked())
+    with pytest.raises(type(error)) as raised, snapshot.recording():
+        snapshot.begin_step(last=False)
+        snapshot.begin_step(last=True)
         raise error
     return raised.value
 
 
 def test_a_run_that_ends_well_is_written_to_a_folder_that_is_made(tmp_path):
-    snapshot = Snapshot(tmp_path / "a" / "b", 3, Faked())
-    with snapshot.taken():
+    snapshot = MemorySnapshot(tmp_path / "a" / "b", 3, Faked())
+    with snapshot.recording():
         for last in (False, False, True):
-            snapshot.step(last)
+            snapshot.begin_step(last)
     (path,) = (tmp_path / "a" / "b").iterdir()
     assert path.name == "rank-3.pickle" and path.read_text() == "start stop stop start"
 
@@ -66,16 +66,16 @@ def test_another_failure_writes_nothing(tmp_path):
 
 def test_without_a_folder_nothing_is_recorded():
     faked = Faked()
-    snapshot = Snapshot(None, 0, faked)
-    with snapshot.taken():
-        snapshot.step(last=True)
+    snapshot = MemorySnapshot(None, 0, faked)
+    with snapshot.recording():
+        snapshot.begin_step(last=True)
     assert faked.asked == []
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
-    snapshot = Snapshot(tmp_path / "file", 0, Faked())
-    with pytest.raises(InputError, match="cannot write the file") as raised, snapshot.taken():
+    snapshot = MemorySnapshot(tmp_path / "file", 0, Faked())
+    with pytest.raises(InputError, match="cannot write the file") as raised, snapshot.recording():
         pass
     assert raised.value.where == str(tmp_path / "file" / "rank-0.pickle") and raised.value.fix
 
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
 def test_torch_takes_what_it_is_given():
     """Its names are private: here it shows when they change."""
     record = signature(torch.cuda.memory._record_memory_history)
-    record.bind("all", stacks="python", max_entries=ENTRIES)
+    record.bind("all", stacks="python", max_entries=HISTORY_ENTRIES)
     record.bind(None)
     signature(torch.cuda.memory._dump_snapshot).bind("path")
 
@@ -91,7 +91,7 @@ def test_torch_takes_what_it_is_given():
 def test_recording_begins_with_nothing_from_before(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda kept, **how: asked.append(kept))
-    Cuda().start()
+    CudaMemoryHistory().start()
     assert asked == [None, "all"]
 
 

@@ -4,7 +4,7 @@ gradients of one process.
 
 import pytest
 
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts, StateSpace
 from tests.runtime.worlds import run_all, spread
@@ -19,7 +19,7 @@ BAMBA = Decoder(**SHAPE, state_space=SPACE, pattern="M- *- M- M-", rotary_share=
 MOE = Decoder(
     **SHAPE, **PLAIN, state_space=SPACE, pattern="ME M *E -", moe=Experts(experts=4, topk=2, ffn=16, shared_ffn=8)
 )
-BIASED = changed(NEMOTRON, state_space=changed(SPACE, bias=True, step_max=0.05))
+BIASED = with_fields(NEMOTRON, state_space=with_fields(SPACE, bias=True, step_max=0.05))
 ALONE = [(0,), (1,), (2,), (3,)]
 UNEQUAL = [ALONE, ALONE[:1], ALONE[1:]]
 DATA, STAGES = {"dp": 4, "rows": UNEQUAL}, [[(0, 2), (1, 3)], [(0, 2)], [(1, 3)]]

@@ -7,9 +7,9 @@ import torch
 import torch.distributed as dist
 
 from planner.launch.processes import launch
-from planner.launch.worker import joined
+from planner.launch.worker import joined_world
 from planner.runtime import rounded
-from planner.specs.parameters import layer_parameters, parameters
+from planner.specs.parameters import layer_parameters, parameter_counts
 from tests.runtime.worlds import DECODER, run_all, spread
 
 pytestmark = pytest.mark.slow
@@ -83,7 +83,7 @@ def sent(result):
     return found
 
 
-ALL, LAYERS = parameters(DECODER).total, DECODER.layers * layer_parameters(DECODER)
+ALL, LAYERS = parameter_counts(DECODER).total, DECODER.layers * layer_parameters(DECODER)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_rounded_gradients_take_half_the_bytes(results, name, reduced):
 
 def summed(worker, numbers):
     """What the ranks' rows of numbers come to, on this rank: its part of them, and all."""
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         own = torch.tensor(numbers[worker.rank])
         part = own.new_empty(len(own) // len(numbers))
         rounded.reduce_scatter(part, own, dist.group.WORLD)

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.runtime.options import RunOptions
-from planner.runtime.training import Training
+from planner.runtime.training import TrainingOptions
 from planner.specs.layers import Decoder, Vit
 from tests.runtime.worlds import run_all, spread
 
@@ -41,7 +41,7 @@ WITHOUT = {  # tensor parallelism: the same items
 }
 EXACT = (1e-12, 1e-12)  # of the loss, and of the worst gradient
 TOLERANCE = {"float32": (1e-6, 1e-5), "bf16": (1e-2, 5e-2)}
-OPTIONS = RunOptions(steps=3, verify=True, seed=5, training=Training(learning_rate=3e-3))
+OPTIONS = RunOptions(steps=3, verify=True, seed=5, training=TrainingOptions(learning_rate=3e-3))
 
 
 @pytest.fixture(scope="module")

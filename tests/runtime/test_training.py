@@ -17,16 +17,16 @@ from torch.nn.utils import clip_grad_norm_
 from planner.errors import InputError, RunFailed
 from planner.files import write
 from planner.launch.processes import launch
-from planner.launch.worker import joined
+from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.runtime import RunOptions, StepResult, Training, run, whole
+from planner.models.data import synthetic_batch
+from planner.runtime import RunOptions, StepResult, TrainingOptions, run, whole
 from planner.runtime import worker as executing
-from planner.runtime.ending import Ending
-from planner.runtime.metrics import noting
-from planner.runtime.snapshot import snapshot
-from planner.runtime.worker import MEASURED_STEPS, prepare, train, trained
-from planner.specs.base import changed
+from planner.runtime.ending import EarlyStop
+from planner.runtime.metrics import metrics_writer
+from planner.runtime.snapshot import make_memory_snapshot
+from planner.runtime.worker import MEASURED_STEPS, prepare_executor, train, train_steps
+from planner.specs.base import with_fields
 from planner.specs.parts import Experts
 from tests.runtime.test_several_modules import joined as several
 from tests.runtime.test_several_modules import layout
@@ -34,10 +34,10 @@ from tests.runtime.worlds import DECODER, spread
 
 ROOT = Path(__file__).parents[2]
 SIZE, STEPS, SEED = 4, 4, 5
-TRAINING = Training(0.01, schedule="cosine", warmup=2, clip=2.0, betas=(0.9, 0.95), decay=0.1)
+TRAINING = TrainingOptions(0.01, schedule="cosine", warmup=2, clip=2.0, betas=(0.9, 0.95), decay=0.1)
 APART = [[(0, 1), (2, 3)], [(0, 1, 2, 3)], [(2, 3)]]
-TIED = changed(DECODER, tied=True)
-MOE = changed(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
+TIED = with_fields(DECODER, tied=True)
+MOE = with_fields(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
 PLANS = {
     "zero 3": spread(SIZE, dp=4, zero=3, rows=APART),
     "zero 0": spread(SIZE, dp=4, zero=0, rows=APART),
@@ -46,7 +46,7 @@ PLANS = {
     "pp, zero 3": spread(SIZE, dp=2, pp=2, rank_order="pp-dp", vpp=2, zero=3, rows=[[(0, 1, 2, 3)]] * 4),
     "tied ends": spread(SIZE, TIED, pp=2, tp=2, zero=0),
     "tp": spread(SIZE, dp=2, tp=2, zero=1),
-    "experts with biases": spread(SIZE, changed(MOE, bias="all"), dp=4, zero=2, rows=APART),
+    "experts with biases": spread(SIZE, with_fields(MOE, bias="all"), dp=4, zero=2, rows=APART),
     "experts": spread(SIZE, MOE, dp=4, zero=1, ep=2, rows=APART),
 }
 
@@ -70,7 +70,7 @@ def alone(plan, training, steps):
             group["lr"] = expected_rate(training, step, steps)
         optimizer.zero_grad()
         for item in items.items():
-            (model(packed_batch(spec, [item], SEED)) / sum(items.values())).backward()
+            (model(synthetic_batch(spec, [item], SEED)) / sum(items.values())).backward()
         norms.append(clip_grad_norm_(model.parameters(), training.clip or math.inf).item())
         optimizer.step()
     return norms, {name: weight.detach() for name, weight in named.items()}
@@ -92,11 +92,11 @@ def expected_rate(training, step, steps):
 def trained_here(worker, plans, options):
     """Of each plan: its run, and its weights at the end."""
     results = {}
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         for name, plan in plans.items():
-            executor = prepare(worker, plan, options)
-            result = trained(executor, options, Ending(worker, None), snapshot(worker, None))
-            found = whole.weights(executor.local)  # as arrays: a tensor would be a file that its process has to keep
+            executor = prepare_executor(worker, plan, options)
+            result = train_steps(executor, options, EarlyStop(worker, None), make_memory_snapshot(worker, None))
+            found = whole.full_weights(executor.local)  # as arrays: a tensor would be a file that its process has to keep
             results[name] = result, {name: values.numpy() for of in found.values() for name, values in of.items()}
     return results
 
@@ -145,7 +145,7 @@ def test_the_norm_of_gradients_is_in_the_record_of_no_update(results, name):
 def test_weights_that_no_item_went_through_stay_whatever_the_zero_stage():
     """The second step of three has no image: no decay and no momentum move the encoder, as in one process."""
     plans = {f"zero {zero}": without_images(zero) for zero in (0, 1, 3)}
-    options = RunOptions(steps=3, seed=SEED, training=Training(0.01, decay=0.1))
+    options = RunOptions(steps=3, seed=SEED, training=TrainingOptions(0.01, decay=0.1))
     found = {name: weights for name, (_, weights) in launch(trained_here, 2, plans, options)[0].items()}
     first, *others = found.values()
     assert "patch.weight" in first
@@ -164,13 +164,13 @@ def without_images(zero, size=2):
     rows = [{"vit": {ranks: (0,)}, "llm": {ranks: (0,)}}, {"llm": {ranks: (1,)}}]
     plan = several(layouts, rows, items={"llm": {0: 23, 1: 17}, "vit": {0: 16}}, feeds={"vit": {0: 0}})
     step = plan.steps[0]
-    return changed(plan, steps=tuple(changed(step, micro_batches=(row,)) for row in step.micro_batches))
+    return with_fields(plan, steps=tuple(with_fields(step, micro_batches=(row,)) for row in step.micro_batches))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clip", [1.0, None])
 def test_gradients_that_are_no_numbers_end_the_run(clip, tmp_path):
-    options = RunOptions(steps=3, training=Training(1e30, clip=clip), metrics=tmp_path / "metrics.jsonl")
+    options = RunOptions(steps=3, training=TrainingOptions(1e30, clip=clip), metrics=tmp_path / "metrics.jsonl")
     with pytest.raises(RunFailed, match=r"the norm of gradients is (nan|inf) in step [23]") as raised:
         run(two_ranks(), options, lambda _: None)
     assert "lower the learning rate" in raised.value.fix
@@ -186,7 +186,7 @@ def test_metrics_are_lines_that_agree_with_the_results(results):
             "step": number,
             "loss": step.loss,
             "grad_norm": step.grad_norm,
-            "learning_rate": TRAINING.rate(number - 1, STEPS),
+            "learning_rate": TRAINING.learning_rate_at(number - 1, STEPS),
             "tokens": step.tokens,
             "seconds": step.seconds,
             "tokens_per_s": step.tokens / step.seconds,
@@ -200,12 +200,12 @@ def test_metrics_are_lines_that_agree_with_the_results(results):
 
 def reasons(worker):
     """What all ranks agree on: nothing; a signal to either of two; the watch of the first, and not of the second."""
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         found = []
         for asked, late in ((None, None), (0, None), (1, None), (None, 0), (None, 1), (1, 0)):
-            ending = Ending(worker, 1e-9 if late == worker.rank else None)
+            ending = EarlyStop(worker, 1e-9 if late == worker.rank else None)
             ending.interrupted = asked == worker.rank
-            found.append(ending.agreed())
+            found.append(ending.agree_on_reason())
         return found
 
 
@@ -217,7 +217,7 @@ def test_all_ranks_agree_when_to_end():
 @pytest.mark.slow
 def test_a_run_ends_when_its_time_is_over():
     result = run(two_ranks(), RunOptions(steps=1000, max_seconds=1e-9), lambda _: None)
-    assert (len(result.steps), result.ended) == (1, "time")
+    assert (len(result.steps), result.stop_reason) == (1, "time")
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def test_a_run_that_is_interrupted_gives_what_it_came_to():
 
     before = signal.getsignal(signal.SIGINT)
     result = run(two_ranks(), RunOptions(steps=100_000), interrupt)
-    assert result.ended == "interrupt" and 3 <= len(result.steps) < 50_000
+    assert result.stop_reason == "interrupt" and 3 <= len(result.steps) < 50_000
     assert [step.loss for step in result.steps] == heard
     assert signal.getsignal(signal.SIGINT) is before
     assert not multiprocessing.active_children()
@@ -259,14 +259,14 @@ def test_under_torchrun(tmp_path):
 def interrupted_while_it_loads(worker, plan, options):
     """Ctrl-C on one of two ranks before the first step."""
     if worker.rank:
-        load = executing.Local.__init__
+        load = executing.RankState.__init__
 
         def interrupted(*given):
             os.kill(os.getpid(), signal.SIGINT)
             load(*given)
 
-        executing.Local.__init__ = interrupted
-    with joined(worker, timeout_s=60):
+        executing.RankState.__init__ = interrupted
+    with joined_world(worker, timeout_s=60):
         return train(worker, plan, options)
 
 
@@ -292,7 +292,7 @@ def two_ranks():
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "linear"])
 @pytest.mark.parametrize("warmup", [0, 1, 5])
 def test_the_rate_rises_to_its_highest_and_falls_to_nothing(schedule, warmup):
-    rates = [Training(0.5, schedule, warmup).rate(step, 20) for step in range(21)]
+    rates = [TrainingOptions(0.5, schedule, warmup).learning_rate_at(step, 20) for step in range(21)]
     assert rates[: warmup + 1] == pytest.approx([0.5 * (step + 1) / warmup for step in range(warmup)] + [0.5])
     assert all(later <= earlier for earlier, later in pairwise(rates[warmup:]))
     assert rates[20] == pytest.approx(0.5 if schedule == "constant" else 0.0)
@@ -302,11 +302,11 @@ def test_a_metrics_file_is_continued(tmp_path):
     path = tmp_path / "metrics.jsonl"
     step = StepResult(loss=math.nan, tokens=6, seconds=2.0, measured=(), peak_bytes=(5, 7), grad_norm=1.5)
     for number in (1, 2):
-        with noting(path) as note:
+        with metrics_writer(path) as note:
             note(number, step)
             assert len(path.read_text().splitlines()) == number  # there as soon as the step is over
     path.write_text(path.read_text() + '{"step": 3, "lo')  # cut off
-    with noting(path) as note:
+    with metrics_writer(path) as note:
         note(3, step)
     first, second, cut, third = path.read_text().splitlines()
     assert [json.loads(line)["step"] for line in (first, second, third)] == [1, 2, 3]
@@ -316,5 +316,5 @@ def test_a_metrics_file_is_continued(tmp_path):
 
 
 def test_a_metrics_file_that_cannot_be_written(tmp_path):
-    with pytest.raises(InputError, match="cannot write the file"), noting(tmp_path):
+    with pytest.raises(InputError, match="cannot write the file"), metrics_writer(tmp_path):
         pass

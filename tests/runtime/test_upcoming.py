@@ -14,11 +14,11 @@ import pytest
 
 from planner import files, pipeline
 from planner.errors import Infeasible, InputError, RunFailed
-from planner.files.lock import held, hold
-from planner.files.slots import TAKEN, Slots
+from planner.files.lock import is_locked, hold_lock
+from planner.files.slots import TAKEN, FolderQueue
 from planner.launch.processes import launch
-from planner.launch.worker import joined
-from planner.plan.steps import FAILED, PLANNER_LOCK, RUN_LOCK, STEP, Head, StepFile
+from planner.launch.worker import joined_world
+from planner.plan.steps import FAILED_FILE, PLANNER_LOCK, RUN_LOCK, STEP_FILE, PlanHead, StepFile
 from planner.runtime import RunOptions, upcoming
 from tests.online.small import FILE, ahead_of, head_of
 
@@ -39,10 +39,10 @@ def test_ranks_wait_for_no_step_and_train_as_one_process(tmp_path):
     assert ran.verified.steps == 4 and ran.verified.grad_rel_err <= 1e-12
     folder = tmp_path / head.then.folder
     assert sorted(os.listdir(folder / TAKEN)) == ["1", "2", "3", "4", "5"]
-    items = [Head(head).read(folder / TAKEN / str(n)).uses.items for n in range(1, STEPS)]
+    items = [PlanHead(head).read_plan(folder / TAKEN / str(n)).uses.items for n in range(1, STEPS)]
     assert ran.verified.items == sum(len(of["llm"]) for of in [head.uses.items, *items[:3]])
     assert items[3] == head.uses.items  # four batches in the file, then the first again
-    assert not held(folder / PLANNER_LOCK) and not held(folder / RUN_LOCK)
+    assert not is_locked(folder / PLANNER_LOCK) and not is_locked(folder / RUN_LOCK)
     pipeline.write_measured_trace(tmp_path / "trace.json", ran)
     assert json.loads((tmp_path / "trace.json").read_text())
 
@@ -67,9 +67,9 @@ def test_a_run_that_goes_on_trains_the_batches_that_are_left(tmp_path):
     assert [(p.step, p.of) for p in heard] == [(4, 5), (5, 5)]
     assert len(ran.losses) == len(ran.timelines) == len(ran.planned) == 2
     taken = tmp_path / head.then.folder / TAKEN
-    assert [files.read(taken / str(n) / STEP, StepFile).first_row for n in (3, 4)] == [24 * 3, 24 * 4]
+    assert [files.read(taken / str(n) / STEP_FILE, StepFile).first_row for n in (3, 4)] == [24 * 3, 24 * 4]
     assert sorted(os.listdir(taken)) == ["2", "3", "4"] and not os.listdir(taken / "2")  # it stands for those before
-    items = [Head(head).read(taken / str(n)).uses.items["llm"] for n in (3, 4)]
+    items = [PlanHead(head).read_plan(taken / str(n)).uses.items["llm"] for n in (3, 4)]
     assert (ran.verified.steps, ran.verified.items) == (2, sum(map(len, items)))
 
 
@@ -107,7 +107,7 @@ def test_what_a_batch_cannot_is_what_ends_the_run(tmp_path):
     with pytest.raises((InputError, Infeasible), match="every row of the batch at row 48"):
         pipeline.run(head, RunOptions(base=tmp_path), lambda _: None)
     assert not multiprocessing_children()
-    assert (tmp_path / head.then.folder / FAILED).read_text().startswith("every row of the batch")
+    assert (tmp_path / head.then.folder / FAILED_FILE).read_text().startswith("every row of the batch")
 
 
 def command(path, *options):
@@ -123,7 +123,7 @@ def in_steps(folder, number, process):
 
 def released(folder):
     deadline = time.monotonic() + 15
-    while held(folder / PLANNER_LOCK) or held(folder / RUN_LOCK):
+    while is_locked(folder / PLANNER_LOCK) or is_locked(folder / RUN_LOCK):
         assert time.monotonic() < deadline, "somebody outlived the run"
         time.sleep(0.05)
 
@@ -136,7 +136,7 @@ def test_nobody_outlives_a_run_that_is_ended(tmp_path, number):
     folder = tmp_path / head.then.folder
     process = subprocess.Popen(command(tmp_path / "plan.yaml"), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     in_steps(folder, 3, process)
-    assert held(folder / PLANNER_LOCK) and held(folder / RUN_LOCK)
+    assert is_locked(folder / PLANNER_LOCK) and is_locked(folder / RUN_LOCK)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
@@ -172,12 +172,12 @@ def test_under_torchrun_a_planner_beside_it_is_killed_and_goes_on(tmp_path):
 
 def one_rank(worker, head, folder, case):
     """An inbox whose planner never was, or is alive and gives nothing."""
-    upcoming.START_S, upcoming.PATIENCE_S = 0.2, 0.4
-    with joined(worker):
-        inbox = upcoming.Inbox(worker, head, folder)
-        with inbox.opened(0):
+    upcoming.PLANNER_START_S, upcoming.STEP_TIMEOUT_S = 0.2, 0.4
+    with joined_world(worker):
+        inbox = upcoming.StepInbox(worker, head, folder)
+        with inbox.locked(0):
             if case == "stuck":
-                with hold(folder / PLANNER_LOCK, ""):
+                with hold_lock(folder / PLANNER_LOCK, ""):
                     inbox.fetch(1)
             inbox.fetch(1)
 
@@ -190,17 +190,17 @@ def test_a_rank_does_not_wait_for_ever(tmp_path, case, says):
 
 def ends_early(worker, head, folder, case):
     """One step, while the next never comes: its planner is slow, or has failed."""
-    upcoming.START_S, upcoming.PATIENCE_S = 0.0, 20.0
-    with joined(worker), hold(folder / PLANNER_LOCK, "") if case == "slow" and not worker.rank else nullcontext():
-        inbox = upcoming.Inbox(worker, head, folder)
-        with inbox.opened(0):
-            begun, own = time.monotonic(), [upcoming.Upcoming(())]
+    upcoming.PLANNER_START_S, upcoming.STEP_TIMEOUT_S = 0.0, 20.0
+    with joined_world(worker), hold_lock(folder / PLANNER_LOCK, "") if case == "slow" and not worker.rank else nullcontext():
+        inbox = upcoming.StepInbox(worker, head, folder)
+        with inbox.locked(0):
+            begun, own = time.monotonic(), [upcoming.StepTasks(())]
             step = next(inbox.steps(own, 0, 2))
             if case != "slow" and not worker.rank:
                 inbox.fetching.join()
                 assert isinstance(inbox.fetching.error, RunFailed)
-            inbox.settle()
-            return step == own[0], time.monotonic() - begun < upcoming.PATIENCE_S
+            inbox.cancel_fetch()
+            return step == own[0], time.monotonic() - begun < upcoming.STEP_TIMEOUT_S
 
 
 @pytest.mark.slow
@@ -210,8 +210,8 @@ def test_a_run_that_ends_early_wants_no_further_step(tmp_path, case):
 
 
 def take_two(worker, head, folder):
-    with joined(worker):
-        inbox = upcoming.Inbox(worker, head, folder)
+    with joined_world(worker):
+        inbox = upcoming.StepInbox(worker, head, folder)
         found = [inbox.fetch(1)]
         with pytest.raises(InputError, match="follows another plan"):
             inbox.fetch(2)
@@ -224,17 +224,17 @@ def test_what_is_taken_is_checked(tmp_path):
     while ahead.advance():
         pass
     slot = tmp_path / "steps/2/step.yaml"
-    slot.write_text(slot.read_text().replace(Head(head).digest, "f" * 16))
+    slot.write_text(slot.read_text().replace(PlanHead(head).digest, "f" * 16))
     ((step,),) = launch(take_two, 1, head, tmp_path / "steps")
-    assert step.planned_s > 0 and step.tasks and Slots(tmp_path / "steps").next(1) == 3
+    assert step.planned_s > 0 and step.tasks and FolderQueue(tmp_path / "steps").next(1) == 3
 
 
 def wait_for_it(worker, head, folder):
     """The planner lives and is late with one step of two."""
-    with joined(worker), hold(folder / PLANNER_LOCK, ""):
-        inbox = upcoming.Inbox(worker, head, folder)
+    with joined_world(worker), hold_lock(folder / PLANNER_LOCK, ""):
+        inbox = upcoming.StepInbox(worker, head, folder)
         (folder / "2").rename(folder / "late")
-        early, late = upcoming.Fetching(inbox, 1), upcoming.Fetching(inbox, 2)
+        early, late = upcoming.StepFetch(inbox, 1), upcoming.StepFetch(inbox, 2)
         early.join()
         threading.Timer(LATE_S, lambda: (folder / "late").rename(folder / "2")).start()
         return early.result().waited_s, late.result().waited_s
@@ -258,5 +258,5 @@ def test_data_without_an_end_needs_a_number_of_steps(tmp_path):
 def test_two_runs_do_not_share_a_folder(tmp_path):
     head = head_of(tmp_path)
     folder = tmp_path / head.then.folder
-    with hold(folder / PLANNER_LOCK, ""), pytest.raises(InputError, match="another planner writes steps"):
+    with hold_lock(folder / PLANNER_LOCK, ""), pytest.raises(InputError, match="another planner writes steps"):
         pipeline.run(head, RunOptions(steps=3, base=tmp_path), lambda _: None)

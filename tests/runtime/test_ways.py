@@ -2,9 +2,9 @@
 
 import pytest
 
-from planner.plan.model import Then
-from planner.runtime.ways import pairs
-from planner.specs.base import changed
+from planner.plan.model import FollowingSteps
+from planner.runtime.ways import channel_pairs
+from planner.specs.base import with_fields
 from tests.runtime.worlds import DECODER, spread
 from tests.several import legal
 
@@ -21,23 +21,23 @@ CASES = {  # the rows of the head, those of a step that comes later, and how bot
 def plans(name):
     """The head of a run, with groups that its own step does without; and a step that comes later."""
     own, later, how = CASES[name]
-    head, coming = (spread(8, changed(DECODER, layers=8), rows=rows, **how) for rows in (own, later))
-    return changed(head, groups={**head.groups, **coming.groups}, then=Then(folder="steps")), coming
+    head, coming = (spread(8, with_fields(DECODER, layers=8), rows=rows, **how) for rows in (own, later))
+    return with_fields(head, groups={**head.groups, **coming.groups}, then=FollowingSteps(folder="steps")), coming
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_that_comes_later_finds_its_channels(name):
     head, coming = plans(name)
-    assert pairs(coming) <= pairs(head)
-    assert not pairs(coming) <= pairs(changed(head, then=None))
+    assert channel_pairs(coming) <= channel_pairs(head)
+    assert not channel_pairs(coming) <= channel_pairs(with_fields(head, then=None))
 
 
 def test_nothing_is_connected_that_no_group_needs():
     head, coming = plans("chunks")
-    assert pairs(head) == pairs(coming) | pairs(changed(head, then=None))
+    assert channel_pairs(head) == channel_pairs(coming) | channel_pairs(with_fields(head, then=None))
 
 
 def test_of_two_modules_any_step_finds_its_channels():
     for plan in legal(0, 20).values():
-        head = changed(plan, steps=(), then=Then(folder="steps"))
-        assert pairs(plan) <= pairs(head)
+        head = with_fields(plan, steps=(), then=FollowingSteps(folder="steps"))
+        assert channel_pairs(plan) <= channel_pairs(head)

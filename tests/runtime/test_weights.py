@@ -5,15 +5,15 @@ import torch
 
 from planner.errors import InputError
 from planner.models.build import build, init_weights
-from planner.models.data import packed_batch
-from planner.models.pretrained import save_weights
+from planner.models.data import synthetic_batch
+from planner.models.pretrained import save_checkpoint
 from planner.plan.model import Group, Layout, Step
 from planner.runtime import RunOptions, run
 from planner.runtime.runnable import require_runnable
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from tests.plans import decoder, plan_of, uses
 
-SPEC = changed(decoder(2), kv_heads=4)
+SPEC = with_fields(decoder(2), kv_heads=4)
 ITEMS = {0: 24, 1: 16}
 
 
@@ -31,8 +31,8 @@ def checkpoint(folder, spec=SPEC):
     init_weights(model, 77)
     with torch.no_grad():
         model.norm.weight.mul_(3)
-    save_weights(dict(model.named_parameters()), spec, folder)
-    return sum(model(packed_batch(spec, [item], 0)).item() for item in ITEMS.items()) / sum(ITEMS.values())
+    save_checkpoint(dict(model.named_parameters()), spec, folder)
+    return sum(model(synthetic_batch(spec, [item], 0)).item() for item in ITEMS.items()) / sum(ITEMS.values())
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_training_starts_from_them(tmp_path, zero):
 def test_another_model_s_are_refused_before_a_launch(tmp_path):
     checkpoint(tmp_path)
     require_runnable(plan(3), RunOptions(weights=tmp_path))
-    checkpoint(tmp_path, changed(SPEC, vocab=65))
+    checkpoint(tmp_path, with_fields(SPEC, vocab=65))
     with pytest.raises(InputError, match=r"`model.embed_tokens.weight` is \[65, 32\], the model has \[64, 32\]"):
         require_runnable(plan(3), RunOptions(weights=tmp_path))
     with pytest.raises(InputError, match="and no index"):

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from planner.errors import RunFailed
-from planner.models.held import Part, Split, part_of
+from planner.models.held import EqualShard, ParameterSplit, take_shard
 from planner.runtime import whole
-from planner.runtime.whole import REPLICA_TOLERANCE, Piece, assemble, differ
+from planner.runtime.whole import REPLICA_TOLERANCE, TensorShard, assemble, replicas_differ
 
 WHOLE = torch.arange(24, dtype=torch.float64).view(4, 6) + 1
 
@@ -15,13 +15,13 @@ def parts():
     """Of six ranks, of which each has one part of a matrix that is split along both dims."""
     for row in range(2):
         for column in range(3):
-            splits = (Split(0, Part(row, 2), "ep"), Split(1, Part(column, 3), "etp"))
-            yield Piece(splits, part_of(WHOLE, splits).clone())
+            splits = (ParameterSplit(0, EqualShard(row, 2), "ep"), ParameterSplit(1, EqualShard(column, 3), "etp"))
+            yield TensorShard(splits, take_shard(WHOLE, splits).clone())
 
 
 def norms():
     """Of six ranks, of which each has all of it."""
-    return [Piece((), WHOLE[0].clone()) for _ in range(6)]
+    return [TensorShard((), WHOLE[0].clone()) for _ in range(6)]
 
 
 def test_parts_make_the_whole():
@@ -53,8 +53,8 @@ def test_large_ones_are_compared_slice_by_slice(monkeypatch, at):
         other.view(-1)[at] += 1
     for turn in (False, True):  # also where numbers do not lie one behind the other
         one, two = (WHOLE.T, other.T) if turn else (WHOLE, other)
-        assert differ(one, two) == (at is not None)
-        assert differ(one[0, 0], two[0, 0]) == (at == 0)
+        assert replicas_differ(one, two) == (at is not None)
+        assert replicas_differ(one[0, 0], two[0, 0]) == (at == 0)
 
 
 def test_what_overflows_on_all_ranks_is_the_same():

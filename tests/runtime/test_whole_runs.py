@@ -15,7 +15,7 @@ from planner.errors import RunFailed
 from planner.files import write
 from planner.plan.model import Group, Layout, Step
 from planner.runtime import RunOptions, run
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from tests.plans import decoder, plan_of, sharded_plan, uses
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +53,8 @@ def test_a_run_reports_and_returns():
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", 1e-5), ("bf16", 5e-2)])
 def test_a_run_on_a_gpu(dtype, allowed):
     plan = alone()
-    device = changed(plan.uses.devices["toy"], kind="cuda")
-    result = run(changed(plan, uses=changed(plan.uses, devices={"toy": device})), RunOptions(3, True, dtype), print)
+    device = with_fields(plan.uses.devices["toy"], kind="cuda")
+    result = run(with_fields(plan, uses=with_fields(plan.uses, devices={"toy": device})), RunOptions(3, True, dtype), print)
     assert result.verify.grad_rel_err <= allowed
     assert result.machine.startswith("1 x ")
     for step in result.steps:
@@ -67,7 +67,7 @@ def test_a_run_on_a_gpu(dtype, allowed):
 
 @pytest.mark.slow
 def test_a_killed_rank_is_named_with_its_task_and_leaves_nobody_behind():
-    plan = changed(two_ranks(), layouts={"llm": changed(two_ranks().layouts["llm"], dtype="float32")})
+    plan = with_fields(two_ranks(), layouts={"llm": with_fields(two_ranks().layouts["llm"], dtype="float32")})
     seen = []
 
     def kill(progress):

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from planner.launch.processes import launch
-from planner.launch.worker import joined
+from planner.launch.worker import joined_world
 from planner.plan.legal import require_legal
 from planner.plan.mesh import groups_over
 from planner.plan.model import Group, Layout, Plan, Step, group_name
 from planner.runtime.options import RunOptions
 from planner.runtime.runnable import require_runnable
-from planner.runtime.training import Training
+from planner.runtime.training import TrainingOptions
 from planner.runtime.worker import train
 from planner.specs.base import Ranks
 from planner.specs.layers import Decoder
@@ -49,12 +49,12 @@ def spread(size: int, spec=DECODER, *, rows=None, order=None, splits=None, **lay
     return plan
 
 
-ONCE = RunOptions(steps=1, verify=True, seed=5, training=Training(learning_rate=3e-3))
+ONCE = RunOptions(steps=1, verify=True, seed=5, training=TrainingOptions(learning_rate=3e-3))
 
 
 def trained(worker, runs: dict[str, tuple[Plan, RunOptions]]):
     """Every plan, in one world."""
-    with joined(worker, timeout_s=60):
+    with joined_world(worker, timeout_s=60):
         return {name: train(worker, plan, options) for name, (plan, options) in runs.items()}
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from planner.simulate.activities import NOBODY, Activities, Builder
+from planner.simulate.activities import NOBODY, Activities, ActivityBuilder
 
 SHARES = (1.0, 1.0, 0.5, 0.3, 0.1, 0.0)
 
@@ -12,10 +12,10 @@ def activity_sets(draw, most: int = 24, circles: bool = True) -> Activities:
     """With `circles` some may wait for what never ends. Without, all end: those in the first lanes wait for earlier
     ones only, those that are queued into the others wait for nothing else, and all take no more than there is.
     """
-    built, count = Builder(), draw(st.integers(0, most))
-    lanes = [built.lane() for _ in range(draw(st.integers(0, 5)))]
-    links = [built.link(draw(st.sampled_from((1.0, 2.0, 3.0, 7.0)))) for _ in range(draw(st.integers(0, 3)))]
-    stores = [built.store(draw(st.sampled_from((0.3, 1.0, 10.0)))) for _ in range(draw(st.integers(0, 2)))]
+    built, count = ActivityBuilder(), draw(st.integers(0, most))
+    lanes = [built.add_lane() for _ in range(draw(st.integers(0, 5)))]
+    links = [built.add_link(draw(st.sampled_from((1.0, 2.0, 3.0, 7.0)))) for _ in range(draw(st.integers(0, 3)))]
+    stores = [built.add_store(draw(st.sampled_from((0.3, 1.0, 10.0)))) for _ in range(draw(st.integers(0, 2)))]
     for i in range(count):
         others = st.integers(0, count - 1) if circles else st.integers(0, max(0, i - 1))
         queued = draw(st.booleans()) and (circles or i > 0)
@@ -30,14 +30,14 @@ def activity_sets(draw, most: int = 24, circles: bool = True) -> Activities:
             sharer=draw(st.integers(NOBODY, 2)),
         )
         if links and draw(st.booleans()):
-            built.transfer(
+            built.set_transfer(
                 i, draw(st.integers(0, 9)) / 3, draw(st.lists(st.sampled_from(links), min_size=1, max_size=3))
             )
         if stores and draw(st.booleans()):
             taken = draw(st.lists(st.sampled_from(stores), max_size=2, unique=True))
             takes = [(store, built.stock[store] * draw(st.sampled_from((0.0, 0.3, 0.5, 1.0)))) for store in taken]
-            built.hold(i, takes, draw(given(stores, takes)) if circles else takes)
-    return built.done()
+            built.use_stores(i, takes, draw(given(stores, takes)) if circles else takes)
+    return built.build()
 
 
 def given(stores, takes):

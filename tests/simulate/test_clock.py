@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.simulate import clock, native
-from planner.simulate.activities import NOBODY, Builder, Lists
+from planner.simulate.activities import NOBODY, ActivityBuilder, RaggedArray
 from tests.examples import examples
 from tests.simulate.activity_sets import activity_sets, lane_of
 
 
-def start_and_end_times(builder: Builder):
-    times, ended = clock.run(builder.done())
+def start_and_end_times(builder: ActivityBuilder):
+    times, ended = clock.run_in_python(builder.build())
     assert ended.all()
     return times.starts.tolist(), times.ends.tolist()
 
@@ -28,23 +28,23 @@ def start_and_end_times(builder: Builder):
 @examples(200)
 @given(activity_sets())
 def test_both_forms_give_the_same_bits(activities):
-    (times, ended), (expected, expected_ended) = native.compiled(native.LIB, activities), clock.run(activities)
+    (times, ended), (expected, expected_ended) = native.run_compiled(native.LIB, activities), clock.run_in_python(activities)
     assert ended.tolist() == expected_ended.tolist()
     for mine, theirs in zip(times, expected, strict=True):
         assert mine.tobytes() == theirs.tobytes()
 
 
 def test_without_the_library_the_clock_runs_in_python(monkeypatch):
-    built = Builder()
+    built = ActivityBuilder()
     built.add(2.0)
     monkeypatch.setattr(native, "LIBRARY", native.LIBRARY.with_name("nowhere.so"))
-    monkeypatch.setattr(native, "LIB", native.load())
+    monkeypatch.setattr(native, "LIB", native.load_library())
     assert native.LIB is None
-    assert native.run(built.done())[0].ends.tolist() == [2.0]
+    assert native.run_activities(built.build())[0].ends.tolist() == [2.0]
 
 
 def test_nothing_takes_no_time():
-    times, ended = native.run(Builder().done())
+    times, ended = native.run_activities(ActivityBuilder().build())
     assert [len(each) for each in (*times, ended)] == [0, 0, 0, 0]
 
 
@@ -53,7 +53,7 @@ def test_nothing_takes_no_time():
 
 @given(activity_sets(circles=False))
 def test_no_shorter_than_the_longest_chain_and_the_busiest_lane(activities):
-    times, ended = clock.run(activities)
+    times, ended = clock.run_in_python(activities)
     assert ended.all()
     seconds, last = activities.seconds.tolist(), times.ends.max(initial=0.0)
     chain: list[float] = []
@@ -67,7 +67,7 @@ def test_no_shorter_than_the_longest_chain_and_the_busiest_lane(activities):
 
 @given(activity_sets(circles=False))
 def test_a_lane_holds_no_more_than_one_and_each_sharer_once(activities):
-    times, _ = clock.run(activities)
+    times, _ = clock.run_in_python(activities)
     for lane in range(activities.lane_count):
         held = lane_of(activities, lane)
         for now in times.starts[held]:
@@ -80,7 +80,7 @@ def test_a_lane_holds_no_more_than_one_and_each_sharer_once(activities):
 @given(activity_sets(circles=False))
 def test_bytes_over_a_link_are_no_more_than_it_carries(activities):
     """In any time between two events: those that were moving all of that time moved no more than bandwidth x time."""
-    times, _ = clock.run(activities)
+    times, _ = clock.run_in_python(activities)
     begun = times.starts + activities.seconds
     for link, bandwidth in enumerate(activities.bandwidth):
         over = [i for i in range(activities.count) if activities.bytes[i] and link in activities.links[i]]
@@ -92,7 +92,7 @@ def test_bytes_over_a_link_are_no_more_than_it_carries(activities):
 
 @given(activity_sets(circles=False))
 def test_a_store_never_holds_less_than_nothing(activities):
-    times, _ = clock.run(activities)
+    times, _ = clock.run_in_python(activities)
     moves = [(times.starts[i], 1, -a, s) for i, s, a in entries(activities.takes, activities.taken)]
     moves += [(times.ends[i], 0, a, s) for i, s, a in entries(activities.gives, activities.given)]
     stock = activities.stock.copy()
@@ -103,9 +103,9 @@ def test_a_store_never_holds_less_than_nothing(activities):
     assert stock == pytest.approx(activities.stock)
 
 
-def entries(lists: Lists, amounts: np.ndarray):
+def entries(lists: RaggedArray, amounts: np.ndarray):
     at = 0
-    for i in range(len(lists.first) - 1):
+    for i in range(len(lists.offsets) - 1):
         for store in lists[i]:
             yield i, store, amounts[at]
             at += 1
@@ -113,7 +113,7 @@ def entries(lists: Lists, amounts: np.ndarray):
 
 @given(activity_sets(circles=False))
 def test_a_cause_ends_when_what_it_lets_start_starts(activities):
-    times, _ = clock.run(activities)
+    times, _ = clock.run_in_python(activities)
     for i, cause in enumerate(times.causes):
         assert times.starts[i] == (times.ends[cause] if cause != NOBODY else 0.0)
 
@@ -122,7 +122,7 @@ def test_a_cause_ends_when_what_it_lets_start_starts(activities):
 def test_all_lengths_in_another_unit_give_all_times_in_it(activities, unit):
     """Seconds and bytes times a power of two: the same events in the same order, to the bit."""
     scaled = replace(activities, seconds=activities.seconds * unit, bytes=activities.bytes * unit)
-    (times, _), (other, _) = clock.run(activities), clock.run(scaled)
+    (times, _), (other, _) = clock.run_in_python(activities), clock.run_in_python(scaled)
     assert (times.ends * unit).tolist() == other.ends.tolist()
     assert times.causes.tolist() == other.causes.tolist()
 
@@ -132,11 +132,11 @@ def test_all_lengths_in_another_unit_give_all_times_in_it(activities, unit):
 
 def transfers(links: list[float], each: list[tuple[float, list[int]]]):
     """Ends of transfers (bytes, links) that all begin at once."""
-    built = Builder()
+    built = ActivityBuilder()
     for bandwidth in links:
-        built.link(bandwidth)
+        built.add_link(bandwidth)
     for size, over in each:
-        built.transfer(built.add(0.0), size, over)
+        built.set_transfer(built.add(0.0), size, over)
     return start_and_end_times(built)[1]
 
 
@@ -160,22 +160,22 @@ def test_disjoint_links_are_independent():
 
 
 def test_bytes_move_once_the_seconds_are_over():
-    built = Builder()
-    link = built.link(1.0)
+    built = ActivityBuilder()
+    link = built.add_link(1.0)
     early, late = built.add(0.0), built.add(2.0)
-    built.transfer(early, 4.0, [link])
-    built.transfer(late, 1.0, [link])
+    built.set_transfer(early, 4.0, [link])
+    built.set_transfer(late, 1.0, [link])
     assert start_and_end_times(built)[1] == [5.0, 4.0]  # alone to 2 s, then half each: the late one's byte takes 2 s
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=12))
 def test_a_store_serves_in_turn(wanted):
     """Whoever asks first starts first, even where a later and smaller one would fit."""
-    built = Builder()
-    store = built.store(5.0)
+    built = ActivityBuilder()
+    store = built.add_store(5.0)
     for amount, seconds in wanted:
         i = built.add(float(seconds))
-        built.hold(i, [(store, float(amount))], [(store, float(amount))])
+        built.use_stores(i, [(store, float(amount))], [(store, float(amount))])
     starts, _ = start_and_end_times(built)
     assert starts == sorted(starts)
 
@@ -183,8 +183,8 @@ def test_a_store_serves_in_turn(wanted):
 @given(st.permutations(range(5)))
 def test_a_lane_is_in_the_order_in_which_its_host_queued(order):
     """A host that launches in some order, quicker than the lane works: the lane follows it."""
-    built = Builder()
-    host, device = built.lane(), built.lane()
+    built = ActivityBuilder()
+    host, device = built.add_lane(), built.add_lane()
     launches = {i: built.add(0.125, [host]) for i in order}
     kernels = {i: built.add(1.0, [device], queued_by=launches[i]) for i in range(5)}
     starts, _ = start_and_end_times(built)
@@ -192,10 +192,10 @@ def test_a_lane_is_in_the_order_in_which_its_host_queued(order):
 
 
 def test_activities_that_wait_in_a_circle_never_end():
-    built = Builder()
-    lane = built.lane()
+    built = ActivityBuilder()
+    lane = built.add_lane()
     first, second, free = built.add(1.0, [lane], [1]), built.add(1.0, [lane]), built.add(1.0)
-    for _, ended in (clock.run(built.done()), native.run(built.done())):
+    for _, ended in (clock.run_in_python(built.build()), native.run_activities(built.build())):
         assert [bool(ended[i]) for i in (first, second, free)] == [False, False, True]
 
 
@@ -203,15 +203,15 @@ def test_activities_that_wait_in_a_circle_never_end():
 
 
 def one_activity(**fields):
-    built = Builder()
-    lane, link, store = built.lane(), built.link(1.0), built.store(1.0)
-    built.transfer(built.add(1.0, [lane]), 1.0, [link])
-    built.hold(0, [(store, 1.0)])
-    return replace(built.done(), **fields)
+    built = ActivityBuilder()
+    lane, link, store = built.add_lane(), built.add_link(1.0), built.add_store(1.0)
+    built.set_transfer(built.add(1.0, [lane]), 1.0, [link])
+    built.use_stores(0, [(store, 1.0)])
+    return replace(built.build(), **fields)
 
 
-def lists(*numbers: int) -> Lists:
-    return Lists(np.array([0, len(numbers)]), np.array(numbers))
+def lists(*numbers: int) -> RaggedArray:
+    return RaggedArray(np.array([0, len(numbers)]), np.array(numbers))
 
 
 @pytest.mark.parametrize(
@@ -230,13 +230,13 @@ def lists(*numbers: int) -> Lists:
         ({"bytes": np.array([-1.0])}, "bytes that are negative"),
         ({"share": np.array([1.5])}, "share"),
         ({"bandwidth": np.zeros(1)}, "bandwidth"),
-        ({"lanes": Lists(np.array([0, 3]), np.array([0]))}, "not one for each"),
+        ({"lanes": RaggedArray(np.array([0, 3]), np.array([0]))}, "not one for each"),
     ],
 )
 def test_invalid_activities_are_refused(fields, message):
     with pytest.raises(InputError, match=message):
-        native.run(one_activity(**fields))
-    native.run(one_activity())
+        native.run_activities(one_activity(**fields))
+    native.run_activities(one_activity())
 
 
 @pytest.mark.parametrize("name", ["queued_by", "share", "sharer", "bytes", "taken", "given"])
@@ -244,18 +244,18 @@ def test_invalid_activities_are_refused(fields, message):
 def test_arrays_that_are_too_short_or_too_long_are_refused(name, length):
     """The compiled clock reads as many as there are activities, or entries."""
     built = one_activity(gives=lists(0), given=np.zeros(1))
-    native.run(built)
+    native.run_activities(built)
     dtype = getattr(built, name).dtype
     with pytest.raises(InputError, match=f"`{name}` has the shape"):
-        native.run(replace(built, **{name: np.zeros(length, dtype)}))
+        native.run_activities(replace(built, **{name: np.zeros(length, dtype)}))
 
 
 @pytest.mark.parametrize("name", ["seconds", "bytes", "bandwidth", "stock"])
 def test_arrays_of_more_dimensions_are_refused(name):
     with pytest.raises(InputError, match=f"`{name}` has the shape"):
-        native.run(one_activity(**{name: np.ones((1, 2))}))
+        native.run_activities(one_activity(**{name: np.ones((1, 2))}))
 
 
 def test_seconds_of_more_than_the_activities_are_refused():
     with pytest.raises(InputError, match="has the shape"):
-        native.run(one_activity(seconds=np.ones(2)))
+        native.run_activities(one_activity(seconds=np.ones(2)))

@@ -116,7 +116,7 @@ def test_sharded_micro_batches_cost_the_sum_of_their_maxima(seed):
 
 def test_a_collective_waits_for_the_slowest():
     slow, fast, gather = task(0, (0,)), task(1, (1,)), task(2, (0, 1), "gather")
-    tasks = [slow, fast, gather.waiting_for(slow.id, fast.id)]
+    tasks = [slow, fast, gather.with_dependencies(slow.id, fast.id)]
     timeline = simulate(tasks, lambda t: Cost({0: 5.0, 1: 1.0, 2: 2.0}[t.micro_batch], "measured", 0.0))
     assert (timeline.events[2].start, timeline.step_seconds) == (5.0, 7.0)
     assert [event.id for event in timeline.critical_path()] == [slow.id, gather.id]
@@ -161,12 +161,12 @@ def test_encoder_work_simulates():
 def test_a_circle_is_named():
     first, second = task(0, (0,)), task(1, (0,))
     with pytest.raises(InputError, match=r"m\[0\]/F/0/g waits for m\[0\]/F/1/g"):
-        simulate([first.waiting_for(second.id), second], lambda t: Cost(1.0, "measured", 0.0))
+        simulate([first.with_dependencies(second.id), second], lambda t: Cost(1.0, "measured", 0.0))
 
 
 def test_a_task_that_waits_for_itself_is_named():
     with pytest.raises(InputError, match=r"m\[0\]/F/0/g waits for m\[0\]/F/0/g"):
-        simulate([task(0).waiting_for(task(0).id)], lambda t: Cost(1.0, "measured", 0.0))
+        simulate([task(0).with_dependencies(task(0).id)], lambda t: Cost(1.0, "measured", 0.0))
 
 
 def test_two_tasks_of_one_name_are_an_error():

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
 from planner.plan.expand import expand
-from planner.plan.model import Place
-from planner.plan.schedules import schedule
-from planner.plan.schedules.held import peak
-from planner.simulate import memory_use, simulate
-from planner.specs.base import changed
+from planner.plan.model import TaskPlacement
+from planner.plan.schedules import schedule_slots
+from planner.plan.schedules.held import peak_in_flight
+from planner.simulate import simulate_memory, simulate
+from planner.specs.base import with_fields
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 
 
@@ -20,7 +20,7 @@ def used(plan, activation_bytes=lambda t: float(len(t.layers)), state_bytes=lamb
     tasks = expand(plan)
     seconds = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
     timeline = simulate(tasks, lambda t: Cost(seconds.get(t.phase, 0.0), "measured", 0.0), plan.size)
-    return memory_use(timeline, tasks, activation_bytes, state_bytes, *besides, **more)
+    return simulate_memory(timeline, tasks, activation_bytes, state_bytes, *besides, **more)
 
 
 @given(st.integers(1, 6), st.integers(1, 12))
@@ -45,7 +45,7 @@ def test_everything_is_given_back_and_time_only_moves_on():
 
 def test_a_forward_cut_in_two_is_freed_by_its_one_backward():
     whole = used(encoder_plan())
-    cut = used(encoder_plan((Place(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),)))
+    cut = used(encoder_plan((TaskPlacement(do="vit.F1[0-1]", on="v1", beside="llm.send.F0@0"),)))
     assert [curve[-1][1] for curve in cut.curves] == pytest.approx([100.0] * 4)
     assert cut.peaks == pytest.approx(whole.peaks)
 
@@ -54,7 +54,7 @@ def test_a_forward_without_backward_keeps_its_activations():
     plan = staged_plan(1, 1)
     tasks = [task for task in expand(plan) if task.phase == "F"]
     timeline = simulate(tasks, lambda t: Cost(1.0, "measured", 0.0))
-    assert memory_use(timeline, tasks, lambda t: 7.0, lambda rank: 0.0).curves == (((0.0, 7.0), (1.0, 0.0)),)
+    assert simulate_memory(timeline, tasks, lambda t: 7.0, lambda rank: 0.0).curves == (((0.0, 7.0), (1.0, 0.0)),)
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.sampled_from(["zb_h1", "zb_h2", "1f1b", "forward_only"]))
@@ -66,7 +66,7 @@ def test_the_curve_is_what_the_slots_hold(stages, micro_batches, name):
     if name == "forward_only":
         assert peaks == pytest.approx([102.0] * stages)
     else:
-        assert peaks == pytest.approx([100 + 2 * peak(slots) for slots in schedule(name, stages, micro_batches)])
+        assert peaks == pytest.approx([100 + 2 * peak_in_flight(slots) for slots in schedule_slots(name, stages, micro_batches)])
 
 
 def test_i_gives_back_what_w_does_not_need():
@@ -100,4 +100,4 @@ def along(curve, other):
 
 
 def changed_order(plan, lines):
-    return changed(plan, steps=(changed(plan.steps[0], order={"llm": lines}),))
+    return with_fields(plan, steps=(with_fields(plan.steps[0], order={"llm": lines}),))

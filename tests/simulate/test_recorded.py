@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
 from planner.errors import InputError
-from planner.plan.alike import alike_groups
+from planner.plan.alike import identical_groups
 from planner.plan.expand import expand
-from planner.simulate import Event, Timeline, Traced, read_steps, read_trace, simulate, trace_of, write_trace
-from planner.simulate.trace import trace_text
+from planner.simulate import TaskEvent, Timeline, TracedStep, read_steps, read_trace, simulate, build_trace, write_trace
+from planner.simulate.trace import trace_json
 from planner.specs.base import Ranks
 from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan
@@ -39,7 +39,7 @@ def path(tmp_path):
 
 
 def written(path, steps, plan="toy", only=None):
-    write_trace(path, trace_of(steps, plan, only))
+    write_trace(path, build_trace(steps, plan, only))
     return path
 
 
@@ -47,7 +47,7 @@ def simulated(plan):
     tasks = expand(plan)
     seconds = {"F": 1e-3, "B": 2e-3, "send": 1e-5}
     price = lambda t: Cost(seconds.get(t.phase, 0.0), "fitted", 0.1, seconds.get(t.phase, 0.0) / 3)  # noqa: E731
-    return Traced(simulate(tasks, price, plan.size), tasks, "simulated")
+    return TracedStep(simulate(tasks, price, plan.size), tasks, "simulated")
 
 
 @examples(60)
@@ -56,7 +56,7 @@ def test_reading_gives_what_was_written(tmp_path_factory, program, label, name):
     tasks, price = program
     timeline = simulate(tasks, price)
     path = tmp_path_factory.mktemp("traces") / "trace.json.gz"
-    read = read_trace(written(path, [[Traced(timeline, tasks, label, step=3)]], name))
+    read = read_trace(written(path, [[TracedStep(timeline, tasks, label, step=3)]], name))
     assert by_rank(read.timeline) == by_rank(timeline)
     assert (read.label, read.plan, read.step, read.run_step) == (label, name, 3, None)
     assert (read.timeline.ranks, read.timeline.step_seconds) == (timeline.ranks, timeline.step_seconds)
@@ -76,9 +76,9 @@ def test_what_ranks_do_together_is_one_event_again(path, plan):
 def test_a_task_twice_on_a_rank_stays_twice(path):
     """A gather has a record in the forward and one in the backward that it belongs to."""
     one = task(0, (0, 1), "gather")
-    events = tuple(Event(one.id, "gather", "m", Ranks((r,)), start, start) for start in (0.0, 0.0, 0.5) for r in (0, 1))
+    events = tuple(TaskEvent(one.id, "gather", "m", Ranks((r,)), start, start) for start in (0.0, 0.0, 0.5) for r in (0, 1))
     timeline = Timeline(events, 1.0, 2)
-    again = read_trace(written(path, [[Traced(timeline, [one], "measured")]])).timeline
+    again = read_trace(written(path, [[TracedStep(timeline, [one], "measured")]])).timeline
     assert by_rank(again) == by_rank(timeline)
     assert len(again.events) == 3
 
@@ -86,7 +86,7 @@ def test_a_task_twice_on_a_rank_stays_twice(path):
 def test_ranks_that_do_alike_are_drawn_once_and_come_back(path):
     plan = sharded_plan(128, [[(0, 64), (64, 32), (96, 16), (112, 16)], [(0, 128)]])
     before = simulated(plan)
-    trace = trace_of([[before]], "toy")
+    trace = build_trace([[before]], "toy")
     assert trace["otherData"]["stands_for"] == {"0": "0-63", "64": "64-95", "96": "96-111", "112": "112-127"}
     assert {r["pid"] for r in trace["traceEvents"]} == {0, 64, 96, 112}
     assert by_rank(read_trace(written(path, [[before]])).timeline) == by_rank(before.timeline)
@@ -99,7 +99,7 @@ def test_asked_for_ranks_are_all_there_is(path):
     assert read.timeline.ranks == 3
 
 
-def lengthened(traced: Traced, factor: float, run_step: int) -> Traced:
+def lengthened(traced: TracedStep, factor: float, run_step: int) -> TracedStep:
     old = traced.timeline
     events = tuple(e._replace(start=e.start * factor, end=e.end * factor) for e in old.events)
     longer = replace(old, events=events, step_seconds=old.step_seconds * factor)
@@ -123,7 +123,7 @@ def test_several_steps_follow_each_other_and_the_median_one_stands_for_them(path
 def broken(change) -> str:
     """The text of a trace in which something was changed."""
     one = simulated(staged_plan(2, 1))
-    trace = json.loads(trace_text(trace_of([[one]], "toy")))
+    trace = json.loads(trace_json(build_trace([[one]], "toy")))
     change(trace, next(r for r in trace["traceEvents"] if r["ph"] == "X"))
     return json.dumps(trace)
 
@@ -181,7 +181,7 @@ def test_other_peoples_traces_are_sent_where_they_are_read(path, text):
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_half_a_trace_says_where_it_ends(path, share):
-    text = trace_text(trace_of([[simulated(staged_plan(2, 2))]], "toy"))
+    text = trace_json(build_trace([[simulated(staged_plan(2, 2))]], "toy"))
     path.write_text(text[: int(len(text) * share)])
     with pytest.raises(InputError) as error:
         read_trace(path)
@@ -216,11 +216,11 @@ def test_the_same_steps_give_the_same_bytes(tmp_path):
 def test_represented_ranks_get_their_events_back(path):
     """Events of represented groups come back on all ranks, with the same times of ranks and groups."""
     plan = ordered_plan(2, 3, "1f1b", dp=4)
-    others = alike_groups(plan, 0)
+    others = identical_groups(plan, 0)
     tasks = expand(plan, 0, others.ranks)
     before = simulate(tasks, lambda t: Cost(1e-3, "measured", 0.0), 8, others)
-    after = read_trace(written(path, [[Traced(before, tasks, "simulated")]])).timeline
-    assert before.like and not after.like
+    after = read_trace(written(path, [[TracedStep(before, tasks, "simulated")]])).timeline
+    assert before.representative_rank and not after.representative_rank
     for old, new in zip(before.rank_breakdowns(), after.rank_breakdowns(), strict=True):
         assert (new.compute, new.idle) == pytest.approx((old.compute, old.idle), abs=1e-8)
     assert after.group_seconds() == pytest.approx(before.group_seconds())
@@ -230,11 +230,11 @@ def test_represented_ranks_get_their_events_back(path):
 def test_represented_groups_come_back_under_their_own_name(path, only):
     """Whichever of those that do alike was drawn, each group has the seconds that it takes."""
     plan = ordered_plan(2, 3, "1f1b", dp=4)
-    others = alike_groups(plan, 0)
+    others = identical_groups(plan, 0)
     tasks = expand(plan, 0, others.ranks)
     before = simulate(tasks, lambda t: Cost(1e-3, "measured", 0.0), 8, others)
-    again = read_trace(written(path, [[Traced(before, tasks, "simulated")]], only=only))
-    assert {group for group in again.groups.values() if group in plan.groups}.isdisjoint(again.timeline.groups)
+    again = read_trace(written(path, [[TracedStep(before, tasks, "simulated")]], only=only))
+    assert {group for group in again.groups.values() if group in plan.groups}.isdisjoint(again.timeline.representative_group)
     whole = simulate(expand(plan), lambda t: Cost(1e-3, "measured", 0.0), 8)
     assert again.timeline.group_seconds() == pytest.approx(whole.group_seconds())
     for event in again.timeline.events:

@@ -5,8 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.plan.legal import violations
-from planner.plan.schedules import SCHEDULES, schedule
-from planner.plan.schedules.explicit import printed
+from planner.plan.schedules import SCHEDULES, schedule_slots
+from planner.plan.schedules.explicit import slot_lines
 from planner.simulate.timeline import Timeline
 from tests.plan.schedules.made import ordered_plan, timeline
 
@@ -96,7 +96,7 @@ def test_a_backward_in_two_without_a_pause_takes_what_a_whole_one_does(p, m, f, 
     whole = timeline(ordered_plan(p, m, "1f1b"), F=f, B=i + w)
     cut = tuple(
         " ".join(f"I{s[1:]} W{s[1:]}" if s[0] == "B" else s for s in line.split())
-        for line in printed(schedule("1f1b", p, m))
+        for line in slot_lines(schedule_slots("1f1b", p, m))
     )
     seconds = timeline(ordered_plan(p, m, cut), F=f, I=i, W=w).step_seconds
     assert seconds <= whole.step_seconds + 1e-9

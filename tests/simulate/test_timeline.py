@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 
 from planner.costs.cost import Cost
-from planner.simulate import Event, Timeline, simulate
-from planner.simulate.same_tasks import of_same_tasks
+from planner.simulate import TaskEvent, Timeline, simulate
+from planner.simulate.same_tasks import representative_ranks
 from planner.simulate.timeline import busy_seconds
 from planner.specs.base import Ranks
 from tests.programs import by_lane, programs, task
@@ -50,17 +50,17 @@ def test_spread_and_trust_follow_the_critical_path():
 
 
 def test_a_measured_task_may_have_an_event_per_rank():
-    events = tuple(Event(task(0, (0, 1)).id, "F", "m", Ranks((rank,)), 0.5 * rank, 2.0) for rank in (0, 1))
+    events = tuple(TaskEvent(task(0, (0, 1)).id, "F", "m", Ranks((rank,)), 0.5 * rank, 2.0) for rank in (0, 1))
     parts = Timeline(events, 2.0, 2).rank_breakdowns()
     assert [p.compute for p in parts] == [2.0, 1.5]
 
 
 def test_ranks_of_the_same_tasks_share_a_representative():
-    assert of_same_tasks([Ranks(range(4)), Ranks((0, 1)), Ranks(range(4)), Ranks((3,))]) == {0: 0, 1: 0, 2: 2, 3: 3}
+    assert representative_ranks([Ranks(range(4)), Ranks((0, 1)), Ranks(range(4)), Ranks((3,))]) == {0: 0, 1: 0, 2: 2, 3: 3}
 
 
 def test_a_task_is_represented_by_that_of_its_representative_group():
     timeline = Timeline((), 1.0, 3, {2: 0}, {"c/d": "a"}, {2: "c/d"})
-    assert timeline.task_for("llm[0-1]/F/0/c/d") == "llm[0-1]/F/0/a"
+    assert timeline.representative_task("llm[0-1]/F/0/c/d") == "llm[0-1]/F/0/a"
     for same in ("llm[0-1]/F/0/a", "llm[0-1]/F/0/d", "llm[0-1]/sync/step/all", ""):
-        assert timeline.task_for(same) == same
+        assert timeline.representative_task(same) == same

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
-from planner.plan.alike import NONE, alike_groups
+from planner.plan.alike import NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.expand import expand
-from planner.simulate import Event, Timeline, Traced, memory_use, simulate, to_trace, trace_of
-from planner.simulate.coloured import NAMES, Colours, letters
-from planner.simulate.trace import trace_text
-from planner.specs.base import Ranks, changed
+from planner.simulate import TaskEvent, Timeline, TracedStep, simulate_memory, simulate, one_step_trace, build_trace
+from planner.simulate.coloured import CHROME_COLOURS, GroupColours, letters
+from planner.simulate.trace import trace_json
+from planner.specs.base import Ranks, with_fields
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.programs import programs, task
@@ -26,8 +26,8 @@ def traced(plan, label="simulated"):
     tasks = expand(plan)
     seconds = {"F": 1e-3, "B": 2e-3, "send": 1e-5}
     timeline = simulate(tasks, lambda t: Cost(seconds.get(t.phase, 0.0), "measured", 0.0), plan.size)
-    memory = memory_use(timeline, tasks, lambda t: 2.0**29, lambda rank: 2.0**30)
-    return to_trace(timeline, tasks, label, memory)
+    memory = simulate_memory(timeline, tasks, lambda t: 2.0**29, lambda rank: 2.0**30)
+    return one_step_trace(timeline, tasks, label, memory)
 
 
 def records(trace, kind):
@@ -81,7 +81,7 @@ def test_memory_is_a_counter():
 @given(programs())
 def test_slices_of_a_thread_do_not_overlap(program):
     tasks, price = program
-    trace = json.loads(json.dumps(to_trace(simulate(tasks, price), tasks, "simulated")))
+    trace = json.loads(json.dumps(one_step_trace(simulate(tasks, price), tasks, "simulated")))
     threads: dict = {}
     for record in records(trace, "X"):
         threads.setdefault((record["pid"], record["tid"]), []).append((record["ts"], record["ts"] + record["dur"]))
@@ -93,8 +93,8 @@ def test_slices_of_a_thread_do_not_overlap(program):
 
 def test_measured_timelines_have_the_same_form():
     both = task(0, (0, 1))
-    events = tuple(Event(both.id, "F", "m", Ranks((rank,)), 0.25 * rank, 1.0) for rank in (0, 1))
-    trace = to_trace(Timeline(events, 1.0, 2), [both], "measured")
+    events = tuple(TaskEvent(both.id, "F", "m", Ranks((rank,)), 0.25 * rank, 1.0) for rank in (0, 1))
+    trace = one_step_trace(Timeline(events, 1.0, 2), [both], "measured")
     assert [(r["pid"], r["ts"], r["dur"]) for r in records(trace, "X")] == [(0, 0.0, 1e6), (1, 250000.0, 750000.0)]
     assert trace["otherData"]["planner"] == "measured"
 
@@ -109,7 +109,7 @@ def test_the_same_plan_gives_the_same_bytes():
 def timed(plan, factor=1.0, label="simulated", **more):
     tasks = expand(plan)
     timeline = simulate(tasks, lambda t: Cost(factor * 1e-3, "measured", 0.0), plan.size)
-    return Traced(timeline, tasks, label, **more)
+    return TracedStep(timeline, tasks, label, **more)
 
 
 def seen_by_perfetto(name: str) -> str:
@@ -119,23 +119,23 @@ def seen_by_perfetto(name: str) -> str:
 
 @given(st.sets(st.from_regex(r"[a-c0-9.+-]{1,5}", fullmatch=True), min_size=1, max_size=40))
 def test_groups_differ_in_colour_and_are_one_colour_everywhere(groups):
-    colours = Colours(groups)
+    colours = GroupColours(groups)
     names = {
-        group: {seen_by_perfetto(colours.name(f"m[{n}-7]/F/{n}/{group}", group)) for n in (0, 12)} for group in groups
+        group: {seen_by_perfetto(colours.slice_name(f"m[{n}-7]/F/{n}/{group}", group)) for n in (0, 12)} for group in groups
     }
     assert all(len(of_group) == 1 for of_group in names.values())
     assert len({name for of_group in names.values() for name in of_group}) == len(groups)
-    assert {colours.colour(group) for group in groups} <= set(NAMES)
+    assert {colours.colour(group) for group in groups} <= set(CHROME_COLOURS)
 
 
 def test_where_names_of_groups_tell_them_apart_slices_are_called_as_tasks():
-    assert Colours(["vit", "llm"]).name("x/F/0/vit", "vit") == "x/F/0/vit"
+    assert GroupColours(["vit", "llm"]).slice_name("x/F/0/vit", "vit") == "x/F/0/vit"
     assert [letters(number) for number in (0, 25, 26, 701, 702)] == ["a", "z", "aa", "zz", "aaa"]
 
 
 @pytest.mark.parametrize("plan", [staged_plan(3, 2), encoder_plan(), sharded_plan(4, [[(0, 2), (2, 2)]])])
 def test_two_sides_lie_beside_each_other_and_share_nothing(plan):
-    trace = trace_of([[timed(plan), timed(plan, 1.5, "measured")]], "toy")
+    trace = build_trace([[timed(plan), timed(plan, 1.5, "measured")]], "toy")
     assert trace["otherData"]["planner"] == "both"
     processes = {r["pid"]: r["args"]["name"] for r in records(trace, "M") if r["name"] == "process_name"}
     places = {r["pid"]: r["args"]["sort_index"] for r in records(trace, "M") if r["name"] == "process_sort_index"}
@@ -159,7 +159,7 @@ def test_two_sides_lie_beside_each_other_and_share_nothing(plan):
 def test_steps_follow_each_other_without_touching():
     factors = (1.0, 3.0, 2.0)
     steps = [[timed(staged_plan(3, 2), f, "measured", step=0, run_step=n)] for n, f in enumerate(factors)]
-    trace = trace_of(steps, "toy")
+    trace = build_trace(steps, "toy")
     marks = [(r["name"], r["ts"], r["ts"] + r["dur"]) for r in records(trace, "X") if r["cat"] == "step"]
     assert [name for name, *_ in marks] == ["step 0 measured", "step 1 measured", "step 2 measured"]
     assert all(a[2] <= b[1] for a, b in itertools.pairwise(marks))
@@ -171,15 +171,15 @@ def test_steps_follow_each_other_without_touching():
 
 def of_kinds(plan):
     """As in a large job: the timeline has events of one group per kind (`timeline.representative_rank`)."""
-    others = alike_groups(plan, 0)
+    others = identical_groups(plan, 0)
     tasks = expand(plan, 0, others.ranks)
-    return Traced(simulate(tasks, lambda t: Cost(1e-3, "measured", 0.0), plan.size, others), tasks, "simulated")
+    return TracedStep(simulate(tasks, lambda t: Cost(1e-3, "measured", 0.0), plan.size, others), tasks, "simulated")
 
 
 def test_many_ranks_take_as_much_room_as_their_kinds():
-    few, many = (len(trace_text(trace_of([[of_kinds(ordered_plan(4, 4, "1f1b", dp=dp))]], "toy"))) for dp in (2, 128))
+    few, many = (len(trace_json(build_trace([[of_kinds(ordered_plan(4, 4, "1f1b", dp=dp))]], "toy"))) for dp in (2, 128))
     assert many < 1.1 * few
-    asked = trace_of([[timed(ordered_plan(4, 4, "1f1b", dp=17))]], "toy", Ranks((0, 20, 40)))
+    asked = build_trace([[timed(ordered_plan(4, 4, "1f1b", dp=17))]], "toy", Ranks((0, 20, 40)))
     assert {r["pid"] for r in records(asked, "X")} == {0, 20, 40}
 
 
@@ -187,17 +187,17 @@ def test_many_ranks_take_as_much_room_as_their_kinds():
 def test_represented_ranks_are_drawn_like_simulated_ones(only, drawn):
     plan = ordered_plan(2, 3, "1f1b", dp=4)
     whole, part = timed(plan), of_kinds(plan)
-    assert part.timeline.like and part.timeline.step_seconds == whole.timeline.step_seconds
+    assert part.timeline.representative_rank and part.timeline.step_seconds == whole.timeline.step_seconds
     found = [
         {
             (pid, r["ts"], r["dur"], r["cat"], r["tid"])
-            for r in records(trace_of([[each]], "toy", only), "X")
+            for r in records(build_trace([[each]], "toy", only), "X")
             for pid in drawn & {r["pid"]}
         }
         for each in (whole, part)
     ]
     assert found[0] == found[1] and {pid for pid, *_ in found[1]} == drawn
-    arrows = [len(records(trace_of([[each]], "toy"), "f")) for each in (whole, part)]
+    arrows = [len(records(build_trace([[each]], "toy"), "f")) for each in (whole, part)]
     assert arrows == [2 * 3 * 4, 2 * 3]
 
 
@@ -205,7 +205,7 @@ def test_names_of_any_kind_are_escaped(tmp_path):
     weird = 'a"b\\c\n</script>\u2028é'
     one = task(0, group=weird)
     timeline = simulate([one], lambda t: Cost(1.0, "measured", 0.0))
-    text = trace_text(trace_of([[Traced(timeline, [one], "simulated")]], weird))
+    text = trace_json(build_trace([[TracedStep(timeline, [one], "simulated")]], weird))
     assert text.isascii()
     (record,) = records(json.loads(text), "X")
     assert record["args"]["group"] == weird and weird in record["name"]
@@ -236,7 +236,7 @@ def drawn(trace, plan):
 )
 def test_asked_for_ranks_are_drawn_as_if_all_had_been_simulated(choices, pp, zero, ranks, chance):
     plan = replicas(choices, pp)
-    plan = changed(plan, layouts={"llm": changed(plan.layouts["llm"], zero=zero)})
+    plan = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], zero=zero)})
     costs: dict[tuple, Cost] = {}
 
     def price(task):
@@ -246,18 +246,18 @@ def test_asked_for_ranks_are_drawn_as_if_all_had_been_simulated(choices, pp, zer
     def trace(others):
         tasks = expand(plan, 0, others.ranks)
         timeline = simulate(tasks, price, plan.size, others)
-        memory = memory_use(timeline, tasks, lambda t: 2.0**20, lambda rank: 2.0**30)
-        return trace_of([[Traced(timeline, tasks, "simulated", memory)]], "toy", Ranks(sorted(ranks)))
+        memory = simulate_memory(timeline, tasks, lambda t: 2.0**20, lambda rank: 2.0**30)
+        return build_trace([[TracedStep(timeline, tasks, "simulated", memory)]], "toy", Ranks(sorted(ranks)))
 
-    assert drawn(trace(alike_groups(plan, 0)), plan) == drawn(trace(NONE), plan)
+    assert drawn(trace(identical_groups(plan, 0)), plan) == drawn(trace(NO_IDENTICAL_GROUPS), plan)
 
 
 def test_a_transfer_stays_within_its_replica():
     """Twenty replicas of two stages: ranks 2r and 2r + 1 send to ranks 40 + 2r and 41 + 2r."""
     part = of_kinds(replicas([[0] * 20] * 2, 2))
-    assert len(part.timeline.groups) == 19
+    assert len(part.timeline.representative_group) == 19
     for only in ((0, 1, 2, 3, 40, 41, 42, 43), (2, 3, 42, 43), (2, 41)):
-        trace = trace_of([[part]], "toy", Ranks(only))
+        trace = build_trace([[part]], "toy", Ranks(only))
         tails = {r["id"]: r["pid"] for r in records(trace, "s")}
         found = {(tails[r["id"]], r["pid"]) for r in records(trace, "f")}
         assert found == {(a, b) for a in only for b in only if abs(a - b) == 40}
@@ -270,5 +270,5 @@ def test_measured_ranks_are_joined_by_their_places():
     whole = timed(replicas([[0, 1]], 2))
     events = [e._replace(ranks=Ranks((rank,))) for e in whole.timeline.events for rank in sorted(e.ranks)[::-1]]
     apart = replace(whole, timeline=replace(whole.timeline, events=tuple(events)), label="measured")
-    arrows = [drawn(trace_of([[each]], "toy"), replicas([[0, 1]], 2))[1] for each in (whole, apart)]
+    arrows = [drawn(build_trace([[each]], "toy"), replicas([[0, 1]], 2))[1] for each in (whole, apart)]
     assert arrows[0] == arrows[1] and arrows[0]

@@ -29,7 +29,7 @@ def round_robin(program: Program, machines: int = 4) -> np.ndarray:
     x = np.zeros(program.variables)
     for job in range((program.variables - 1) // machines):
         x[1 + job * machines + job % machines] = 1
-    x[0] = -(program.activities(x)[-machines:]).min()
+    x[0] = -(program.row_activities(x)[-machines:]).min()
     return x
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.solve import ProgramBuilder, solve
-from planner.solve.grid import lay_grid, whole_limits, whole_line
+from planner.solve.grid import make_grid, integer_limits, integer_row
 
 
 def line(program, grid, row=0):
     entries = slice(program.indptr[row], program.indptr[row + 1])
-    return whole_line(program.indices[entries], program.values[entries], grid, ~program.integer, "row")
+    return integer_row(program.indices[entries], program.values[entries], grid, ~program.integer, "row")
 
 
 @st.composite
@@ -41,10 +41,10 @@ def rows_with_points(draw):
 @given(rows_with_points())
 def test_a_legal_point_moved_to_the_grid_is_legal_there(drawn):
     program, point = drawn
-    grid = lay_grid(program)
+    grid = make_grid(program)
     whole = line(program, grid)
     shift = program.activities(grid.origin)[0]
-    least, most = whole_limits(whole, shift, program.row_lower[0], program.row_upper[0])
+    least, most = integer_limits(whole, shift, program.row_lower[0], program.row_upper[0])
     k = grid.nearest(point)
     assert ((k >= 0) & (k <= grid.top) & (k == np.rint(k))).all()
     activity = sum(int(w) * int(k[j]) for w, j in zip(whole.weights, whole.variables, strict=True))
@@ -57,7 +57,7 @@ def test_integers_and_decimals_are_carried_without_error():
     b.row({x: 2, y: -7, z: 1})
     b.row({x: 0.25, y: -0.1, z: 3.14159})
     program = b.build()
-    grid = lay_grid(program)
+    grid = make_grid(program)
     assert (line(program, grid).weights.tolist(), line(program, grid).scale) == ([2, -7, 1], 1.0)
     assert line(program, grid).error == 0.0
     assert line(program, grid, 1).weights.tolist() == [25_000, -10_000, 314_159]
@@ -69,8 +69,8 @@ def test_grid_is_a_power_of_two_of_the_range():
     b.variable(0, 10)
     b.variable(0, 10, integer=True)
     b.variable(3.5, 3.5)
-    assert lay_grid(b.build()).step[:2].tolist() == [2.0**-20, 1.0]
-    assert lay_grid(b.build()).top[1:].tolist() == [10, 0]
+    assert make_grid(b.build()).step[:2].tolist() == [2.0**-20, 1.0]
+    assert make_grid(b.build()).top[1:].tolist() == [10, 0]
 
 
 def test_an_open_variable_is_refused_by_name():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner.solve import Program, ProgramBuilder
-from planner.solve.answer import Answer
-from planner.solve.judge import conclude
+from planner.solve.answer import SolverAnswer
+from planner.solve.judge import checked_solution
 
 
 def program() -> Program:
@@ -18,55 +18,55 @@ def program() -> Program:
     return b.build()
 
 
-def judged(answer: Answer, hint=None):
-    return conclude(program(), answer, None if hint is None else np.array(hint, dtype=float), 0.0, "liar")
+def judged(answer: SolverAnswer, hint=None):
+    return checked_solution(program(), answer, None if hint is None else np.array(hint, dtype=float), 0.0, "liar")
 
 
 def test_honest_answer():
-    solution = judged(Answer(values=np.array([0.0, 3.0]), bound=-6.0))
+    solution = judged(SolverAnswer(values=np.array([0.0, 3.0]), bound=-6.0))
     assert (solution.status, solution.objective, solution.bound) == ("optimal", -6, -6)
 
 
 def test_illegal_values_are_no_solution():
-    assert judged(Answer(values=np.array([0.5, 3.0]), bound=-6.5)).status == "unknown"
-    assert judged(Answer(values=np.array([np.nan, 3.0]), bound=-6.5)).status == "unknown"
+    assert judged(SolverAnswer(values=np.array([0.5, 3.0]), bound=-6.5)).status == "unknown"
+    assert judged(SolverAnswer(values=np.array([np.nan, 3.0]), bound=-6.5)).status == "unknown"
 
 
 def test_almost_whole_values_are_rounded_and_the_rest_solved_again():
-    solution = judged(Answer(values=np.array([0.99999, 2.50001]), bound=-7.0))
+    solution = judged(SolverAnswer(values=np.array([0.99999, 2.50001]), bound=-7.0))
     assert solution.values.tolist() == [1.0, 2.5]
     assert solution.status == "feasible"
 
 
 def test_coarse_values_are_solved_again():
-    assert judged(Answer(values=np.array([1.0, 2.49]), bound=-6.0, coarse=True)).objective == -6
+    assert judged(SolverAnswer(values=np.array([1.0, 2.49]), bound=-6.0, approximate=True)).objective == -6
 
 
 def test_a_bound_refuted_by_a_point_is_dropped():
-    solution = judged(Answer(values=np.array([0.0, 3.0]), bound=-5.0))
+    solution = judged(SolverAnswer(values=np.array([0.0, 3.0]), bound=-5.0))
     assert (solution.status, solution.bound) == ("feasible", -9)  # what the variables' own bounds allow
 
 
 def test_a_bound_is_never_worse_than_the_box():
-    assert judged(Answer(values=np.array([0.0, 3.0]))).bound == -9
-    assert judged(Answer()).bound == -9
+    assert judged(SolverAnswer(values=np.array([0.0, 3.0]))).bound == -9
+    assert judged(SolverAnswer()).bound == -9
 
 
-@pytest.mark.parametrize("answer", [Answer(), Answer("infeasible"), Answer(values=np.array([2.0, 1.0]), bound=-7.0)])
+@pytest.mark.parametrize("answer", [SolverAnswer(), SolverAnswer("infeasible"), SolverAnswer(values=np.array([2.0, 1.0]), bound=-7.0)])
 def test_a_legal_hint_is_a_candidate(answer):
     solution = judged(answer, hint=[1, 2.5])
     assert (solution.status, solution.objective) == ("feasible", -6)
 
 
 def test_a_hint_is_completed_around_its_whole_part():
-    assert judged(Answer(), hint=[3, 3]).values.tolist() == [3, 0.5]
+    assert judged(SolverAnswer(), hint=[3, 3]).values.tolist() == [3, 0.5]
 
 
 def test_an_illegal_hint_is_no_candidate():
-    assert judged(Answer("infeasible"), hint=[0.5, 3]).status == "infeasible"
+    assert judged(SolverAnswer("infeasible"), hint=[0.5, 3]).status == "infeasible"
 
 
 def test_claims_without_a_point():
-    assert (judged(Answer("infeasible")).objective, judged(Answer("infeasible")).bound) == (inf, inf)
-    assert (judged(Answer("unbounded")).objective, judged(Answer("unbounded")).bound) == (-inf, -inf)
-    assert (judged(Answer(bound=-7.0)).status, judged(Answer(bound=-7.0)).bound) == ("unknown", -7)
+    assert (judged(SolverAnswer("infeasible")).objective, judged(SolverAnswer("infeasible")).bound) == (inf, inf)
+    assert (judged(SolverAnswer("unbounded")).objective, judged(SolverAnswer("unbounded")).bound) == (-inf, -inf)
+    assert (judged(SolverAnswer(bound=-7.0)).status, judged(SolverAnswer(bound=-7.0)).bound) == ("unknown", -7)

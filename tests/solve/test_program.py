@@ -37,7 +37,7 @@ def test_objective_and_activities():
     program = small()
     x = np.array([2.0, -0.5, 1.0])
     assert program.objective(x) == 7.0
-    assert program.activities(x).tolist() == [4.5, 0.0, 0.5]
+    assert program.row_activities(x).tolist() == [4.5, 0.0, 0.5]
 
 
 @pytest.mark.parametrize(

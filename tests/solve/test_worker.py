@@ -14,8 +14,8 @@ import pytest
 
 from planner.errors import RunFailed
 from planner.solve import Program, ProgramBuilder, mathopt, solve
-from planner.solve.answer import Limits
-from planner.solve.worker import apart
+from planner.solve.answer import SolverLimits
+from planner.solve.worker import solve_in_process
 
 IMPORTS = "import numpy as np; from planner.solve.answer import Answer"
 
@@ -44,17 +44,17 @@ def test_nothing_is_lost_on_the_way(back_end, hint):
     seen = "program.upper[0], program.lower[1], program.integer.sum(), limits.effort, limits.seed, limits.seconds"
     values = f"np.array([{seen}, 0 if hint is None else hint[1]])"
     body = f"{IMPORTS}; return Answer(values={values}, bound=-2.5, coarse=True)"
-    answer = apart(back_end(body), program(), Limits(effort=3, seconds=1.5, seed=7), hint)
+    answer = solve_in_process(back_end(body), program(), SolverLimits(effort=3, seconds=1.5, seed=7), hint)
     assert answer.values.tolist() == [9, -inf, 1, 3, 7, 1.5, 0 if hint is None else 2]
-    assert (answer.claim, answer.bound, answer.coarse) == ("searched", -2.5, True)
+    assert (answer.claim, answer.bound, answer.approximate) == ("searched", -2.5, True)
 
 
 def test_highs_goes_apart_where_another_copy_may_be_loaded(monkeypatch):
-    here = mathopt.solve_highs(program(), Limits(), None)
+    here = mathopt.solve_highs(program(), SolverLimits(), None)
     gone = []
     monkeypatch.setitem(sys.modules, "pulp", types.ModuleType("pulp"))
-    monkeypatch.setattr("planner.solve.worker.apart", lambda *asked: gone.append(asked[0]) or apart(*asked))
-    there = mathopt.solve_highs(program(), Limits(), None)
+    monkeypatch.setattr("planner.solve.worker.apart", lambda *asked: gone.append(asked[0]) or solve_in_process(*asked))
+    there = mathopt.solve_highs(program(), SolverLimits(), None)
     assert gone == ["planner.solve.mathopt:solve_highs"]
     assert here.values.tobytes() == there.values.tobytes()
 
@@ -66,12 +66,12 @@ def test_cbc_never_loads_pulp_here():
 
 def test_an_exception_there_is_named_here(back_end):
     with pytest.raises(RunFailed, match="no such corner"):
-        apart(back_end("raise RuntimeError('no such corner')"), program(), Limits(), None)
+        solve_in_process(back_end("raise RuntimeError('no such corner')"), program(), SolverLimits(), None)
 
 
 def test_a_crash_there_is_named_here(back_end):
     with pytest.raises(RunFailed, match=f"status -{int(signal.SIGSEGV)}"):
-        apart(back_end("import os; os.kill(os.getpid(), 11)"), program(), Limits(), None)
+        solve_in_process(back_end("import os; os.kill(os.getpid(), 11)"), program(), SolverLimits(), None)
 
 
 def test_an_interruption_leaves_no_process(back_end, tmp_path):
@@ -92,7 +92,7 @@ def test_an_interruption_leaves_no_process(back_end, tmp_path):
     watcher.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            apart(back_end(body), program(), Limits(), None)
+            solve_in_process(back_end(body), program(), SolverLimits(), None)
     finally:
         watcher.join()
         signal.signal(signal.SIGALRM, previous)
@@ -112,5 +112,5 @@ def gone(pid: int) -> bool:
 
 
 def test_an_answer_without_values(back_end):
-    answer = apart(back_end(f"{IMPORTS}; return Answer('infeasible')"), program(), Limits(), None)
+    answer = solve_in_process(back_end(f"{IMPORTS}; return Answer('infeasible')"), program(), SolverLimits(), None)
     assert (answer.claim, answer.values) == ("infeasible", None)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from planner import files
-from planner.specs.library import names, read
+from planner.specs.library import shipped_names, read_named
 from planner.specs.profile import Profile
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs/devices.md").read_text(encoding="utf-8")
-DEVICES = names(Profile)
+DEVICES = shipped_names(Profile)
 GPUS = [name for name in DEVICES if name not in ("cpu", "flexsp-a100-40gb")]  # the last: A100s as FlexSP measured them
 WIDER = ("fp8", "bf16", "fp16", "float32", "float64")  # a wider dtype is never the faster one
 COEFFICIENTS = ("gemm", "attention", "grouped_share", "memory_share", "launch_us")
@@ -42,7 +42,7 @@ SYSTEMS = {  # names in aiconfigurator's table of systems
 
 
 def shipped(name: str) -> Profile:
-    return read(name, Profile)[0]
+    return read_named(name, Profile)[0]
 
 
 @pytest.fixture

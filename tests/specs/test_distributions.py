@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.specs.distributions import DISTRIBUTIONS, MAX_TOKENS, sample, sample_mix
-from planner.specs.workload import Part
+from planner.specs.distributions import DISTRIBUTIONS, MAX_TOKENS, draw_lengths, draw_mixture
+from planner.specs.workload import LogNormal
 
 DRAWS = 200_000
 # Of the rows that the quantiles describe; byted's follows from its published shares: 0.05 % · 2M tokens are 12.1 %.
@@ -25,7 +25,7 @@ def test_points_rise_from_share_0_to_1(name: str) -> None:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_samples_reproduce_the_quantiles(name: str) -> None:
-    lengths = np.array(sample(name, DRAWS, seed=0))
+    lengths = np.array(draw_lengths(name, DRAWS, seed=0))
     for share, tokens in DISTRIBUTIONS[name].points:
         if 0.1 <= share <= 0.99:
             assert np.quantile(lengths, share) == pytest.approx(tokens, rel=0.03)
@@ -37,13 +37,13 @@ def test_samples_reproduce_the_quantiles(name: str) -> None:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_mean_is_close_to_the_known_one(name: str) -> None:
-    lengths = sample(name, DRAWS, seed=0)
+    lengths = draw_lengths(name, DRAWS, seed=0)
     assert np.mean(lengths) == pytest.approx(MEANS[name], rel=0.05)
 
 
 def test_byted_has_the_published_shares_of_samples_and_tokens() -> None:
     """A million draws: 500 of 2M tokens, give or take 22, so shares of tokens err by about half a percent."""
-    lengths = np.array(sample("byted", 1_000_000, seed=0), dtype=np.int64)
+    lengths = np.array(draw_lengths("byted", 1_000_000, seed=0), dtype=np.int64)
     k = 1024
 
     def tokens(least: int) -> float:
@@ -59,55 +59,55 @@ def test_byted_has_the_published_shares_of_samples_and_tokens() -> None:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_same_seed_same_lengths(name: str) -> None:
-    assert sample(name, 64, seed=7) == sample(name, 64, seed=7) != sample(name, 64, seed=8)
-    assert sample(name, 64, seed=7) == sample(name, 128, seed=7)[:64]  # a longer sample continues a shorter one
-    assert all(type(length) is int and length >= 1 for length in sample(name, 64, seed=7))
+    assert draw_lengths(name, 64, seed=7) == draw_lengths(name, 64, seed=7) != draw_lengths(name, 64, seed=8)
+    assert draw_lengths(name, 64, seed=7) == draw_lengths(name, 128, seed=7)[:64]  # a longer sample continues a shorter one
+    assert all(type(length) is int and length >= 1 for length in draw_lengths(name, 64, seed=7))
 
 
 def test_draws_stay_what_they_were() -> None:
-    assert sample("wikipedia", 6, seed=0) == [547, 156, 59, 43, 1184, 2440]
-    assert sample("web", 6, seed=0) == [295, 104, 20, 18, 1034, 2924]
+    assert draw_lengths("wikipedia", 6, seed=0) == [547, 156, 59, 43, 1184, 2440]
+    assert draw_lengths("web", 6, seed=0) == [295, 104, 20, 18, 1034, 2924]
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InputError) as error:
-        sample("wikipdia", 1, seed=0)
+        draw_lengths("wikipdia", 1, seed=0)
     assert "wikipdia" in error.value.message
     assert all(name in error.value.fix for name in DISTRIBUTIONS)
 
 
 def test_negative_seed_is_an_input_error() -> None:
     with pytest.raises(InputError, match="negative"):
-        sample("web", 1, seed=-1)
+        draw_lengths("web", 1, seed=-1)
 
 
 def test_mix_has_the_medians_and_weights_of_its_parts() -> None:
-    parts = (Part(weight=3, median=100, sigma=0.1), Part(weight=1, median=10_000, sigma=0.5))
-    lengths = np.array(sample_mix(parts, DRAWS, seed=0))
+    parts = (LogNormal(weight=3, median=100, sigma=0.1), LogNormal(weight=1, median=10_000, sigma=0.5))
+    lengths = np.array(draw_mixture(parts, DRAWS, seed=0))
     long = lengths > 1000
     assert np.mean(long) == pytest.approx(0.25, abs=0.005)
     assert np.median(lengths[~long]) == pytest.approx(100, rel=0.01)
     assert np.median(lengths[long]) == pytest.approx(10_000, rel=0.01)
     assert np.std(np.log(lengths[long])) == pytest.approx(0.5, rel=0.02)
-    assert sample_mix(parts, 9, seed=4) == sample_mix(parts, 9, seed=4) != sample_mix(parts, 9, seed=5)
+    assert draw_mixture(parts, 9, seed=4) == draw_mixture(parts, 9, seed=4) != draw_mixture(parts, 9, seed=5)
 
 
 def test_mix_stays_in_bounds_and_skips_parts_without_weight() -> None:
-    wild = (Part(weight=1, median=2, sigma=1e300), Part(weight=0, median=777, sigma=0))
-    assert set(sample_mix(wild, 1000, seed=0)) == {1, MAX_TOKENS}
-    assert sample_mix((Part(weight=1, median=50, sigma=0),), 3, seed=0) == [50, 50, 50]
+    wild = (LogNormal(weight=1, median=2, sigma=1e300), LogNormal(weight=0, median=777, sigma=0))
+    assert set(draw_mixture(wild, 1000, seed=0)) == {1, MAX_TOKENS}
+    assert draw_mixture((LogNormal(weight=1, median=50, sigma=0),), 3, seed=0) == [50, 50, 50]
     assert log(MAX_TOKENS) > log(max(points.points[-1][1] for points in DISTRIBUTIONS.values()))
 
 
 @pytest.mark.parametrize(
     ("part", "message"),
-    [(Part(weight=0, median=10, sigma=1), "weights"), (Part(weight=1, median=0, sigma=1), "median")],
+    [(LogNormal(weight=0, median=10, sigma=1), "weights"), (LogNormal(weight=1, median=0, sigma=1), "median")],
 )
-def test_mix_that_means_nothing_is_an_input_error(part: Part, message: str) -> None:
+def test_mix_that_means_nothing_is_an_input_error(part: LogNormal, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        sample_mix((part,), 1, seed=0)
+        draw_mixture((part,), 1, seed=0)
 
 
 def test_a_longer_mix_continues_a_shorter_one():
-    parts = (Part(weight=1.0, median=300.0, sigma=1.0), Part(weight=0.2, median=9000.0, sigma=0.5))
-    assert sample_mix(parts, 500, seed=3)[:100] == sample_mix(parts, 100, seed=3)
+    parts = (LogNormal(weight=1.0, median=300.0, sigma=1.0), LogNormal(weight=0.2, median=9000.0, sigma=0.5))
+    assert draw_mixture(parts, 500, seed=3)[:100] == draw_mixture(parts, 100, seed=3)

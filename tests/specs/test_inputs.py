@@ -7,12 +7,12 @@ import pytest
 from planner import files
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.cluster import Cluster, kind_of, level_of
-from planner.specs.inputs import Options, load
+from planner.specs.cluster import Cluster, device_of_rank, nearest_level
+from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Job
 from planner.specs.model import Model
 from planner.specs.profile import Profile
-from planner.strategies.base import source
+from planner.strategies.base import source_file
 
 JOB = """\
 format: planner.job/1
@@ -44,11 +44,11 @@ def job(folder, **fields) -> str:
 
 
 def test_names_mean_what_is_shipped_and_paths_lie_beside_the_job(folder, monkeypatch):
-    model = (library.shipped() / "models/tiny-vit.yaml").read_text()
+    model = (library.shipped_folder() / "models/tiny-vit.yaml").read_text()
     (folder / "mine.yaml").write_text(model.replace("name: tiny-vit", "name: mine"))
     path = job(folder, model="./mine.yaml")
     monkeypatch.chdir("/")
-    inputs = load(path, Options(batches=2))
+    inputs = load_job(path, JobOptions(batches=2))
     assert (inputs.model.name, inputs.module, inputs.cluster.size, inputs.device.kind) == ("mine", "vision", 4, "cpu")
     assert [batch.items for batch in inputs.batches] == [{0: 5, 1: 6, 2: 7, 3: 8}, {4: 9, 5: 10, 6: 11, 7: 12}]
     assert set(inputs.sources) == {"job", "model", "cluster", "device cpu", "profile", "software", "lengths"}
@@ -58,19 +58,19 @@ def test_lengths_of_the_command_line_are_from_where_one_is(folder, monkeypatch):
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere/rows.csv").write_text("tokens\n100\n200\n300\n400\n")
     monkeypatch.chdir(folder / "elsewhere")
-    inputs = load(job(folder), Options(lengths="rows.csv"))
+    inputs = load_job(job(folder), JobOptions(lengths="rows.csv"))
     assert inputs.batches[0].items == {0: 100, 1: 200, 2: 300, 3: 400}
     assert inputs.sources["lengths"] == folder / "elsewhere/rows.csv"
 
 
 def test_auto_takes_what_was_measured_here_then_what_is_shipped(folder):
     path = job(folder, profile="auto")
-    assert load(path, Options()).sources["profile"] == library.shipped() / "devices/cpu.yaml"
+    assert load_job(path, JobOptions()).sources["profile"] == library.shipped_folder() / "devices/cpu.yaml"
     measured = folder / "cache/planner/profiles/cpu.yaml"
     measured.parent.mkdir(parents=True)
-    measured.write_text((library.shipped() / "devices/cpu.yaml").read_text().replace("name: cpu", "name: measured"))
-    assert load(path, Options()).profile.name == "measured"
-    assert load(job(folder, profile="cpu"), Options()).profile.name == "cpu"
+    measured.write_text((library.shipped_folder() / "devices/cpu.yaml").read_text().replace("name: cpu", "name: measured"))
+    assert load_job(path, JobOptions()).profile.name == "measured"
+    assert load_job(job(folder, profile="cpu"), JobOptions()).profile.name == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -90,34 +90,34 @@ def test_auto_takes_what_was_measured_here_then_what_is_shipped(folder):
 )  # fmt: skip
 def test_what_is_not_there_is_named(folder, fields, message, fix):
     with pytest.raises(InputError) as caught:
-        load(job(folder, **fields), Options())
+        load_job(job(folder, **fields), JobOptions())
     assert message in caught.value.message and fix in caught.value.fix
 
 
 @pytest.mark.parametrize("kind", [Model, Cluster, Profile, Job])
 def test_every_shipped_name_is_found(kind):
-    assert library.names(kind)
-    for name in library.names(kind):
-        assert library.read(name, kind)[0].name == name
+    assert library.shipped_names(kind)
+    for name in library.shipped_names(kind):
+        assert library.read_named(name, kind)[0].name == name
 
 
 def test_sources_are_said_the_same_from_everywhere(folder, monkeypatch):
     """Shipped files by their place in `profiles`, others from the job's folder; a shipped job has none to be near."""
-    inside, outside = library.shipped() / "models/k2-65b.yaml", folder / "data" / "rows.txt"
+    inside, outside = library.shipped_folder() / "models/k2-65b.yaml", folder / "data" / "rows.txt"
     outside.parent.mkdir()
     outside.write_text("5\n")
-    for place in (folder, Path("/"), library.shipped()):
+    for place in (folder, Path("/"), library.shipped_folder()):
         monkeypatch.chdir(place)
-        assert source(inside, folder / "job.yaml").path == "profiles/models/k2-65b.yaml"
-        assert source(outside, folder / "job.yaml").path == "data/rows.txt"
-        assert source(outside, folder / "jobs/job.yaml").path == "../data/rows.txt"
-        assert source(outside, library.shipped() / "jobs/demo-cpu-4.yaml").path == str(outside.resolve())
-    assert source(outside, folder / "job.yaml").sha256 == files.digest(outside) != files.digest(inside)
+        assert source_file(inside, folder / "job.yaml").path == "profiles/models/k2-65b.yaml"
+        assert source_file(outside, folder / "job.yaml").path == "data/rows.txt"
+        assert source_file(outside, folder / "jobs/job.yaml").path == "../data/rows.txt"
+        assert source_file(outside, library.shipped_folder() / "jobs/demo-cpu-4.yaml").path == str(outside.resolve())
+    assert source_file(outside, folder / "job.yaml").sha256 == files.digest(outside) != files.digest(inside)
 
 
 def test_ranks_are_numbered_by_kind_and_joined_by_the_nearest_level():
-    cluster, _ = library.read("a100x64", Cluster)
-    assert [level_of(cluster, *pair).name for pair in ((0, 7), (7, 8), (8, 15), (0, 63))] == [
+    cluster, _ = library.read_named("a100x64", Cluster)
+    assert [nearest_level(cluster, *pair).name for pair in ((0, 7), (7, 8), (8, 15), (0, 63))] == [
         *("node", "cluster", "node", "cluster")
     ]
     two = files.parse(
@@ -127,4 +127,4 @@ def test_ranks_are_numbered_by_kind_and_joined_by_the_nearest_level():
         Cluster,
         "c",
     )
-    assert [kind_of(two, rank) for rank in range(5)] == ["a", "a", "b", "b", "b"]
+    assert [device_of_rank(two, rank) for rank in range(5)] == ["a", "a", "b", "b", "b"]

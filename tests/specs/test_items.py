@@ -7,8 +7,8 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.legal import violations
 from planner.plan.model import Edge, Group, Layout, Plan, Step
-from planner.specs.base import Ranks, changed
-from planner.specs.items import Document, ItemSize, documents_of, lengths_of, tokens_of
+from planner.specs.base import Ranks, with_fields
+from planner.specs.items import Document, ItemSize, packed_documents, part_lengths, item_tokens
 from planner.specs.layers import Audio, Decoder, Vit
 from tests.plans import plan_of, uses
 
@@ -44,11 +44,11 @@ def test_a_plan_says_sizes_as_they_were_said(tmp_path):
 
 
 def test_parts_are_the_item():
-    assert [tokens_of(size) for size in (7, ItemSize(tokens=7), ItemSize(patches=(3, 4)), ItemSize(frames=14))] == [
+    assert [item_tokens(size) for size in (7, ItemSize(tokens=7), ItemSize(patches=(3, 4)), ItemSize(frames=14))] == [
         7
     ] * 4
-    assert lengths_of(ItemSize(frames=(8, 4))) == (4, 2)
-    assert documents_of((3, 5), ((4, 2), (6,))) == (Document(3, 4, 0), Document(3, 2, 4), Document(5, 6, 0))
+    assert part_lengths(ItemSize(frames=(8, 4))) == (4, 2)
+    assert packed_documents((3, 5), ((4, 2), (6,))) == (Document(3, 4, 0), Document(3, 2, 4), Document(5, 6, 0))
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_sizes_that_a_module_cannot_have(module, size, message):
     plan = plan_with()
     item = max(plan.uses.items[module])
     sizes = {**plan.uses.items, module: {**plan.uses.items[module], item: size}}
-    (wrong,) = violations(changed(plan, uses=changed(plan.uses, items=sizes)))
+    (wrong,) = violations(with_fields(plan, uses=with_fields(plan.uses, items=sizes)))
     assert message in wrong.message and wrong.where == f"uses.items.{module}.{item}"

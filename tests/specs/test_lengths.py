@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.specs.lengths import Batch, batches, read_lengths
-from planner.specs.workload import Distribution, LengthsFile, Mix, Part, Workload
+from planner.specs.lengths import SampleBatch, read_batches, read_lengths
+from planner.specs.workload import Distribution, LengthsFile, LogNormalMix, LogNormal, Workload
 
 
 def workload(path="lengths.txt", rows=3, **fields) -> Workload:
@@ -88,11 +88,11 @@ def data(tmp_path):
 
 
 def test_batches_are_the_next_rows_rounded_up_without_those_too_long(data):
-    first, second = batches(workload(round_to=128), 2, 0, 0, data)
-    assert first == Batch({0: 128, 1: 256}, (2,))
-    assert second == Batch({3: 128, 4: 128, 5: 1024}, ())
-    (later,) = batches(workload(), 1, 4, 0, data)
-    assert later == Batch({4: 1, 5: 1000}, (6,))
+    first, second = read_batches(workload(round_to=128), 2, 0, 0, data)
+    assert first == SampleBatch({0: 128, 1: 256}, (2,))
+    assert second == SampleBatch({3: 128, 4: 128, 5: 1024}, ())
+    (later,) = read_batches(workload(), 1, 4, 0, data)
+    assert later == SampleBatch({4: 1, 5: 1000}, (6,))
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_batches_are_the_next_rows_rounded_up_without_those_too_long(data):
 )
 def test_batches_that_are_not_there(data, count, first, rows, message):
     with pytest.raises(InputError, match=message) as caught:
-        batches(workload(rows=rows), count, first, 0, data)
+        read_batches(workload(rows=rows), count, first, 0, data)
     assert caught.value.where.startswith("workload") and caught.value.fix
 
 
 @pytest.mark.parametrize(
     "lengths",
-    [Distribution(name="wikipedia"), Distribution(name="github"), Mix(parts=(Part(weight=1, median=300, sigma=1),))],
+    [Distribution(name="wikipedia"), Distribution(name="github"), LogNormalMix(parts=(LogNormal(weight=1, median=300, sigma=1),))],
 )
 def test_later_batches_do_not_depend_on_how_many_are_asked_for(lengths, tmp_path):
     drawn = workload(rows=10, lengths=lengths, max_tokens=10**9)
-    three = batches(drawn, 3, 0, 7, tmp_path)
-    assert batches(drawn, 1, 20, 7, tmp_path) == three[2:]
-    assert batches(drawn, 3, 0, 8, tmp_path) != three
+    three = read_batches(drawn, 3, 0, 7, tmp_path)
+    assert read_batches(drawn, 1, 20, 7, tmp_path) == three[2:]
+    assert read_batches(drawn, 3, 0, 8, tmp_path) != three

@@ -7,7 +7,7 @@ from planner.files import dump, parse
 from planner.specs.layers import Decoder
 from planner.specs.layers.heads import head_dim, kv_heads, value_dim
 from planner.specs.model import Model
-from planner.specs.parts import Latent
+from planner.specs.parts import LatentAttentionShape
 
 HEAD = (
     "format: planner.model/1\nname: m\nsource: here\nmodules:\n  llm: {kind: decoder, layers: 4, hidden: 64, heads: 8, "
@@ -48,7 +48,7 @@ def test_what_is_no_part_is_named_where_it_stands(rest: str) -> None:
 
 
 def test_latent_attention_has_its_own_widths_and_as_many_keys_as_heads() -> None:
-    latent = Latent(kv_rank=8, rope_dim=4, nope_dim=12, value_dim=10)
+    latent = LatentAttentionShape(kv_rank=8, rope_dim=4, nope_dim=12, value_dim=10)
     module = Decoder(layers=1, hidden=64, heads=8, kv_heads=2, head_dim=32, ffn=8, vocab=9, latent=latent)
     assert (kv_heads(module), head_dim(module), value_dim(module)) == (8, 16, 10)
     plain = Decoder(layers=1, hidden=64, heads=8, kv_heads=2, head_dim=32, ffn=8, vocab=9)

@@ -45,9 +45,9 @@ def stated(row: dict[str, str]) -> dict[str, int]:
 @pytest.mark.parametrize("name", SAME)
 def test_a_shipped_shape_is_its_published_configuration(shared: Path, name: str) -> None:
     row = stated(published(shared)[SAME[name]])
-    module = library.read(name, Model)[0].modules["llm"]
+    module = library.read_named(name, Model)[0].modules["llm"]
     assert isinstance(module, Decoder)
-    moe = module.routed
+    moe = module.routed_experts
     ours = {"layers": module.layers, "hidden": module.hidden, "heads": module.heads, "vocab": module.vocab}
     ours |= {"kv_heads": kv_heads(module)}
     if module.latent is None:

@@ -6,7 +6,7 @@ import pytest
 
 from planner.files import read
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Decoder, Vit, kind_counts
 from planner.specs.model import Model
 from planner.specs.parameters import (
@@ -17,12 +17,12 @@ from planner.specs.parameters import (
     layer_parameters,
     mlp_parameters,
     model_parameters,
-    of_layers,
-    parameters,
+    parameters_of_layers,
+    parameter_counts,
     router_parameters,
-    shared_parameters,
+    shared_expert_parameters,
 )
-from planner.specs.parts import Experts, Latent
+from planner.specs.parts import Experts, LatentAttentionShape
 
 MODELS = Path(__file__).parents[2] / "profiles" / "models"
 
@@ -90,19 +90,19 @@ def test_published_totals(name: str, total: int) -> None:
 
 @pytest.mark.parametrize(("name", "billions"), ROUNDED.items())
 def test_published_totals_to_the_printed_digits(name: str, billions: float) -> None:
-    assert round(model_parameters(library.read(name, Model)[0]) / 1e9, 1) == billions
+    assert round(model_parameters(library.read_named(name, Model)[0]) / 1e9, 1) == billions
 
 
 @pytest.mark.parametrize(("name", "billions"), ACTIVE.items())
 def test_published_active_parameters(name: str, billions: float) -> None:
     digits = 1 if isinstance(billions, float) else 0
-    assert round(active_parameters(library.read(name, Model)[0].modules["llm"]) / 1e9, digits) == billions
+    assert round(active_parameters(library.read_named(name, Model)[0].modules["llm"]) / 1e9, digits) == billions
 
 
 @pytest.mark.parametrize(("name", "billions"), [("gpt-oss-20b", 3.61), ("gpt-oss-120b", 5.13)])
 def test_gpt_oss_counts_active_parameters_without_its_embedding(name: str, billions: float) -> None:
     """arXiv 2508.10925, table 1."""
-    module = library.read(name, Model)[0].modules["llm"]
+    module = library.read_named(name, Model)[0].modules["llm"]
     assert round((active_parameters(module) - module.vocab * module.hidden) / 1e9, 2) == billions
 
 
@@ -111,23 +111,23 @@ def test_gpt_oss_counts_active_parameters_without_its_embedding(name: str, billi
 )
 def test_nemotron_splits_as_its_papers_say(name: str, embeddings: float, others: float) -> None:
     """arXiv 2402.16819 and 2406.11704: billions with and without embeddings."""
-    module = library.read(name, Model)[0].modules["llm"]
+    module = library.read_named(name, Model)[0].modules["llm"]
     tables = 2 * module.vocab * module.hidden
     assert round(tables / 1e9, 1) == embeddings
-    assert round((parameters(module).total - tables) / 1e9, 1) == others
+    assert round((parameter_counts(module).total - tables) / 1e9, 1) == others
 
 
 def test_sizes_that_are_only_named() -> None:
     """InternLM's two, and the 37 billion active of DeepSeek-V3 (arXiv 2412.19437), which is rounded down."""
     for name, billions in (("internlm-7b", 7), ("internlm-20b", 20)):
-        assert round(model_parameters(library.read(name, Model)[0]) / 1e9) == billions
-    assert int(active_parameters(library.read("deepseek-v3", Model)[0].modules["llm"]) / 1e9) == 37
+        assert round(model_parameters(library.read_named(name, Model)[0]) / 1e9) == billions
+    assert int(active_parameters(library.read_named("deepseek-v3", Model)[0].modules["llm"]) / 1e9) == 37
 
 
 def test_korthikanti_sizes() -> None:
     """arXiv 2205.05198, table 3: 22, 175 (GPT-3), 530 and 1000 billion."""
     for name, billions in (("gpt-22b", 22), ("gpt3-175b", 175), ("gpt-530b", 530)):
-        assert round(model_parameters(library.read(name, Model)[0]) / 1e9) == billions
+        assert round(model_parameters(library.read_named(name, Model)[0]) / 1e9) == billions
 
 
 def test_whisper_large_v3_is_this_encoder_and_a_decoder() -> None:
@@ -137,7 +137,7 @@ def test_whisper_large_v3_is_this_encoder_and_a_decoder() -> None:
     projector = width + 1
     attention, mlp, norm = 4 * width**2 + 3 * width, 8 * width**2 + 5 * width, 2 * width
     decoder = layers * (2 * attention + mlp + 3 * norm) + (51_866 + 448) * width + norm
-    assert parameters(encoder).total - projector + 1500 * width + decoder == 1_543_490_560
+    assert parameter_counts(encoder).total - projector + 1500 * width + decoder == 1_543_490_560
 
 
 @pytest.mark.parametrize(("name", "billions"), [("gpt-7b", 7.117), ("gpt-13b", 13.116), ("gpt-30b", 31.525)])
@@ -147,8 +147,8 @@ def test_flexsp_counts_to_the_printed_digits(name: str, billions: float) -> None
 
 def test_qwen_splits_into_its_published_modules() -> None:
     model = read(MODELS / "qwen2.5-vl-7b.yaml", Model)
-    assert parameters(model.modules["vision"]).total == 676_550_144
-    assert parameters(model.modules["llm"]).total == 7_615_616_512
+    assert parameter_counts(model.modules["vision"]).total == 676_550_144
+    assert parameter_counts(model.modules["llm"]).total == 7_615_616_512
 
 
 @pytest.mark.parametrize("hidden", [64, 256])
@@ -157,58 +157,58 @@ def test_classic_layer_is_12_h_squared_and_13_h(hidden: int) -> None:
         layers=3, hidden=hidden, heads=8, ffn=4 * hidden, vocab=10, gated=False, norm="layer", bias="all",
         positions="learned", max_positions=20,
     )  # fmt: skip
-    assert parameters(gpt).layer == 12 * hidden**2 + 13 * hidden
-    assert parameters(gpt).ends == (10 + 10 + 20) * hidden + 2 * hidden
+    assert parameter_counts(gpt).largest_layer == 12 * hidden**2 + 13 * hidden
+    assert parameter_counts(gpt).embedding_head == (10 + 10 + 20) * hidden + 2 * hidden
 
 
 def test_tying_saves_one_table_and_grouped_heads_save_keys() -> None:
     wide = Decoder(layers=2, hidden=64, heads=8, ffn=128, vocab=100)
     tied = Decoder(layers=2, hidden=64, heads=8, ffn=128, vocab=100, tied=True)
     grouped = Decoder(layers=2, hidden=64, heads=8, kv_heads=2, ffn=128, vocab=100)
-    assert parameters(wide).total - parameters(tied).total == 100 * 64
-    assert parameters(wide).layer - parameters(grouped).layer == 2 * 64 * (8 - 2) * 8
+    assert parameter_counts(wide).total - parameter_counts(tied).total == 100 * 64
+    assert parameter_counts(wide).largest_layer - parameter_counts(grouped).largest_layer == 2 * 64 * (8 - 2) * 8
 
 
 def test_a_moe_layer_is_attention_router_experts_and_norms() -> None:
     expert = 3 * 16 * 8
     assert expert_parameters(MOE) == 6 * expert
     assert router_parameters(MOE) == 6 * 16
-    assert shared_parameters(MOE) == 3 * 16 * 4
+    assert shared_expert_parameters(MOE) == 3 * 16 * 4
     others = attention_parameters(MOE) + 2 * 16
     assert layer_parameters(MOE, "dense") == others + mlp_parameters(MOE) == others + 3 * 16 * 40
     assert layer_parameters(MOE, "moe") == others + 6 * expert + 6 * 16 + 3 * 16 * 4
-    assert parameters(MOE).layer == max(layer_parameters(MOE, "dense"), layer_parameters(MOE, "moe"))
+    assert parameter_counts(MOE).largest_layer == max(layer_parameters(MOE, "dense"), layer_parameters(MOE, "moe"))
 
 
-@pytest.mark.parametrize("name", library.names(Model))
+@pytest.mark.parametrize("name", library.shipped_names(Model))
 def test_layers_and_ends_make_the_total_however_they_are_parted(name: str) -> None:
-    for module in library.read(name, Model)[0].modules.values():
-        count = parameters(module)
-        by_one = [of_layers(module, [layer]) for layer in range(module.layers)]
-        assert max(by_one) == count.layer
-        assert sum(by_one) + count.ends == count.total == of_layers(module, range(module.layers)) + count.ends
+    for module in library.read_named(name, Model)[0].modules.values():
+        count = parameter_counts(module)
+        by_one = [parameters_of_layers(module, [layer]) for layer in range(module.layers)]
+        assert max(by_one) == count.largest_layer
+        assert sum(by_one) + count.embedding_head == count.total == parameters_of_layers(module, range(module.layers)) + count.embedding_head
         half = module.layers // 2
-        halves = of_layers(module, range(half)) + of_layers(module, range(half, module.layers))
-        assert halves == count.stack
+        halves = parameters_of_layers(module, range(half)) + parameters_of_layers(module, range(half, module.layers))
+        assert halves == count.all_layers
 
 
 def test_what_is_idle_is_the_experts_that_a_token_is_not_sent_to() -> None:
     idle = kind_counts(MOE)["moe"] * (6 - 2) * 3 * 16 * 8
-    assert parameters(MOE).total - active_parameters(MOE) == idle
-    everywhere = changed(MOE, moe=changed(MOE.moe, topk=6))
-    assert active_parameters(everywhere) == parameters(everywhere).total == parameters(MOE).total
-    dense = changed(MOE, moe=None)
-    assert active_parameters(dense) == parameters(dense).total
+    assert parameter_counts(MOE).total - active_parameters(MOE) == idle
+    everywhere = with_fields(MOE, moe=with_fields(MOE.moe, topk=6))
+    assert active_parameters(everywhere) == parameter_counts(everywhere).total == parameter_counts(MOE).total
+    dense = with_fields(MOE, moe=None)
+    assert active_parameters(dense) == parameter_counts(dense).total
 
 
 def test_latent_attention_counts_the_matrices_of_its_paper() -> None:
     """arXiv 2405.04434, §2.1: down to the narrow vectors, a shared rotary key, up to the heads, and out."""
-    latent = Latent(q_rank=5, kv_rank=6, rope_dim=2, nope_dim=4, value_dim=3)
+    latent = LatentAttentionShape(q_rank=5, kv_rank=6, rope_dim=2, nope_dim=4, value_dim=3)
     module = Decoder(layers=1, hidden=16, heads=4, ffn=8, vocab=10, latent=latent)
     queries = 16 * 5 + 5 * 4 * (4 + 2) + 5  # and a norm
     keys = 16 * 6 + 16 * 2 + 6 * 4 * (4 + 3) + 6
     assert attention_parameters(module) == queries + keys + 4 * 3 * 16
-    at_once = changed(module, latent=changed(latent, q_rank=0))
+    at_once = with_fields(module, latent=with_fields(latent, q_rank=0))
     assert attention_parameters(at_once) == 16 * 4 * (4 + 2) + keys + 4 * 3 * 16
 
 
@@ -216,13 +216,13 @@ def test_biases_norms_and_sinks_of_attention() -> None:
     plain = Decoder(layers=1, hidden=16, heads=4, kv_heads=2, ffn=8, vocab=10)
     none = attention_parameters(plain)
     q, k, v, out = 16, 8, 8, 16
-    assert attention_parameters(changed(plain, bias="qkv")) - none == q + k + v
+    assert attention_parameters(with_fields(plain, bias="qkv")) - none == q + k + v
     for bias in ("attention", "all"):
-        assert attention_parameters(changed(plain, bias=bias)) - none == q + k + v + out
-    assert attention_parameters(changed(plain, qk_norm=True)) - none == 2 * 4
-    assert attention_parameters(changed(plain, sinks=True)) - none == 4
+        assert attention_parameters(with_fields(plain, bias=bias)) - none == q + k + v + out
+    assert attention_parameters(with_fields(plain, qk_norm=True)) - none == 2 * 4
+    assert attention_parameters(with_fields(plain, sinks=True)) - none == 4
     encoder = Audio(layers=1, hidden=16, heads=4, ffn=8, mels=3, out=5)
-    assert attention_parameters(encoder) - attention_parameters(changed(encoder, bias="none")) == 16 + 16 + 16
+    assert attention_parameters(encoder) - attention_parameters(with_fields(encoder, bias="none")) == 16 + 16 + 16
 
 
 def test_counts_say_what_they_cover() -> None:

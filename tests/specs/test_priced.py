@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from planner import files
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.base import changed
-from planner.specs.inputs import Options, load
-from planner.specs.kinds import entries, entry, on_kind
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.kinds import entries_of_kind, entry_of_kind, entry_name
+from planner.specs.profile import CollectiveCosts, PassFit, ModuleCosts, PassCosts, CollectivePoint, Profile
 
 JOB = """\
 format: planner.job/1
@@ -27,7 +27,7 @@ source: made up
 ranks: [{kind: h100-80gb, count: 2, per_node: 2}, {kind: a100-40gb, count: 2, per_node: 2}]
 levels: [{name: all, ranks: 4, gb_per_s: 25, latency_us: 10}]
 """
-WIRES = {"p2p": Collective(source="measured", spread=0.1, points=(Point(ranks=2, gb_per_s=1),))}
+WIRES = {"p2p": CollectiveCosts(source="measured", spread=0.1, points=(CollectivePoint(ranks=2, gb_per_s=1),))}
 
 
 @pytest.fixture
@@ -45,25 +45,25 @@ def job(folder, profile="auto") -> str:
 
 def measured(kind: str, milliseconds: float) -> Profile:
     """A profile as if it had been made on such a rank."""
-    passes = Passes(both=Fit(ms=milliseconds))
+    passes = PassCosts(both=PassFit(ms=milliseconds))
     costs = {"llama-3-8b/llm": ModuleCosts(source="measured", spread=0.1, layer=passes)}
-    return changed(library.read(kind, Profile)[0], modules=costs, collectives=WIRES)
+    return with_fields(library.read_named(kind, Profile)[0], modules=costs, collectives=WIRES)
 
 
 def test_each_kind_has_what_was_measured_here_else_what_is_shipped(folder):
-    assert load(job(folder), Options()).profile.modules == {}
-    own = library.cache() / "a100-40gb.yaml"
+    assert load_job(job(folder), JobOptions()).profile.modules == {}
+    own = library.cache_folder() / "a100-40gb.yaml"
     files.write(own, measured("a100-40gb", 3.0))
-    inputs = load(job(folder), Options())
+    inputs = load_job(job(folder), JobOptions())
     assert set(inputs.profile.modules) == {"llama-3-8b/llm@a100-40gb"}
     assert set(inputs.profile.collectives) == {"p2p@a100-40gb"}
     assert inputs.sources["profile a100-40gb"] == own
-    assert inputs.sources["profile h100-80gb"] == library.shipped() / "devices/h100-80gb.yaml"
+    assert inputs.sources["profile h100-80gb"] == library.shipped_folder() / "devices/h100-80gb.yaml"
 
 
 def test_a_named_profile_holds_for_the_kinds_whose_device_it_states(folder):
-    files.write(folder / "mine.yaml", changed(measured("a100-40gb", 3.0), name="mine"))
-    inputs = load(job(folder, "./mine.yaml"), Options())
+    files.write(folder / "mine.yaml", with_fields(measured("a100-40gb", 3.0), name="mine"))
+    inputs = load_job(job(folder, "./mine.yaml"), JobOptions())
     assert set(inputs.profile.modules) == {"llama-3-8b/llm@a100-40gb"}
     assert inputs.profile.name == "h100-80gb, mine"
     assert inputs.sources["profile a100-40gb"] == folder / "mine.yaml"
@@ -71,7 +71,7 @@ def test_a_named_profile_holds_for_the_kinds_whose_device_it_states(folder):
 
 def test_a_named_profile_of_another_device_is_refused_where_there_are_several_kinds(folder):
     with pytest.raises(InputError, match="made on none of h100-80gb, a100-40gb") as caught:
-        load(job(folder, "h200"), Options())
+        load_job(job(folder, "h200"), JobOptions())
     assert "(profile)" in caught.value.where and "auto" in caught.value.fix
 
 
@@ -82,9 +82,9 @@ KINDS = st.sampled_from(["a", "b", "./c.yaml"])
 @given(st.dictionaries(st.tuples(NAMES, KINDS), st.integers()))
 def test_entries_of_several_kinds_come_apart_as_they_were_put_together(table):
     among = {kind for _, kind in table}
-    joined = {on_kind(name, kind, among): value for (name, kind), value in table.items()}
+    joined = {entry_name(name, kind, among): value for (name, kind), value in table.items()}
     assert len(joined) == len(table)
     for kind in among:
         own = {name: value for (name, at), value in table.items() if at == kind}
-        assert entries(joined, kind) == own
-        assert all(entry(joined, name, kind) == value for name, value in own.items())
+        assert entries_of_kind(joined, kind) == own
+        assert all(entry_of_kind(joined, name, kind) == value for name, value in own.items())

@@ -8,14 +8,14 @@ import pytest
 
 from planner.files import dump, parse, read
 from planner.specs.cluster import Cluster
-from planner.specs.distributions import DISTRIBUTIONS, sample_mix
+from planner.specs.distributions import DISTRIBUTIONS, draw_mixture
 from planner.specs.job import Job
 from planner.specs.layers import Decoder
 from planner.specs.layers.heads import head_dim, kv_heads
 from planner.specs.model import Model
 from planner.specs.parameters import model_parameters
 from planner.specs.profile import Profile
-from planner.specs.workload import Distribution, LengthsFile, Mix
+from planner.specs.workload import Distribution, LengthsFile, LogNormalMix
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 KINDS = {"models": Model, "clusters": Cluster, "devices": Profile, "jobs": Job}
@@ -74,8 +74,8 @@ def test_job_has_lengths_that_exist(path: Path) -> None:
     lengths = workload.lengths
     if isinstance(lengths, Distribution):
         assert lengths.name in DISTRIBUTIONS
-    elif isinstance(lengths, Mix):
-        assert len(sample_mix(lengths.parts, workload.batch_rows, seed=0)) == workload.batch_rows
+    elif isinstance(lengths, LogNormalMix):
+        assert len(draw_mixture(lengths.parts, workload.batch_rows, seed=0)) == workload.batch_rows
     else:
         assert len(rows_of(path.parent / lengths.path, lengths)) >= workload.batch_rows
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError
-from planner.specs.inputs import Options, load
-from planner.specs.items import ItemSize, tokens_of
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.items import ItemSize, item_tokens
 
 MODEL = """\
 format: planner.model/1
@@ -56,7 +56,7 @@ def job(folder: Path, **other: str) -> str:
 
 
 def test_items_are_in_the_batch_of_their_readers(tmp_path):
-    first, second = load(job(tmp_path), Options(batches=2)).batches
+    first, second = load_job(job(tmp_path), JobOptions(batches=2)).batches
     assert (first.items, first.dropped) == ({0: 40, 1: 30, 3: 20}, (2,))
     assert first.streams == {
         "vit": {0: 16, 1: ItemSize(patches=(16, 8)), 4: 12, 5: 4},
@@ -66,22 +66,22 @@ def test_items_are_in_the_batch_of_their_readers(tmp_path):
     assert first.left_out == {"vit": (2,)}  # its reader is too long
     assert second.streams == {"vit": {3: 8}, "ear": {1: ItemSize(frames=(12, 4))}}
     assert second.left_out == {}
-    assert set(load(job(tmp_path), Options()).sources) >= {"stream vit", "stream ear"}
+    assert set(load_job(job(tmp_path), JobOptions()).sources) >= {"stream vit", "stream ear"}
 
 
 def test_drawn_items_fit_their_readers_and_a_seed_draws_them_again(tmp_path):
     mix = "{from: mix, parts: [{weight: 1, median: 40, sigma: 1}], each: 3}"
     text = JOB.replace("{from: file, path: images.csv, column: patches, reads: row}", mix)
     path = job(tmp_path, job_yaml=text)
-    batches = load(path, Options(batches=2, seed=3)).batches
-    assert batches == load(path, Options(batches=2, seed=3)).batches
+    batches = load_job(path, JobOptions(batches=2, seed=3)).batches
+    assert batches == load_job(path, JobOptions(batches=2, seed=3)).batches
     for batch in batches:
         made = dict.fromkeys(batch.items, 0)
         for module, merged in (("vit", 4), ("ear", 2)):
             for item, readers in batch.feeds[module]["llm"].items():
-                assert not tokens_of(batch.streams[module][item]) % merged
+                assert not item_tokens(batch.streams[module][item]) % merged
                 for reader in readers:
-                    made[reader] += tokens_of(batch.streams[module][item]) // merged
+                    made[reader] += item_tokens(batch.streams[module][item]) // merged
         assert all(made[row] <= tokens for row, tokens in batch.items.items())
         rows = range(min(batch.items) // 4 * 4, min(batch.items) // 4 * 4 + 4)
         there = {*batch.streams["vit"], *batch.left_out["vit"]}
@@ -98,7 +98,7 @@ def test_a_chain_is_followed_from_its_end(tmp_path):
     text = JOB + "    mid: {from: file, path: mids.csv, reads: row}\n"
     mids = "tokens,row\n9,3\n10,2\n9,0\n9,6\n"
     images = "patches,row\n16,2\n32,0\n16,1\n8,3\n"
-    (batch,) = load(job(tmp_path, job_yaml=text, model_yaml=chain, mids_csv=mids, images_csv=images), Options()).batches
+    (batch,) = load_job(job(tmp_path, job_yaml=text, model_yaml=chain, mids_csv=mids, images_csv=images), JobOptions()).batches
     assert batch.streams["mid"] == {0: 9, 2: 9} and batch.streams["vit"] == {0: 16, 1: 32}
     assert batch.feeds["vit"] == {"mid": {0: (2,), 1: (0,)}}
     assert batch.left_out == {"mid": (1,), "vit": (2,)}
@@ -127,5 +127,5 @@ def test_a_chain_is_followed_from_its_end(tmp_path):
 )  # fmt: skip
 def test_every_way_to_say_it_wrong(tmp_path, other, message, where):
     with pytest.raises(InputError) as error:
-        load(job(tmp_path, **other), Options(batches=2))
+        load_job(job(tmp_path, **other), JobOptions(batches=2))
     assert message in error.value.message and where in str(error.value.where) and error.value.fix, error.value

@@ -7,11 +7,11 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.step.sequences import Sequences, sequences
+from planner.costs.step.sequences import PackingProblem, packing_problem
 from planner.errors import Infeasible, InputError
-from planner.packing.packed import worth
-from planner.plan.model import Piece, Plan
-from planner.specs.inputs import Options, load
+from planner.packing.packed import packing_seconds
+from planner.plan.model import OffloadedItem, Plan
+from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import data_ranks
 from planner.verify.score import score
 from tests.plans import degrees_of
@@ -61,19 +61,19 @@ def h200s(tmp_path):
     return write
 
 
-def problem_of(plan: Plan) -> Sequences:
-    return sequences(pricing_of(plan), "llm", plan.uses, plan.uses.items["llm"], "step")
+def problem_of(plan: Plan) -> PackingProblem:
+    return packing_problem(pricing_of(plan), "llm", plan.uses, plan.uses.items["llm"], "step")
 
 
-def pieces(plan: Plan) -> list[tuple[Piece, int]]:
+def pieces(plan: Plan) -> list[tuple[OffloadedItem, int]]:
     """What is offloaded, and on how many ranks."""
     groups = [(name, items) for step in plan.steps for row in step.micro_batches for name, items in row.items()]
-    return [(e, degrees_of(plan)[name]) for name, items in groups for e in items if isinstance(e, Piece)]
+    return [(e, degrees_of(plan)[name]) for name, items in groups for e in items if isinstance(e, OffloadedItem)]
 
 
 @pytest.mark.parametrize(("sync", "zero", "can"), [("step", 0, True), ("step", 2, True), ("step", 3, False)])
 def test_supports_ranks_that_meet_once_a_step(small, sync, zero, can):
-    reason = data_ranks.supports(load(small(old="zero: 2", new=f"zero: {zero}"), Options()))
+    reason = data_ranks.supports(load_job(small(old="zero: 2", new=f"zero: {zero}"), JobOptions()))
     assert (reason is None) == can
     if reason:
         assert "sync: step" in reason and "zero: 0, 1 or 2" in reason
@@ -93,12 +93,12 @@ def test_what_packing_says_it_is_worth_is_what_the_plan_takes(job, small, h200s)
     packed, _ = data_ranks.pack(problem, plan.made.effort)
     require_possible(problem, packed)
     assert plan.outcome.bound <= plan.outcome.value
-    warm, _ = data_ranks.begun(problem, plan.made.effort)
+    warm, _ = data_ranks.warm_start(problem, plan.made.effort)
     found, begun = (plan_of_packed(plan, problem, each) for each in (packed, warm))
     require_taken(found, problem, packed)
     require_taken(begun, problem, warm)
-    assert worth(problem, packed) <= worth(problem, warm)
-    assert plan.outcome.value == pytest.approx(min(score(found).value, score(begun).value), rel=1e-8)
+    assert packing_seconds(problem, packed) <= packing_seconds(problem, warm)
+    assert plan.outcome.value == pytest.approx(min(score(found).step_seconds, score(begun).step_seconds), rel=1e-8)
 
 
 def test_better_than_all_ranks_meeting_in_every_micro_batch(h200s):
@@ -106,11 +106,11 @@ def test_better_than_all_ranks_meeting_in_every_micro_batch(h200s):
     problem = problem_of(pipeline.solve(h200s()).plan)
     meeting = replace(problem, sync="micro_batch", row_seconds=0.0)
     packed, _ = data_ranks.pack(problem, 2)
-    assert worth(problem, packed) < worth(meeting, warm_start(problem))
+    assert packing_seconds(problem, packed) < packing_seconds(meeting, warm_start(problem))
 
 
 def test_the_same_job_gives_the_same_bytes_and_another_seed_another_batch(small):
-    once, again, other = (files.dump(pipeline.solve(small(), Options(seed=seed)).plan) for seed in (0, 0, 1))
+    once, again, other = (files.dump(pipeline.solve(small(), JobOptions(seed=seed)).plan) for seed in (0, 0, 1))
     assert once == again != other
 
 
@@ -121,8 +121,8 @@ def test_offload_is_for_what_no_group_holds_and_never_above_what_hides():
     assert found
     for piece, degree in found:
         size = sizes[piece.item]
-        assert size > degree * cap >= problem.offload.kept(piece.offload) * size
-        assert 0 < piece.offload <= problem.offload.most(size)
+        assert size > degree * cap >= problem.offload.kept_share(piece.offload) * size
+        assert 0 < piece.offload <= problem.offload.largest_ratio(size)
 
 
 def test_without_a_way_to_the_host_nothing_is_offloaded(h200s, tmp_path):
@@ -141,9 +141,9 @@ def test_without_a_way_to_the_host_nothing_is_offloaded(h200s, tmp_path):
 
 
 def test_degrees_are_the_jobs_or_any_within_a_node_and_any_number_of_nodes(small, h200s):
-    assert data_ranks.degrees(load(h200s(), Options())) == (1, 2, 3, 4, 8)
-    assert data_ranks.degrees(load(small(), Options())) == (1, 2, 3, 4)
-    assert data_ranks.degrees(load(small("degrees: [4, 1, 9]\n"), Options())) == (1, 4)
+    assert data_ranks.candidate_degrees(load_job(h200s(), JobOptions())) == (1, 2, 3, 4, 8)
+    assert data_ranks.candidate_degrees(load_job(small(), JobOptions())) == (1, 2, 3, 4)
+    assert data_ranks.candidate_degrees(load_job(small("degrees: [4, 1, 9]\n"), JobOptions())) == (1, 4)
 
 
 def test_fixed_items_are_kept(small):
@@ -168,5 +168,5 @@ def test_fixed_items_are_kept(small):
 )
 def test_what_cannot_be_says_what_binds_and_what_would_free_it(small, extra, what, fix):
     with pytest.raises(Infeasible, match=what) as caught:
-        pipeline.solve(small(extra), Options())
+        pipeline.solve(small(extra), JobOptions())
     assert fix in caught.value.fix and caught.value.where

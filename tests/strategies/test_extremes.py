@@ -5,7 +5,7 @@ import pytest
 from planner import pipeline
 from planner.errors import Infeasible, InputError
 from planner.plan.legal import violations
-from planner.specs.inputs import Options
+from planner.specs.inputs import JobOptions
 
 JOB = """\
 format: planner.job/1
@@ -45,7 +45,7 @@ def job(request, tmp_path):
 )
 @pytest.mark.parametrize("limit", ["", "limits: {tokens_per_rank: 600}"], ids=["by memory", "by the job's limit"])
 def test_odd_batches_have_legal_plans(job, lengths, limit):
-    plan = pipeline.solve(job(lengths, extra=limit), Options(effort=1)).plan
+    plan = pipeline.solve(job(lengths, extra=limit), JobOptions(effort=1)).plan
     assert violations(plan) == []
     assert 0 < plan.outcome.bound <= plan.outcome.value
     assert sorted(plan.uses.items["llm"]) == [*range(len(lengths))]
@@ -54,13 +54,13 @@ def test_odd_batches_have_legal_plans(job, lengths, limit):
 @pytest.mark.slow
 def test_ten_thousand_sequences_on_64_ranks(job):
     lengths = [1 + (n * n) % 3001 for n in range(10_000)]
-    plan = pipeline.solve(job(lengths, LARGE, "limits: {tokens_per_rank: 6449}"), Options(effort=1)).plan
+    plan = pipeline.solve(job(lengths, LARGE, "limits: {tokens_per_rank: 6449}"), JobOptions(effort=1)).plan
     assert violations(plan) == []
     assert plan.outcome.gap < 0.05
 
 
 def test_heads_that_do_not_divide_the_degree_are_joined_by_a_ring(job):
-    plan = pipeline.solve(job([300] * 9, extra="degrees: [3]"), Options()).plan
+    plan = pipeline.solve(job([300] * 9, extra="degrees: [3]"), JobOptions()).plan
     assert {tuple(group.split.items()) for group in plan.groups.values()} == {(("ring", 3),)}
 
 
@@ -78,10 +78,10 @@ def test_heads_that_do_not_divide_the_degree_are_joined_by_a_ring(job):
 )
 def test_what_cannot_be_is_one_clear_error(job, lengths, where, extra, what):
     with pytest.raises((Infeasible, InputError), match=what) as caught:
-        pipeline.solve(job(lengths, where, extra), Options())
+        pipeline.solve(job(lengths, where, extra), JobOptions())
     assert caught.value.fix
 
 
 def test_a_strategy_says_which_sync_it_needs(job):
     with pytest.raises(InputError, match=r"needs sync: (micro_batch|step)"):
-        pipeline.solve(job([100], zero=1, sync="micro_batch"), Options())
+        pipeline.solve(job([100], zero=1, sync="micro_batch"), JobOptions())

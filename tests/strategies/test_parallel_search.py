@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory.footprint import footprint, probability
+from planner.costs.memory.footprint import footprint, oom_probability
 from planner.errors import Infeasible, InputError
 from planner.plan.legal import violations
 from planner.plan.model import Plan, assignments
-from planner.plan.words import layout_text, spoken
-from planner.specs.base import changed
-from planner.specs.inputs import Options, load
-from planner.specs.parallelism import Parallelism, said
+from planner.plan.words import layout_text, fixable_layout
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import parallel_search
-from planner.strategies.static.best import simulated, unlike
-from planner.strategies.static.fixed import fixed_layout, uneven
-from planner.strategies.static.laid import deal, laid, step_seconds, timeline
-from planner.strategies.static.layouts import RECOMPUTE, SEARCHED, columns_for, layout_of
-from planner.strategies.static.screen import fixed_of, held, parts_of, problem_of, screen
-from planner.strategies.static.space import layout_at, space
+from planner.strategies.static.best import simulate_layout, distinct_kinds
+from planner.strategies.static.fixed import fixed_layout, uneven_degrees
+from planner.strategies.static.laid import assign_least_loaded, static_plan, simulated_step_seconds, step_timeline
+from planner.strategies.static.layouts import RECOMPUTE, SEARCHED_FIELDS, columns_for, layout_of
+from planner.strategies.static.screen import fixed_fields, longest_columns, step_parts, layout_problem, screen
+from planner.strategies.static.space import layout_at, layout_space
 from planner.verify.score import score
 from tests.static_jobs import small_cluster, static_inputs, static_job
 
@@ -58,11 +58,11 @@ def made(tmp_path):
 )
 def test_the_screened_best_is_the_best_of_all(made, ranks, sizes, fixed, model):
     inputs = made(ranks, sizes, fixed, model)
-    problem, plan = problem_of(inputs), parallel_search.plan(inputs, None)
-    found = space(problem.trained, problem.machine.network.per_node, fixed_of(inputs))
+    problem, plan = layout_problem(inputs), parallel_search.plan(inputs, None)
+    found = layout_space(problem.trained, problem.machine.network.per_node, fixed_fields(inputs))
     fits = screen(problem, found).fits(problem)
     (places,) = np.nonzero(fits)
-    everything = [simulated(inputs, problem, layout_at(problem.trained, found, int(place))).seconds for place in places]
+    everything = [simulate_layout(inputs, problem, layout_at(problem.trained, found, int(place))).seconds for place in places]
     assert plan.outcome.value == pytest.approx(min(everything), rel=1e-8)
 
 
@@ -80,9 +80,9 @@ def brute_space(trained, degrees=(1, 2, 4, 8)):
 
 
 def test_no_layout_that_comes_out_even_is_left_out(made):
-    trained = problem_of(made()).trained
+    trained = layout_problem(made()).trained
     fixed = Parallelism(zero=1, recompute="none")
-    found = space(trained, 8, fixed)
+    found = layout_space(trained, 8, fixed)
     names = ("tp", "cp", "pp", "vpp", "micro_batch")
     rows = sorted(zip(*(found[name].tolist() for name in names), strict=True))
     assert rows == sorted(brute_space(trained))
@@ -106,7 +106,7 @@ def test_no_layout_that_comes_out_even_is_left_out(made):
 def test_plans_are_legal_and_worth_what_they_say(made, fixed, sizes):
     plan = parallel_search.plan(made(8, sizes, f"{fixed}, recompute: full"), None)
     assert violations(plan) == []
-    assert score(plan).value == pytest.approx(plan.outcome.value, rel=1e-8)
+    assert score(plan).step_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
     assert plan.outcome.bound_by == "busiest_rank" and plan.outcome.bound <= plan.outcome.value
     assert files.parse(files.dump(plan), Plan, "again") == plan
 
@@ -121,7 +121,7 @@ def test_zero_bubble_is_planned_as_it_is_simulated(made, schedule, sizes):
     plan = parallel_search.plan(inputs, None)
     assert violations(plan) == [] and plan.layouts["llm"].schedule == schedule and plan.steps[0].order == {}
     assert plan.layouts["llm"].recompute == "none"
-    assert score(plan).value == pytest.approx(plan.outcome.value, rel=1e-8)
+    assert score(plan).step_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
     assert plan.outcome.bound <= plan.outcome.value < plain.outcome.value
 
 
@@ -134,16 +134,16 @@ def test_zero_bubble_recomputes_nothing_that_the_job_wishes(made):
 
 def numbers(**few):
     """Of a layout, what a search decides: all of it as usual but for these."""
-    return {**dict.fromkeys(SEARCHED, 1), "zero": 0, "recompute": 0, **few}
+    return {**dict.fromkeys(SEARCHED_FIELDS, 1), "zero": 0, "recompute": 0, **few}
 
 
 @pytest.mark.parametrize("few", [{"tp": 2, "zero": 1}, {"pp": 2, "vpp": 2}, {"cp": 2, "zero": 3}, {"pp": 4, "tp": 2}])
 @pytest.mark.parametrize("sizes", [(4096,) * 16, VARIED])
 def test_replicas_that_do_alike_are_simulated_once(made, few, sizes):
     inputs = made(8, sizes)
-    problem = problem_of(inputs)
-    plan = laid(inputs, problem, layout_of(problem.trained, numbers(**few)))
-    assert timeline(plan).step_seconds == pytest.approx(score(plan).value, rel=1e-12)
+    problem = layout_problem(inputs)
+    plan = static_plan(inputs, problem, layout_of(problem.trained, numbers(**few)))
+    assert step_timeline(plan).step_seconds == pytest.approx(score(plan).step_seconds, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_many_equal_micro_batches_keep_the_pace(made, few, schedule):
     """What is told from a few rounds is what all of them take."""
     dp = 12 // prod(few.get(name, 1) for name in ("tp", "cp", "pp"))
     inputs = made(12, (4096,) * (26 * dp if few.get("pp") == 3 else 24 * dp), schedule)
-    problem = problem_of(inputs)
+    problem = layout_problem(inputs)
     layout = layout_of(problem.trained, numbers(**few))
-    plan = laid(inputs, problem, layout)
-    whole = timeline(plan).step_seconds
-    assert step_seconds(plan, layout, problem.trained) == pytest.approx(whole, rel=1e-9)
+    plan = static_plan(inputs, problem, layout)
+    whole = step_timeline(plan).step_seconds
+    assert simulated_step_seconds(plan, layout, problem.trained) == pytest.approx(whole, rel=1e-9)
 
 
 def test_every_item_once_and_no_micro_batch_too_large(made):
@@ -179,18 +179,18 @@ def test_every_item_once_and_no_micro_batch_too_large(made):
 def test_unequal_sequences_take_no_less_than_the_longest_alone(made):
     """What screening adds to the closed form of mean sequences; but for what hides exchange, of another length."""
     inputs = made(8, VARIED, "recompute: full, zero: 1")
-    problem = problem_of(inputs)
-    found = space(problem.trained, 8, fixed_of(inputs))
+    problem = layout_problem(inputs)
+    found = layout_space(problem.trained, 8, fixed_fields(inputs))
     for place in range(0, len(found["tp"]), 7):
         layout = layout_at(problem.trained, found, place)
         longest = replace(problem.trained, sizes=(max(VARIED),) * layout.dp)
-        alone = parts_of(replace(problem, trained=longest), changed(layout, micro_batch=1)).seconds
-        assert simulated(inputs, problem, layout).seconds > 0.97 * float(alone)
+        alone = step_parts(replace(problem, trained=longest), with_fields(layout, micro_batch=1)).seconds
+        assert simulate_layout(inputs, problem, layout).seconds > 0.97 * float(alone)
 
 
 def test_longest_first_to_who_has_least():
-    assert deal([0, 1, 2, 3], {0: 5.0, 1: 3.0, 2: 2.0, 3: 1.0}, 2, 4) == [[0, 3], [1, 2]]
-    assert deal([0, 1, 2, 3], {0: 9.0, 1: 1.0, 2: 1.0, 3: 1.0}, 2, 2) == [[0, 3], [1, 2]]
+    assert assign_least_loaded([0, 1, 2, 3], {0: 5.0, 1: 3.0, 2: 2.0, 3: 1.0}, 2, 4) == [[0, 3], [1, 2]]
+    assert assign_least_loaded([0, 1, 2, 3], {0: 9.0, 1: 1.0, 2: 1.0, 3: 1.0}, 2, 2) == [[0, 3], [1, 2]]
 
 
 def test_what_is_fixed_is_kept(made):
@@ -206,7 +206,7 @@ def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, words):
     """Under `layout` as under `fix.layouts`: the same plan, which says it, and never one that beats a free search's."""
     here = parallel_search.plan(made(fixed="tp: 2", kept=words), None)
     there = parallel_search.plan(made(fixed=f"tp: 2, {words}"), None)
-    assert changed(here, uses=changed(here.uses, sources={})) == changed(there, uses=changed(there.uses, sources={}))
+    assert with_fields(here, uses=with_fields(here.uses, sources={})) == with_fields(there, uses=with_fields(there.uses, sources={}))
     (layout,) = here.layouts.values()
     kept = dict(word.split(": ") for word in words.split(", "))
     assert {name: str(getattr(layout, name)) for name in kept} == kept
@@ -216,7 +216,7 @@ def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, words):
 def test_what_is_fixed_of_a_module_goes_before_what_is_said_of_all(made):
     inputs = made(fixed="tp: 2, zero: 0, recompute: none", kept="zero: 3, recompute: full")
     (layout,) = parallel_search.plan(inputs, None).layouts.values()
-    assert (layout.zero, layout.recompute) == (0, "none") == (fixed_of(inputs).zero, fixed_of(inputs).recompute)
+    assert (layout.zero, layout.recompute) == (0, "none") == (fixed_fields(inputs).zero, fixed_fields(inputs).recompute)
 
 
 def test_the_same_job_gives_the_same_bytes(made):
@@ -229,15 +229,15 @@ def test_the_same_job_gives_the_same_bytes(made):
 
 def test_what_is_chosen_fits_and_what_is_refused_does_not(made):
     inputs = made(8, (8192,) * 16)
-    problem = problem_of(inputs)
-    found = space(problem.trained, 8, Parallelism())
+    problem = layout_problem(inputs)
+    found = layout_space(problem.trained, 8, Parallelism())
     fits = screen(problem, found).fits(problem)
     for place in range(0, len(fits), 41):
         layout = layout_at(problem.trained, found, place)
-        at = held(columns_for(layout, problem.trained), problem.trained)
+        at = longest_columns(columns_for(layout, problem.trained), problem.trained)
         stages = [footprint(problem.trained.module, at, problem.accounting, stage) for stage in range(layout.pp)]
         worst = max(float(each.total) for each in stages)
-        risk = float(probability(worst, problem.device_bytes, problem.accounting.spread))
+        risk = float(oom_probability(worst, problem.device_bytes, problem.accounting.spread))
         within = worst <= problem.device_bytes * (1 - problem.limits.memory_margin)
         assert fits[place] == (risk <= problem.limits.oom_chance and within)
 
@@ -245,7 +245,7 @@ def test_what_is_chosen_fits_and_what_is_refused_does_not(made):
 def test_more_memory_is_never_worse(made):
     inputs = made(8, (8192,) * 16)
     kind = inputs.cluster.ranks[0].kind
-    roomy = replace(inputs, devices={kind: changed(inputs.device, memory_gib=1000.0)})
+    roomy = replace(inputs, devices={kind: with_fields(inputs.device, memory_gib=1000.0)})
     assert parallel_search.plan(roomy, None).outcome.value <= parallel_search.plan(inputs, None).outcome.value * (
         1 + 1e-9
     )
@@ -319,19 +319,19 @@ def test_degrees_that_do_not_multiply_up_are_named(tmp_path, kept):
 
 
 def test_experts_have_a_mesh_of_their_own(made):
-    trained = problem_of(made(model="qwen3-30b-a3b")).trained
+    trained = layout_problem(made(model="qwen3-30b-a3b")).trained
     spread = numbers(tp=2, ep=4, etp=2)
-    assert uneven(spread, trained) is None
-    assert "does not divide the 8 ranks" in uneven(numbers(ep=16), trained)[0]
+    assert uneven_degrees(spread, trained) is None
+    assert "does not divide the 8 ranks" in uneven_degrees(numbers(ep=16), trained)[0]
     layout = layout_of(trained, spread)
     assert (layout.ep, layout.etp) == (4, 2)
 
 
 def test_a_layout_says_itself_and_as_a_job_would_fix_it(made):
-    trained = problem_of(made()).trained
+    trained = layout_problem(made()).trained
     layout = layout_of(trained, numbers(tp=4, pp=2, zero=1, recompute=RECOMPUTE.index("selective")))
     assert layout_text(layout) == "tp 4 · pp 2 · dp 1 · zero 1 · recompute selective · bf16"
-    fixed = said(spoken(layout))
+    fixed = decided_fields(fixable_layout(layout))
     assert fixed == {
         "tp": 4, "pp": 2, "dp": 1, "zero": 1, "recompute": "selective", "schedule": "1f1b", "micro_batch": 1,
     }  # fmt: skip
@@ -344,7 +344,7 @@ def test_a_layout_says_itself_and_as_a_job_would_fix_it(made):
 
 def test_what_it_does_not_decide(tmp_path, made):
     assert parallel_search.supports(made()) is None
-    assert "ranks of one kind" in parallel_search.supports(load("llama-3-8b-h100x32-a100x32", Options()))
+    assert "ranks of one kind" in parallel_search.supports(load_job("llama-3-8b-h100x32-a100x32", JobOptions()))
     assert "would be left out" in parallel_search.supports(made(model="qwen2.5-vl-7b"))
     inputs = made()
     assert "one batch" in parallel_search.supports(replace(inputs, batches=inputs.batches * 2))
@@ -372,24 +372,24 @@ def test_from_the_job_to_a_verified_plan(tmp_path):
     plan = pipeline.solve(job).plan
     assert plan.made.strategy == "parallel_search"
     (s,) = pipeline.verify(plan)
-    assert s.value == pytest.approx(plan.outcome.value, rel=1e-8)
+    assert s.step_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
 
 
 def test_of_unequal_sequences_a_slower_layout_that_fits_is_found(made):
     """The quickest of its kind does not fit; others of it do."""
     inputs = made(8, [16384, *VARIED * 2], "pp: 4, micro_batch: 1")
-    tight = replace(inputs, job=changed(inputs.job, limits=changed(inputs.job.limits, memory_margin=0.3)))
-    problem = problem_of(tight)
-    found = space(problem.trained, problem.machine.network.per_node, fixed_of(tight))
+    tight = replace(inputs, job=with_fields(inputs.job, limits=with_fields(inputs.job.limits, memory_margin=0.3)))
+    problem = layout_problem(tight)
+    found = layout_space(problem.trained, problem.machine.network.per_node, fixed_fields(tight))
     screened = screen(problem, found)
-    fits, quickest = screened.fits(problem), unlike(found, np.argsort(screened.seconds, kind="stable"))
+    fits, quickest = screened.fits(problem), distinct_kinds(found, np.argsort(screened.seconds, kind="stable"))
     assert fits.any() and not fits[quickest].any()
     assert not violations(parallel_search.plan(tight, None))
 
 
 def test_the_limit_in_tokens_is_what_an_error_names(made):
     inputs = made(8, (4096,) * 16, "pp: 4")
-    job = changed(inputs.job, limits=changed(inputs.job.limits, tokens_per_rank=512))
+    job = with_fields(inputs.job, limits=with_fields(inputs.job.limits, tokens_per_rank=512))
     with pytest.raises(Infeasible, match=r"512 tokens a rank.*2,048 of the longest sequence, 4,096"):
         parallel_search.plan(replace(inputs, job=job), None)
 

@@ -6,16 +6,16 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.deciding import decide
+from planner.deciding import solve_job
 from planner.errors import Infeasible, InputError
-from planner.orders import floor_of
+from planner.orders import bound_fixed_sequence
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Plan
-from planner.specs.base import changed
-from planner.strategies import STRATEGIES, parallel_search, pipeline_order, strategy
-from planner.strategies.pipeline_order import attempt, slots_of, slowest, written
-from planner.verify.pipelined import Replica, pipelines
+from planner.specs.base import with_fields
+from planner.strategies import STRATEGIES, parallel_search, pipeline_order, strategy_called
+from planner.strategies.pipeline_order import try_order, numbered_slots, slowest_pipeline, order_as_text
+from planner.verify.pipelined import ReplicaPipeline, replica_pipelines
 from planner.verify.score import score
 from tests.pipelines import made_up
 from tests.static_jobs import small_cluster, static_inputs
@@ -31,13 +31,13 @@ def made(tmp_path, monkeypatch):
 
     def write(fixed=FIXED, sizes=VARIED, ranks=8, model="llama-3-8b", kept=""):
         inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed, kept)
-        return replace(inputs, job=changed(inputs.job, strategy="pipeline_order"), effort=1)
+        return replace(inputs, job=with_fields(inputs.job, strategy="pipeline_order"), effort=1)
 
     return write
 
 
 def solved(inputs):
-    return decide(inputs, lambda done, of, what: None).plan
+    return solve_job(inputs, lambda done, of, what: None).plan
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def solved(inputs):
 def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
     inputs = made(fixed, sizes, ranks)
     plan = solved(inputs)
-    base = parallel_search.plan(pipeline_order.before(inputs), None)
+    base = parallel_search.plan(pipeline_order.inputs_for_base(inputs), None)
     assert plan.layouts == base.layouts
     rows, of_base = (list(map(str, each.steps[0].micro_batches)) for each in (plan, base))
     assert sorted(rows) == sorted(of_base)
@@ -62,8 +62,8 @@ def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
     assert orders and all(other.value is None or other.value >= plan.outcome.value for other in orders)
     assert not violations(plan)
     again = score(plan)
-    assert again.value == pytest.approx(plan.outcome.value, rel=1e-8)
-    assert plan.outcome.bound == pytest.approx(min(again.bound.seconds, again.value), rel=1e-8)
+    assert again.step_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
+    assert plan.outcome.bound == pytest.approx(min(again.bound.seconds, again.step_seconds), rel=1e-8)
 
 
 def test_an_order_is_written_out_and_its_bound_is_over_orders(made):
@@ -80,22 +80,22 @@ def test_an_order_is_written_out_and_its_bound_is_over_orders(made):
 def test_unlike_rows_come_in_another_sequence_which_no_order_of_the_first_can_match(made):
     inputs = made("pp: 4, micro_batch: 1", (256, 4096, 512, 3000, 700, 3500, 300, 2048), 4)
     plan = solved(inputs)
-    base = parallel_search.plan(pipeline_order.before(inputs), None)
+    base = parallel_search.plan(pipeline_order.inputs_for_base(inputs), None)
     assert plan.steps[0].micro_batches != base.steps[0].micro_batches
-    (replica,) = pipelines(base, pricing_of(base), expand(base))
-    assert plan.outcome.value < floor_of(replica.pipeline, "step").seconds
+    (replica,) = replica_pipelines(base, pricing_of(base), expand(base))
+    assert plan.outcome.value < bound_fixed_sequence(replica.pipeline, "step").seconds
     assert "sequences" in plan.outcome.effort
 
 
 def test_alike_rows_keep_their_sequence(made):
     inputs = made(FIXED, (4096,) * 6, 4)
-    base = parallel_search.plan(pipeline_order.before(inputs), None)
+    base = parallel_search.plan(pipeline_order.inputs_for_base(inputs), None)
     assert solved(inputs).steps[0].micro_batches == base.steps[0].micro_batches
 
 
 def test_rows_that_no_group_works_in_are_refused():
     with pytest.raises(InputError, match="no group works in some"):
-        slowest([Replica((0, 2), made_up(0, 2, 2))], 3)
+        slowest_pipeline([ReplicaPipeline((0, 2), made_up(0, 2, 2))], 3)
 
 
 def test_what_the_job_says_of_states_is_kept_and_told(made):
@@ -107,8 +107,8 @@ def test_what_the_job_says_of_states_is_kept_and_told(made):
 
 
 def test_an_illegal_order_is_not_scored(made):
-    base = parallel_search.plan(pipeline_order.before(made(FIXED, VARIED[:4], 4)), None)
-    found = attempt(base, "llm", ("F0 B0",) * 4, "")
+    base = parallel_search.plan(pipeline_order.inputs_for_base(made(FIXED, VARIED[:4], 4)), None)
+    found = try_order(base, "llm", ("F0 B0",) * 4, "")
     assert isinstance(found, Infeasible)
     assert "there is no F" in found.message
 
@@ -118,7 +118,7 @@ def test_a_plan_is_read_back_and_checked(made, tmp_path):
     path = tmp_path / "plan.yaml"
     files.write_text(path, files.dump(plan))
     assert pipeline.read_plan(path) == plan
-    assert pipeline.verify(plan)[0].value == pytest.approx(plan.outcome.value)
+    assert pipeline.verify(plan)[0].step_seconds == pytest.approx(plan.outcome.value)
     assert isinstance(plan, Plan)
 
 
@@ -127,8 +127,8 @@ def test_the_same_job_gives_the_same_bytes(made):
 
 
 def test_letters_become_slots():
-    assert [f"{p}{k}" for p, k, _ in slots_of("FFIWIW", True)] == ["F0", "F1", "I0", "W0", "I1", "W1"]
-    assert written(("FFIWIW", "FIFWIW"), False) == ("F0 F1 B0 B1", "F0 B0 F1 B1")
+    assert [f"{p}{k}" for p, k, _ in numbered_slots("FFIWIW", True)] == ["F0", "F1", "I0", "W0", "I1", "W1"]
+    assert order_as_text(("FFIWIW", "FIFWIW"), False) == ("F0 F1 B0 B1", "F0 B0 F1 B1")
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_what_refines_and_what_is_refined_are_strategies():
     assert later
     for name in later:
         assert STRATEGIES[name].refines in STRATEGIES
-        assert callable(strategy(name).before)
+        assert callable(strategy_called(name).before)
 
 
 def test_what_the_layout_alone_gives_is_told(made):
     """Where a rank may have several chunks of layers, interleaving may be quicker than any order of whole stages."""
     inputs = made()
-    alone = solved(replace(inputs, job=changed(inputs.job, strategy="parallel_search")))
+    alone = solved(replace(inputs, job=with_fields(inputs.job, strategy="parallel_search")))
     told = [other for other in solved(inputs).alternatives if other.strategy == "parallel_search"]
     assert [other.value for other in told] == [alone.outcome.value]

@@ -7,16 +7,16 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.step.sequences import sequences
+from planner.costs.step.sequences import packing_problem
 from planner.errors import Infeasible, InputError
 from planner.packing.balanced import best_balanced
 from planner.plan.legal import violations
 from planner.plan.model import Plan
-from planner.specs.base import changed
-from planner.specs.inputs import Options, load
-from planner.strategies import STRATEGIES, strategy
-from planner.strategies.base import row_of
-from planner.verify.score import score, scored
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions, load_job
+from planner.strategies import STRATEGIES, strategy_called
+from planner.strategies.base import plan_micro_batch
+from planner.verify.score import score, with_score
 from tests.groupings import any_packing, require_lies_well, require_possible
 from tests.plans import degrees_of
 from tests.strategies.packed import plan_of_packed, require_taken
@@ -42,7 +42,7 @@ def write(folder, extra=""):
 
 def problem_of(plan: Plan):
     (module,) = plan.layouts
-    return sequences(pricing_of(plan), module, plan.uses, plan.uses.items[module])
+    return packing_problem(pricing_of(plan), module, plan.uses, plan.uses.items[module])
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -61,26 +61,26 @@ def test_a_plan_is_no_worse_than_one_balanced_degree_and_above_its_bound(name):
     plan = PLANS[name]
     problem = problem_of(plan)
     balanced = plan_of_packed(plan, problem, best_balanced(problem))
-    assert plan.outcome.value <= score(balanced).value * (1 + 1e-9)
+    assert plan.outcome.value <= score(balanced).step_seconds * (1 + 1e-9)
     assert plan.outcome.bound <= plan.outcome.value
     assert plan.outcome.gap == pytest.approx(plan.outcome.value / plan.outcome.bound - 1, abs=1e-8)
-    assert scored(plan, plan.outcome.effort) == plan
+    assert with_score(plan, plan.outcome.effort) == plan
 
 
 def test_the_same_job_gives_the_same_bytes_and_another_seed_another_batch(tmp_path):
     job = write(tmp_path)
-    once, again, other = (files.dump(pipeline.solve(job, Options(seed=seed)).plan) for seed in (0, 0, 1))
+    once, again, other = (files.dump(pipeline.solve(job, JobOptions(seed=seed)).plan) for seed in (0, 0, 1))
     assert once == again != other
 
 
 def test_batches_follow_each_other_and_have_a_step_each(tmp_path):
-    plan = pipeline.solve(write(tmp_path), Options(batches=3)).plan
+    plan = pipeline.solve(write(tmp_path), JobOptions(batches=3)).plan
     assert [sorted(set(range(20 * n, 20 * n + 20)) - set(plan.uses.dropped)) for n in range(3)] == [
         sorted(i for row in step.micro_batches for items in row.values() for i in items) for step in plan.steps
     ]
     assert plan.outcome.value == pytest.approx(sum(step.outcome.value for step in plan.steps))
-    assert plan.outcome.value == pytest.approx(sum(s.value for s in pipeline.simulate(plan)))
-    last = pipeline.solve(write(tmp_path), Options(first_row=40)).plan
+    assert plan.outcome.value == pytest.approx(sum(s.step_seconds for s in pipeline.simulate(plan)))
+    last = pipeline.solve(write(tmp_path), JobOptions(first_row=40)).plan
     assert last.steps[0].micro_batches == plan.steps[2].micro_batches
     assert violations(plan) == []
 
@@ -88,14 +88,14 @@ def test_batches_follow_each_other_and_have_a_step_each(tmp_path):
 def test_rows_that_are_too_long_are_dropped_and_named(tmp_path):
     path = tmp_path / "lengths.txt"
     path.write_text("\n".join(map(str, [100, 3000, 200, 2048, 2049] + [50] * 15)))
-    plan = pipeline.solve(write(tmp_path), Options(lengths=str(path))).plan
+    plan = pipeline.solve(write(tmp_path), JobOptions(lengths=str(path))).plan
     assert plan.uses.dropped == (1, 4)
     assert set(plan.uses.items["llm"]) == set(range(20)) - {1, 4}
 
 
 def test_degrees_and_fixed_items_are_kept(tmp_path):
     job = write(tmp_path, "degrees: [4, 1]\nfix: {items: {3: {degree: 4}, 5: {degree: 1}, 99: {degree: 7}}}\n")
-    plan = pipeline.solve(job, Options()).plan
+    plan = pipeline.solve(job, JobOptions()).plan
     degree = {i: degrees_of(plan)[name] for row in plan.steps[0].micro_batches for name in row for i in row[name]}
     assert set(degree.values()) <= {1, 4} and (degree[3], degree[5]) == (4, 1)
 
@@ -126,7 +126,7 @@ def test_degrees_and_fixed_items_are_kept(tmp_path):
 )
 def test_what_cannot_be_says_what_binds_and_what_would_free_it(tmp_path, extra, what, where, fix):
     with pytest.raises(Infeasible, match=what) as caught:
-        pipeline.solve(write(tmp_path, extra), Options())
+        pipeline.solve(write(tmp_path, extra), JobOptions())
     assert where in caught.value.where and fix in caught.value.fix
     assert caught.value.exit_code == 3
 
@@ -135,25 +135,25 @@ def test_the_smallest_change_named_is_one(tmp_path):
     """As many tokens per rank as the message asks for are enough, and one less is not."""
     extra = "degrees: [1, 2]\nlimits: {{tokens_per_rank: {}}}\n"
     with pytest.raises(Infeasible) as caught:
-        pipeline.solve(write(tmp_path, extra.format(300)), Options())
+        pipeline.solve(write(tmp_path, extra.format(300)), JobOptions())
     needed = int(caught.value.fix.split(" tokens per rank")[0])
-    assert pipeline.solve(write(tmp_path, extra.format(needed)), Options()).plan.outcome.value > 0
+    assert pipeline.solve(write(tmp_path, extra.format(needed)), JobOptions()).plan.outcome.value > 0
     with pytest.raises(Infeasible):
-        pipeline.solve(write(tmp_path, extra.format(needed - 1)), Options())
+        pipeline.solve(write(tmp_path, extra.format(needed - 1)), JobOptions())
 
 
 @pytest.mark.parametrize("extra", ["sync: step\n", "strategy: magic\n"])
 def test_what_is_not_supported_is_refused_with_the_reason(tmp_path, extra):
     with pytest.raises(InputError) as caught:
-        pipeline.solve(write(tmp_path, extra), Options())
+        pipeline.solve(write(tmp_path, extra), JobOptions())
     assert "strategy" in caught.value.where and caught.value.fix
 
 
 def test_every_strategy_says_what_it_decides():
     for name in STRATEGIES:
-        assert strategy(name).SUMMARY
+        assert strategy_called(name).SUMMARY
         for job in sorted((GOLDEN.parent / name).glob("*/job.yaml")):
-            assert strategy(name).supports(load(str(job), Options())) is None
+            assert strategy_called(name).supports(load_job(str(job), JobOptions())) is None
 
 
 @pytest.mark.parametrize("degrees", [(5,), (5, 6), (1, 3, 5), (3, 6, 12)])
@@ -166,7 +166,7 @@ def test_never_worse_than_balanced_where_degrees_do_not_divide_nodes(degrees, tm
     problem, groups = problem_of(plan), {}
     for name, degree in degrees_of(plan).items():
         require_lies_well(problem, degrees.index(degree), plan.groups[name].ranks[0])
-    rows = tuple(row_of(row, problem, plan.uses.models["llm"], groups) for row in best_balanced(problem))
+    rows = tuple(plan_micro_batch(row, problem, plan.uses.models["llm"], groups) for row in best_balanced(problem))
     (step,) = plan.steps
-    placed = scored(changed(plan, groups=groups, steps=(changed(step, micro_batches=rows),)), "")
+    placed = with_score(with_fields(plan, groups=groups, steps=(with_fields(step, micro_batches=rows),)), "")
     assert plan.outcome.value <= placed.outcome.value

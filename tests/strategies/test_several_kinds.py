@@ -8,17 +8,17 @@ import pytest
 from planner import files, pipeline
 from planner.costs.memory.allowed import allowed_bytes
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import Sequences, allowed_degrees, sequences
+from planner.costs.step.sequences import PackingProblem, allowed_degrees, packing_problem
 from planner.errors import Infeasible
-from planner.packing.one_pool import only_pool
-from planner.packing.packed import worth
+from planner.packing.one_pool import restrict_to_pool
+from planner.packing.packed import packing_seconds
 from planner.plan.legal import violations
 from planner.plan.model import Plan
-from planner.specs.base import changed
-from planner.specs.cluster import kind_of
-from planner.specs.inputs import Inputs, Options, load
-from planner.strategies.base import data_parallel
-from planner.strategies.base import uses as used_by
+from planner.specs.base import with_fields
+from planner.specs.cluster import device_of_rank
+from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies.base import data_parallel_layouts
+from planner.strategies.base import plan_uses as used_by
 from planner.strategies.sequence_groups import pack
 from planner.verify.score import score
 
@@ -31,24 +31,24 @@ def nothing_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def problem_of(inputs: Inputs) -> Sequences:
-    layouts = data_parallel(inputs)
+def problem_of(inputs: Inputs) -> PackingProblem:
+    layouts = data_parallel_layouts(inputs)
     used = used_by(inputs, layouts, allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees))
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
-    return sequences(pricing, inputs.module, used, inputs.batches[0].items)
+    return packing_problem(pricing, inputs.module, used, inputs.batches[0].items)
 
 
 def all_of(inputs: Inputs, kind: str) -> Inputs:
     """Every rank of one kind."""
-    ranks = tuple(changed(entry, kind=kind) for entry in inputs.cluster.ranks)
-    return replace(inputs, cluster=changed(inputs.cluster, ranks=ranks))
+    ranks = tuple(with_fields(entry, kind=kind) for entry in inputs.cluster.ranks)
+    return replace(inputs, cluster=with_fields(inputs.cluster, ranks=ranks))
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_groups_lie_within_one_kind_and_its_memory(job):
     plan = pipeline.solve(job).plan
     assert violations(plan) == []
-    kind = {rank: kind_of(plan.uses.cluster, rank) for rank in range(plan.size)}
+    kind = {rank: device_of_rank(plan.uses.cluster, rank) for rank in range(plan.size)}
     assert set(kind.values()) == set(plan.uses.devices) and len(plan.uses.devices) == 2
     assert all(len({kind[rank] for rank in group.ranks}) == 1 for group in plan.groups.values())
     peaks, limits, kept = score(plan).memory.peaks, plan.uses.limits, plan.uses.prices.accounting
@@ -59,28 +59,28 @@ def test_groups_lie_within_one_kind_and_its_memory(job):
 
 @pytest.mark.parametrize("job", JOBS)
 def test_better_than_either_kind_alone(job):
-    inputs = load(job, Options())
+    inputs = load_job(job, JobOptions())
     problem = problem_of(inputs)
-    value = worth(problem, pack(problem, 2)[0])
+    value = packing_seconds(problem, pack(problem, 2)[0])
     for number in range(len(problem.pools)):
-        alone = only_pool(problem, number)
+        alone = restrict_to_pool(problem, number)
         if all(map(alone.choices, alone.sizes)):  # on the smaller devices the longest sequence fits nowhere
-            assert value < worth(alone, pack(alone, 2)[0])
+            assert value < packing_seconds(alone, pack(alone, 2)[0])
 
 
 def test_better_than_taking_every_rank_for_the_slower_kind():
-    small, large = (load(job, Options()) for job in JOBS)
+    small, large = (load_job(job, JobOptions()) for job in JOBS)
     slow = problem_of(all_of(large, "a100-80gb"))
     assert len(slow.pools) == 1
     problem = problem_of(large)
-    assert worth(problem, pack(problem, 2)[0]) < worth(slow, pack(slow, 2)[0])
+    assert packing_seconds(problem, pack(problem, 2)[0]) < packing_seconds(slow, pack(slow, 2)[0])
     with pytest.raises(Infeasible):  # and the longest sequence needs the larger one's memory
         problem_of(all_of(small, "a100-40gb"))
 
 
 def test_each_kind_faster_makes_no_plan_longer():
     """The stored decisions, on ranks of which one kind is the other's equal or better."""
-    inputs = load(JOBS[0], Options())
+    inputs = load_job(JOBS[0], JobOptions())
     fast, slow = (entry.kind for entry in inputs.cluster.ranks)
     plan = files.read(GOLDEN / "plan.yaml", Plan)
     prices = plan.uses.prices
@@ -89,9 +89,9 @@ def test_each_kind_faster_makes_no_plan_longer():
         likes = dict(zip((fast, slow), kinds, strict=True))
         rates = {kind: prices.rates[like] for kind, like in likes.items()}
         memory = {kind: device.memory_gib for kind, device in plan.uses.devices.items()}  # as it is: all has to fit
-        devices = {kind: changed(plan.uses.devices[like], memory_gib=memory[kind]) for kind, like in likes.items()}
-        uses = changed(plan.uses, devices=devices, prices=changed(prices, rates=rates))
-        values.append(score(changed(plan, uses=uses)).value)
+        devices = {kind: with_fields(plan.uses.devices[like], memory_gib=memory[kind]) for kind, like in likes.items()}
+        uses = with_fields(plan.uses, devices=devices, prices=with_fields(prices, rates=rates))
+        values.append(score(with_fields(plan, uses=uses)).step_seconds)
     all_slow, one, other, all_fast = values
     assert all_fast <= min(one, other) and max(one, other) <= all_slow
     assert other == pytest.approx(plan.outcome.value)

@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
-from planner.ledger.beside import step_parts
-from planner.plan.alike import alike_groups
+from planner.ledger.beside import step_seconds_by_kind
+from planner.plan.alike import identical_groups
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Plan
 from planner.plan.task import Task
 from planner.simulate import simulate
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.strategies.static.fixed import fixed_layout
-from planner.strategies.static.laid import laid
-from planner.strategies.static.screen import problem_of
+from planner.strategies.static.laid import static_plan
+from planner.strategies.static.screen import layout_problem
 from planner.verify import score as scoring
 from planner.verify.score import Score, score
 from tests.replica_plans import replicas
@@ -41,7 +41,7 @@ def plan(request, tmp_path, monkeypatch) -> Plan:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, ranks, sizes, fixed = request.param
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
-    found = laid(inputs, problem_of(inputs), fixed_layout(inputs))
+    found = static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
     assert not violations(found)
     return found
 
@@ -54,7 +54,7 @@ def scored(plan: Plan, monkeypatch, whole: int) -> Score:
 def test_alike_or_each_a_plan_is_worth_the_same(plan, monkeypatch):
     once, each = (scored(plan, monkeypatch, whole) for whole in (0, plan.size))
     assert len(once.tasks) < len(each.tasks)
-    assert once.value == each.value
+    assert once.step_seconds == each.step_seconds
     assert once.timeline.rank_breakdowns() == each.timeline.rank_breakdowns()
     assert once.timeline.breakdown() == each.timeline.breakdown()
     assert once.timeline.busiest_rank() == each.timeline.busiest_rank()
@@ -64,25 +64,25 @@ def test_alike_or_each_a_plan_is_worth_the_same(plan, monkeypatch):
     ]
     assert once.memory == each.memory
     assert once.bound == each.bound
-    assert step_parts(once.timeline) == pytest.approx(step_parts(each.timeline))
+    assert step_seconds_by_kind(once.timeline) == pytest.approx(step_seconds_by_kind(each.timeline))
 
 
 def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch):
     timeline = scored(plan, monkeypatch, 0).timeline
-    simulated = {rank for rank in range(plan.size) if rank not in timeline.like}
-    assert {timeline.simulated_for(rank) for rank in range(plan.size)} == simulated
-    assert timeline.like.keys() == timeline.group_of.keys()
+    simulated = {rank for rank in range(plan.size) if rank not in timeline.representative_rank}
+    assert {timeline.representative_of(rank) for rank in range(plan.size)} == simulated
+    assert timeline.representative_rank.keys() == timeline.group_of.keys()
     for rank, group in timeline.group_of.items():
         place = plan.groups[group].ranks.index(rank)
-        assert timeline.like[rank] == plan.groups[timeline.groups[group]].ranks[place]
-    doing = timeline.doing()
+        assert timeline.representative_rank[rank] == plan.groups[timeline.representative_group[group]].ranks[place]
+    doing = timeline.rank_multiplicity()
     assert sum(doing(Ranks((rank,))) for rank in range(plan.size)) == plan.size
 
 
 def test_the_fullest_rank_is_that_of_all(plan, monkeypatch):
     whole, few = (scored(plan, monkeypatch, most) for most in (plan.size, 0))
-    assert few.fullest == whole.fullest == whole.memory.peaks.index(max(whole.memory.peaks))
-    assert few.peak == whole.peak
+    assert few.fullest_rank == whole.fullest_rank == whole.memory.peaks.index(max(whole.memory.peaks))
+    assert few.peak_bytes == whole.peak_bytes
 
 
 @given(
@@ -94,14 +94,14 @@ def test_the_fullest_rank_is_that_of_all(plan, monkeypatch):
 def test_any_prices_give_all_ranks_the_same_times(rows, pp, zero, chance):
     """Prices that look at sizes, layers and phase alone; of replicas, some are alike and some are not."""
     plan = replicas(rows, pp)
-    plan = changed(plan, layouts={"llm": changed(plan.layouts["llm"], zero=zero)})
+    plan = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], zero=zero)})
     costs: dict[tuple, Cost] = {}
 
     def price(task: Task) -> Cost:
         key = task.phase, task.of, task.layers, task.sizes, task.micro_batch is None
         return costs.setdefault(key, Cost(chance.randint(0, 8) / 8, "measured", 0.0, chance.randint(0, 2) / 16))
 
-    others = alike_groups(plan, 0)
+    others = identical_groups(plan, 0)
     each = simulate(expand(plan), price, plan.size)
     once = simulate(expand(plan, 0, others.ranks), price, plan.size, others)
     assert once.step_seconds == each.step_seconds

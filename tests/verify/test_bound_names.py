@@ -7,8 +7,8 @@ import pytest
 from planner import files
 from planner.cli.tables import outcome_line
 from planner.plan.model import Outcome, Plan
-from planner.report.words import certificate
-from planner.verify.bounds import BOUNDS, same_work
+from planner.report.words import bound_text
+from planner.verify.bounds import BOUNDS, bounds_same_work
 from planner.verify.score import score
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -22,10 +22,10 @@ def outcome(by: str, status: str, gap: float) -> Outcome:
 @pytest.mark.parametrize("by", BOUNDS)
 def test_what_is_proven_of_an_order_is_not_said_of_the_plan(by):
     best, near = (str(outcome_line(outcome(by, *each))) for each in (("optimal", 0.0), ("feasible", 0.25)))
-    texts = best, near, certificate(1.0, 1.0, by), certificate(1.25, 1.0, by)
-    assert same_work(f"area+{by}") == same_work(by) == BOUNDS[by].same_work  # of several steps
-    assert all(("same work" in text) == same_work(by) for text in texts)
-    assert ("proven optimal" in best) == (not same_work(by))
+    texts = best, near, bound_text(1.0, 1.0, by), bound_text(1.25, 1.0, by)
+    assert bounds_same_work(f"area+{by}") == bounds_same_work(by) == BOUNDS[by].same_work  # of several steps
+    assert all(("same work" in text) == bounds_same_work(by) for text in texts)
+    assert ("proven optimal" in best) == (not bounds_same_work(by))
     assert all(BOUNDS[by].proof in text for text in texts[2:])
 
 
@@ -36,4 +36,4 @@ def test_no_golden_plan_is_shorter_than_its_bound(path):
     for number in range(len(plan.steps)):
         scored = score(plan, number)
         assert scored.bound.by in BOUNDS
-        assert scored.bound.seconds <= scored.value * (1 + 1e-9)
+        assert scored.bound.seconds <= scored.step_seconds * (1 + 1e-9)

@@ -6,9 +6,9 @@ import pytest
 
 from planner import files
 from planner.plan.legal import violations
-from planner.plan.model import Group, Piece, Plan, Shared
-from planner.specs.base import Ranks, changed
-from planner.verify.covered import usual_groups
+from planner.plan.model import Group, OffloadedItem, Plan, SharedDeviceItems
+from planner.specs.base import Ranks, with_fields
+from planner.verify.covered import standard_groups
 from planner.verify.score import score
 from tests.plans import degrees_of
 
@@ -22,12 +22,12 @@ def bound_by(plan: Plan) -> str:
     """What bounds a legal plan, at no more than it takes."""
     assert violations(plan) == []
     found = score(plan)
-    assert found.bound.seconds <= found.value * (1 + 1e-9)
+    assert found.bound.seconds <= found.step_seconds * (1 + 1e-9)
     return found.bound.by
 
 
 def with_group(plan: Plan, name: str, group: Group) -> Plan:
-    return changed(plan, groups={**plan.groups, name: group})
+    return with_fields(plan, groups={**plan.groups, name: group})
 
 
 @pytest.mark.parametrize("case", PLANS)
@@ -37,8 +37,8 @@ def test_plans_of_strategies_are_bounded_over_all_packings(case):
 
 def as_rings(plan: Plan) -> Plan:
     degrees = degrees_of(plan)
-    rings = {name: changed(group, split={"ring": degrees[name]}) for name, group in plan.groups.items()}
-    return changed(plan, groups=rings)
+    rings = {name: with_fields(group, split={"ring": degrees[name]}) for name, group in plan.groups.items()}
+    return with_fields(plan, groups=rings)
 
 
 @pytest.mark.parametrize("case", PLANS)
@@ -48,28 +48,28 @@ def test_groups_split_in_another_way_are_not(case):
 
 def test_all_rings_can_be_shorter_than_the_bound_for_the_split_that_strategies_price():
     """Where blocks hide behind attention: so that bound does not hold for them."""
-    assert any(score(as_rings(plan)).value < score(plan).bound.seconds for plan in PLANS.values())
+    assert any(score(as_rings(plan)).step_seconds < score(plan).bound.seconds for plan in PLANS.values())
 
 
 def test_a_split_of_one_is_said_in_any_way():
     plan = PLANS["sequence_groups/demo"]
     alone = next(name for name, degree in degrees_of(plan).items() if degree == 1)
     for split in ({}, {"ulysses": 1}, {"ring": 1}):
-        assert usual_groups(with_group(plan, alone, changed(plan.groups[alone], split=split)), 0)
+        assert standard_groups(with_group(plan, alone, with_fields(plan.groups[alone], split=split)), 0)
 
 
 def test_groups_across_kinds_of_ranks_are_not():
     """The wide groups trade a half: each then has ranks of both kinds."""
     plan = PLANS["sequence_groups/two-kinds"]
     for name, ranks in (("g0-3", (0, 1, 4, 5)), ("g4-7", (2, 3, 6, 7))):
-        plan = with_group(plan, name, changed(plan.groups[name], ranks=Ranks(ranks)))
+        plan = with_group(plan, name, with_fields(plan.groups[name], ranks=Ranks(ranks)))
     assert bound_by(plan) == "busiest_rank"
 
 
 def test_groups_that_no_step_uses_change_nothing():
     plan = PLANS["sequence_groups/demo"]
     group = next(iter(plan.groups.values()))
-    wide = with_group(plan, "spare", changed(group, split={"ring": len(group.ranks)}))
+    wide = with_group(plan, "spare", with_fields(group, split={"ring": len(group.ranks)}))
     assert bound_by(wide) != "busiest_rank"
 
 
@@ -78,10 +78,10 @@ def test_a_share_of_devices_is_not():
     plan = PLANS["by_hand/mixed-groups"]
     (step,) = plan.steps
     first, *others = step.micro_batches
-    row = {name: Shared(items=items, share=0.5) for name, items in first.items()}
-    shared = changed(plan, steps=(changed(step, micro_batches=({"llm": row}, *others)),))
+    row = {name: SharedDeviceItems(items=items, share=0.5) for name, items in first.items()}
+    shared = with_fields(plan, steps=(with_fields(step, micro_batches=({"llm": row}, *others)),))
     assert bound_by(shared) == "busiest_rank"
-    assert score(shared).value > score(plan).value
+    assert score(shared).step_seconds > score(plan).step_seconds
 
 
 def test_offloading_what_a_rank_holds_is_not():
@@ -91,11 +91,11 @@ def test_offloading_what_a_rank_holds_is_not():
     short = min(sizes, key=lambda item: (sizes[item], item))
     rows = tuple(
         {
-            name: tuple(Piece(item=e, offload=0.001) if e == short else e for e in entries)
+            name: tuple(OffloadedItem(item=e, offload=0.001) if e == short else e for e in entries)
             for name, entries in row.items()
         }
         for row in plan.steps[0].micro_batches
     )
-    helped = changed(plan, steps=(changed(plan.steps[0], micro_batches=rows),))
+    helped = with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=rows),))
     assert bound_by(helped) == "busiest_rank"
-    assert usual_groups(helped, 0)
+    assert standard_groups(helped, 0)

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.solve import ProgramBuilder, solve
-from planner.verify.dual import Dual, Fluid, Place, fluid_seconds, simplex
+from planner.verify.dual import LagrangianDual, DivisibleSequences, Destination, relaxed_seconds, project_to_simplex
 from tests.examples import examples
 
 Chance = st.integers(0, 2**20).map(Random)
@@ -28,14 +28,14 @@ def fluids(draw, forbidden: bool = True):
     for number in range(rows):
         for _ in range(draw(st.integers(1, 2))):
             each = np.array([draw(costs) for _ in range(kinds)])
-            places.append(Place(number, each, draw(st.integers(0, 20)) * 1.0, draw(rooms)))
-    return Fluid(sizes, counts, np.empty((kinds, 0))), places
+            places.append(Destination(number, each, draw(st.integers(0, 20)) * 1.0, draw(rooms)))
+    return DivisibleSequences(sizes, counts, np.empty((kinds, 0))), places
 
 
-def optimum(fluid: Fluid, places: list[Place]) -> float:
+def optimum(fluid: DivisibleSequences, places: list[Destination]) -> float:
     """The linear program of dual.py; infinite when there is no way."""
     b = ProgramBuilder()
-    lasts = {row: b.variable(cost=1.0) for row in {place.row for place in places}}
+    lasts = {row: b.variable(cost=1.0) for row in {place.micro_batch for place in places}}
     flows = {
         (number, kind): b.variable()
         for (number, place), kind in product(enumerate(places), range(len(fluid.sizes)))
@@ -45,21 +45,21 @@ def optimum(fluid: Fluid, places: list[Place]) -> float:
         b.row({x: 1.0 for (_, k), x in flows.items() if k == kind}, float(count), float(count))
     for number, place in enumerate(places):
         mine = {kind: x for (n, kind), x in flows.items() if n == number}
-        b.row({**{x: float(place.costs[k]) for k, x in mine.items()}, lasts[place.row]: -1.0}, upper=-place.spent)
-        if np.isfinite(place.room):
-            b.row({x: float(fluid.sizes[k]) for k, x in mine.items()}, upper=place.room)
+        b.row({**{x: float(place.costs[k]) for k, x in mine.items()}, lasts[place.micro_batch]: -1.0}, upper=-place.fixed_seconds)
+        if np.isfinite(place.token_room):
+            b.row({x: float(fluid.sizes[k]) for k, x in mine.items()}, upper=place.token_room)
     solution = solve(b.build())
     return solution.objective
 
 
-def dual_of(fluid: Fluid, places: list[Place]) -> Dual:
-    rows = np.array([place.row for place in places])
-    return Dual(fluid, places, np.array([place.room for place in places]), rows[:, None] == np.unique(rows))
+def dual_of(fluid: DivisibleSequences, places: list[Destination]) -> LagrangianDual:
+    rows = np.array([place.micro_batch for place in places])
+    return LagrangianDual(fluid, places, np.array([place.token_room for place in places]), rows[:, None] == np.unique(rows))
 
 
-def multipliers(dual: Dual, chance):
+def multipliers(dual: LagrangianDual, chance):
     """Of times, one in sum for each micro-batch; and of tokens."""
-    count = len(dual.spent)
+    count = len(dual.fixed_seconds)
     times, tokens = (np.array([chance.expovariate(1.0) for _ in range(count)]) for _ in range(2))
     return dual.project(times * chance.choice((0.1, 1.0, 5.0))), tokens * chance.choice((0.0, 0.1, 1.0, 10.0))
 
@@ -71,7 +71,7 @@ def test_the_bound_is_no_more_than_the_programs_optimum(given, towards):
     fluid, places = given
     least = optimum(fluid, places)
     enough = towards * least if np.isfinite(least) else 1e3
-    assert fluid_seconds(fluid, places, enough) <= least + SLACK * max(1.0, least)
+    assert relaxed_seconds(fluid, places, enough) <= least + SLACK * max(1.0, least)
 
 
 @examples(150)
@@ -104,7 +104,7 @@ def test_climbing_starts_from_what_perfect_sharing_takes_and_never_ends_below(gi
     alike = np.array([1.0 / sum(other.row == place.row for other in places) for place in places])
     start = np.min([share * place.costs for share, place in zip(alike, places, strict=True)], axis=0) @ fluid.counts
     start += sum(share * place.spent for share, place in zip(alike, places, strict=True))
-    assert fluid_seconds(fluid, places, 2 * start + 1.0) >= start * (1 - 1e-12)
+    assert relaxed_seconds(fluid, places, 2 * start + 1.0) >= start * (1 - 1e-12)
 
 
 CLOSE = {
@@ -124,18 +124,18 @@ CLOSE = {
 def test_climbing_gets_near_the_optimum(name):
     """Ten sequences of ten tokens and ten of ten, which differ in what they cost."""
     places, least = CLOSE[name]
-    fluid = Fluid(np.array([10.0, 10.0]), np.array([10.0, 10.0]), np.empty((2, 0)))
-    places = [Place(row, np.array(costs), spent, room) for row, costs, spent, room in places]
+    fluid = DivisibleSequences(np.array([10.0, 10.0]), np.array([10.0, 10.0]), np.empty((2, 0)))
+    places = [Destination(row, np.array(costs), spent, room) for row, costs, spent, room in places]
     assert optimum(fluid, places) == pytest.approx(least)
-    assert least * 0.99 <= fluid_seconds(fluid, places, least * 1.02) <= least * (1 + 1e-9)
+    assert least * 0.99 <= relaxed_seconds(fluid, places, least * 1.02) <= least * (1 + 1e-9)
 
 
 def test_tokens_without_room_take_forever():
-    fluid = Fluid(np.array([10.0]), np.array([2.0]), np.empty((1, 0)))
-    assert fluid_seconds(fluid, [Place(0, np.array([1.0]), 0.0, 19.0)], 1e3) == np.inf
-    assert fluid_seconds(fluid, [Place(0, np.array([1.0]), 0.0, 20.0)], 1e3) <= 2.0
+    fluid = DivisibleSequences(np.array([10.0]), np.array([2.0]), np.empty((1, 0)))
+    assert relaxed_seconds(fluid, [Destination(0, np.array([1.0]), 0.0, 19.0)], 1e3) == np.inf
+    assert relaxed_seconds(fluid, [Destination(0, np.array([1.0]), 0.0, 20.0)], 1e3) <= 2.0
     assert (
-        fluid_seconds(fluid, [Place(0, np.array([1.0]), 0.0, -1.0), Place(0, np.array([1.0]), 0.0, 50.0)], 1e3)
+        relaxed_seconds(fluid, [Destination(0, np.array([1.0]), 0.0, -1.0), Destination(0, np.array([1.0]), 0.0, 50.0)], 1e3)
         == np.inf
     )
 
@@ -143,7 +143,7 @@ def test_tokens_without_room_take_forever():
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=6), Chance)
 def test_the_projection_is_the_nearest_point(point, chance):
     point = np.array(point)
-    nearest = simplex(point)
+    nearest = project_to_simplex(point)
     assert (nearest >= 0).all() and nearest.sum() == pytest.approx(1.0)
     for _ in range(20):
         weights = np.array([chance.expovariate(1.0) for _ in point])

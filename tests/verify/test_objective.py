@@ -13,11 +13,11 @@ from planner.costs.objective import OBJECTIVES, STEP_SECONDS
 from planner.errors import InputError
 from planner.plan.model import Plan
 from planner.report import plan_page
-from planner.specs.base import changed
-from planner.specs.inputs import Options
-from planner.specs.library import shipped
-from planner.verify.answer import answer
-from planner.verify.worth import in_objective, seconds_of, tokens, worth
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
+from planner.specs.library import shipped_folder
+from planner.verify.answer import plan_answer
+from planner.verify.worth import restate_in_objective, seconds_for_value, sample_tokens, objective_value
 from tests.check.small import at, one_by_one, write_job
 
 runner = CliRunner()
@@ -27,7 +27,7 @@ HOURLY = 0.5  # dollars of one of four ranks
 def job(folder: Path, objective: str, price: str = f", usd_per_hour: {HOURLY}", strategy: str = "") -> str:
     """The small job on a cluster of its own, which says what ranks cost."""
     path = write_job(folder, rows=6)
-    text = (shipped() / "clusters" / "cpu-4.yaml").read_text()
+    text = (shipped_folder() / "clusters" / "cpu-4.yaml").read_text()
     (folder / "cluster.yaml").write_text(text.replace("per_node: 4}", f"per_node: 4{price}}}"))
     text = path.read_text().replace("cpu-4", "cluster.yaml") + f"objective: {objective}\n"
     path.write_text(text.replace("zero: 3, ", "") + f"strategy: {strategy}\n" if strategy else text)
@@ -38,7 +38,7 @@ def job(folder: Path, objective: str, price: str = f", usd_per_hour: {HOURLY}", 
 def solved(tmp_path_factory) -> dict[str, Plan]:
     """The same job of two batches in each objective."""
     folder = tmp_path_factory.mktemp("objectives")
-    return {name: pipeline.solve(job(folder, name), Options(batches=2, effort=1)).plan for name in OBJECTIVES}
+    return {name: pipeline.solve(job(folder, name), JobOptions(batches=2, effort=1)).plan for name in OBJECTIVES}
 
 
 def test_the_same_is_decided_whatever_is_best(solved):
@@ -69,35 +69,35 @@ def test_values_are_those_of_the_seconds(solved):
 
 def test_seconds_come_back(solved):
     for plan in solved.values():
-        assert seconds_of(plan, worth(plan, 7.5, [1]), [1]) == pytest.approx(7.5)
-        assert tokens(plan, range(2)) == tokens(plan, [0]) + tokens(plan, [1])
+        assert seconds_for_value(plan, objective_value(plan, 7.5, [1]), [1]) == pytest.approx(7.5)
+        assert sample_tokens(plan, range(2)) == sample_tokens(plan, [0]) + sample_tokens(plan, [1])
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_check_knows_which_way_is_worse(name, tmp_path):
     """A slower plan is a regression in every unit, a quicker one a gain; findings say both in the plan's unit."""
     quick = pipeline.solve(job(tmp_path, name)).plan
-    slow = in_objective(one_by_one(quick), name)
+    slow = restate_in_objective(one_by_one(quick), name)
     assert not compare(quick, quick) and not compare(slow, slow)
     for old, new, expected in ((quick, slow, "regression"), (slow, quick, "gain")):
         (finding,) = at(compare(old, new), "outcome.value")
         assert finding.category == expected
         assert (finding.old, finding.new) == pytest.approx((old.outcome.value, new.outcome.value))
-        assert OBJECTIVES[name].said(new.outcome.value) in finding.message
+        assert OBJECTIVES[name].formatted(new.outcome.value) in finding.message
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_bound_that_the_plan_beats_is_refuted(name, tmp_path):
     """Which is below its value, or above it where more is better."""
     plan = pipeline.solve(job(tmp_path, name)).plan
-    beaten = plan.outcome.value * (0.5 if OBJECTIVES[name].more else 2.0)
-    (finding,) = at(compare(plan, changed(plan, outcome=changed(plan.outcome, bound=beaten))), "new: outcome.bound")
+    beaten = plan.outcome.value * (0.5 if OBJECTIVES[name].larger_is_better else 2.0)
+    (finding,) = at(compare(plan, with_fields(plan, outcome=with_fields(plan.outcome, bound=beaten))), "new: outcome.bound")
     assert finding.category == "illegal"
 
 
 def test_plans_that_are_best_by_different_things_are_not_judged(solved, tmp_path):
     seconds, dollars, path = solved[STEP_SECONDS], solved["dollars"], job(tmp_path, STEP_SECONDS)
-    found = compare(pipeline.solve(path).plan, in_objective(one_by_one(pipeline.solve(path).plan), "dollars"))
+    found = compare(pipeline.solve(path).plan, restate_in_objective(one_by_one(pipeline.solve(path).plan), "dollars"))
     assert at(found, "outcome.value")[0].category == "drift"
     assert "the objective changed" in at(found, "outcome.value")[0].message
     assert not at(compare(seconds, dollars), "outcome.value")  # in seconds they are the same
@@ -110,7 +110,7 @@ def test_best_takes_what_is_best_by_the_objective(tmp_path):
         loss = OBJECTIVES[plan.outcome.objective].loss
         more = [loss(other.value) / loss(plan.outcome.value) for other in plan.alternatives if other.value]
         assert more and min(more) >= 1
-        said = answer(plan, pipeline.simulate(plan))["alternatives"]
+        said = plan_answer(plan, pipeline.simulate(plan))["alternatives"]
         assert [each["step_seconds"] / plan.prediction.step_seconds for each in said if each["step_seconds"]] == (
             pytest.approx(more)
         )
@@ -131,7 +131,7 @@ def test_an_unknown_objective_is_refused_and_the_known_ones_listed(tmp_path, sol
         assert caught.value.where == f"{path} (objective)"
         assert all(name in caught.value.fix for name in OBJECTIVES)
     plan = solved["dollars"]
-    files.write(tmp_path / "plan.yaml", changed(plan, outcome=changed(plan.outcome, objective="joules")))
+    files.write(tmp_path / "plan.yaml", with_fields(plan, outcome=with_fields(plan.outcome, objective="joules")))
     with pytest.raises(InputError, match="joules") as caught:
         pipeline.read_plan(tmp_path / "plan.yaml")
     assert "outcome.objective" in caught.value.where
@@ -141,7 +141,7 @@ def test_an_unknown_objective_is_refused_and_the_known_ones_listed(tmp_path, sol
 def test_verbs_say_the_unit(name, solved, tmp_path):
     plan, path = solved[name], tmp_path / "plan.yaml"
     files.write(path, plan)
-    said = OBJECTIVES[name].said
+    said = OBJECTIVES[name].formatted
     shown = runner.invoke(app, ["show", str(path)]).stdout
     assert said(plan.outcome.value) in shown and said(plan.outcome.bound) in shown
     answered = json.loads(runner.invoke(app, ["show", str(path), "--json"]).stdout)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from planner.check.verified import price
-from planner.costs.compute.assumed import ASSUMED
+from planner.check.verified import reprice
+from planner.costs.compute.assumed import ASSUMED_RATES
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand
-from planner.plan.model import Group, Layout, Piece, Plan, Prices, Split, Step
+from planner.plan.model import Group, Layout, OffloadedItem, Plan, Prices, SequenceSplit, Step
 from planner.specs import library
-from planner.specs.base import Layers, Ranks, changed
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.layers import Decoder
 from planner.specs.profile import Profile
 from planner.verify.offloaded import offloading_of
@@ -17,16 +17,16 @@ from planner.verify.score import score
 from tests.plans import plan_of, uses
 
 LLM = Decoder(layers=8, hidden=1024, heads=16, ffn=4096, vocab=1000)
-DEVICE = library.read("h100-80gb", Profile)[0].device
+DEVICE = library.read_named("h100-80gb", Profile)[0].device
 SIZES = {0: 40_000, 1: 3_000}
 
 
 def offloaded(ratio: float, host_gb_per_s: float = 100.0) -> Plan:
     """A long item, offloaded, and a short one on a ring of three ranks."""
-    facts = changed(
+    facts = with_fields(
         uses(3, {"llm": LLM}, {"llm": SIZES}),
-        devices={"toy": changed(DEVICE, host_gb_per_s=host_gb_per_s)},
-        prices=Prices(profile="data sheet", rates={"toy": ASSUMED}),
+        devices={"toy": with_fields(DEVICE, host_gb_per_s=host_gb_per_s)},
+        prices=Prices(profile="data sheet", rates={"toy": ASSUMED_RATES}),
     )
     ranks = Ranks(range(3))
     return plan_of(
@@ -34,27 +34,27 @@ def offloaded(ratio: float, host_gb_per_s: float = 100.0) -> Plan:
         facts,
         {"llm": Layout(ranks=ranks, dp=3, zero=1)},
         {"g": Group(ranks=ranks, split={"ring": 3})},
-        Step(sync="step", micro_batches=({"g": (Piece(item=0, offload=ratio), 1)},)),
+        Step(sync="step", micro_batches=({"g": (OffloadedItem(item=0, offload=ratio), 1)},)),
     )
 
 
 def most(plan: Plan) -> float:
     forward = next(task for task in expand(plan) if task.phase == "F")
-    return offloading_of(plan, pricing_of(plan), forward).most(SIZES[0])
+    return offloading_of(plan, pricing_of(plan), forward).largest_ratio(SIZES[0])
 
 
 def test_memory_falls_by_what_is_offloaded_and_time_stays():
     """By so much of all layers but the first and the last; and of what the allocator loses with it."""
-    plain, split = score(offloaded(0.0)), Split(ring=3)
-    basis, share = pricing_of(offloaded(0.0)).basis("llm", "toy"), 1.0 + plain.holding.accounting(0).fragmentation
-    whole = basis.held(Layers(range(LLM.layers)), True, split, tuple(SIZES.values()))
-    passing = (whole.layers + whole.ends + whole.besides) * share
-    assert max(plain.memory.peaks) == pytest.approx(plain.holding.always(0) + passing)
+    plain, split = score(offloaded(0.0)), SequenceSplit(ring=3)
+    basis, share = pricing_of(offloaded(0.0)).module_pricing("llm", "toy"), 1.0 + plain.plan_memory.accounting(0).fragmentation
+    whole = basis.activation_bytes(Layers(range(LLM.layers)), True, split, tuple(SIZES.values()))
+    passing = (whole.layers + whole.head + whole.recompute_extra) * share
+    assert max(plain.memory.peaks) == pytest.approx(plain.plan_memory.static_bytes(0) + passing)
     for ratio in (0.1, most(offloaded(0.1))):
         helped = score(offloaded(ratio))
-        gone = basis.held(Layers(range(1, LLM.layers - 1)), False, split, (SIZES[0],)).layers * ratio * share
-        assert max(helped.memory.peaks) == pytest.approx(plain.holding.always(0) + passing - gone)
-        assert helped.value == plain.value
+        gone = basis.activation_bytes(Layers(range(1, LLM.layers - 1)), False, split, (SIZES[0],)).layers * ratio * share
+        assert max(helped.memory.peaks) == pytest.approx(plain.plan_memory.static_bytes(0) + passing - gone)
+        assert helped.step_seconds == plain.step_seconds
 
 
 def test_more_than_hides_is_refused_with_what_would_hide():
@@ -69,5 +69,5 @@ def test_more_than_hides_is_refused_with_what_would_hide():
 
 
 def test_the_gate_sees_a_broken_law():
-    (found,) = price(offloaded(1.0)).broken
+    (found,) = reprice(offloaded(1.0)).violations
     assert "offload would not hide" in found.message

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from planner.plan.legal import violations
 from planner.plan.model import Plan
 from planner.plan.schedules import SCHEDULES
-from planner.plan.schedules.explicit import printed
-from planner.specs.base import changed
-from planner.verify.bounds import busiest_rank
+from planner.plan.schedules.explicit import slot_lines
+from planner.specs.base import with_fields
+from planner.verify.bounds import busiest_rank_seconds
 from planner.verify.score import score
 from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan, some_order
@@ -24,18 +24,18 @@ CHANCES = st.integers(0, 2**32).map(Random)
 def unlike(plan: Plan, chance: Random) -> Plan:
     """With items of any lengths."""
     items = {item: chance.choice((1, 8, 60)) for item in plan.uses.items["llm"]}
-    return changed(plan, uses=changed(plan.uses, items={"llm": items}))
+    return with_fields(plan, uses=with_fields(plan.uses, items={"llm": items}))
 
 
 @examples(60)
 @given(CHANCES, st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.integers(1, 2), st.sampled_from([0, 1, 3]))
 def test_no_order_beats_its_bound(chance, pp, micro_batches, chunks, dp, zero):
     chunks = chunks if pp > 1 else 1
-    lines = printed(some_order(chance, pp, micro_batches, chunks), chunks)
+    lines = slot_lines(some_order(chance, pp, micro_batches, chunks), chunks)
     plan = unlike(priced(ordered_plan(pp, micro_batches, lines, chunks, dp, zero=zero), degrees=(1, 2)), chance)
     assert not violations(plan)
     s = score(plan)
-    assert s.bound.seconds <= s.value * (1 + 1e-9)
+    assert s.bound.seconds <= s.step_seconds * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -45,7 +45,7 @@ def test_no_schedule_beats_its_bound(name, pp, zero):
     if name == "forward_only" and zero == 3:
         return
     s = score(priced(ordered_plan(pp, 4, name, 1, 2, zero=zero), degrees=(1, 2)))
-    assert s.bound.seconds <= s.value * (1 + 1e-9)
+    assert s.bound.seconds <= s.step_seconds * (1 + 1e-9)
 
 
 @examples(40)
@@ -53,19 +53,19 @@ def test_no_schedule_beats_its_bound(name, pp, zero):
 def test_micro_batches_that_are_mixed_up_are_not_bounded_as_if_ranks_met_in_each(chance, rows):
     """Under ZeRO-3 on one stage: forwards may run ahead, so that a step can be shorter than its rows one by one."""
     plan = sharded_plan(2, [list(row) for row in rows])
-    lines = printed(some_order(chance, 1, len(rows), 1))
-    plan = priced(changed(plan, steps=(changed(plan.steps[0], order={"llm": lines}),)), degrees=(1, 2))
+    lines = slot_lines(some_order(chance, 1, len(rows), 1))
+    plan = priced(with_fields(plan, steps=(with_fields(plan.steps[0], order={"llm": lines}),)), degrees=(1, 2))
     assert not violations(plan)
     s = score(plan)
-    assert s.bound.seconds <= s.value * (1 + 1e-9)
+    assert s.bound.seconds <= s.step_seconds * (1 + 1e-9)
 
 
 @given(CHANCES, st.integers(1, 4), st.integers(1, 5))
 def test_cutting_a_backward_changes_no_work(chance, pp, micro_batches):
     """The busiest rank has as much to do in any order as under 1F1B."""
-    lines = printed(some_order(chance, pp, micro_batches, 1))
+    lines = slot_lines(some_order(chance, pp, micro_batches, 1))
     one, other = (score(priced(ordered_plan(pp, micro_batches, order))) for order in (lines, "1f1b"))
-    work = [busiest_rank(each.tasks, each.timeline) for each in (one, other)]
+    work = [busiest_rank_seconds(each.tasks, each.timeline) for each in (one, other)]
     assert work[0] == pytest.approx(work[1], rel=1e-9)
 
 

@@ -7,10 +7,10 @@ import pytest
 from planner import files
 from planner.plan.model import Plan, Prices
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.items import ItemSize
 from planner.specs.profile import Profile
-from planner.verify.answer import answer, flops
+from planner.verify.answer import plan_answer, plan_flops
 from planner.verify.score import score
 
 BUBBLES = files.read(Path(__file__).parents[1] / "golden/by_hand/encoder-in-bubbles/plan.yaml", Plan)
@@ -21,14 +21,14 @@ def with_images(plan: Plan, sizes: dict, feeds: dict[int, int], row: tuple[int, 
     first, *others = plan.steps[0].micro_batches
     rows = ({**first, "vit": {"v0": row}}, *others)
     items = {**plan.uses.items, "vit": sizes}
-    facts = changed(plan.uses, items=items, feeds={"vit": feeds})
-    return changed(plan, steps=(changed(plan.steps[0], micro_batches=rows),), uses=facts)
+    facts = with_fields(plan.uses, items=items, feeds={"vit": feeds})
+    return with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=rows),), uses=facts)
 
 
 def by_rates(plan: Plan) -> Plan:
     """Priced by the shapes of its modules, on a device whose kernels somebody timed."""
-    h200, _ = library.read("h200", Profile)
-    return changed(plan, uses=changed(plan.uses, prices=Prices(profile="h200", rates={"h200": h200.rates})))
+    h200, _ = library.read_named("h200", Profile)
+    return with_fields(plan, uses=with_fields(plan.uses, prices=Prices(profile="h200", rates={"h200": h200.rates})))
 
 
 PLANS = pytest.mark.parametrize("plan", [BUBBLES, by_rates(BUBBLES)], ids=["by module", "by rates"])
@@ -38,10 +38,10 @@ PLANS = pytest.mark.parametrize("plan", [BUBBLES, by_rates(BUBBLES)], ids=["by m
 def test_one_part_is_a_bare_number(plan):
     sizes = plan.uses.items["vit"]
     said = {item: ItemSize(patches=(size,)) if item % 2 else ItemSize(patches=size) for item, size in sizes.items()}
-    same = changed(plan, uses=changed(plan.uses, items={**plan.uses.items, "vit": said}))
+    same = with_fields(plan, uses=with_fields(plan.uses, items={**plan.uses.items, "vit": said}))
     assert score(same).timeline == score(plan).timeline
     assert score(same).memory == score(plan).memory
-    assert answer(same, [score(same)]) == answer(plan, [score(plan)])
+    assert plan_answer(same, [score(same)]) == plan_answer(plan, [score(plan)])
 
 
 @PLANS
@@ -51,4 +51,4 @@ def test_two_parts_are_two_items(plan):
     one = with_images(plan, {0: 5120, 2: 8192}, {0: 0, 2: 3}, (0,))
     found, want, whole = (score(each) for each in (together, apart, one))
     assert found.timeline == want.timeline and found.memory.peaks == want.memory.peaks
-    assert found.value < whole.value and flops(together) == flops(apart) < flops(one)
+    assert found.step_seconds < whole.step_seconds and plan_flops(together) == plan_flops(apart) < plan_flops(one)

@@ -7,24 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.memory.caps import Held, token_cap
+from planner.costs.memory.caps import ActivationBytes, token_cap
 from planner.costs.memory.footprint import footprint
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible
-from planner.orders.timing import fits
+from planner.orders.timing import fits_memory
 from planner.plan.expand import expand
-from planner.plan.model import Split
-from planner.specs.accounting import BUNDLED
-from planner.specs.base import Layers, changed
+from planner.plan.model import SequenceSplit
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY
+from planner.specs.base import Layers, with_fields
 from planner.specs.job import Limits
-from planner.specs.profile import ModuleCosts, Passes
+from planner.specs.profile import ModuleCosts, PassCosts
 from planner.strategies.static.fixed import fixed_layout
-from planner.strategies.static.laid import laid
+from planner.strategies.static.laid import static_plan
 from planner.strategies.static.layouts import columns_for
-from planner.strategies.static.screen import problem_of
+from planner.strategies.static.screen import layout_problem
 from planner.units import GIB, KIB
-from planner.verify.held import Holding, exceeds
-from planner.verify.pipelined import by_group, pipelines, replicas_of
+from planner.verify.held import PlanMemory, exceeds_memory
+from planner.verify.pipelined import passes_by_group, replica_pipelines, pipelines_of_groups
 from planner.verify.score import require_memory, score
 from tests.plans import staged_plan
 from tests.static_jobs import small_cluster, static_inputs
@@ -34,25 +34,25 @@ KEPT, AMOUNT = 3.0, st.floats(0.0, 100.0)
 
 
 def costs_of(again: float, ends: float) -> ModuleCosts:
-    layer = Passes(forward=FIT, backward=FIT, activation_kib_per_token=KEPT, working_kib_per_token=again)
-    outside = Passes(forward=FIT, backward=FIT, activation_kib_per_token=ends)
+    layer = PassCosts(forward=FIT, backward=FIT, activation_kib_per_token=KEPT, working_kib_per_token=again)
+    outside = PassCosts(forward=FIT, backward=FIT, activation_kib_per_token=ends)
     return ModuleCosts(source="measured", spread=0.1, layer=layer, ends=outside, recomputing={"full": layer})
 
 
 def made_again(pp: int, tokens: list[int], again: float, ends: float):
     """A pipeline of stages of two layers that are made again."""
     plan = priced(staged_plan(pp, len(tokens), "gpipe"))
-    prices = changed(plan.uses.prices, modules={"llm": costs_of(again, ends)})
-    uses = changed(plan.uses, prices=prices, items={"llm": dict(enumerate(tokens))})
-    return changed(plan, uses=uses, layouts={"llm": changed(plan.layouts["llm"], recompute="full")})
+    prices = with_fields(plan.uses.prices, modules={"llm": costs_of(again, ends)})
+    uses = with_fields(plan.uses, prices=prices, items={"llm": dict(enumerate(tokens))})
+    return with_fields(plan, uses=uses, layouts={"llm": with_fields(plan.layouts["llm"], recompute="full")})
 
 
 @given(AMOUNT, AMOUNT, st.integers(1, 40))
 def test_a_token_holds_its_layers_and_the_larger_of_the_ends_and_what_is_made_again(again, ends, layers):
-    basis = pricing_of(made_again(1, [1], again, ends)).basis("llm", "toy")
-    whole = basis.held(Layers(range(layers)), True, Split(), (1,))
-    assert whole.most == pytest.approx((KEPT * layers + max(ends, again)) * KIB)
-    assert basis.held(Layers(range(layers)), False, Split(), (2, 3)).most == pytest.approx(
+    basis = pricing_of(made_again(1, [1], again, ends)).module_pricing("llm", "toy")
+    whole = basis.activation_bytes(Layers(range(layers)), True, SequenceSplit(), (1,))
+    assert whole.peak == pytest.approx((KEPT * layers + max(ends, again)) * KIB)
+    assert basis.activation_bytes(Layers(range(layers)), False, SequenceSplit(), (2, 3)).peak == pytest.approx(
         (KEPT * layers + again) * KIB * 5
     )
 
@@ -62,9 +62,9 @@ def test_a_rank_filled_up_to_its_cap_fits_and_one_more_token_does_not(again, end
     plan = made_again(1, [1], again, ends)
     module, layout, device = plan.uses.models["llm"], plan.layouts["llm"], plan.uses.devices["toy"]
     pricing = pricing_of(plan)
-    one: Held = pricing.basis("llm", "toy").held(Layers(range(2)), True, Split(), (1,))
-    holding, cap = Holding(plan, pricing), token_cap(module, one, layout, device, Limits(), BUNDLED)
-    assert cap * one.most <= holding.allowed(0) - holding.always(0) < (cap + 1) * one.most
+    one: ActivationBytes = pricing.module_pricing("llm", "toy").activation_bytes(Layers(range(2)), True, SequenceSplit(), (1,))
+    holding, cap = PlanMemory(plan, pricing), token_cap(module, one, layout, device, Limits(), PLANNER_RUNTIME_MEMORY)
+    assert cap * one.peak <= holding.allowed_bytes(0) - holding.static_bytes(0) < (cap + 1) * one.peak
     full, beyond = (made_again(1, [tokens], again, ends) for tokens in (cap, cap + 1))
     require_memory(full, score(full))
     with pytest.raises(Infeasible, match="rank 0 would hold"):
@@ -89,13 +89,13 @@ def test_of_one_micro_batch_the_simulated_peak_is_the_static_footprint(spread, h
     cluster, fixed = small_cluster(tmp_path, "h100-80gb", 4), f"{spread}, cp: 1, micro_batch: 1, recompute: {how}"
     replicas = 4 // (int(spread[4]) * int(spread[-1]))
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, (4096,) * replicas, fixed, "zero: 1")
-    problem, layout = problem_of(inputs), fixed_layout(inputs)
-    s, at = score(laid(inputs, problem, layout)), columns_for(layout, problem.trained)
+    problem, layout = layout_problem(inputs), fixed_layout(inputs)
+    s, at = score(static_plan(inputs, problem, layout)), columns_for(layout, problem.trained)
     for stage in range(layout.pp):
         rank, counted = stage * (4 // layout.pp), footprint(problem.trained.module, at, problem.accounting, stage)
         passes = replace(counted, update=0.0).fragmented(problem.accounting.fragmentation)
         assert s.memory.peaks[rank] == pytest.approx(float(passes.total), rel=1e-9)
-        assert float(s.holding.taken(rank, s.memory.peaks[rank], s.tasks).total) == pytest.approx(float(counted.total))
+        assert float(s.plan_memory.peak_footprint(rank, s.memory.peaks[rank], s.tasks).total) == pytest.approx(float(counted.total))
 
 
 @pytest.mark.parametrize("tokens", [[40, 40, 40], [10, 200, 30], [300, 20, 100], [1, 2, 400]])
@@ -105,23 +105,23 @@ def test_orders_leave_room_for_it(tokens):
     """
     plan = made_again(1, tokens, 11.0, 4.0)
     orders = [word for word in map("".join, product("FB", repeat=6)) if ballot(word)]
-    in_order = {word: changed(plan, steps=(changed(plan.steps[0], order={"llm": (slots(word),)}),)) for word in orders}
+    in_order = {word: with_fields(plan, steps=(with_fields(plan.steps[0], order={"llm": (slots(word),)}),)) for word in orders}
     peaks = {word: score(each).memory.peaks[0] for word, each in in_order.items()}
     verdicts = set()
     pricing = pricing_of(plan)
-    for cap in {Holding(plan, pricing).always(0), *(peak + more for peak in peaks.values() for more in (0.0, -1.0))}:
-        devices = {"toy": changed(plan.uses.devices["toy"], memory_gib=cap / GIB)}
+    for cap in {PlanMemory(plan, pricing).static_bytes(0), *(peak + more for peak in peaks.values() for more in (0.0, -1.0))}:
+        devices = {"toy": with_fields(plan.uses.devices["toy"], memory_gib=cap / GIB)}
         limits = Limits(memory_margin=0.0, oom_chance=1.0)
-        small = changed(plan, uses=changed(plan.uses, devices=devices, limits=limits))
+        small = with_fields(plan, uses=with_fields(plan.uses, devices=devices, limits=limits))
         pricing, tasks = pricing_of(small), expand(small)
-        (surely,) = pipelines(small, pricing, tasks)
-        (maybe,) = replicas_of(small, pricing, tasks, by_group(tasks), min)
+        (surely,) = replica_pipelines(small, pricing, tasks)
+        (maybe,) = pipelines_of_groups(small, pricing, tasks, passes_by_group(tasks), min)
         for word, peak in peaks.items():
             order = (word.replace("B", "IW"),)
             said = (
-                fits(surely.pipeline, order),
-                not exceeds(peak, Holding(small, pricing).allowed(0)),
-                fits(maybe.pipeline, order),
+                fits_memory(surely.pipeline, order),
+                not exceeds_memory(peak, PlanMemory(small, pricing).allowed_bytes(0)),
+                fits_memory(maybe.pipeline, order),
             )
             assert said == tuple(sorted(said))
             verdicts.add(said)

@@ -8,17 +8,17 @@ import pytest
 from planner import files, pipeline
 from planner.cli.tables import memory_text
 from planner.costs.columns import columns_of
-from planner.costs.memory.activations import layer_bytes
-from planner.costs.memory.allowed import accounting_on
+from planner.costs.memory.activations import layer_activations
+from planner.costs.memory.allowed import device_accounting
 from planner.costs.memory.footprint import token_logit_bytes
-from planner.costs.memory.states import gathered_bytes, states
+from planner.costs.memory.states import gathered_bytes, zero_state_bytes
 from planner.errors import Infeasible, InputError
 from planner.plan.model import Plan
-from planner.specs.base import changed
-from planner.specs.inputs import Options
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
 from planner.specs.job import Limits
 from planner.units import GIB
-from planner.verify.score import outcome, prediction, require_memory, score, scored, tightest
+from planner.verify.score import outcome_of, prediction_of, require_memory, score, with_score, fullest_score
 from tests.plans import degrees_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -27,17 +27,17 @@ BUBBLES = files.read(GOLDEN / "by_hand/encoder-in-bubbles/plan.yaml", Plan)
 
 
 def with_device(plan: Plan, **fields) -> Plan:
-    devices = {name: changed(device, **fields) for name, device in plan.uses.devices.items()}
-    return changed(plan, uses=changed(plan.uses, devices=devices))
+    devices = {name: with_fields(device, **fields) for name, device in plan.uses.devices.items()}
+    return with_fields(plan, uses=with_fields(plan.uses, devices=devices))
 
 
 def test_parts_add_up_and_the_bound_is_below():
     for plan in (PLAN, BUBBLES):
         s = score(plan)
-        parts = prediction(s).breakdown
-        assert parts.compute + parts.exposed_comm + parts.idle == pytest.approx(s.value, rel=1e-8)
-        assert 0 < outcome(s, "").bound <= outcome(s, "").value
-        assert outcome(s, "").gap == pytest.approx((s.value - s.bound.seconds) / s.bound.seconds)
+        parts = prediction_of(s).breakdown
+        assert parts.compute + parts.exposed_comm + parts.idle == pytest.approx(s.step_seconds, rel=1e-8)
+        assert 0 < outcome_of(s, "").bound <= outcome_of(s, "").value
+        assert outcome_of(s, "").gap == pytest.approx((s.step_seconds - s.bound.seconds) / s.bound.seconds)
 
 
 def test_the_peak_is_states_and_the_fullest_micro_batch():
@@ -50,10 +50,10 @@ def test_the_peak_is_states_and_the_fullest_micro_batch():
         for name, items in row.items()
     )
     ((_, device),) = PLAN.uses.devices.items()
-    kept, at = accounting_on(device, PLAN.uses.prices.accounting), columns_of(layout)
+    kept, at = device_accounting(device, PLAN.uses.prices.accounting), columns_of(layout)
     assert kept.workspace_gib == kept.buffers == kept.fragmentation == 0.0  # a CPU's
-    lasting = float(states(module, at, kept, 0).total + gathered_bytes(module, at, kept, 0)) + device.reserved_gib * GIB
-    a_token = module.layers * float(layer_bytes(module, "dense", at, kept).partly)
+    lasting = float(zero_state_bytes(module, at, kept, 0).total + gathered_bytes(module, at, kept, 0)) + device.reserved_gib * GIB
+    a_token = module.layers * float(layer_activations(module, "dense", at, kept).with_recompute)
     a_token += float(token_logit_bytes(module, at, kept))
     assert max(score(PLAN).memory.peaks) == pytest.approx(lasting + fullest * a_token)
     assert PLAN.prediction.peak_memory_gib == pytest.approx(max(score(PLAN).memory.peaks) / GIB, rel=1e-8)
@@ -63,24 +63,24 @@ def test_the_fullest_rank_is_that_with_least_left_of_its_own_device():
     """Whatever other devices hold; and people are told of it."""
     plan = files.read(GOLDEN / "sequence_groups/two-kinds/plan.yaml", Plan)
     s = score(plan)
-    used = [peak / s.holding.allowed(rank) for rank, peak in enumerate(s.memory.peaks)]
-    assert used[s.fullest] == max(used)
-    assert (plan.prediction.fullest_rank, plan.prediction.oom_chance) == (s.fullest, pytest.approx(s.chance))
+    used = [peak / s.plan_memory.allowed_bytes(rank) for rank, peak in enumerate(s.memory.peaks)]
+    assert used[s.fullest_rank] == max(used)
+    assert (plan.prediction.fullest_rank, plan.prediction.oom_chance) == (s.fullest_rank, pytest.approx(s.oom_chance))
     assert memory_text(plan).startswith(
-        f"{s.peak / GIB:.2f} GiB on rank {s.fullest}, the fullest ({s.holding.kind(s.fullest)})"
+        f"{s.peak_bytes / GIB:.2f} GiB on rank {s.fullest_rank}, the fullest ({s.plan_memory.kind(s.fullest_rank)})"
     )
     for kind in plan.uses.devices:
-        large = {name: changed(device, memory_gib=500.0) for name, device in plan.uses.devices.items() if name != kind}
+        large = {name: with_fields(device, memory_gib=500.0) for name, device in plan.uses.devices.items() if name != kind}
         devices = {**plan.uses.devices, **large}
-        tight = score(changed(plan, uses=changed(plan.uses, devices=devices)))
-        assert tight.holding.kind(tight.fullest) == kind
+        tight = score(with_fields(plan, uses=with_fields(plan.uses, devices=devices)))
+        assert tight.plan_memory.kind(tight.fullest_rank) == kind
 
 
 def test_of_several_steps_the_one_that_is_fullest_counts():
-    both = pipeline.solve("demo-cpu-4", Options(batches=2)).plan
+    both = pipeline.solve("demo-cpu-4", JobOptions(batches=2)).plan
     scores = [score(both, number) for number in (0, 1)]
-    assert tightest(scores).peak == max(s.peak for s in scores)
-    assert both.prediction.peak_memory_gib == pytest.approx(tightest(scores).peak / GIB, rel=1e-8)
+    assert fullest_score(scores).peak_bytes == max(s.peak_bytes for s in scores)
+    assert both.prediction.peak_memory_gib == pytest.approx(fullest_score(scores).peak_bytes / GIB, rel=1e-8)
 
 
 def test_memory_that_is_not_there_is_named_with_its_rank():
@@ -93,13 +93,13 @@ def test_memory_that_is_not_there_is_named_with_its_rank():
 
 
 def test_a_limit_in_tokens_replaces_the_memory_model():
-    limited = changed(BUBBLES, uses=changed(BUBBLES.uses, limits=Limits(tokens_per_rank=8192)))
+    limited = with_fields(BUBBLES, uses=with_fields(BUBBLES.uses, limits=Limits(tokens_per_rank=8192)))
     small = with_device(limited, memory_gib=50.0)
     require_memory(small, score(small))
 
 
 def test_states_that_leave_no_room_are_named_before_anything_is_packed():
-    plan = with_device(changed(PLAN, uses=changed(PLAN.uses, limits=Limits())), memory_gib=0.51)
+    plan = with_device(with_fields(PLAN, uses=with_fields(PLAN.uses, limits=Limits())), memory_gib=0.51)
     with pytest.raises(Infeasible, match="states, context and buffers take") as caught:
         score(plan)
     assert "what binds" in caught.value.where and "GiB" in caught.value.fix
@@ -107,9 +107,9 @@ def test_states_that_leave_no_room_are_named_before_anything_is_packed():
 
 def test_dearer_prices_are_worth_more():
     timing = PLAN.uses.prices.timing
-    dear = changed(PLAN.uses.prices, timing=changed(timing, step_ms=timing.step_ms + 1e3))
-    plan = changed(PLAN, uses=changed(PLAN.uses, prices=dear))
-    assert scored(plan, "").outcome.value == pytest.approx(PLAN.outcome.value + 1)
+    dear = with_fields(PLAN.uses.prices, timing=with_fields(timing, step_ms=timing.step_ms + 1e3))
+    plan = with_fields(PLAN, uses=with_fields(PLAN.uses, prices=dear))
+    assert with_score(plan, "").outcome.value == pytest.approx(PLAN.outcome.value + 1)
 
 
 def test_a_plan_that_was_edited_into_illegality_is_refused_by_name(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.lines import Line
-from planner.packing.packed import worth
+from planner.costs.compute.lines import CostLine
+from planner.packing.packed import packing_seconds
 from planner.packing.stream_search import stream_search
 from planner.verify.streams import stream_seconds
 from tests.examples import examples
@@ -16,7 +16,7 @@ from tests.step_groupings import best, offloading, step_problems, warm_start
 
 
 def found(problem):
-    return worth(problem, stream_search(problem, warm_start(problem), 1)[0])
+    return packing_seconds(problem, stream_search(problem, warm_start(problem), 1)[0])
 
 
 @examples(100)
@@ -43,14 +43,14 @@ def test_the_bound_holds_for_what_is_found(problem):
 
 
 def test_perfect_balance_is_bounded_tightly():
-    problem = replace(one_pool([100] * 8, 4, {1: Line(0.0, 1.0, 1.0)}, 200, step_seconds=5.0), sync="step")
+    problem = replace(one_pool([100] * 8, 4, {1: CostLine(0.0, 1.0, 1.0)}, 200, step_seconds=5.0), sync="step")
     assert best(replace(problem, sizes=dict.fromkeys(range(4), 200))) == 206.0
     assert stream_seconds(problem, 207.0, 2) == pytest.approx(206.0, rel=1e-3)
 
 
 def test_what_the_tokens_of_micro_batches_cost_is_counted():
     """Ten tokens to a micro-batch that costs three seconds: two ranks need three each for 60 tokens."""
-    problem = replace(one_pool([10] * 6, 2, {1: Line(0.0, 0.1, 3.0)}, 10), sync="step")
+    problem = replace(one_pool([10] * 6, 2, {1: CostLine(0.0, 0.1, 3.0)}, 10), sync="step")
     assert best(problem) == pytest.approx(12.0)
     assert stream_seconds(problem, 12.5, 3) == pytest.approx(12.0, rel=1e-2)
 
@@ -64,7 +64,7 @@ def test_ranks_that_hold_the_longest_have_less_time():
 
 def test_offload_makes_room_that_the_bound_counts_with():
     """Two micro-batches on both ranks, or with most of them on the host one on each."""
-    problem = replace(one_pool([20, 20], 2, {1: Line(0.0, 0.1, 3.0), 2: Line(0.0, 0.09, 3.0)}, 10), sync="step")
+    problem = replace(one_pool([20, 20], 2, {1: CostLine(0.0, 0.1, 3.0), 2: CostLine(0.0, 0.09, 3.0)}, 10), sync="step")
     assert best(problem) == pytest.approx(9.6)
     assert stream_seconds(problem, 10.0, 3) == pytest.approx(9.6, rel=1e-2)
     offloaded = replace(problem, offload=offloading(0.9))
@@ -81,7 +81,7 @@ def test_a_slow_pool_is_bounded_by_what_both_can_do():
     """One of two ranks takes four times as long: together they do five tokens in four seconds."""
     problem = simple([10] * 20, 1, (1,))
     (fast,), (pool,) = problem.shapes, problem.pools
-    slow = replace(fast, pool=1, line=Line(0.0, 4.0, 0.0))
+    slow = replace(fast, pool=1, line=CostLine(0.0, 4.0, 0.0))
     problem = replace(problem, pools=(pool, replace(pool, first=1)), shapes=(fast, slow), sync="step")
     assert found(problem) == pytest.approx(160.0)
     assert stream_seconds(problem, 165.0, 3) == pytest.approx(160.0, rel=1e-2)

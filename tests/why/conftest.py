@@ -3,7 +3,7 @@
 import pytest
 
 from planner import pipeline
-from planner.specs.inputs import Options
+from planner.specs.inputs import JobOptions
 
 
 @pytest.fixture(scope="session")
@@ -13,4 +13,4 @@ def plan():
 
 @pytest.fixture(scope="session")
 def wide():
-    return pipeline.solve("flexsp-gpt-7b-a100x64", Options(first_row=2048)).plan
+    return pipeline.solve("flexsp-gpt-7b-a100x64", JobOptions(first_row=2048)).plan

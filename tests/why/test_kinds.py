@@ -8,14 +8,14 @@ import pytest
 from planner import files, pipeline
 from planner.errors import InputError
 from planner.plan.model import Plan, assignments
-from planner.specs.base import Ranks, changed
-from planner.specs.cluster import kind_of
-from planner.specs.profile import Fit, ModuleCosts, Passes
+from planner.specs.base import Ranks, with_fields
+from planner.specs.cluster import device_of_rank
+from planner.specs.profile import PassFit, ModuleCosts, PassCosts
 from planner.units import GIB, KIB
 from planner.verify.score import score
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.machine import token_bytes, with_memory, with_ranks
-from planner.why.problem import inputs_of, of_step
+from planner.why.machine import bytes_per_token, with_memory, with_ranks
+from planner.why.problem import plan_inputs, single_step
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups/two-kinds/plan.yaml"
 
@@ -26,7 +26,7 @@ def plan():
 
 
 def test_the_plans_own_problem_has_all_its_prices(plan):
-    again = pipeline.resolve(inputs_of(of_step(plan, 0)))
+    again = pipeline.resolve(plan_inputs(single_step(plan, 0)))
     assert again.uses.prices == plan.uses.prices
     assert again.groups == plan.groups
     assert again.steps == plan.steps
@@ -35,15 +35,15 @@ def test_the_plans_own_problem_has_all_its_prices(plan):
 
 def test_a_kind_without_prices_is_named(plan):
     rates = {kind: each for kind, each in plan.uses.prices.rates.items() if "a100" not in kind}
-    prices = changed(plan.uses.prices, rates=rates)
+    prices = with_fields(plan.uses.prices, rates=rates)
     with pytest.raises(InputError, match="no prices for `llm` on a100-40gb"):
-        inputs_of(changed(plan, uses=changed(plan.uses, prices=prices)))
+        plan_inputs(with_fields(plan, uses=with_fields(plan.uses, prices=prices)))
 
 
 def keeping(kib: float) -> ModuleCosts:
     """Somebody's layers, each of which keeps so much of a token."""
-    fit = Fit(ms_per_token=0.01)
-    layer = Passes(forward=fit, backward=fit, activation_kib_per_token=kib)
+    fit = PassFit(ms_per_token=0.01)
+    layer = PassCosts(forward=fit, backward=fit, activation_kib_per_token=kib)
     return ModuleCosts(source="published", spread=0.1, layer=layer)
 
 
@@ -62,17 +62,17 @@ def test_each_kind_could_have_a_node_more(plan):
     assert answer.again == pytest.approx(plan.outcome.value)
     nodes = [s for s in answer.sensitivities if "node (" in s.what]
     assert [s.what for s in nodes] == ["one more node (4 × h100-80gb)", "one more node (4 × a100-40gb)"]
-    inputs = inputs_of(of_step(plan, 0))
+    inputs = plan_inputs(single_step(plan, 0))
     for at, s in enumerate(nodes):
-        assert s.seconds == score(pipeline.resolve(with_ranks(inputs, at, 8))).value
+        assert s.seconds == score(pipeline.resolve(with_ranks(inputs, at, 8))).step_seconds
     assert nodes[0].seconds < nodes[1].seconds < answer.facts.value
 
 
 @pytest.mark.slow
 def test_neighbours_of_one_kind_get_one_node_together(plan):
-    half = tuple(changed(entry, count=2, per_node=2) for entry in plan.ranks for _ in range(2))
-    cluster = changed(plan.uses.cluster, ranks=half)
-    parted = pipeline.resolve(replace(inputs_of(of_step(plan, 0)), cluster=cluster))
+    half = tuple(with_fields(entry, count=2, per_node=2) for entry in plan.ranks for _ in range(2))
+    cluster = with_fields(plan.uses.cluster, ranks=half)
+    parted = pipeline.resolve(replace(plan_inputs(single_step(plan, 0)), cluster=cluster))
     answer = pipeline.why(parted)
     assert isinstance(answer, WhyPlan)
     nodes = [s.what for s in answer.sensitivities if "node (" in s.what]
@@ -80,11 +80,11 @@ def test_neighbours_of_one_kind_get_one_node_together(plan):
 
 
 def test_a_gib_more_is_as_many_tokens_as_fit_every_kind(plan):
-    inputs = inputs_of(of_step(plan, 0))
-    limits = changed(inputs.job.limits, tokens_per_rank=2000)
-    profile = changed(inputs.profile, modules={"two-kinds/llm@a100-40gb": keeping(512.0)})
-    limited = replace(inputs, job=changed(inputs.job, limits=limits), profile=profile)
-    dear, cheap = (token_bytes(limited, kind) for kind in ("a100-40gb", "h100-80gb"))
+    inputs = plan_inputs(single_step(plan, 0))
+    limits = with_fields(inputs.job.limits, tokens_per_rank=2000)
+    profile = with_fields(inputs.profile, modules={"two-kinds/llm@a100-40gb": keeping(512.0)})
+    limited = replace(inputs, job=with_fields(inputs.job, limits=limits), profile=profile)
+    dear, cheap = (bytes_per_token(limited, kind) for kind in ("a100-40gb", "h100-80gb"))
     assert dear == 512 * KIB * inputs.spec.layers > cheap
     more, _ = with_memory(limited, 1.0)
     assert more.job.limits.tokens_per_rank == 2000 + int(GIB / dear)
@@ -103,7 +103,7 @@ def test_an_item_has_each_degree_on_each_kind(plan, which):
     placed = next(a for row in plan.steps[0].micro_batches for a in assignments(plan, row) if item in a.items)
     assert chosen.ranks == plan.groups[placed.group].ranks
     for c in answer.choices:
-        assert {kind_of(plan.uses.cluster, rank) for rank in c.ranks} == {c.kind}
+        assert {device_of_rank(plan.uses.cluster, rank) for rank in c.ranks} == {c.kind}
         assert c.chosen or c.fits == (answer.tokens <= c.room_per_rank * c.degree)
     rooms, alone = ({c.kind: getattr(c, name) for c in answer.choices} for name in ("room_per_rank", "seconds"))
     assert rooms["h100-80gb"] > rooms["a100-40gb"] and alone["h100-80gb"] < alone["a100-40gb"]
@@ -134,8 +134,8 @@ def test_meeting_once_a_step_is_possible_here_too(plan):
     answer = pipeline.why_not(plan, ("sync=step",))
     assert answer.follows == ("zero=2", "strategy=data_ranks")
     assert answer.infeasible is not None and "one of a100-40gb" in answer.infeasible.message
-    devices = {name: changed(device, memory_gib=200.0) for name, device in plan.uses.devices.items()}
-    roomy = pipeline.why_not(changed(plan, uses=changed(plan.uses, devices=devices)), ("sync=step",))
+    devices = {name: with_fields(device, memory_gib=200.0) for name, device in plan.uses.devices.items()}
+    roomy = pipeline.why_not(with_fields(plan, uses=with_fields(plan.uses, devices=devices)), ("sync=step",))
     assert roomy.after is not None and roomy.infeasible is None
 
 
@@ -144,9 +144,9 @@ def test_another_layout_is_priced_on_every_kind(plan):
     answer = pipeline.why_not(plan, ("recompute=full",))
     assert answer.after is not None and answer.after.peak_memory_gib < answer.before.peak_memory_gib
     for kind in plan.uses.prices.rates:
-        prices = changed(plan.uses.prices, modules={f"llm@{kind}": keeping(64.0)})
+        prices = with_fields(plan.uses.prices, modules={f"llm@{kind}": keeping(64.0)})
         with pytest.raises(InputError, match="are published"):
-            pipeline.why_not(changed(plan, uses=changed(plan.uses, prices=prices)), ("recompute=full",))
+            pipeline.why_not(with_fields(plan, uses=with_fields(plan.uses, prices=prices)), ("recompute=full",))
 
 
 def test_ranks_of_which_kind_is_asked(plan):

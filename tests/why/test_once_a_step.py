@@ -11,16 +11,16 @@ from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.simulate import simulate
 from planner.specs import inputs as job_inputs
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.units import MS
 from planner.verify.score import score
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.change import with_changes, with_what_follows
-from planner.why.facts import facts
-from planner.why.item import least_tokens
-from planner.why.loads import loads
-from planner.why.pace import over_step
-from planner.why.problem import inputs_of, of_step
+from planner.why.change import apply_changes, apply_implied
+from planner.why.facts import step_facts
+from planner.why.item import tokens_with_offload
+from planner.why.loads import group_loads
+from planner.why.pace import slack_over_step
+from planner.why.problem import plan_inputs, single_step
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MEETINGS = {"sync=step", "strategy=data_ranks", "zero=2"}
@@ -34,9 +34,9 @@ def plan():
 
 @pytest.fixture(scope="module")
 def wide():
-    inputs = job_inputs.load("flexsp-gpt-7b-a100x64", job_inputs.Options())
-    layout = changed(inputs.job.layout, zero=2)
-    job = changed(inputs.job, strategy="data_ranks", sync="step", layout=layout)
+    inputs = job_inputs.load_job("flexsp-gpt-7b-a100x64", job_inputs.JobOptions())
+    layout = with_fields(inputs.job.layout, zero=2)
+    job = with_fields(inputs.job, strategy="data_ranks", sync="step", layout=layout)
     return pipeline.decide(replace(inputs, job=job)).plan
 
 
@@ -44,7 +44,7 @@ def when_longer(plan, load, seconds):
     """The end of the last backward if one group took so much longer."""
     name = f"/B/{load.micro_batch}/{load.group}"
     tasks = score(plan).tasks
-    price = pricing_of(plan).among(tasks)
+    price = pricing_of(plan).with_concurrency(tasks)
 
     def slower(task):
         cost = price(task)
@@ -55,7 +55,7 @@ def when_longer(plan, load, seconds):
 
 
 def test_a_group_can_take_its_slack_and_no_more(plan):
-    placed = loads(plan, score(plan))
+    placed = group_loads(plan, score(plan))
     end = when_longer(plan, placed[0], 0.0)
     assert any(load.slack for load in placed) and not all(load.slack for load in placed)
     for load in placed:
@@ -67,7 +67,7 @@ def test_a_group_can_take_its_slack_and_no_more(plan):
 def test_a_rank_held_up_by_another_delays_what_follows():
     """Rank 0 works alone, then both together, then rank 1 alone: only beside the first is there time to spare."""
     seconds = {(0, "a"): 3.0, (0, "b"): 1.0, (1, "ab"): 2.0, (2, "b"): 1.0}
-    paces = over_step({"a": (0,), "b": (1,), "ab": (0, 1)}, seconds)
+    paces = slack_over_step({"a": (0,), "b": (1,), "ab": (0, 1)}, seconds)
     assert {key: pace.slack for key, pace in paces.items()} == {
         (0, "a"): 0.0, (0, "b"): 2.0, (1, "ab"): 0.0, (2, "b"): 0.0
     }  # fmt: skip
@@ -79,29 +79,29 @@ def test_a_rank_held_up_by_another_delays_what_follows():
 def test_the_last_rank_and_what_comes_once_make_the_step(which, request):
     made = request.getfixturevalue(which)
     scored = score(made)
-    placed = loads(made, scored)
+    placed = group_loads(made, scored)
     (pace,) = {load.waits_for for load in placed} - {""}
     last = int(pace.removeprefix("rank "))
     mine = [load for load in placed if last in load.ranks]
     once = sum(e.seconds for e in scored.timeline.critical_path() if e.phase not in ("F", "B"))
-    assert sum(load.seconds for load in mine) + once == pytest.approx(scored.value)
+    assert sum(load.seconds for load in mine) + once == pytest.approx(scored.step_seconds)
     for load in placed:
         own = sum(other.seconds for other in placed if load.rank in other.ranks)
         assert load.rank in load.ranks and load.rank_seconds == pytest.approx(own)
-        assert load.slack <= scored.value - once - load.rank_seconds + 1e-9
+        assert load.slack <= scored.step_seconds - once - load.rank_seconds + 1e-9
 
 
 @pytest.mark.parametrize("which", ["plan", "wide"])
 def test_the_plans_own_problem_gives_the_same_decisions(which, request):
     made = request.getfixturevalue(which)
-    again = pipeline.resolve(inputs_of(of_step(made, 0)))
+    again = pipeline.resolve(plan_inputs(single_step(made, 0)))
     assert again.groups == made.groups
     assert again.steps == made.steps
     assert again.outcome == made.outcome
 
 
 def test_ranks_have_their_own_numbers_of_micro_batches(plan):
-    said = facts(plan, score(plan))
+    said = step_facts(plan, score(plan))
     rows = plan.steps[0].micro_batches
     counts = [sum(any(rank in plan.groups[name].ranks for name in row) for row in rows) for rank in range(plan.size)]
     assert (said.fewest_of_rank, said.most_of_rank) == (min(counts), max(counts))
@@ -122,7 +122,7 @@ def test_a_rank_without_any_group_waits_for_nobody(plan):
 
 def test_what_is_said_to_be_held_is_on_the_devices():
     made = pipeline.read_plan(GOLDEN / "data_ranks/offload-h200x8/plan.yaml")
-    offloaded = [load for load in loads(made, score(made)) if load.held < load.tokens]
+    offloaded = [load for load in group_loads(made, score(made)) if load.held < load.tokens]
     assert offloaded
     for load in offloaded:
         assert load.held <= load.room
@@ -158,9 +158,9 @@ def test_items_and_groups_are_where_the_plan_has_them(plan):
 
 
 def test_what_is_offloaded_needs_less_room(plan):
-    assert least_tokens(plan, 900) == 900  # this device states no way to its host
-    devices = {name: changed(d, host_gb_per_s=1e6) for name, d in plan.uses.devices.items()}
-    assert least_tokens(changed(plan, uses=changed(plan.uses, devices=devices)), 900) < 900
+    assert tokens_with_offload(plan, 900) == 900  # this device states no way to its host
+    devices = {name: with_fields(d, host_gb_per_s=1e6) for name, d in plan.uses.devices.items()}
+    assert tokens_with_offload(with_fields(plan, uses=with_fields(plan.uses, devices=devices)), 900) < 900
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_meeting_once_a_step_and_back(change):
     assert {change, *there.follows} == MEETINGS
     assert there.after is not None and (there.before.sync, there.after.sync) == ("micro_batch", "step")
     assert any("once a step" in clause.text for clause in there.because)
-    inputs, _, unable = with_what_follows(with_changes(inputs_of(meeting), (change,)), (change,))
+    inputs, _, unable = apply_implied(apply_changes(plan_inputs(meeting), (change,)), (change,))
     assert not unable
     other = pipeline.decide(inputs).plan
     assert other.outcome.value == pytest.approx(there.after.value, rel=1e-8)

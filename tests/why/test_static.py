@@ -11,16 +11,16 @@ from planner.cli.app import app
 from planner.errors import Infeasible
 from planner.plan.legal import violations
 from planner.plan.model import Plan
-from planner.specs.base import changed
-from planner.specs.inputs import Options, load
-from planner.specs.lengths import Batch
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.lengths import SampleBatch
 from planner.verify.score import score
-from planner.why import static
-from planner.why.deferral import candidates, defer, first_of
+from planner.why import best_static_degree
+from planner.why.deferral import candidates, defer_items, take_while_fits
 from planner.why.static import quantile
 from tests.plans import degrees_of
 
-OPTIONS = Options(batches=3, effort=1)
+OPTIONS = JobOptions(batches=3, effort=1)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def found():
 def test_the_static_plan_is_legal_and_has_one_degree(found):
     assert violations(found.plan) == []
     assert set(degrees_of(found.plan).values()) == {found.beside.degree}
-    assert tuple(score(found.plan, n).value for n in range(3)) == pytest.approx(found.beside.static_seconds)
+    assert tuple(score(found.plan, n).step_seconds for n in range(3)) == pytest.approx(found.beside.static_seconds)
 
 
 def test_no_static_step_beats_the_bound_of_its_batch(found):
@@ -63,17 +63,17 @@ def test_deferral_never_makes_it_longer(found):
 
 
 def test_every_item_is_worked_on_once_in_its_batch_or_the_next():
-    inputs = load("demo-cpu-4", Options(batches=4, effort=1))
+    inputs = load_job("demo-cpu-4", JobOptions(batches=4, effort=1))
     seen: list[dict[int, int]] = []
 
-    def decide(batch: Batch) -> Plan:
+    def decide(batch: SampleBatch) -> Plan:
         seen.append(batch.items)
         from dataclasses import replace
 
-        return pipeline.resolve(replace(inputs, job=changed(inputs.job, degrees=(4,)), batches=(batch,)))
+        return pipeline.resolve(replace(inputs, job=with_fields(inputs.job, degrees=(4,)), batches=(batch,)))
 
     alone = [decide(batch).outcome.value for batch in inputs.batches]
-    deferral = defer(inputs.batches, alone, decide)
+    deferral = defer_items(inputs.batches, alone, decide)
     home = {item: number for number, batch in enumerate(inputs.batches) for item in batch.items}
     for items in seen:
         assert max(home[i] for i in items) - min(home[i] for i in items) <= 1
@@ -91,7 +91,7 @@ def test_what_may_be_put_off_is_a_batchs_own_and_not_all(plan, seed):
     for put in puts:
         assert put.items() <= own.items()
         assert len(put) < len(own)
-    assert sum(first_of(own, sorted(own), 500).values()) <= 500
+    assert sum(take_while_fits(own, sorted(own), 500).values()) <= 500
 
 
 def test_quantiles_lie_between_the_nearest_two():
@@ -103,10 +103,10 @@ def test_quantiles_lie_between_the_nearest_two():
 def test_where_no_degree_holds_all_the_reason_is_said():
     from dataclasses import replace
 
-    inputs = load("demo-cpu-4", OPTIONS)
-    tight = replace(inputs, job=changed(inputs.job, limits=changed(inputs.job.limits, tokens_per_rank=10)))
+    inputs = load_job("demo-cpu-4", OPTIONS)
+    tight = replace(inputs, job=with_fields(inputs.job, limits=with_fields(inputs.job.limits, tokens_per_rank=10)))
     with pytest.raises(Infeasible, match="tokens"):
-        static(tight, pipeline.resolve, pipeline.unheard)
+        best_static_degree(tight, pipeline.resolve, pipeline.unheard)
 
 
 # -------------------------------------------------------------------------------------------------- on the command line

@@ -7,25 +7,25 @@ import pytest
 from planner import pipeline
 from planner.errors import InputError
 from planner.plan.model import assignments
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.verify.score import score
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.loads import loads
-from planner.why.machine import crosses, node_of, with_faster_links, with_memory, with_ranks
-from planner.why.problem import inputs_of, of_step
+from planner.why.loads import group_loads
+from planner.why.machine import spans_nodes, node_of, with_bandwidth, with_memory, with_ranks
+from planner.why.problem import plan_inputs, single_step
 from tests.plans import degrees_of
 
 
 def test_slowest_groups_and_constants_make_the_step(wide):
     scored = score(wide)
-    placed = loads(wide, scored)
+    placed = group_loads(wide, scored)
     spans = {load.micro_batch: load.seconds for load in placed if not load.waits_for}
     for load in placed:
         assert load.seconds + load.slack == pytest.approx(spans[load.micro_batch])
         assert load.tokens <= load.room
     others = sum(e.seconds for e in scored.timeline.critical_path() if e.phase not in ("F", "B"))
-    assert sum(spans.values()) + others == pytest.approx(scored.value)
+    assert sum(spans.values()) + others == pytest.approx(scored.step_seconds)
 
 
 def test_an_item_is_where_the_plan_has_it(wide):
@@ -86,37 +86,37 @@ def test_sensitivities_are_re_solves(wide):
     assert isinstance(answer, WhyPlan)
     assert answer.again == pytest.approx(wide.outcome.value)
     memory, node, network = answer.sensitivities
-    inputs = inputs_of(of_step(wide, 0))
-    faster = with_faster_links(inputs, 2.0)
+    inputs = plan_inputs(single_step(wide, 0))
+    faster = with_bandwidth(inputs, 2.0)
     assert faster is not None
     for said, machine in ((memory, with_memory(inputs, 1.0)[0]), (network, faster)):
-        solved = score(pipeline.resolve(machine)).value
+        solved = score(pipeline.resolve(machine)).step_seconds
         assert said.seconds == min(solved, answer.again, answer.facts.value)
         assert said.saved is not None
         assert said.saved >= 0
-    assert node.seconds == score(pipeline.resolve(with_ranks(inputs, 0, 72))).value
+    assert node.seconds == score(pipeline.resolve(with_ranks(inputs, 0, 72))).step_seconds
 
 
 def test_links_between_nodes_alone_get_faster(wide):
-    inputs = inputs_of(of_step(wide, 0))
-    faster = with_faster_links(inputs, 2.0)
+    inputs = plan_inputs(single_step(wide, 0))
+    faster = with_bandwidth(inputs, 2.0)
     assert faster is not None
     old, new = inputs.profile.collectives["all_to_all"].points, faster.profile.collectives["all_to_all"].points
     assert {p.ranks: q.gb_per_s / p.gb_per_s for p, q in zip(old, new, strict=True)} == {
         2: 1, 4: 1, 8: 1, 16: 2, 32: 2, 64: 2
     }  # fmt: skip
     assert [level.gb_per_s for level in faster.cluster.levels] == [300, 12.5]
-    assert with_faster_links(with_ranks(inputs, 0, 8), 2.0) is None
+    assert with_bandwidth(with_ranks(inputs, 0, 8), 2.0) is None
 
 
 def test_memory_is_tokens_where_tokens_are_the_limit(wide):
-    inputs = inputs_of(of_step(wide, 0))
+    inputs = plan_inputs(single_step(wide, 0))
     more, what = with_memory(inputs, 1.0)
     (costs,) = inputs.profile.modules.values()
     tokens = int(2**20 / costs.layer.activation_kib_per_token)  # this profile's layer is the whole model
     assert more.job.limits.tokens_per_rank == inputs.job.limits.tokens_per_rank + tokens
     assert str(tokens) in what
-    free = replace(inputs, job=changed(inputs.job, limits=changed(inputs.job.limits, tokens_per_rank=None)))
+    free = replace(inputs, job=with_fields(inputs.job, limits=with_fields(inputs.job.limits, tokens_per_rank=None)))
     assert with_memory(free, 1.0)[0].device.memory_gib == inputs.device.memory_gib + 1
 
 
@@ -129,19 +129,19 @@ def test_nodes_hold_ranks_of_one_kind():
         levels=(Level(name="all", ranks=10, gb_per_s=1.0, latency_us=1.0),),
     )
     assert [node_of(cluster, rank) for rank in range(10)] == [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]
-    assert not crosses(cluster, Ranks((0, 3)))
-    assert crosses(cluster, Ranks((4, 6)))
+    assert not spans_nodes(cluster, Ranks((0, 3)))
+    assert spans_nodes(cluster, Ranks((4, 6)))
 
 
 @pytest.mark.parametrize("fields", [{"recompute": {0: "full"}}, {"gradients": "bf16"}], ids=["recompute", "gradients"])
 def test_a_layout_that_no_job_asks_for_is_not_solved_again(wide, fields):
-    by_hand = changed(wide, layouts={"llm": changed(wide.layouts["llm"], **fields)})
+    by_hand = with_fields(wide, layouts={"llm": with_fields(wide.layouts["llm"], **fields)})
     with pytest.raises(InputError, match="no job can ask for this layout") as caught:
-        inputs_of(of_step(by_hand, 0))
+        plan_inputs(single_step(by_hand, 0))
     assert caught.value.where == "layouts.llm"
 
 
 def test_a_word_that_ranges_of_layers_spell_is_solved_again(wide):
     layers = wide.uses.models["llm"].layers
-    by_hand = changed(wide, layouts={"llm": changed(wide.layouts["llm"], recompute={f"0-{layers - 1}": "full"})})
-    assert inputs_of(of_step(by_hand, 0)).job.layout.recompute == "full"
+    by_hand = with_fields(wide, layouts={"llm": with_fields(wide.layouts["llm"], recompute={f"0-{layers - 1}": "full"})})
+    assert plan_inputs(single_step(by_hand, 0)).job.layout.recompute == "full"

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from planner import files, pipeline
 from planner.errors import InputError
 from planner.plan.model import Plan, assignments
-from planner.specs.base import changed
-from planner.specs.inputs import Options
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
 from planner.units import GIB
 from planner.verify.score import score
-from planner.why.facts import facts
-from planner.why.problem import inputs_of, of_step
+from planner.why.facts import step_facts
+from planner.why.problem import plan_inputs, single_step
 from tests.examples import examples
 
 BY_HAND = Path(__file__).parents[1] / "golden/by_hand"
@@ -22,7 +22,7 @@ BY_HAND = Path(__file__).parents[1] / "golden/by_hand"
 
 def test_the_plans_own_problem_gives_the_same_decisions(plan, wide):
     for made in (plan, wide):
-        again = pipeline.resolve(inputs_of(of_step(made, 0)))
+        again = pipeline.resolve(plan_inputs(single_step(made, 0)))
         assert again.groups == made.groups
         assert again.steps == made.steps
         assert again.outcome == made.outcome
@@ -30,13 +30,13 @@ def test_the_plans_own_problem_gives_the_same_decisions(plan, wide):
 
 
 def test_a_step_of_several_is_solved_as_it_was():
-    both = pipeline.solve("demo-cpu-4", Options(batches=2)).plan
+    both = pipeline.solve("demo-cpu-4", JobOptions(batches=2)).plan
     for number, step in enumerate(both.steps):
-        again = pipeline.resolve(inputs_of(of_step(both, number)))
+        again = pipeline.resolve(plan_inputs(single_step(both, number)))
         assert again.outcome == step.outcome
         assert again.steps[0].micro_batches == step.micro_batches
     with pytest.raises(InputError, match="no step 2"):
-        of_step(both, 2)
+        single_step(both, 2)
 
 
 @pytest.mark.parametrize("change", ["zero=3", "sync=micro_batch", "ranks=64", "nodes=8", "recompute=none"])
@@ -50,14 +50,14 @@ def test_what_the_plan_already_does_costs_nothing(plan, wide, change):
 
 def test_every_number_is_one_of_the_two_plans(wide):
     answer = pipeline.why_not(wide, ("degrees=64",))
-    inputs = inputs_of(wide)
+    inputs = plan_inputs(wide)
     other = pipeline.resolve(changed_degrees(inputs, (64,)))
     assert answer.after is not None
     for said, made in ((answer.before, wide), (answer.after, other)):
         scored = score(made)
         parts = scored.timeline.breakdown()
         comm = said.exchange_across + said.exchange_within + said.other_comm
-        assert said.value == scored.value
+        assert said.value == scored.step_seconds
         assert said.compute == pytest.approx(parts.compute)
         assert comm == pytest.approx(parts.exposed_comm)
         assert said.compute + comm + said.idle == pytest.approx(said.value)
@@ -70,7 +70,7 @@ def test_every_number_is_one_of_the_two_plans(wide):
 def changed_degrees(inputs, degrees):
     from dataclasses import replace
 
-    return replace(inputs, job=changed(inputs.job, degrees=degrees))
+    return replace(inputs, job=with_fields(inputs.job, degrees=degrees))
 
 
 def test_the_reasons_add_up_to_the_difference(wide):
@@ -195,7 +195,7 @@ def test_a_change_is_never_better_than_its_own_bound(plan, degrees, limit):
 
 
 def test_items_of_the_facts_are_those_of_the_plan(plan):
-    said = facts(plan, score(plan))
+    said = step_facts(plan, score(plan))
     placed = [a for row in plan.steps[0].micro_batches for a in assignments(plan, row)]
     assert said.tokens == sum(plan.uses.items["llm"][item] for a in placed for item in a.items)
     assert said.held == said.tokens <= said.room

@@ -4,16 +4,16 @@ theirs.
 
 from math import sqrt
 
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.profile import Device
-from planner.specs.rates import AttentionCurve, GemmCurve, Rates
+from planner.specs.rates import AttentionCurve, GemmCurve, DeviceRates
 
-SPREAD = 0.25  # spread of what assumed rates predict; a fit of the device has less
+ASSUMED_SPREAD = 0.25  # spread of what assumed rates predict; a fit of the device has less
 LINK_GB_PER_S = 25.0  # within a node, where the device does not say: two thirds of PCIe Gen4 x16
 ADAPTER_GB_PER_S = 12.5  # between nodes: one 100 Gb/s port
-ASSUMED = Rates(  # the middle of what was fitted on A100, H100, H200 and B200
+ASSUMED_RATES = DeviceRates(  # the middle of what was fitted on A100, H100, H200 and B200
     source="analytic",
-    spread=SPREAD,
+    spread=ASSUMED_SPREAD,
     gemm={
         "bf16": GemmCurve(share=0.78, m0=40.0, n0=40.0, k0=100.0, launch_us=4.0),
         "fp8": GemmCurve(share=0.7, m0=60.0, n0=300.0, k0=200.0, launch_us=5.0),
@@ -28,20 +28,20 @@ ASSUMED = Rates(  # the middle of what was fitted on A100, H100, H200 and B200
 )
 
 
-ASSUMED_CPU_RATES = changed(  # no tiles to fill; the share of its peak that analytic models usually take
-    ASSUMED,
+ASSUMED_CPU_RATES = with_fields(  # no tiles to fill; the share of its peak that analytic models usually take
+    ASSUMED_RATES,
     gemm={"bf16": GemmCurve(share=0.55)},
     attention={"any": AttentionCurve(share=0.45, backward_share=0.45)},
     sustained={},
 )
 
 
-def complete(rates: Rates | None, kind: str = "cuda") -> Rates:
+def complete_rates(rates: DeviceRates | None, kind: str = "cuda") -> DeviceRates:
     """Rates with every gap filled from those assumed of the device kind; all assumed where there are none."""
-    assumed = ASSUMED_CPU_RATES if kind == "cpu" else ASSUMED
+    assumed = ASSUMED_CPU_RATES if kind == "cpu" else ASSUMED_RATES
     if rates is None:
         return assumed
-    return changed(
+    return with_fields(
         rates,
         gemm=assumed.gemm | rates.gemm,
         attention=assumed.attention | rates.attention,
@@ -54,18 +54,18 @@ def complete(rates: Rates | None, kind: str = "cuda") -> Rates:
     )
 
 
-def spread_of(software: float, rates: Rates | None) -> float:
+def step_spread(software: float, rates: DeviceRates | None) -> float:
     """The spread of a step's seconds: what the framework's fit leaves, and what is assumed of a device that was not
     timed in training, as independent errors.
     """
-    return sqrt(software**2 + (0.0 if rates and rates.sustained else SPREAD) ** 2)
+    return sqrt(software**2 + (0.0 if rates and rates.sustained else ASSUMED_SPREAD) ** 2)
 
 
-def links(device: Device) -> float:
+def link_gb_per_s(device: Device) -> float:
     """GB/s of a device's links within a node; assumed where the device file does not give it."""
     return device.link_gb_per_s or LINK_GB_PER_S
 
 
-def adapter(device: Device) -> float:
+def adapter_gb_per_s(device: Device) -> float:
     """GB/s of a device's network adapter; assumed where the device file does not give it."""
     return device.adapter_gb_per_s or ADAPTER_GB_PER_S

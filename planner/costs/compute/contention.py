@@ -20,34 +20,34 @@ from typing import NamedTuple
 # requests in flight leaves less of that: 2 is assumed.
 KAPPA = 2.0
 GAMMA = 1.0  # demand beyond the bandwidth takes longer in proportion; none of it is lost
-SPREAD = 0.2  # added to that of the same work on a whole device
+CONTENTION_SPREAD = 0.2  # added to that of the same work on a whole device
 
 
-class Use(NamedTuple):
+class DeviceUse(NamedTuple):
     """What a pass takes of a device that it has a share of; seconds are those on a whole device."""
 
     share: float
     compute: float  # seconds of kernels that are bound by compute
-    moved: float  # seconds of kernels that are bound by memory
+    memory_bound: float  # seconds of kernels that are bound by memory
     streamed: float | None = None  # seconds of moving all bytes at memory bandwidth; None: not known
 
     @property
-    def whole(self) -> float:
+    def device_seconds(self) -> float:
         """Seconds on a whole device."""
-        return self.compute + self.moved
+        return self.compute + self.memory_bound
 
     @property
-    def alone(self) -> float:
+    def share_seconds(self) -> float:
         """Seconds on its share of the device with nothing concurrent."""
-        return self.compute / self.share + self.moved / reachable_bandwidth(self.share)
+        return self.compute / self.share + self.memory_bound / reachable_bandwidth(self.share)
 
     @property
-    def demanded(self) -> float:
+    def bandwidth_share(self) -> float:
         """The share of memory bandwidth that the pass demands; where its traffic is not known, all that its SMs can
         use.
         """
         limit = reachable_bandwidth(self.share)
-        return limit if self.streamed is None or not self.alone else min(limit, self.streamed / self.alone)
+        return limit if self.streamed is None or not self.share_seconds else min(limit, self.streamed / self.share_seconds)
 
 
 def reachable_bandwidth(share: float) -> float:
@@ -55,24 +55,24 @@ def reachable_bandwidth(share: float) -> float:
     return min(KAPPA * share, 1.0)
 
 
-def slower(own: Use, others: Sequence[Use]) -> float:
+def slowdown(own: DeviceUse, others: Sequence[DeviceUse]) -> float:
     """The slowdown against whole devices. `others`: one pass each of those that may run concurrently."""
-    if not own.whole:
+    if not own.device_seconds:
         return 1.0
-    return own.alone / own.whole * (1.0 + GAMMA * max(0.0, own.demanded + beside(1.0 - own.share, others) - 1.0))
+    return own.share_seconds / own.device_seconds * (1.0 + GAMMA * max(0.0, own.bandwidth_share + concurrent_demand(1.0 - own.share, others) - 1.0))
 
 
-def beside(room: float, others: Sequence[Use]) -> float:
+def concurrent_demand(room: float, others: Sequence[DeviceUse]) -> float:
     """The most memory bandwidth that passes demand which fit into `room`, a share of a device; the last one may fit in
     part.
     """
     demanded = 0.0
-    for other in sorted(others, key=density, reverse=True):
-        demanded += other.demanded * min(1.0, max(0.0, room) / other.share)
+    for other in sorted(others, key=demand_density, reverse=True):
+        demanded += other.bandwidth_share * min(1.0, max(0.0, room) / other.share)
         room -= other.share
     return demanded
 
 
-def density(use: Use) -> float:
+def demand_density(use: DeviceUse) -> float:
     """Memory bandwidth demanded per share of the device."""
-    return use.demanded / use.share
+    return use.bandwidth_share / use.share

@@ -5,23 +5,23 @@ Each layer is one FSDP unit, embedding and head are another. Their collectives a
 
 from typing import Literal
 
-from planner.costs.compute.lines import Line
+from planner.costs.compute.lines import CostLine
 from planner.plan.model import Layout
 from planner.specs.profile import ModuleCosts
 from planner.units import MS
 
 
-def units_line(costs: ModuleCosts, layout: Layout, layers: int, embedding_head: bool, forward: bool) -> Line:
+def fsdp_line(costs: ModuleCosts, layout: Layout, layers: int, embedding_head: bool, forward: bool) -> CostLine:
     """The constant that FSDP2 adds to one pass over so many layers, whatever the number of tokens."""
-    how = run_by(layout)
+    how = resharding(layout)
     units = costs.fsdp.get(how) if how else None
     if units is None:
-        return Line()
+        return CostLine()
     each, outside = (unit.forward_ms if forward else unit.backward_ms for unit in (units.layer, units.ends))
-    return Line(const=(layers * each + (outside if embedding_head else 0.0)) * MS)
+    return CostLine(const=(layers * each + (outside if embedding_head else 0.0)) * MS)
 
 
-def run_by(layout: Layout) -> Literal["held", "resharded"] | None:
+def resharding(layout: Layout) -> Literal["held", "resharded"] | None:
     """Whether FSDP2 reshards a module's units after forward; None where it does nothing, since no other rank shares any
     of their states, and the optimizer updates the very weights that are computed with.
     """

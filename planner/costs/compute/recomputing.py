@@ -8,44 +8,44 @@ was measured here, `layer` recomputes nothing.
 from collections.abc import Sequence
 
 from planner.costs.compute.measured import pass_fit
-from planner.costs.part import Mixed
+from planner.costs.part import RecomputeCounts
 from planner.errors import InputError
 from planner.plan.model import Layout
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.parallelism import Recompute
-from planner.specs.profile import Fit, ModuleCosts, Passes
+from planner.specs.profile import PassFit, ModuleCosts, PassCosts
 
 
-def costs_of_layers(costs: ModuleCosts, each: Mixed) -> ModuleCosts:
+def costs_with_recompute(costs: ModuleCosts, each: RecomputeCounts) -> ModuleCosts:
     """The costs of a module that has these layers only."""
     if not any(how in costs.recomputing for how, _ in each):
         return costs
     parts = [(costs.recomputing.get(how, costs.layer), count) for how, count in each]
-    return changed(costs, layer=parts[0][0] if len(parts) == 1 else combined_passes(parts))
+    return with_fields(costs, layer=parts[0][0] if len(parts) == 1 else combined_passes(parts))
 
 
-def untold(costs: ModuleCosts, layout: Layout, layers: Sequence[int]) -> list[Recompute]:
+def unmeasured_recompute(costs: ModuleCosts, layout: Layout, layers: Sequence[int]) -> list[Recompute]:
     """Kinds of recomputation that these layers use and the fits do not have.
 
     Published costs without others beside them are taken as those of whatever layers they were published of.
     """
     if not (costs.recomputing or costs.source == "fitted"):
         return []
-    return [how for how in layout.recomputes(layers) if how != "none" and how not in costs.recomputing]
+    return [how for how in layout.recompute_counts(layers) if how != "none" and how not in costs.recomputing]
 
 
-def require_told(costs: ModuleCosts, layout: Layout, layers: Sequence[int], name: str, where: str, fix: str) -> None:
+def require_measured_recompute(costs: ModuleCosts, layout: Layout, layers: Sequence[int], name: str, where: str, fix: str) -> None:
     """Raises InputError where the costs called `name` lack the recomputation of these layers, and would price them too
     low.
     """
-    for how in untold(costs, layout, layers):
+    for how in unmeasured_recompute(costs, layout, layers):
         raise InputError(f"`{name}` was measured without recompute {how}", where=where, fix=fix)
 
 
-def combined_passes(parts: Sequence[tuple[Passes, float]]) -> Passes:
+def combined_passes(parts: Sequence[tuple[PassCosts, float]]) -> PassCosts:
     """Fits of so many layers of each kind, one after another."""
     times = [(passes, count / passes.layers) for passes, count in parts]
-    return Passes(
+    return PassCosts(
         layers=round(sum(count for _, count in parts)),
         forward=combined_fit([(pass_fit(passes, True), each) for passes, each in times]),
         backward=combined_fit([(pass_fit(passes, False), each) for passes, each in times]),
@@ -54,9 +54,9 @@ def combined_passes(parts: Sequence[tuple[Passes, float]]) -> Passes:
     )
 
 
-def combined_fit(fits: Sequence[tuple[Fit, float]]) -> Fit:
+def combined_fit(fits: Sequence[tuple[PassFit, float]]) -> PassFit:
     """The sum of fits, each taken so many times."""
-    return Fit(
+    return PassFit(
         ms_per_token2=sum(fit.ms_per_token2 * times for fit, times in fits),
         ms_per_token=sum(fit.ms_per_token * times for fit, times in fits),
         ms=sum(fit.ms * times for fit, times in fits),

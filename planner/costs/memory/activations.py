@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.columns import Columns, Number
-from planner.specs.accounting import Accounting
+from planner.costs.columns import LayoutColumns, Number
+from planner.specs.accounting import MemoryCoefficients
 from planner.specs.layers import Module
-from planner.specs.layers.blocks import Block, LayerKind, blocks, said_of
+from planner.specs.layers.blocks import Block, LayerKind, kind_blocks, block_entry
 from planner.specs.layers.heads import head_dim, kv_heads, value_dim
 
 FLOAT32_BYTES = 4.0  # bytes of a float32
@@ -23,8 +23,8 @@ MASK_BYTES = 1.0  # bytes of an element's dropout mask
 class LayerActivations(NamedTuple):
     """Bytes per token that a layer keeps with the layout's selective recomputation, and without any."""
 
-    partly: Number
-    whole: Number
+    with_recompute: Number
+    without_recompute: Number
 
 
 class ElementShares(NamedTuple):
@@ -36,7 +36,7 @@ class ElementShares(NamedTuple):
     outside: Number  # share of norms and residuals: 1/tp with sequence parallelism
 
 
-def split(at: Columns) -> ElementShares:
+def element_shares(at: LayoutColumns) -> ElementShares:
     """Bytes and shares of elements at this precision, tp and sequence parallelism."""
     plain = at.element
     inside = 1.0 / np.asarray(at.tp)
@@ -44,42 +44,42 @@ def split(at: Columns) -> ElementShares:
     return ElementShares(plain, 1.0 if at.dtype == "fp8" else plain, inside, outside)
 
 
-def layer_bytes(module: Module, kind: LayerKind, at: Columns, accounting: Accounting) -> LayerActivations:
+def layer_activations(module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients) -> LayerActivations:
     """Bytes per token that one layer of a kind keeps, per token of `at.tokens`."""
     nothing: frozenset[str] = frozenset()
-    everything = all_bytes(module, kind, at, accounting, nothing)
-    if at.parts and accounting.selective == "ops":
-        return LayerActivations(alternate_bytes(module, kind, split(at)), everything)
-    return LayerActivations(all_bytes(module, kind, at, accounting, at.parts), everything)
+    everything = kept_block_bytes(module, kind, at, accounting, nothing)
+    if at.recomputed_parts and accounting.selective == "ops":
+        return LayerActivations(alternate_bytes(module, kind, element_shares(at)), everything)
+    return LayerActivations(kept_block_bytes(module, kind, at, accounting, at.recomputed_parts), everything)
 
 
-def all_bytes(
-    module: Module, kind: LayerKind, at: Columns, accounting: Accounting, recomputed: frozenset[str]
+def kept_block_bytes(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
 ) -> Number:
     """Bytes per token of one layer, less what backward recomputes: of each block its input, its norm's output, and its
     own.
     """
-    shares, total = split(at), 0.0
+    shares, total = element_shares(at), 0.0
     normed = 0.0 if "norm" in recomputed else module.hidden * shares.product * shares.outside  # a product's input
     mask = module.hidden * MASK_BYTES * shares.outside if accounting.dropout else 0.0
-    for block in blocks(kind):
+    for block in kind_blocks(kind):
         total = total + input_bytes(module, at) + mask
         if not (block == "mlp" and "mlp" in recomputed):
-            total = total + normed + said_of(block, BLOCKS, "the activations")(module, at, accounting, recomputed)
+            total = total + normed + block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
     return total
 
 
-def input_bytes(module: Module, at: Columns) -> Number:
+def input_bytes(module: Module, at: LayoutColumns) -> Number:
     """Bytes per token of a block's input; of a layer that is recomputed in full only the first block's is kept."""
-    shares = split(at)
+    shares = element_shares(at)
     return module.hidden * shares.plain * shares.outside
 
 
-def attention_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: frozenset[str]) -> Number:
+def attention_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
     """Bytes per token of queries, keys, values and output; and of the attention matrix, where it is materialised."""
-    shares = split(at)
+    shares = element_shares(at)
     queries, values = module.heads * head_dim(module), module.heads * value_dim(module)
-    latent = module.compressed
+    latent = module.latent_attention
     groups = module.heads if latent else kv_heads(module)
     projected = queries + groups * (head_dim(module) + value_dim(module))
     total = projected * shares.plain * shares.inside
@@ -95,38 +95,38 @@ def attention_bytes(module: Module, at: Columns, accounting: Accounting, recompu
     if "attention" in recomputed:
         return total
     return total + module.heads * shares.inside * (
-        FLOAT32_BYTES if accounting.flash else scores(module, at, accounting)
+        FLOAT32_BYTES if accounting.flash else score_row_bytes(module, at, accounting)
     )
 
 
-def cross_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: frozenset[str]) -> Number:
+def cross_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
     """Bytes per token of cross attention: queries, output, keys and values of what is read; and of the matrix, where it
     is materialised.
     """
-    shares, queries = split(at), module.heads * head_dim(module)
-    keys = 2 * kv_heads(module) * head_dim(module) * at.reads
+    shares, queries = element_shares(at), module.heads * head_dim(module)
+    keys = 2 * kv_heads(module) * head_dim(module) * at.cross_reads
     kept = (2 * queries + keys) * shares.plain * shares.inside
     if "attention" in recomputed:
         return kept - queries * shares.plain * shares.inside
-    matrix = at.seq * at.reads * ((2 * shares.plain + MASK_BYTES) if accounting.dropout else shares.plain)
+    matrix = at.seq * at.cross_reads * ((2 * shares.plain + MASK_BYTES) if accounting.dropout else shares.plain)
     return kept + module.heads * shares.inside * (FLOAT32_BYTES if accounting.flash else matrix)
 
 
-def scores(module: Module, at: Columns, accounting: Accounting) -> Number:
+def score_row_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Number:
     """Bytes of one row of one head's matrix: softmax, and with dropout its mask and its output."""
-    plain = split(at).plain
+    plain = element_shares(at).plain
     windows = {module.window_of(layer) for layer in range(module.layers)}
     keys = at.seq if None in windows else np.minimum(at.seq, max(filter(None, windows)))
     return keys * ((2 * plain + MASK_BYTES) if accounting.dropout else plain)
 
 
-def dense_mlp_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: frozenset[str]) -> Number:
+def dense_mlp_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
     """Bytes per token of the dense MLP."""
-    return mlp_bytes(module, module.ffn, split(at), accounting)
+    return mlp_bytes(module, module.ffn, element_shares(at), accounting)
 
 
 def mlp_bytes(
-    module: Module, width: int, shares: ElementShares, accounting: Accounting, inside: Number | None = None
+    module: Module, width: int, shares: ElementShares, accounting: MemoryCoefficients, inside: Number | None = None
 ) -> Number:
     """Bytes per token of an MLP of this width, less its input: what its activation function and its down projection
     keep.
@@ -137,11 +137,11 @@ def mlp_bytes(
     return width * each * (shares.inside if inside is None else inside)
 
 
-def moe_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: frozenset[str]) -> Number:
+def moe_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
     """Bytes per token of router and experts. A rank sends its tokens' copies to the experts' ranks, and gets as many;
     where etp ranks shard an expert, each of them gets the copies of all of them for its share of the width.
     """
-    shares, moe = split(at), module.routed
+    shares, moe = element_shares(at), module.routed_experts
     assert moe is not None
     total = 2 * moe.experts * FLOAT32_BYTES * shares.outside  # logits and probabilities
     shared = (
@@ -158,16 +158,16 @@ def moe_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: f
     return total + copies * module.hidden * shares.plain  # their output, which the router's weights multiply
 
 
-def state_space_bytes(module: Module, at: Columns, accounting: Accounting, recomputed: frozenset[str]) -> Number:
+def state_space_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
     """Bytes per token of a state space: what is projected in, the scan's output, and what is projected out; the scan is
     recomputed. Without fused kernels also what is convolved and activated, and gated and normed in float32.
     """
-    shares, space = split(at), module.recurrent
+    shares, space = element_shares(at), module.ssm
     assert space is not None
     projected = (
-        space.inner + space.convolved + space.heads + space.inner
-    ) * shares.plain + space.inner * shares.product
-    unfused = 0.0 if accounting.fused else 2 * space.convolved * shares.plain + 2 * space.inner * FLOAT32_BYTES
+        space.inner_width + space.convolution_channels + space.heads + space.inner_width
+    ) * shares.plain + space.inner_width * shares.product
+    unfused = 0.0 if accounting.fused else 2 * space.convolution_channels * shares.plain + 2 * space.inner_width * FLOAT32_BYTES
     return (projected + unfused) * shares.inside
 
 
@@ -176,7 +176,7 @@ def alternate_bytes(module: Module, kind: LayerKind, shares: ElementShares) -> N
     output and the MLP's products, q, v, the gate and the MLP's output (selective recomputation by operator).
     """
     return shares.plain * sum(
-        (said_of(block, ALTERNATE, "the activations")(module, shares) for block in blocks(kind)), 0.0
+        (block_entry(block, ALTERNATE, "the activations")(module, shares) for block in kind_blocks(kind)), 0.0
     )
 
 
@@ -198,13 +198,13 @@ def alternate_mlp(module: Module, shares: ElementShares) -> Number:
 
 def alternate_experts(module: Module, shares: ElementShares) -> Number:
     """Elements per token: the gates and outputs of the routed and shared experts."""
-    moe = module.routed
+    moe = module.routed_experts
     assert moe is not None
     return (moe.topk * moe.ffn + moe.shared_ffn) * shares.inside + moe.topk * module.hidden * shares.outside
 
 
-BlockBytes = Callable[[Module, Columns, Accounting, frozenset[str]], Number]
-BLOCKS: dict[Block, BlockBytes] = {
+BlockBytes = Callable[[Module, LayoutColumns, MemoryCoefficients, frozenset[str]], Number]
+BLOCK_BYTES: dict[Block, BlockBytes] = {
     "attention": attention_bytes,
     "cross_attention": cross_bytes,
     "mlp": dense_mlp_bytes,
@@ -215,9 +215,9 @@ BLOCKS: dict[Block, BlockBytes] = {
 
 def alternate_state_space(module: Module, shares: ElementShares) -> Number:
     """Elements per token: the input projection and the output."""
-    space = module.recurrent
+    space = module.ssm
     assert space is not None
-    return (space.inner + space.convolved + space.heads) * shares.inside + module.hidden * shares.outside
+    return (space.inner_width + space.convolution_channels + space.heads) * shares.inside + module.hidden * shares.outside
 
 
 ALTERNATE: dict[Block, Callable[[Module, ElementShares], Number]] = {

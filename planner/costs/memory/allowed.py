@@ -3,14 +3,14 @@
 from math import exp, inf
 from statistics import NormalDist
 
-from planner.specs.accounting import Accounting
-from planner.specs.base import changed
+from planner.specs.accounting import MemoryCoefficients
+from planner.specs.base import with_fields
 from planner.specs.job import Limits
 from planner.specs.profile import Device
 from planner.units import GIB
 
 
-def allowed_bytes(device: Device, limits: Limits, accounting: Accounting) -> float:
+def allowed_bytes(device: Device, limits: Limits, accounting: MemoryCoefficients) -> float:
     """The most bytes that a rank may hold, its context included: the margin stays free, and the chance of running out
     of memory stays below the job's.
     """
@@ -19,11 +19,11 @@ def allowed_bytes(device: Device, limits: Limits, accounting: Accounting) -> flo
     return capacity * min(1 - limits.memory_margin, likely)
 
 
-def accounting_on(device: Device, accounting: Accounting) -> Accounting:
+def device_accounting(device: Device, accounting: MemoryCoefficients) -> MemoryCoefficients:
     """A framework's memory coefficients on a device: the context is the device's own, and a CPU has no workspaces, no
     communication buffers, and an allocator without fragmentation.
     """
     context = device.reserved_gib or (0.0 if device.kind == "cpu" else accounting.context_gib)
     if device.kind == "cpu":
-        return changed(accounting, context_gib=context, workspace_gib=0.0, buffers=0.0, fragmentation=0.0)
-    return changed(accounting, context_gib=context)
+        return with_fields(accounting, context_gib=context, workspace_gib=0.0, buffers=0.0, fragmentation=0.0)
+    return with_fields(accounting, context_gib=context)

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from planner.costs.columns import columns_of
-from planner.costs.memory.allowed import accounting_on, allowed_bytes
+from planner.costs.memory.allowed import device_accounting, allowed_bytes
 from planner.costs.memory.footprint import Footprint, footprint
 from planner.plan.model import Layout
-from planner.specs.accounting import Accounting
+from planner.specs.accounting import MemoryCoefficients
 from planner.specs.job import Limits
 from planner.specs.layers import Module
 from planner.specs.profile import Device
@@ -14,45 +14,45 @@ from planner.specs.profile import Device
 MOST_TOKENS = 2**40  # the limit where activations take next to nothing
 
 
-class Held(NamedTuple):
+class ActivationBytes(NamedTuple):
     """Bytes of some items' activations on each rank of a group: kept by layers from forward to backward; of the head,
     from logits to their gradient; and recomputed during one layer's backward, when the head's are freed.
     """
 
     layers: float
-    ends: float
-    remade: float
+    head: float
+    recomputed: float
 
     @property
-    def besides(self) -> float:
+    def recompute_extra(self) -> float:
         """Bytes that a backward holds on top of what forwards kept."""
-        return max(0.0, self.remade - self.ends)
+        return max(0.0, self.recomputed - self.head)
 
     @property
-    def most(self) -> float:
+    def peak(self) -> float:
         """Peak bytes of one micro-batch."""
-        return self.layers + self.ends + self.besides
+        return self.layers + self.head + self.recompute_extra
 
 
-def without_activations(
-    module: Module, layout: Layout, device: Device, accounting: Accounting, stage: int
+def idle_footprint(
+    module: Module, layout: Layout, device: Device, accounting: MemoryCoefficients, stage: int
 ) -> Footprint:
     """What a rank of a stage holds however few tokens it has."""
-    return footprint(module, columns_of(layout), accounting_on(device, accounting), stage).without_activations
+    return footprint(module, columns_of(layout), device_accounting(device, accounting), stage).without_activations
 
 
-def room(module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting) -> float:
+def activation_room(module: Module, layout: Layout, device: Device, limits: Limits, accounting: MemoryCoefficients) -> float:
     """Bytes left for activations on the ranks of the fullest stage; below 0 where the states do not fit."""
-    most, share = allowed_bytes(device, limits, accounting), 1.0 + accounting_on(device, accounting).fragmentation
-    stages = (without_activations(module, layout, device, accounting, stage) for stage in range(layout.pp))
+    most, share = allowed_bytes(device, limits, accounting), 1.0 + device_accounting(device, accounting).fragmentation
+    stages = (idle_footprint(module, layout, device, accounting, stage) for stage in range(layout.pp))
     return min(
-        -1.0 if float(each.total) > most else (most - float(each.outside)) / share - float(each.beside_passes)
+        -1.0 if float(each.total) > most else (most - float(each.outside_allocator)) / share - float(each.besides_activations)
         for each in stages
     )
 
 
 def token_cap(
-    module: Module, held: Held, layout: Layout, device: Device, limits: Limits, accounting: Accounting
+    module: Module, held: ActivationBytes, layout: Layout, device: Device, limits: Limits, accounting: MemoryCoefficients
 ) -> int:
     """Tokens of a micro-batch that one rank can hold, or the job's own limit; may be ≤ 0.
 
@@ -60,5 +60,5 @@ def token_cap(
     """
     if limits.tokens_per_rank is not None:
         return limits.tokens_per_rank
-    available = room(module, layout, device, limits, accounting)
-    return int(min(available // held.most, MOST_TOKENS)) if held.most > 0 else MOST_TOKENS
+    available = activation_room(module, layout, device, limits, accounting)
+    return int(min(available // held.peak, MOST_TOKENS)) if held.peak > 0 else MOST_TOKENS

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from planner.costs.memory.allowed import allowed_bytes
-from planner.costs.memory.caps import room, without_activations
+from planner.costs.memory.caps import activation_room, idle_footprint
 from planner.errors import Infeasible
 from planner.plan.model import Layout
-from planner.specs.accounting import Accounting
-from planner.specs.base import Ranks, changed
+from planner.specs.accounting import MemoryCoefficients
+from planner.specs.base import Ranks, with_fields
 from planner.specs.job import Limits
 from planner.specs.layers import Module
 from planner.specs.profile import Device
@@ -18,16 +18,16 @@ MOST_RANKS = 2**17  # more than any cluster: where the search for enough ranks e
 
 
 def require_states_fit(
-    module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting, kind: str = ""
+    module: Module, layout: Layout, device: Device, limits: Limits, accounting: MemoryCoefficients, kind: str = ""
 ) -> None:
     """Raises Infeasible where weights, gradients and optimizer states leave no memory for a single token.
 
     `kind`: the device kind, where the cluster has several.
     """
-    if room(module, layout, device, limits, accounting) > 0:
+    if activation_room(module, layout, device, limits, accounting) > 0:
         return
     taken = max(
-        float(without_activations(module, layout, device, accounting, stage).total) for stage in range(layout.pp)
+        float(idle_footprint(module, layout, device, accounting, stage).total) for stage in range(layout.pp)
     )
     most = allowed_bytes(device, limits, accounting)
     changes = [f"a device with {device.memory_gib * taken / most:.0f} GiB"] if most > 0 else []
@@ -44,18 +44,18 @@ def require_states_fit(
     )
 
 
-def enough_ranks(module: Module, layout: Layout, device: Device, limits: Limits, accounting: Accounting) -> int | None:
+def enough_ranks(module: Module, layout: Layout, device: Device, limits: Limits, accounting: MemoryCoefficients) -> int | None:
     """The next doubling of the number of ranks over which the states fit; None where sharding does not help."""
     count = len(layout.ranks)
     while count < MOST_RANKS:
         count *= 2
-        wider = changed(layout, ranks=Ranks(range(count)), dp=count)
-        if room(module, wider, device, limits, accounting) > 0:
+        wider = with_fields(layout, ranks=Ranks(range(count)), dp=count)
+        if activation_room(module, wider, device, limits, accounting) > 0:
             return count
     return None
 
 
-class Allowed(NamedTuple):
+class PoolLimits(NamedTuple):
     """Groups that are possible on one pool of ranks."""
 
     kind: str
@@ -68,8 +68,8 @@ class Allowed(NamedTuple):
         return max((each for each in self.degrees if degree in (None, each)), default=0)
 
 
-def require_places(
-    sizes: dict[int, int], choices: Callable[[int], list[int]], fixed: dict[int, int], pools: Sequence[Allowed]
+def require_groups_hold_items(
+    sizes: dict[int, int], choices: Callable[[int], list[int]], fixed: dict[int, int], pools: Sequence[PoolLimits]
 ) -> None:
     """Raises Infeasible where a sequence fits into none of the groups that it may have."""
     degrees = sorted({degree for pool in pools for degree in pool.degrees})
@@ -86,7 +86,7 @@ def require_places(
         raise too_long_error(item, sizes[item], fixed.get(item), pools)
 
 
-def too_long_error(item: int, size: int, degree: int | None, pools: Sequence[Allowed]) -> Infeasible:
+def too_long_error(item: int, size: int, degree: int | None, pools: Sequence[PoolLimits]) -> Infeasible:
     """The error for a sequence that is too long, with the largest group that it may have. A group lies within
     one pool.
     """

@@ -7,10 +7,10 @@ bubble; H2: 2·pp − 1 (Qi et al., arXiv 2401.10241, §2).
 
 import numpy as np
 
-from planner.costs.columns import Columns, Number
+from planner.costs.columns import LayoutColumns, Number
 
 
-def in_flight(at: Columns, stage: Number) -> Number:
+def in_flight(at: LayoutColumns, stage: Number) -> Number:
     """Micro-batches in flight over all layers of the stage; a fraction where one counts for some chunks only. Stages
     count from 0.
     """
@@ -22,9 +22,9 @@ def in_flight(at: Columns, stage: Number) -> Number:
     if at.schedule == "zb_h2":
         return np.minimum(total, 2 * at.pp - 1 + 0.0 * stage)
     plain = np.minimum(total, at.pp - stage)
-    return np.where(np.asarray(at.vpp) > 1, np.minimum(total, interleaved(at, stage)), plain)
+    return np.where(np.asarray(at.vpp) > 1, np.minimum(total, interleaved_in_flight(at, stage)), plain)
 
 
-def interleaved(at: Columns, stage: Number) -> Number:
+def interleaved_in_flight(at: LayoutColumns, stage: Number) -> Number:
     """Two chunks of warm-up for each later stage, all of its other chunks for pp micro-batches, and one."""
     return (2 * (at.pp - stage - 1) + (at.vpp - 1) * at.pp + 1) / at.vpp

@@ -5,11 +5,11 @@ from math import erf, sqrt
 
 import numpy as np
 
-from planner.costs.columns import Columns, Number
-from planner.costs.memory.activations import input_bytes, layer_bytes, split
+from planner.costs.columns import LayoutColumns, Number
+from planner.costs.memory.activations import input_bytes, layer_activations, element_shares
 from planner.costs.memory.flight import in_flight
-from planner.costs.memory.states import gathered_bytes, held_layers, states, update_bytes
-from planner.specs.accounting import Accounting
+from planner.costs.memory.states import gathered_bytes, stage_layers, zero_state_bytes, update_bytes
+from planner.specs.accounting import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
 from planner.units import GIB
@@ -40,12 +40,12 @@ class Footprint:
         return self.weights + self.gradients + self.optimizer
 
     @property
-    def beside_passes(self) -> Number:
+    def besides_activations(self) -> Number:
         """Bytes allocated while passes run, other than their activations."""
         return self.states + self.gathered + self.workspace
 
     @property
-    def outside(self) -> Number:
+    def outside_allocator(self) -> Number:
         """Bytes outside of the framework's allocator."""
         return self.buffers + self.context
 
@@ -54,7 +54,7 @@ class Footprint:
         """The footprint of a rank without tokens."""
         return replace(self, activations=0.0, logits=0.0).fragmented(self.fragmentation / self.allocated)
 
-    def beside(self, other: "Footprint") -> "Footprint":
+    def sharing_ranks(self, other: "Footprint") -> "Footprint":
         """The footprint of two modules on one rank: what each takes, and what the process takes once."""
         own = {name: getattr(self, name) + getattr(other, name) for name in MODULE_FIELDS}
         return replace(self, **own).fragmented(self.fragmentation / self.allocated)
@@ -77,16 +77,16 @@ class Footprint:
     @property
     def total(self) -> Number:
         """What the device has in use, as nvidia-smi shows it."""
-        return self.reserved + self.outside
+        return self.reserved + self.outside_allocator
 
 
 # Kinds of bytes that are a module's own; the rest are the process's.
 MODULE_FIELDS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "update")
 
 
-def footprint(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Footprint:
+def footprint(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Footprint:
     """The peak footprint of one rank of a stage, counted from 0 to pp − 1."""
-    state = states(module, at, accounting, stage)
+    state = zero_state_bytes(module, at, accounting, stage)
     kept, recomputed = activation_bytes(module, at, accounting, stage)
     logits = logit_bytes(module, at, accounting, stage)
     parts = Footprint(
@@ -103,27 +103,27 @@ def footprint(module: Module, at: Columns, accounting: Accounting, stage: Number
     return parts.fragmented(accounting.fragmentation)
 
 
-def activation_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> tuple[Number, Number]:
+def activation_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> tuple[Number, Number]:
     """Bytes kept by all micro-batches in flight; and recomputed for the backward of one layer, after the logits are
     freed.
     """
     kept: Number = 0.0
     recomputed: Number = 0.0
-    for kind, count in held_layers(module, at, stage).items():
-        own, extra = layer_kept(module, kind, at, accounting)
+    for kind, count in stage_layers(module, at, stage).items():
+        own, extra = layer_token_bytes(module, kind, at, accounting)
         kept, recomputed = kept + count * own, np.maximum(recomputed, np.where(count > 0, extra, 0.0))
     return in_flight(at, stage) * at.tokens * kept, at.tokens * recomputed
 
 
-def layer_kept(module: Module, kind: LayerKind, at: Columns, accounting: Accounting) -> tuple[Number, Number]:
+def layer_token_bytes(module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients) -> tuple[Number, Number]:
     """Bytes per token of one layer: kept until its backward; and recomputed there, with its gathered input."""
-    each, input_only, full = layer_bytes(module, kind, at, accounting), input_bytes(module, at), np.asarray(at.full)
-    kept = full * input_only + (1.0 - full) * each.partly
-    recomputed = np.where(full > 0, each.whole - input_only, each.whole - each.partly)
+    each, input_only, full = layer_activations(module, kind, at, accounting), input_bytes(module, at), np.asarray(at.full_recompute)
+    kept = full * input_only + (1.0 - full) * each.with_recompute
+    recomputed = np.where(full > 0, each.without_recompute - input_only, each.without_recompute - each.with_recompute)
     return kept, recomputed + np.where(recomputed > 0, gathered_input_bytes(module, at), 0.0)
 
 
-def logit_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
+def logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes of micro-batches between their loss and its backward, on the last stage: one, or under GPipe all of
     them.
     """
@@ -131,30 +131,30 @@ def logit_bytes(module: Module, at: Columns, accounting: Accounting, stage: Numb
     return np.where(stage == at.pp - 1, held * at.tokens * token_logit_bytes(module, at, accounting), 0.0)
 
 
-def token_logit_bytes(module: Module, at: Columns, accounting: Accounting) -> Number:
+def token_logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Number:
     """Bytes of one token's logits, and of the final norm with its output."""
-    if not module.vocabulary:
+    if not module.output_vocabulary:
         return 0.0
-    shares = split(at)
+    shares = element_shares(at)
     per_logit = accounting.logit_bytes * at.element / 2.0
     norm = 2 * module.hidden * shares.plain * shares.outside + gathered_input_bytes(module, at)
-    return module.vocabulary * per_logit * shares.inside + norm
+    return module.output_vocabulary * per_logit * shares.inside + norm
 
 
-def gathered_input_bytes(module: Module, at: Columns) -> Number:
+def gathered_input_bytes(module: Module, at: LayoutColumns) -> Number:
     """Bytes per token of a product's input and its gradient, unsharded, where sequence parallelism shards the
     residual.
     """
-    shares = split(at)
+    shares = element_shares(at)
     return np.where(shares.outside < 1.0, 2 * module.hidden * shares.plain, 0.0)
 
 
-def communicator_bytes(at: Columns) -> Number:
+def communicator_bytes(at: LayoutColumns) -> Number:
     """Bytes of communicators' buffers: none on a single rank."""
     return np.select([np.asarray(at.ranks) >= 4, np.asarray(at.ranks) >= 2], [GROUP_BUFFERS, PAIR_BUFFERS], 0.0)
 
 
-def peak(module: Module, at: Columns, accounting: Accounting) -> Footprint:
+def fullest_stage(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Footprint:
     """The footprint of the fullest stage: one of the first three, which have most micro-batches in flight, or the last,
     which has the logits. Any of them, where layers differ in kind.
     """
@@ -174,7 +174,7 @@ def larger_footprint(one: Footprint, other: Footprint) -> Footprint:
     return Footprint(**{name: np.where(second_larger, second, first) for name, (first, second) in parts.items()})
 
 
-def probability(taken: Number, device_bytes: Number, spread: Number) -> Number:
+def oom_probability(taken: Number, device_bytes: Number, spread: Number) -> Number:
     """The chance that a run exceeds a device, where the log of measured over predicted bytes is normal with this
     deviation.
     """

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import NamedTuple
 
-from planner.costs.compute.lines import Line
-from planner.costs.memory.caps import Held
+from planner.costs.compute.lines import CostLine
+from planner.costs.memory.caps import ActivationBytes
 from planner.specs.profile import Device
 from planner.specs.shapes import resident_layers
 from planner.units import GB
@@ -41,12 +41,12 @@ class Offloading:
 
     layers: int
     layer_bytes: float  # A: per token of one layer
-    end_bytes: float  # per token, outside the layers
+    head_bytes: float  # per token, outside the layers
     passes: tuple[tuple[float, float], ...]  # α1, α2 of one layer: seconds per token² and per token
     bytes_per_second: float  # B; 0: the device has no link to its host
-    remade_bytes: float = 0.0  # per token, while backward recomputes a layer
+    recomputed_bytes: float = 0.0  # per token, while backward recomputes a layer
 
-    def most(self, size: int) -> float:
+    def largest_ratio(self, size: int) -> float:
         """The largest ratio that hides behind compute; 0 where no layer is between the first and the last."""
         if self.layers <= 2 or not self.bytes_per_second:
             return 0.0
@@ -57,39 +57,39 @@ class Offloading:
 
     def held_bytes(self, ratio: float) -> float:
         """Bytes per token on the device."""
-        return resident_layers(self.layers, ratio) * self.layer_bytes + self.end_bytes
+        return resident_layers(self.layers, ratio) * self.layer_bytes + self.head_bytes
 
-    def kept(self, ratio: float) -> float:
+    def kept_share(self, ratio: float) -> float:
         """k: what a token holds on the device, over what it holds without offload; at most 1."""
-        whole = self.held_bytes(0.0) + self.remade_bytes
-        return (self.held_bytes(ratio) + self.remade_bytes) / whole if whole else 1.0
+        whole = self.held_bytes(0.0) + self.recomputed_bytes
+        return (self.held_bytes(ratio) + self.recomputed_bytes) / whole if whole else 1.0
 
-    def fewest(self, size: int, cap: int, allowed: Iterable[int]) -> OffloadedPlacement | None:
+    def fewest_ranks(self, size: int, cap: int, allowed: Iterable[int]) -> OffloadedPlacement | None:
         """D(s): the fewest of the allowed numbers of ranks, of `cap` tokens each, that hold an item; None where none
         do.
         """
-        most = self.most(size)
-        enough = (ranks for ranks in sorted(allowed) if self.kept(most) * size <= ranks * cap)
+        most = self.largest_ratio(size)
+        enough = (ranks for ranks in sorted(allowed) if self.kept_share(most) * size <= ranks * cap)
         ranks = next(enough, None)
-        return None if ranks is None else OffloadedPlacement(ranks, self.least(size, ranks * cap, most))
+        return None if ranks is None else OffloadedPlacement(ranks, self.least_ratio(size, ranks * cap, most))
 
-    def least(self, size: int, room: int, most: float) -> float:
+    def least_ratio(self, size: int, room: int, most: float) -> float:
         """The least ratio with which an item's tokens fit into `room`; `most` is known to suffice."""
         if size <= room:
             return 0.0
-        ratio = (1 - room / size) / (1 - self.kept(1.0))  # k falls in a straight line from 1
+        ratio = (1 - room / size) / (1 - self.kept_share(1.0))  # k falls in a straight line from 1
         return min(most, ceil(ratio * STEPS) / STEPS)
 
 
-def offloading(passes: Sequence[Line], held: Held, layers: int, device: Device) -> Offloading:
+def offloading_of(passes: Sequence[CostLine], held: ActivationBytes, layers: int, device: Device) -> Offloading:
     """The offloading of a rank of `device` that has `layers` layers. `passes`: cost lines of one layer on one rank,
     forward and backward; `held`: bytes of one token, in all of its layers.
     """
     return Offloading(
         layers=layers,
         layer_bytes=held.layers / layers,
-        end_bytes=held.ends,
+        head_bytes=held.head,
         passes=tuple((line.quad, line.lin) for line in passes),
         bytes_per_second=(device.host_gb_per_s or 0.0) * GB,
-        remade_bytes=held.besides,
+        recomputed_bytes=held.recompute_extra,
     )

@@ -10,15 +10,15 @@ from itertools import chain
 
 from planner.costs.columns import columns_of
 from planner.costs.memory.footprint import Footprint, footprint
-from planner.plan.expert_layers import is_moe
+from planner.plan.expert_layers import has_experts
 from planner.plan.model import Layout
-from planner.specs.accounting import Accounting
+from planner.specs.accounting import MemoryCoefficients
 from planner.specs.layers import Module
 
 LARGEST_FIELDS = ("gathered",)
 
 
-def resting(module: Module, layout: Layout, accounting: Accounting, stage: int) -> Footprint:
+def resident_footprint(module: Module, layout: Layout, accounting: MemoryCoefficients, stage: int) -> Footprint:
     """The footprint of a rank of a stage without activations. Stages count from 0 to pp − 1."""
     parts = [
         (share, footprint(module, replace(columns_of(at), seq=0.0), accounting, stage))
@@ -32,9 +32,9 @@ def stage_placements(module: Module, layout: Layout, stage: int) -> list[tuple[L
     if not layout.experts:
         return [(layout, 1.0)]
     layers = chain.from_iterable(layout.stages[stage :: layout.pp]) if layout.stages else range(module.layers)
-    placed = layout.by_experts(layer for layer in layers if is_moe(module, layer))
+    placed = layout.by_expert_placement(layer for layer in layers if has_experts(module, layer))
     total = sum(len(own) for _, own in placed)
-    return [(at, len(own) / total) for at, own in placed] or [(layout.placed(layout.placement), 1.0)]
+    return [(at, len(own) / total) for at, own in placed] or [(layout.with_expert_placement(layout.expert_placement), 1.0)]
 
 
 def mean_footprint(parts: Sequence[tuple[float, Footprint]]) -> Footprint:

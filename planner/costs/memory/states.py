@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.columns import Columns, Number
-from planner.specs.accounting import Accounting
+from planner.costs.columns import LayoutColumns, Number
+from planner.specs.accounting import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts, layer_kinds
-from planner.specs.layers.blocks import Block, LayerKind, blocks, said_of
-from planner.specs.layers.ends import End
-from planner.specs.layers.heads import head_dim, norm_width
+from planner.specs.layers.blocks import Block, LayerKind, kind_blocks, block_entry
+from planner.specs.layers.ends import EmbeddingHeadWeight
+from planner.specs.layers.heads import head_dim, norm_parameters
 from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
 
 CAST_BYTES = 2.0  # bytes of a gathered weight
@@ -26,11 +26,11 @@ class StageParameters(NamedTuple):
     """Parameters on one rank before ZeRO shards them."""
 
     layers: Number  # the layers' dense part
-    ends: Number  # embedding, learned positions, final norm, head
+    embedding_head: Number  # embedding, learned positions, final norm, head
     experts: Number
 
 
-class States(NamedTuple):
+class StateBytes(NamedTuple):
     """Bytes of model states on one rank."""
 
     weights: Number
@@ -42,7 +42,7 @@ class States(NamedTuple):
         return self.weights + self.gradients + self.optimizer
 
 
-def layers_before(layers: int, at: Columns, chunk: Number) -> Number:
+def layers_before(layers: int, at: LayoutColumns, chunk: Number) -> Number:
     """Layers in front of a chunk, of pp·vpp. Where they do not divide evenly, embedding and head count as one layer
     each; where that does not either, chunks differ by one.
     """
@@ -59,7 +59,7 @@ def kinds_before(module: Module) -> dict[LayerKind, NDArray[np.int64]]:
     return {kind: np.cumsum([0, *(each == kind for each in kinds)]) for kind in kind_counts(module)}
 
 
-def held_layers(module: Module, at: Columns, stage: Number) -> dict[LayerKind, Number]:
+def stage_layers(module: Module, at: LayoutColumns, stage: Number) -> dict[LayerKind, Number]:
     """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, …"""
     before = kinds_before(module)
     held: dict[LayerKind, Number] = dict.fromkeys(before, 0)
@@ -72,23 +72,23 @@ def held_layers(module: Module, at: Columns, stage: Number) -> dict[LayerKind, N
     return held
 
 
-def replicated(module: Module, kind: LayerKind) -> int:
+def replicated_parameters(module: Module, kind: LayerKind) -> int:
     """Parameters of a layer that each tensor-parallel rank has in full: norms, the router, latent attention's down
     projections, and biases of what is reduced over these ranks.
     """
-    norm = norm_width(module, module.hidden)
-    return sum(said_of(block, WHOLE, "what each rank of tp has whole")(module) + norm for block in blocks(kind))
+    norm = norm_parameters(module, module.hidden)
+    return sum(block_entry(block, REPLICATED_PARAMETERS, "what each rank of tp has whole")(module) + norm for block in kind_blocks(kind))
 
 
 def replicated_attention(module: Module) -> int:
     """Replicated parameters of attention: latent down projections and their norms, norms of heads, and the
     output bias.
     """
-    bias, latent = output_bias(module), module.compressed
+    bias, latent = output_bias(module), module.latent_attention
     if latent:
         compressed = latent.q_rank + latent.kv_rank
-        return module.hidden * (compressed + latent.rope_dim) + norm_width(module, compressed) + bias
-    return 2 * norm_width(module, head_dim(module)) + bias if module.normed_heads else bias
+        return module.hidden * (compressed + latent.rope_dim) + norm_parameters(module, compressed) + bias
+    return 2 * norm_parameters(module, head_dim(module)) + bias if module.has_qk_norm else bias
 
 
 def output_bias(module: Module) -> int:
@@ -103,10 +103,10 @@ def replicated_mlp(module: Module) -> int:
 
 def replicated_state_space(module: Module) -> int:
     """Replicated parameters of a state space: the bias of its output projection."""
-    return module.hidden if module.recurrent and module.recurrent.bias else 0
+    return module.hidden if module.ssm and module.ssm.bias else 0
 
 
-WHOLE: dict[Block, Callable[[Module], int]] = {
+REPLICATED_PARAMETERS: dict[Block, Callable[[Module], int]] = {
     "attention": replicated_attention,
     "cross_attention": output_bias,
     "mlp": replicated_mlp,
@@ -115,107 +115,107 @@ WHOLE: dict[Block, Callable[[Module], int]] = {
 }
 
 
-def rank_layer_parameters(module: Module, kind: LayerKind, at: Columns) -> tuple[Number, Number]:
+def rank_layer_parameters(module: Module, kind: LayerKind, at: LayoutColumns) -> tuple[Number, Number]:
     """Parameters of one layer on one rank: of its dense part, and of its experts."""
-    whole, experts = replicated(module, kind), layer_experts(module, kind)
+    whole, experts = replicated_parameters(module, kind), layer_expert_parameters(module, kind)
     split = layer_parameters(module, kind) - experts - whole
     return whole + split / at.tp, experts / (at.ep * at.etp)
 
 
-def layer_experts(module: Module, kind: LayerKind) -> int:
+def layer_expert_parameters(module: Module, kind: LayerKind) -> int:
     """Parameters of one layer's routed experts."""
-    return expert_parameters(module) if "experts" in blocks(kind) else 0
+    return expert_parameters(module) if "experts" in kind_blocks(kind) else 0
 
 
-def table(module: Module) -> int:
+def table_parameters(module: Module) -> int:
     """Parameters of an embedding, or of a head."""
-    return module.words * module.hidden
+    return module.input_vocabulary * module.hidden
 
 
-def ends_held(module: Module, at: Columns, stage: Number) -> Number:
+def rank_embedding_head(module: Module, at: LayoutColumns, stage: Number) -> Number:
     """Parameters outside the layers on one rank: the embedding on the first stage, the head on the last, even where it
     is tied.
     """
-    own = [(end.first, np.where(end.tied & (at.pp == 1), 0.0, rank_end_parameters(end, at))) for end in module.ends]
+    own = [(end.before_layers, np.where(end.tied & (at.pp == 1), 0.0, rank_end_parameters(end, at))) for end in module.embedding_head]
     first, last = (sum(size for front, size in own if front == side) for side in (True, False))
     return np.where(stage == 0, first, 0.0) + np.where(stage == at.pp - 1, last, 0.0)
 
 
-def rank_end_parameters(end: End, at: Columns) -> Number:
+def rank_end_parameters(end: EmbeddingHeadWeight, at: LayoutColumns) -> Number:
     """Parameters of one matrix outside the layers on one tp rank; vocabularies are padded to a multiple of tp."""
-    return end.parameters - end.shared_out + end.shared_out / at.tp
+    return end.parameters - end.sharded_parameters + end.sharded_parameters / at.tp
 
 
-def held(module: Module, at: Columns, stage: Number) -> StageParameters:
+def stage_parameters(module: Module, at: LayoutColumns, stage: Number) -> StageParameters:
     """Parameters on one rank of a stage."""
     layers: Number = 0.0
     experts: Number = 0.0
-    for kind, count in held_layers(module, at, stage).items():
+    for kind, count in stage_layers(module, at, stage).items():
         dense, sparse = rank_layer_parameters(module, kind, at)
         layers, experts = layers + count * dense, experts + count * sparse
-    return StageParameters(layers, ends_held(module, at, stage), experts)
+    return StageParameters(layers, rank_embedding_head(module, at, stage), experts)
 
 
-def per_parameter(at: Columns, accounting: Accounting) -> States:
+def per_parameter(at: LayoutColumns, accounting: MemoryCoefficients) -> StateBytes:
     """Bytes of model states per unsharded parameter of a layer."""
-    if at.wide:
-        return States(at.element, at.element, 2.0 * at.element)
+    if at.full_precision:
+        return StateBytes(at.element, at.element, 2.0 * at.element)
     if accounting.own_master:  # below ZeRO-3, the weights of compute stay gathered besides
         unsharded = np.asarray(at.zero) < 3
         extra = np.where(unsharded, 4.0, 0.0)
-        return States(
+        return StateBytes(
             np.where(unsharded, 2.0, 4.0), accounting.gradient_bytes, accounting.optimizer_bytes - 4.0 + extra
         )
     weight = accounting.fp8_weight_bytes if at.dtype == "fp8" else 2.0
-    return States(weight, accounting.gradient_bytes, accounting.optimizer_bytes)
+    return StateBytes(weight, accounting.gradient_bytes, accounting.optimizer_bytes)
 
 
-def zero_shards(at: Columns, replicas: Number) -> Number:
+def zero_shards(at: LayoutColumns, replicas: Number) -> Number:
     """Ranks over which ZeRO shards what has so many replicas."""
     return np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, replicas), replicas)
 
 
-def zero_sharded_bytes(count: Number, each: States, at: Columns, accounting: Accounting, replicas: Number) -> States:
+def zero_sharded_bytes(count: Number, each: StateBytes, at: LayoutColumns, accounting: MemoryCoefficients, replicas: Number) -> StateBytes:
     """Bytes of `count` parameters on one of their replicas, under ZeRO."""
     over, first = zero_shards(at, replicas), 3 if accounting.holds_gradients else 2
     degrees = (np.where(np.asarray(at.zero) >= stage, over, 1.0) for stage in (3, first, 1))
-    return States(*(count * size / degree for size, degree in zip(each, degrees, strict=True)))
+    return StateBytes(*(count * size / degree for size, degree in zip(each, degrees, strict=True)))
 
 
-def states(module: Module, at: Columns, accounting: Accounting, stage: Number) -> States:
+def zero_state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> StateBytes:
     """Bytes of weights, gradients and optimizer states on one rank of a stage. Stages count from 0 to pp − 1."""
-    part, each = held(module, at, stage), per_parameter(at, accounting)
+    part, each = stage_parameters(module, at, stage), per_parameter(at, accounting)
     ends = (
-        each if at.wide or accounting.own_master else each._replace(weights=CAST_BYTES)
+        each if at.full_precision or accounting.own_master else each._replace(weights=CAST_BYTES)
     )  # embedding and head are never in fp8
     replicas = at.data_ranks
     parts = (
         zero_sharded_bytes(part.layers, each, at, accounting, replicas),
-        zero_sharded_bytes(part.ends, ends, at, accounting, replicas),
+        zero_sharded_bytes(part.embedding_head, ends, at, accounting, replicas),
         zero_sharded_bytes(part.experts, each, at, accounting, at.edp),
     )
-    whole = States(*(sum(sizes) for sizes in zip(*parts, strict=True)))
-    return States(whole.weights, 0.0, 0.0) if at.adapters else whole  # adapters themselves are next to nothing
+    whole = StateBytes(*(sum(sizes) for sizes in zip(*parts, strict=True)))
+    return StateBytes(whole.weights, 0.0, 0.0) if at.adapters else whole  # adapters themselves are next to nothing
 
 
-def update_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
+def update_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes of a float32 copy of the shard's gradients, during the optimizer's step, where gradients are narrower."""
-    if accounting.gradient_bytes >= 4.0 or at.wide or at.adapters:
+    if accounting.gradient_bytes >= 4.0 or at.full_precision or at.adapters:
         return 0.0
-    part, copy = held(module, at, stage), States(0.0, 0.0, 4.0)
-    dense = zero_sharded_bytes(part.layers + part.ends, copy, at, accounting, at.data_ranks)
+    part, copy = stage_parameters(module, at, stage), StateBytes(0.0, 0.0, 4.0)
+    dense = zero_sharded_bytes(part.layers + part.embedding_head, copy, at, accounting, at.data_ranks)
     return dense.optimizer + zero_sharded_bytes(part.experts, copy, at, accounting, at.edp).optimizer
 
 
-def gathered_bytes(module: Module, at: Columns, accounting: Accounting, stage: Number) -> Number:
+def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes that ZeRO-3 gathers on each rank: the layer in use and the next, the head, and the gradients of the largest
     of these as computed and as reduced; or the whole stage, where it stays gathered.
     """
-    part, cast = held(module, at, stage), at.element
-    layer = np.maximum.reduce([sum(rank_layer_parameters(module, kind, at)) for kind in held_layers(module, at, stage)])
-    end, gradient = np.minimum(part.ends, table(module) / at.tp), max(cast, accounting.gradient_bytes)
+    part, cast = stage_parameters(module, at, stage), at.element
+    layer = np.maximum.reduce([sum(rank_layer_parameters(module, kind, at)) for kind in stage_layers(module, at, stage)])
+    end, gradient = np.minimum(part.embedding_head, table_parameters(module) / at.tp), max(cast, accounting.gradient_bytes)
     once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(layer, end)
     if accounting.keeps_gathered:
-        stays = (cast + gradient) * (part.layers + part.ends + part.experts)
+        stays = (cast + gradient) * (part.layers + part.embedding_head + part.experts)
         once = np.where(np.asarray(at.pp) > 1, np.maximum(stays, once), once)
     return np.where(np.asarray(at.zero) >= 3, once, 0.0)

@@ -6,35 +6,35 @@ leaves s/r of them to a sub-group, whose ranks shard the heads; while a rank com
 values that it has, it receives the next, r − 1 times.
 """
 
-from planner.costs.compute.lines import Line, Ring
+from planner.costs.compute.lines import CostLine, RingTerm
 from planner.costs.cost import Cost
-from planner.costs.network.network import Group, Network
-from planner.costs.part import Part, sent_again
+from planner.costs.network.network import CommGroup, NetworkModel
+from planner.costs.part import LayerPass, fully_recomputed_layers
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 from planner.specs.profile import ModuleCosts
-from planner.specs.shapes import BYTES, exchange_elements, ring_elements
+from planner.specs.shapes import DTYPE_BYTES, ulysses_elements, ring_elements
 
 
-def exchange_line(
-    part: Part, module: Module, costs: ModuleCosts, dtype: Dtype, group: Group, network: Network
-) -> tuple[Line, Cost]:
+def ulysses_line(
+    part: LayerPass, module: Module, costs: ModuleCosts, dtype: Dtype, group: CommGroup, network: NetworkModel
+) -> tuple[CostLine, Cost]:
     """The cost line of the all-to-alls of one pass in a sub-group; and the cost of one token, for its source."""
-    passed, holding = part.layers + sent_again(part), len(part.ranks) // part.split.ring  # ranks shard the heads
+    passed, holding = part.layers + fully_recomputed_layers(part), len(part.ranks) // part.split.ring  # ranks shard the heads
     if costs.a2a_mb_per_token is not None:  # both passes, all layers, recomputation included
         passed = part.layers
         per_token = costs.a2a_mb_per_token * 1e6 / 2 * passed / module.layers
     else:
-        per_token = float(exchange_elements(module, holding) * passed * BYTES[dtype])
+        per_token = float(ulysses_elements(module, holding) * passed * DTYPE_BYTES[dtype])
     calls = (costs.a2a_calls if costs.a2a_calls is not None else 4 * module.layers) // 2 * passed / module.layers
     size = per_token / len(part.ranks)
-    moved, fixed = (network.cost("all_to_all", s, group, often) for s, often in ((size, 0), (0.0, round(calls))))
-    return Line(0.0, moved.value, fixed.value, moved.value, fixed.value), moved
+    moved, fixed = (network.collective_cost("all_to_all", s, group, often) for s, often in ((size, 0), (0.0, round(calls))))
+    return CostLine(0.0, moved.value, fixed.value, moved.value, fixed.value), moved
 
 
 def ring_line(
-    part: Part, module: Module, dtype: Dtype, around: Group, network: Network, hidden: float
-) -> tuple[Line, Cost]:
+    part: LayerPass, module: Module, dtype: Dtype, around: CommGroup, network: NetworkModel, hidden: float
+) -> tuple[CostLine, Cost]:
     """The cost line of the ring of one pass, and the cost of one token, for its source. `hidden`: seconds of the pass's
     attention per token².
 
@@ -42,9 +42,9 @@ def ring_line(
     delays all behind it.
     """
     ring = part.split.ring
-    again = sent_again(part)
+    again = fully_recomputed_layers(part)
     elements = ring_elements(module, len(part.ranks) // ring, ring)
     times = part.layers * (1 if part.forward else 2) + again
-    moved = network.cost("p2p", elements * BYTES[dtype] * times, around, 0)
-    fixed = network.cost("p2p", 0.0, around, (ring - 1) * (part.layers + again))
-    return Line(const=fixed.value, comm_const=fixed.value, rings=(Ring(moved.value, hidden),)), moved
+    moved = network.collective_cost("p2p", elements * DTYPE_BYTES[dtype] * times, around, 0)
+    fixed = network.collective_cost("p2p", 0.0, around, (ring - 1) * (part.layers + again))
+    return CostLine(const=fixed.value, comm_const=fixed.value, rings=(RingTerm(moved.value, hidden),)), moved

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.columns import Columns, Number
-from planner.costs.compute.machine import Machine
-from planner.costs.compute.work import Attention, keys_held
-from planner.costs.network.network import Group, group
+from planner.costs.columns import LayoutColumns, Number
+from planner.costs.compute.machine import MachineModel
+from planner.costs.compute.work import AttentionCore, rank_key_width
+from planner.costs.network.network import CommGroup, strided_group
 from planner.specs.layers import Module
-from planner.specs.layers.blocks import Block, LayerKind, blocks
+from planner.specs.layers.blocks import Block, LayerKind, kind_blocks
 from planner.specs.layers.heads import head_dim, value_dim
-from planner.specs.shapes import exchange_elements
+from planner.specs.shapes import ulysses_elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,42 +25,42 @@ class LayerTraffic:
     ep: tuple[Number, Number]
 
 
-class Places(NamedTuple):
+class LayerGroups(NamedTuple):
     """Groups that communicate within a layer: of tp, of the ranks that shard heads (Ulysses), of the ring."""
 
-    tensor: Group
-    heads: Group
-    ring: Group
+    tensor: CommGroup
+    heads: CommGroup
+    ring: CommGroup
 
 
-def places(at: Columns) -> Places:
+def layer_groups(at: LayoutColumns) -> LayerGroups:
     """The groups in the usual order of ranks."""
-    return Places(group(at.tp), group(at.ulysses, at.tp), Group(at.ring, at.tp * at.ulysses, at.tp * at.cp))
+    return LayerGroups(strided_group(at.tp), strided_group(at.ulysses, at.tp), CommGroup(at.ring, at.tp * at.ulysses, at.tp * at.cp))
 
 
 def layer_traffic(
-    module: Module, kind: LayerKind, at: Columns, machine: Machine, core: Attention | None
+    module: Module, kind: LayerKind, at: LayoutColumns, machine: MachineModel, core: AttentionCore | None
 ) -> LayerTraffic:
     """Communication of one layer and micro-batch. `core`: the attention that hides cp's ring; None: the layer
     has none.
     """
-    groups = places(at)
-    own = tensor(module, kind, at, machine, groups), experts(module, kind, at, machine)
+    groups = layer_groups(at)
+    own = tensor_seconds(module, kind, at, machine, groups), expert_seconds(module, kind, at, machine)
     if core is None:
         return LayerTraffic(own[0], (0.0, 0.0), own[1])
-    heads = ulysses(module, at, machine, groups)
-    rings = (np.where(at.ring > 1, ring(module, at, machine, core, f, groups).exposed(at), 0.0) for f in (True, False))
+    heads = ulysses_seconds(module, at, machine, groups)
+    rings = (np.where(at.ring > 1, ring_traffic(module, at, machine, core, f, groups).exposed(at), 0.0) for f in (True, False))
     forward, backward = (heads + each for each in rings)
     return LayerTraffic(own[0], (forward, backward), own[1])
 
 
-def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, groups: Places) -> tuple[Number, Number]:
+def tensor_seconds(module: Module, kind: LayerKind, at: LayoutColumns, machine: MachineModel, groups: LayerGroups) -> tuple[Number, Number]:
     """Seconds around attention, and around a dense MLP or shared experts: an all-gather in front and a reduce-scatter
     behind, or an all-reduce of the same volume. Backward does both, and gathers once more what sequence parallelism
     sharded.
     """
-    sharded = float(sum(map(partial(tensor_sharded, module), blocks(kind))))
-    once = machine.network.gather(at.tokens * module.hidden * at.element, groups.tensor)
+    sharded = float(sum(map(partial(tensor_sharded, module), kind_blocks(kind))))
+    once = machine.network.all_gather(at.tokens * module.hidden * at.element, groups.tensor)
     gathered_again = np.where(at.sequence_parallel, 1.0, 0.0)
     timing = machine.timing
     overlap = timing.overlapped if "tp" in at.overlap else 1.0
@@ -70,7 +70,7 @@ def tensor(module: Module, kind: LayerKind, at: Columns, machine: Machine, group
 
 def tensor_sharded(module: Module, block: Block) -> bool:
     """Whether tp shards a block: of routed experts, only the shared ones."""
-    return block != "experts" or module.routed is None or module.routed.shared_ffn > 0
+    return block != "experts" or module.routed_experts is None or module.routed_experts.shared_ffn > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +79,23 @@ class RingTraffic:
     that hide it, per token and per token². Latencies are exposed in full: a late block delays all behind it.
     """
 
-    moved: Number
+    send_seconds: Number
     once: Number
     linear: Number
     squared: Number
 
-    def exposed(self, at: Columns) -> Number:
+    def exposed(self, at: LayoutColumns) -> Number:
         """Exposed seconds for a micro-batch of equal sequences."""
-        excess = (self.moved - self.linear) * at.seq - self.squared * at.seq * at.seq
+        excess = (self.send_seconds - self.linear) * at.seq - self.squared * at.seq * at.seq
         return at.micro_batch * np.maximum(0.0, excess) + self.once
 
 
-def ring(module: Module, at: Columns, machine: Machine, core: Attention, forward: bool, groups: Places) -> RingTraffic:
+def ring_traffic(module: Module, at: LayoutColumns, machine: MachineModel, core: AttentionCore, forward: bool, groups: LayerGroups) -> RingTraffic:
     """Keys and values travel around while attention runs on those that are there; backward sends their gradients too.
     Windowed attention hides less.
     """
     values, times = value_dim(module) / head_dim(module), 1.0 if forward else 2.0  # width of a value over that of a key
-    block = keys_held(module, at) * (1.0 + values) * at.element / at.ring  # bytes per token of an item
+    block = rank_key_width(module, at) * (1.0 + values) * at.element / at.ring  # bytes per token of an item
     around, steps = groups.ring, at.ring - 1.0
     moved = machine.network.p2p(block * steps * times, around, 0.0)
     once = machine.network.p2p(0.0, around, steps)
@@ -104,36 +104,36 @@ def ring(module: Module, at: Columns, machine: Machine, core: Attention, forward
     return RingTraffic(moved, once, squared * fill * at.ring, squared)
 
 
-def ulysses(module: Module, at: Columns, machine: Machine, groups: Places) -> Number:
+def ulysses_seconds(module: Module, at: LayoutColumns, machine: MachineModel, groups: LayerGroups) -> Number:
     """Seconds of the all-to-alls between heads and tokens: queries, keys, values in, the output out (arXiv 2309.14509);
     the same in each pass.
     """
     if np.all(np.asarray(at.ulysses) == 1):
         return 0.0
-    elements = np.vectorize(lambda ranks: exchange_elements(module, int(ranks)), otypes=[float])(at.ulysses * at.tp)
+    elements = np.vectorize(lambda ranks: ulysses_elements(module, int(ranks)), otypes=[float])(at.ulysses * at.tp)
     size = at.micro_batch * at.seq / at.cp * elements / at.tp * at.element
     return machine.network.all_to_all(size, groups.heads, 2.0)
 
 
-def experts(module: Module, kind: LayerKind, at: Columns, machine: Machine) -> tuple[Number, Number]:
+def expert_seconds(module: Module, kind: LayerKind, at: LayoutColumns, machine: MachineModel) -> tuple[Number, Number]:
     """Seconds of dispatch and combine: all-to-all over ep; all-gather and reduce-scatter over etp.
 
     Or all tokens are gathered by all ranks of both, and their outputs reduced: then it does not matter how many experts
     a token has, nor which (arXiv 2505.11432).
     """
-    moe = module.routed
-    if moe is None or "experts" not in blocks(kind):
+    moe = module.routed_experts
+    if moe is None or "experts" not in kind_blocks(kind):
         return 0.0, 0.0
     own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens)
     timing, each, network = machine.timing, module.hidden * at.element, machine.network
     size = own * moe.topk * each
     far = to_nodes(moe.topk, at, machine) if at.dispatch == "node_level" else 1.0
-    dispatch = network.all_to_all(size, group(at.ep, at.etp), far=far)
-    sharded = network.gather(size * at.etp, group(at.etp))
+    dispatch = network.all_to_all(size, strided_group(at.ep, at.etp), far=far)
+    sharded = network.all_gather(size * at.etp, strided_group(at.etp))
     exposed = timing.ep_exposed * (timing.overlapped if "ep" in at.overlap else 1.0)
     if at.dispatch == "all_gather":
         degree = at.ep * at.etp
-        once = 2.0 * network.gather(own * degree * each, group(degree)) * exposed
+        once = 2.0 * network.all_gather(own * degree * each, strided_group(degree)) * exposed
         return once, once
     local = np.maximum(1.0, moe.experts / at.ep)
     fullest = 1.0 if at.balanced else 1.0 + timing.imbalance / np.sqrt(local)
@@ -141,7 +141,7 @@ def experts(module: Module, kind: LayerKind, at: Columns, machine: Machine) -> t
     return once, once
 
 
-def to_nodes(topk: int, at: Columns, machine: Machine) -> Number:
+def to_nodes(topk: int, at: LayoutColumns, machine: MachineModel) -> Number:
     """Of the copies that leave a node, the share that is left when each node gets one; in the mean over uniform
     routing.
     """
@@ -151,11 +151,11 @@ def to_nodes(topk: int, at: Columns, machine: Machine) -> Number:
     return np.where(nodes > 1, reached / np.maximum(copies, 1e-9), 1.0)
 
 
-def stage_send(module: Module, at: Columns, machine: Machine, over: Group | None = None) -> Number:
+def stage_send_seconds(module: Module, at: LayoutColumns, machine: MachineModel, over: CommGroup | None = None) -> Number:
     """Seconds of sending one micro-batch's activations to the next stage; `over`: the ranks on both sides, else as far
     as any.
     """
     split = np.where(at.sequence_parallel, at.tp, 1)
     size = at.tokens * module.hidden * at.element / split
-    sent = machine.network.p2p(size, over or Group(2, 1, at.ranks))
-    return np.where(at.pp > 1, sent * machine.sent, 0.0)
+    sent = machine.network.p2p(size, over or CommGroup(2, 1, at.ranks))
+    return np.where(at.pp > 1, sent * machine.exposed_send_share, 0.0)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.costs.columns import Columns, Number
-from planner.costs.compute.machine import Machine
-from planner.costs.network.replicas import unhidden, update
-from planner.costs.network.traffic import stage_send
-from planner.costs.step.stage import stages, weights_share
+from planner.costs.columns import LayoutColumns, Number
+from planner.costs.compute.machine import MachineModel
+from planner.costs.network.replicas import exposed_dp_seconds, optimizer_seconds
+from planner.costs.network.traffic import stage_send_seconds
+from planner.costs.step.stage import stage_seconds, weight_gradient_share
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 from planner.units import MS
@@ -42,16 +42,16 @@ class StepSeconds:
         return sum(parts[1:], parts[0])
 
 
-def step_seconds(module: Module, at: Columns, machine: Machine) -> StepSeconds:
+def static_step_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> StepSeconds:
     """Seconds of one step under a static layout, by cause."""
-    staged = stages(module, at, machine)
-    slowest, through, count = staged.slowest, staged.through, at.micro_batches
-    send = 2.0 * stage_send(module, at, machine)
+    staged = stage_seconds(module, at, machine)
+    slowest, through, count = staged.slowest, staged.all_stages, at.micro_batches
+    send = 2.0 * stage_send_seconds(module, at, machine)
     sends = np.where(at.pp > 1, exposed_send_seconds(at, send, slowest.seconds, through), 0.0)
-    kept = left(at, weights_share(module, at, machine)) if at.schedule in ZERO_BUBBLE else 1.0
+    kept = zero_bubble_share(at, weight_gradient_share(module, at, machine)) if at.schedule in ZERO_BUBBLE else 1.0
     bubble = (through - slowest.seconds) / at.vpp * kept
-    exposed = unhidden(module, at, machine, (staged.mean.forward.seconds, staged.mean.backward.seconds))
-    optimizer = update(module, at, machine)
+    exposed = exposed_dp_seconds(module, at, machine, (staged.mean.forward.seconds, staged.mean.backward.seconds))
+    optimizer = optimizer_seconds(module, at, machine)
     busy = count * slowest.seconds + bubble + sends + exposed + optimizer
     overhead = machine.timing.step_ms * MS + machine.jitter(at.ranks) * busy
     return StepSeconds(
@@ -60,7 +60,7 @@ def step_seconds(module: Module, at: Columns, machine: Machine) -> StepSeconds:
     )  # fmt: skip
 
 
-def left(at: Columns, weights: Number) -> Number:
+def zero_bubble_share(at: LayoutColumns, weights: Number) -> Number:
     """The share of 1F1B's bubble that zero bubble leaves: of pp − 1 stages' F, I and W, less one W each, and less as
     many more as can be deferred. `weights`: the share of W.
     """
@@ -68,7 +68,7 @@ def left(at: Columns, weights: Number) -> Number:
     return 1.0 - weights * (1.0 + deferred / np.maximum(1.0, at.pp - 1.0))
 
 
-def exposed_send_seconds(at: Columns, send: Number, slowest: Number, through: Number) -> Number:
+def exposed_send_seconds(at: LayoutColumns, send: Number, slowest: Number, through: Number) -> Number:
     """Exposed seconds of sends in a step. `send`: there and back; `slowest` and `through`: seconds of one micro-batch.
 
     Warm-up and drain of the pipeline wait for its sends: from the first chunk of layers to the last and back. Other

@@ -6,17 +6,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.step.sequences import Sequences
+from planner.costs.step.sequences import PackingProblem
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Table:
+class PackingTable:
     """A packing problem as arrays of (items, shapes)."""
 
-    problem: Sequences
+    problem: PackingProblem
     items: Ints  # (items,): numbers of the items
     sizes: Ints  # (items,): tokens, in falling order
     seconds: Floats  # (items, shapes): seconds of the item by itself, without the constant; inf: not allowed
@@ -25,29 +25,29 @@ class Table:
     constants: Floats  # (shapes,): seconds of a group however little it holds
 
     @cached_property
-    def areas(self) -> Floats:
+    def rank_seconds(self) -> Floats:
         """Rank-seconds of each item on each shape: (items, shapes)."""
         return self.seconds * self.degrees
 
     @property
-    def work(self) -> float:
+    def least_rank_seconds(self) -> float:
         """Rank-seconds of all items, each on its cheapest shape."""
-        return float(self.areas.min(axis=1).sum())
+        return float(self.rank_seconds.min(axis=1).sum())
 
 
-def make_table(problem: Sequences) -> Table:
+def packing_table(problem: PackingProblem) -> PackingTable:
     """The arrays of a packing problem; equal sizes are priced once."""
     items = sorted(problem.sizes, key=lambda item: (-problem.sizes[item], item))
     sizes = np.array([problem.sizes[item] for item in items], dtype=np.int64)
     distinct, index = np.unique(sizes, return_inverse=True)
     least = [(size, problem.least_tokens(size)) for size in distinct.tolist()]
-    priced = [[s.line.of(size) if tokens <= s.room else np.inf for s in problem.shapes] for size, tokens in least]
+    priced = [[s.line.item_seconds(size) if tokens <= s.room else np.inf for s in problem.shapes] for size, tokens in least]
     seconds = np.array(priced)[index.reshape(-1)]
     degrees = np.array([shape.degree for shape in problem.shapes], dtype=np.int64)
     for number, item in enumerate(items if problem.fixed else ()):
         if item in problem.fixed:
             seconds[number, degrees != problem.fixed[item]] = np.inf
-    return Table(
+    return PackingTable(
         problem=problem,
         items=np.array(items, dtype=np.int64),
         sizes=sizes,

@@ -19,22 +19,22 @@ SCHEDULES = {
     "zb_h2": "planner.plan.schedules.zb_h2",
     "forward_only": "planner.plan.schedules.forward_only",
 }
-ONE_BY_ONE = "1f1b"  # what is done where nothing else is said
-CHUNKED = "interleaved"  # the one that knows chunks
+DEFAULT_SCHEDULE = "1f1b"  # what is done where nothing else is said
+INTERLEAVED = "interleaved"  # the one that knows chunks
 FORWARD_ONLY = "forward_only"  # the one that trains nothing
 
 
-def schedule(name: str, stages: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
+def schedule_slots(name: str, stages: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
     """Return the slots of each stage in order. Raises InputError for an unknown name, and where it does not fit."""
     if name not in SCHEDULES:
         raise InputError(f"no schedule is called `{name}`", where="order", fix=f"one of {', '.join(SCHEDULES)}")
     module = import_module(SCHEDULES[name])
-    if name == CHUNKED:
+    if name == INTERLEAVED:
         if micro_batches % stages:
             message = f"{micro_batches} micro-batches are no multiple of {stages} pipeline stages"
             raise InputError(message, where="order", fix="interleaved needs that; or 1f1b, with one chunk a rank")
         return [module.slots(stages, stage, micro_batches, chunks) for stage in range(stages)]
     if chunks > 1:
         message = f"`{name}` has one chunk of layers a stage, and there are {chunks}"
-        raise InputError(message, where="order", fix=f"order: {CHUNKED}, or one range of layers per stage")
+        raise InputError(message, where="order", fix=f"order: {INTERLEAVED}, or one range of layers per stage")
     return [[(*slot, 0) for slot in module.slots(stages, stage, micro_batches)] for stage in range(stages)]

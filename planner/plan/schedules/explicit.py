@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from planner.errors import InputError
-from planner.plan.schedules import Slot, schedule
+from planner.plan.schedules import Slot, schedule_slots
 from planner.plan.task import Phase
 
 SLOT = re.compile(r"(?P<phase>[FBIW])(?P<row>[0-9]{1,9})(?:@(?P<stage>[0-9]{1,9}))?")
@@ -16,12 +16,12 @@ PHASES: dict[str, Phase] = {"F": "F", "B": "B", "I": "I", "W": "W"}
 EXAMPLE = "write it like F0, B0, I0 or W0, and F0@5 where ranks have several chunks"
 
 
-def slots_of(order: str | Sequence[str], ranks: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
+def resolve_slots(order: str | Sequence[str], ranks: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
     """Return the slots of each pipeline rank, of a schedule by name or of written lines. Raises InputError."""
-    return schedule(order, ranks, micro_batches, chunks) if isinstance(order, str) else parsed(order, ranks, chunks)
+    return schedule_slots(order, ranks, micro_batches, chunks) if isinstance(order, str) else parse_slots(order, ranks, chunks)
 
 
-def parsed(lines: Sequence[str], ranks: int, chunks: int) -> list[list[Slot]]:
+def parse_slots(lines: Sequence[str], ranks: int, chunks: int) -> list[list[Slot]]:
     """Parse one line for each pipeline rank. Raises InputError for the first slot that does not fit its rank."""
     if len(lines) != ranks:
         message = f"the order has {len(lines)} lines, and the pipeline {ranks} ranks"
@@ -47,7 +47,7 @@ def parse_slot(text: str, rank: int, ranks: int, chunks: int) -> Slot:
     return PHASES[match["phase"]], int(match["row"]), chunk
 
 
-def printed(slots: Sequence[Sequence[Slot]], chunks: int = 1) -> tuple[str, ...]:
+def slot_lines(slots: Sequence[Sequence[Slot]], chunks: int = 1) -> tuple[str, ...]:
     """Format the slots of each rank as the lines of a plan file."""
     ranks = len(slots)
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from planner.plan.schedules import Slot
 
-FOR_WEIGHTS = 32 / 34  # share of a forward's activations that is kept from I to W: of a GPT layer, assumed of all
+KEPT_FOR_WEIGHTS = 32 / 34  # share of a forward's activations that is kept from I to W: of a GPT layer, assumed of all
 
 
-def held(slots: Sequence[Slot], chunks: int = 1, for_weights: float = FOR_WEIGHTS) -> list[float]:
+def micro_batches_in_flight(slots: Sequence[Slot], chunks: int = 1, for_weights: float = KEPT_FOR_WEIGHTS) -> list[float]:
     """Return the micro-batches in flight after each slot, in units of a micro-batch on all chunks of the rank.
 
     A forward without a backward keeps nothing.
@@ -28,6 +28,6 @@ def held(slots: Sequence[Slot], chunks: int = 1, for_weights: float = FOR_WEIGHT
     return after
 
 
-def peak(slots: Sequence[Slot], chunks: int = 1, for_weights: float = FOR_WEIGHTS) -> float:
+def peak_in_flight(slots: Sequence[Slot], chunks: int = 1, for_weights: float = KEPT_FOR_WEIGHTS) -> float:
     """Return the most micro-batches in flight after any slot."""
-    return max(held(slots, chunks, for_weights), default=0.0)
+    return max(micro_batches_in_flight(slots, chunks, for_weights), default=0.0)

@@ -4,8 +4,8 @@ Stage s of p warms up as in 1F1B and delays W by s micro-batches, so that each h
 is (p − 1)·(T_F + T_I − T_W) where m ≥ p and W takes no longer than F and I do.
 """
 
-from planner.plan.schedules.zero_bubble import order
+from planner.plan.schedules.zero_bubble import zero_bubble_slots
 
 
 def slots(stages: int, stage: int, micro_batches: int) -> list[tuple[str, int]]:
-    return order(stages - 1 - stage, stage, micro_batches)
+    return zero_bubble_slots(stages - 1 - stage, stage, micro_batches)

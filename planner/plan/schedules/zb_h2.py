@@ -4,8 +4,8 @@ Each stage holds min(2p − 1, m) micro-batches at its peak. With T_F = T_I = T_
 first pass and its last; ranks start and end T_F apart, so that consecutive steps have no bubble between them.
 """
 
-from planner.plan.schedules.zero_bubble import order
+from planner.plan.schedules.zero_bubble import zero_bubble_slots
 
 
 def slots(stages: int, stage: int, micro_batches: int) -> list[tuple[str, int]]:
-    return order(2 * (stages - 1 - stage), 2 * stage, micro_batches)
+    return zero_bubble_slots(2 * (stages - 1 - stage), 2 * stage, micro_batches)

@@ -5,7 +5,7 @@ is not needed before the update: so I alternates with F as B does in 1F1B, and W
 """
 
 
-def order(warm_up: int, late: int, micro_batches: int) -> list[tuple[str, int]]:
+def zero_bubble_slots(warm_up: int, late: int, micro_batches: int) -> list[tuple[str, int]]:
     """Return slots in which F and I alternate after `warm_up` forwards, and each W is `late` micro-batches after its I.
 
     A rank holds min(warm_up + 1 + late, micro_batches) micro-batches, including those that only W still needs.

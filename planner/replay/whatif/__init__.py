@@ -5,29 +5,29 @@ from typing import NamedTuple
 
 from planner.errors import InputError
 from planner.replay.classes import is_communication, kernel_class
-from planner.replay.graph import Graph
-from planner.replay.pieces import Kind
-from planner.replay.replayed import Replay, replay
-from planner.replay.whatif.asked import Asked, pair
-from planner.replay.whatif.bandwidth import bandwidth
-from planner.replay.whatif.change import Change, Changed
-from planner.replay.whatif.data_parallel import data_parallel
-from planner.replay.whatif.deeper import deeper
-from planner.replay.whatif.fuse import fuse
-from planner.replay.whatif.pipelined import pipelined
-from planner.replay.whatif.remove import remove
-from planner.replay.whatif.scale import scale
-from planner.replay.whatif.wider import wider
+from planner.replay.graph import ExecutionGraph
+from planner.replay.pieces import DependencyKind
+from planner.replay.replayed import Replay, replay_graphs
+from planner.replay.whatif.asked import WhatIfOptions, parse_assignment
+from planner.replay.whatif.bandwidth import change_bandwidth
+from planner.replay.whatif.change import GraphChange, ChangedGraphs
+from planner.replay.whatif.data_parallel import change_data_parallel
+from planner.replay.whatif.deeper import change_layers
+from planner.replay.whatif.fuse import fuse_launches
+from planner.replay.whatif.pipelined import predict_pipeline
+from planner.replay.whatif.remove import remove_dependency
+from planner.replay.whatif.scale import scale_work
+from planner.replay.whatif.wider import change_hidden_size
 
-SETTINGS: dict[str, Callable[[str], Callable[[Sequence[Graph]], Changed]]] = {
-    "layers": deeper,
-    "hidden": wider,
-    "dp": data_parallel,
+SETTINGS: dict[str, Callable[[str], Callable[[Sequence[ExecutionGraph]], ChangedGraphs]]] = {
+    "layers": change_layers,
+    "hidden": change_hidden_size,
+    "dp": change_data_parallel,
 }
 PIPELINE = "pp"
 
 
-class Predicted(NamedTuple):
+class WhatIfPrediction(NamedTuple):
     """Median step in seconds after all changes, and what they assume."""
 
     step_seconds: float
@@ -39,89 +39,89 @@ class Predicted(NamedTuple):
         return self.replayed_seconds / self.step_seconds if self.step_seconds else 1.0
 
 
-class Changes(NamedTuple):
+class WhatIfChanges(NamedTuple):
     """Changes of the graphs, in the order in which they apply; and of the replay, which come after."""
 
-    graphs: list[Change]
-    pipelines: list[tuple[str, Callable[[Replay], tuple[float, str]]]]
+    of_graphs: list[GraphChange]
+    of_replay: list[tuple[str, Callable[[Replay], tuple[float, str]]]]
 
     @property
     def any(self) -> bool:
-        return bool(self.graphs or self.pipelines)
+        return bool(self.of_graphs or self.of_replay)
 
 
-def parse(asked: Asked) -> Changes:
+def parse_changes(asked: WhatIfOptions) -> WhatIfChanges:
     """Parse options into changes. Raises InputError."""
-    pairs = [(text, *pair(text, "--set", "layers=2x")) for text in asked.settings]
-    pipelines = [(f"--set {text}", pipelined(value)) for text, name, value in pairs if name == PIPELINE]
+    pairs = [(text, *parse_assignment(text, "--set", "layers=2x")) for text in asked.settings]
+    pipelines = [(f"--set {text}", predict_pipeline(value)) for text, name, value in pairs if name == PIPELINE]
     if len(pipelines) > 1:
         raise InputError("two pipelines are asked for", where="--set pp", fix="one of them")
     names = [name for _, name, _ in pairs]
     twice = next((name for name in SETTINGS if names.count(name) > 1), None)
     if twice:
         raise InputError(f"`{twice}` is set twice", where=f"--set {twice}", fix="once")
-    changes = [Change(f"--set {text}", setting(name, value)) for text, name, value in pairs if name != PIPELINE]
-    changes += [Change(f"--scale {text}", scale(text)) for text in asked.scale]
+    changes = [GraphChange(f"--set {text}", parse_setting(name, value)) for text, name, value in pairs if name != PIPELINE]
+    changes += [GraphChange(f"--scale {text}", scale_work(text)) for text in asked.scale]
     if asked.bandwidth is not None:
-        changes.append(Change(f"--bandwidth {asked.bandwidth}", bandwidth(asked.bandwidth)))
-    changes += [Change(f"--remove {text}", remove(text)) for text in asked.remove]
-    changes += [Change(f"--fuse {text}", fuse(text)) for text in asked.fuse]
-    return Changes(changes, pipelines)
+        changes.append(GraphChange(f"--bandwidth {asked.bandwidth}", change_bandwidth(asked.bandwidth)))
+    changes += [GraphChange(f"--remove {text}", remove_dependency(text)) for text in asked.remove]
+    changes += [GraphChange(f"--fuse {text}", fuse_launches(text)) for text in asked.fuse]
+    return WhatIfChanges(changes, pipelines)
 
 
-def setting(name: str, value: str) -> Callable[[Sequence[Graph]], Changed]:
+def parse_setting(name: str, value: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
     if name not in SETTINGS:
         raise InputError(f"`{name}` cannot be set", where="--set", fix=f"one of {', '.join((*SETTINGS, PIPELINE))}")
     return SETTINGS[name](value)
 
 
-def busiest(graphs: Sequence[Graph]) -> float:
+def busiest_stream_seconds(graphs: Sequence[ExecutionGraph]) -> float:
     """Seconds per step of work on the busiest stream: a lower bound of the time between steps."""
     most = 0.0
     for graph in graphs:
         seconds: dict[int, float] = {}
         begin, end = (graph.steps[0].begin.end, graph.steps[-1].end.end) if graph.steps else (0.0, 0.0)
-        for op, work in zip(graph.trace.ops, graph.work, strict=True):
+        for op, work in zip(graph.trace.ops, graph.op_timings, strict=True):
             if work.launch and begin < work.launch.end <= end:
                 seconds[op.stream] = seconds.get(op.stream, 0.0) + work.seconds
         most = max(most, max(seconds.values(), default=0.0) / max(1, len(graph.steps)))
     return most
 
 
-def alone(before: Sequence[Graph], after: Sequence[Graph]) -> str:
+def missing_ranks_note(before: Sequence[ExecutionGraph], after: Sequence[ExecutionGraph]) -> str:
     """A remark where communication changed, but traces of some ranks that take part in it are missing."""
     world = max((graph.trace.world_size or 1 for graph in before), default=1)
-    if len(before) >= world or not any(map(communicates, before, after)):
+    if len(before) >= world or not any(map(changes_communication, before, after)):
         return ""
     return (
         f"; of {world} ranks {len(before)} given: what a collective waits for the others is changed like its own time"
     )
 
 
-def communicates(before: Graph, after: Graph) -> bool:
+def changes_communication(before: ExecutionGraph, after: ExecutionGraph) -> bool:
     """Whether the duration of communication changed."""
-    ops, works = before.trace.ops, zip(before.work, after.work, strict=True)
+    ops, works = before.trace.ops, zip(before.op_timings, after.op_timings, strict=True)
     other = (op for op, (old, new) in zip(ops, works, strict=True) if old.seconds != new.seconds)
     return any(is_communication(kernel_class(op.name, op.kind)) for op in other)
 
 
-def predict(before: Replay, changes: Changes, without: Collection[Kind] = ()) -> Predicted:
+def predict_changes(before: Replay, changes: WhatIfChanges, without: Collection[DependencyKind] = ()) -> WhatIfPrediction:
     """Predict the step after changes. Raises InputError when a trace lacks what a change is about."""
     graphs, left_out, assumed = list(before.graphs), set(without), list[tuple[str, str]]()
     in_order = False
-    for change in changes.graphs:
+    for change in changes.of_graphs:
         changed = change.apply(graphs)
-        said = changed.assumed + alone(graphs, changed.graphs)
+        said = changed.assumed + missing_ranks_note(graphs, changed.graphs)
         graphs = changed.graphs
         left_out |= set(changed.without)
         in_order = in_order or changed.in_order
-        assumed.append((change.said, said))
-    after = replay(graphs, sorted(left_out), in_order=in_order, changes=[change.said for change in changes.graphs])
-    seconds, replayed = max(after.step_seconds, busiest(graphs)), max(before.step_seconds, busiest(before.graphs))
+        assumed.append((change.option, said))
+    after = replay_graphs(graphs, sorted(left_out), in_order=in_order, changes=[change.option for change in changes.of_graphs])
+    seconds, replayed = max(after.step_seconds, busiest_stream_seconds(graphs)), max(before.step_seconds, busiest_stream_seconds(before.graphs))
     if seconds > after.step_seconds or replayed > before.step_seconds:
         what = "the host alone would be faster than the busiest stream, which is the bottleneck"
         assumed.append(("steady state", f"{what}, with the changes and without"))
-    for said, pipeline in changes.pipelines:
+    for said, pipeline in changes.of_replay:
         seconds, what = pipeline(after)
         assumed.append((said, what))
-    return Predicted(seconds, replayed, tuple(assumed))
+    return WhatIfPrediction(seconds, replayed, tuple(assumed))

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from planner.errors import InputError
 
 FACTOR = re.compile(r"(\d+(?:\.\d*)?|\.\d+)x?")
-SMALLEST, LARGEST = 1e-3, 1e3
+MIN_FACTOR, MAX_FACTOR = 1e-3, 1e3
 
 
-class Asked(NamedTuple):
+class WhatIfOptions(NamedTuple):
     """The options of `planner replay` that change something, as typed."""
 
     scale: tuple[str, ...] = ()
@@ -19,17 +19,17 @@ class Asked(NamedTuple):
     fuse: tuple[str, ...] = ()
 
 
-def factor(text: str, where: str) -> float:
+def parse_factor(text: str, where: str) -> float:
     """Parse `2x` or `0.5`; `where`: the option, for errors. Raises InputError."""
     found = FACTOR.fullmatch(text.strip())
     value = float(found.group(1)) if found else 0.0
-    if not SMALLEST <= value <= LARGEST:
-        fix = f"a number from {SMALLEST:g} to {LARGEST:g}, such as 2x or 0.5"
+    if not MIN_FACTOR <= value <= MAX_FACTOR:
+        fix = f"a number from {MIN_FACTOR:g} to {MAX_FACTOR:g}, such as 2x or 0.5"
         raise InputError(f"`{text}` is not a factor", where=where, fix=fix)
     return value
 
 
-def pair(text: str, where: str, example: str) -> tuple[str, str]:
+def parse_assignment(text: str, where: str, example: str) -> tuple[str, str]:
     """Split `gemm=0.5` into ("gemm", "0.5"); the name may contain equals signs. Raises InputError."""
     name, equals, value = text.rpartition("=")
     if not (name and equals and value):

@@ -7,23 +7,23 @@ messages are small the gain is overstated. With one rank only, the time its coll
 from collections.abc import Callable, Sequence
 
 from planner.errors import InputError
-from planner.replay.graph import Graph
-from planner.replay.whatif.asked import factor
-from planner.replay.whatif.change import Changed
-from planner.replay.whatif.scale import chooser, scaled
+from planner.replay.graph import ExecutionGraph
+from planner.replay.whatif.asked import parse_factor
+from planner.replay.whatif.change import ChangedGraphs
+from planner.replay.whatif.scale import op_filter, scale_ops
 
 
-def bandwidth(text: str) -> Callable[[Sequence[Graph]], Changed]:
+def change_bandwidth(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
     """A change that divides the duration of all communication by a factor. Raises InputError."""
-    by = factor(text, "--bandwidth")
-    chosen = chooser("communication")
+    by = parse_factor(text, "--bandwidth")
+    chosen = op_filter("communication")
 
-    def apply(graphs: Sequence[Graph]) -> Changed:
+    def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
         mine = [{i for i, op in enumerate(graph.trace.ops) if chosen(op)} for graph in graphs]
         count = sum(map(len, mine))
         if not count:
             raise InputError("the trace has no communication", where="--bandwidth", fix="leave it out")
-        changed = [scaled(graph, ops, 1 / by) for graph, ops in zip(graphs, mine, strict=True)]
-        return Changed(changed, f"{count} communication operations take 1/{by:g} of their time, latency included")
+        changed = [scale_ops(graph, ops, 1 / by) for graph, ops in zip(graphs, mine, strict=True)]
+        return ChangedGraphs(changed, f"{count} communication operations take 1/{by:g} of their time, latency included")
 
     return apply

@@ -4,32 +4,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from planner.replay.graph import Graph
-from planner.replay.pace import Work
-from planner.replay.pieces import Kind, Piece
+from planner.replay.graph import ExecutionGraph
+from planner.replay.pace import OpTiming
+from planner.replay.pieces import DependencyKind, HostSegment
 
 
-class Changed(NamedTuple):
+class ChangedGraphs(NamedTuple):
     """Graphs after a change, and what the change assumes."""
 
-    graphs: list[Graph]
+    graphs: list[ExecutionGraph]
     assumed: str
-    without: tuple[Kind, ...] = ()  # kinds of dependencies to leave out
+    without: tuple[DependencyKind, ...] = ()  # kinds of dependencies to leave out
     in_order: bool = False  # streams keep their measured order
 
 
-class Change(NamedTuple):
+class GraphChange(NamedTuple):
     """One change, with the option as it was typed."""
 
-    said: str
-    apply: Callable[[Sequence[Graph]], Changed]
+    option: str
+    apply: Callable[[Sequence[ExecutionGraph]], ChangedGraphs]
 
 
-def with_work(graph: Graph, change: Callable[[int, Work], Work]) -> Graph:
+def with_op_timings(graph: ExecutionGraph, change: Callable[[int, OpTiming], OpTiming]) -> ExecutionGraph:
     """The graph with changed timings of its device operations; `change` takes number and timing of each."""
-    return replace(graph, work=[change(i, work) for i, work in enumerate(graph.work)])
+    return replace(graph, op_timings=[change(i, work) for i, work in enumerate(graph.op_timings)])
 
 
-def with_pieces(graph: Graph, seconds: Callable[[Piece], float]) -> Graph:
+def with_segment_seconds(graph: ExecutionGraph, seconds: Callable[[HostSegment], float]) -> ExecutionGraph:
     """The graph with other durations of its host segments; its dependencies stay."""
-    return replace(graph, pieces=[replace(piece, seconds=seconds(piece)) for piece in graph.pieces])
+    return replace(graph, segments=[replace(piece, seconds=seconds(piece)) for piece in graph.segments])

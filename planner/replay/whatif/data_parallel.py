@@ -9,33 +9,33 @@ from collections.abc import Callable, Sequence
 
 from planner.errors import InputError
 from planner.replay.classes import kernel_class
-from planner.replay.graph import Graph
-from planner.replay.whatif.change import Changed
-from planner.replay.whatif.scale import scaled
+from planner.replay.graph import ExecutionGraph
+from planner.replay.whatif.change import ChangedGraphs
+from planner.replay.whatif.scale import scale_ops
 
-RINGS = {"all-reduce", "reduce-scatter", "all-gather"}
-MOST = 1_000_000
+RING_COLLECTIVES = {"all-reduce", "reduce-scatter", "all-gather"}
+MAX_RANKS = 1_000_000
 
 
-def data_parallel(text: str) -> Callable[[Sequence[Graph]], Changed]:
+def change_data_parallel(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
     """A change to another number of data-parallel ranks. Raises InputError."""
     ranks = int(text) if text.isdecimal() and len(text) < 8 else 0
-    if not 1 <= ranks <= MOST:
-        raise InputError(f"`{text}` is not a number of ranks", where="--set dp", fix=f"from 1 to {MOST}")
+    if not 1 <= ranks <= MAX_RANKS:
+        raise InputError(f"`{text}` is not a number of ranks", where="--set dp", fix=f"from 1 to {MAX_RANKS}")
 
-    def apply(graphs: Sequence[Graph]) -> Changed:
+    def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
         old = graphs[0].trace.world_size or 0
         mine = [
-            {i for i, op in enumerate(graph.trace.ops) if kernel_class(op.name, op.kind) in RINGS} for graph in graphs
+            {i for i, op in enumerate(graph.trace.ops) if kernel_class(op.name, op.kind) in RING_COLLECTIVES} for graph in graphs
         ]
         count = sum(map(len, mine))
         if old < 2 or not count:
             message = "no all-reduce, reduce-scatter or all-gather of several ranks is in the trace"
             raise InputError(message, where="--set dp", fix="give a trace of a data-parallel job")
         by = (1 - 1 / ranks) / (1 - 1 / old)
-        changed = [scaled(graph, ops, by) for graph, ops in zip(graphs, mine, strict=True)]
+        changed = [scale_ops(graph, ops, by) for graph, ops in zip(graphs, mine, strict=True)]
         what = f"{count} collectives take {by:.3f} times as long, as on a ring of {ranks} ranks instead of {old}"
         assumption = "every all-reduce, reduce-scatter and all-gather is assumed to be data-parallel"
-        return Changed(changed, f"{what}, over the same links; {assumption}; each rank's own work is as before")
+        return ChangedGraphs(changed, f"{what}, over the same links; {assumption}; each rank's own work is as before")
 
     return apply

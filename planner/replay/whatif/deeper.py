@@ -9,26 +9,26 @@ from collections.abc import Callable, Sequence
 
 from planner.errors import InputError
 from planner.replay.classes import kernel_class
-from planner.replay.graph import Graph
-from planner.replay.pace import Work
-from planner.replay.pieces import Piece
-from planner.replay.whatif.asked import factor
-from planner.replay.whatif.change import Changed, with_pieces, with_work
-from planner.replay.whatif.repeats import Region, layers, overlap, within
+from planner.replay.graph import ExecutionGraph
+from planner.replay.pace import OpTiming
+from planner.replay.pieces import HostSegment
+from planner.replay.whatif.asked import parse_factor
+from planner.replay.whatif.change import ChangedGraphs, with_segment_seconds, with_op_timings
+from planner.replay.whatif.repeats import LayerRegion, find_layers, overlap_seconds, region_at
 
 
-def deeper(text: str) -> Callable[[Sequence[Graph]], Changed]:
+def change_layers(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
     """A change to a multiple of the layers. Raises InputError."""
-    by = factor(text, "--set layers")
+    by = parse_factor(text, "--set layers")
 
-    def apply(graphs: Sequence[Graph]) -> Changed:
+    def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
         changed, counts = [], set()
         for graph in graphs:
-            regions = found(graph)
+            regions = layer_regions(graph)
             counts |= {max(region.layers for region in each) for each in regions}
-            changed.append(grown(graph, regions, by))
+            changed.append(stretch_regions(graph, regions, by))
         layer_count = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-        return Changed(
+        return ChangedGraphs(
             changed,
             f"{layer_count} layers were found as a repeated sequence; each of {by:g} times as many takes as long",
         )
@@ -36,45 +36,45 @@ def deeper(text: str) -> Callable[[Sequence[Graph]], Changed]:
     return apply
 
 
-def found(graph: Graph) -> list[list[Region]]:
+def layer_regions(graph: ExecutionGraph) -> list[list[LayerRegion]]:
     """Regions of layers in each step. Raises InputError when no sequence repeats."""
-    regions = [layers(graph, step) for step in graph.steps]
+    regions = [find_layers(graph, step) for step in graph.steps]
     if not regions or not all(regions):
         message = "the layers of the model cannot be identified: no sequence with a matrix product repeats in a step"
         raise InputError(message, where=graph.trace.source, fix="use --scale instead")
     return regions
 
 
-def optimizing(graph: Graph) -> list[Region]:
+def optimizer_regions(graph: ExecutionGraph) -> list[LayerRegion]:
     """Regions of the optimizer's step and zero_grad, by torch's annotations."""
     host = graph.trace.host
     mine = [i for i, name in enumerate(host.names) if name.startswith("Optimizer.")]
     spans = zip(host.thread.tolist(), host.start.tolist(), host.end.tolist(), host.name.tolist(), strict=True)
-    return [Region(thread, start, end, 0) for thread, start, end, name in spans if name in mine]
+    return [LayerRegion(thread, start, end, 0) for thread, start, end, name in spans if name in mine]
 
 
-def grown(graph: Graph, regions: Sequence[Sequence[Region]], by: float) -> Graph:
+def stretch_regions(graph: ExecutionGraph, regions: Sequence[Sequence[LayerRegion]], by: float) -> ExecutionGraph:
     """The graph with regions of layers and of the optimizer stretched for `by` times the layers."""
-    growth: dict[Region, float] = {}
+    growth: dict[LayerRegion, float] = {}
     for step in regions:
         layers_of_model = max(region.layers for region in step)
         growth |= {region: (region.layers + (by - 1) * layers_of_model) / region.layers for region in step}
-    growth |= {region: by for region in optimizing(graph)}
-    by_thread: dict[int, list[Region]] = {}
+    growth |= {region: by for region in optimizer_regions(graph)}
+    by_thread: dict[int, list[LayerRegion]] = {}
     for region in sorted(growth):
         by_thread.setdefault(region.thread, []).append(region)
 
-    def seconds(segment: Piece) -> float:
+    def seconds(segment: HostSegment) -> float:
         begin = segment.end - segment.seconds
         added = (
-            overlap(region, begin, segment.end) * (growth[region] - 1) for region in by_thread.get(segment.thread, [])
+            overlap_seconds(region, begin, segment.end) * (growth[region] - 1) for region in by_thread.get(segment.thread, [])
         )
         return max(0.0, segment.seconds + sum(added))
 
-    def work(i: int, each: Work) -> Work:
+    def work(i: int, each: OpTiming) -> OpTiming:
         op = graph.trace.ops[i]
-        region = within(by_thread.get(each.launch.thread, []), each.launch.end) if each.launch else None
+        region = region_at(by_thread.get(each.launch.thread, []), each.launch.end) if each.launch else None
         factor = growth[region] if region else by if kernel_class(op.name, op.kind) == "optimizer" else 1.0
         return each._replace(seconds=max(0.0, each.seconds * factor), lead=max(0.0, each.lead * factor))
 
-    return with_work(with_pieces(graph, seconds), work)
+    return with_op_timings(with_segment_seconds(graph, seconds), work)

@@ -12,20 +12,20 @@ from collections.abc import Callable
 from statistics import median
 
 from planner.errors import InputError
-from planner.plan.schedules import schedule
-from planner.replay.graph import Graph
+from planner.plan.schedules import schedule_slots
+from planner.replay.graph import ExecutionGraph
 from planner.replay.replayed import Replay
-from planner.replay.whatif.deeper import found
-from planner.replay.whatif.repeats import Region
-from planner.simulate.activities import Builder
-from planner.simulate.native import run
+from planner.replay.whatif.deeper import layer_regions
+from planner.replay.whatif.repeats import LayerRegion
+from planner.simulate.activities import ActivityBuilder
+from planner.simulate.native import run_activities
 
-SPELLED = re.compile(r"(\d{1,3})(?::(\d{1,4}))?")
+PIPELINE_PATTERN = re.compile(r"(\d{1,3})(?::(\d{1,4}))?")
 
 
-def pipelined(text: str) -> Callable[[Replay], tuple[float, str]]:
+def predict_pipeline(text: str) -> Callable[[Replay], tuple[float, str]]:
     """A function from a replay to the median step of a pipeline and its assumptions. Raises InputError."""
-    spelled = SPELLED.fullmatch(text)
+    spelled = PIPELINE_PATTERN.fullmatch(text)
     stages = int(spelled.group(1)) if spelled else 0
     asked = int(spelled.group(2) or 0) if spelled else 0
     if stages < 1 or (spelled and spelled.group(2) and asked < 1):
@@ -34,7 +34,7 @@ def pipelined(text: str) -> Callable[[Replay], tuple[float, str]]:
 
     def apply(replay: Replay) -> tuple[float, str]:
         graph = replay.graphs[0]
-        regions = found(graph)
+        regions = layer_regions(graph)
         layers = max(region.layers for region in regions[0])
         if any(len(step) % 2 or len(step) != len(regions[0]) for step in regions) or stages > layers:
             message = (
@@ -45,8 +45,8 @@ def pipelined(text: str) -> Callable[[Replay], tuple[float, str]]:
         micro_batches = asked or recorded
         seconds = []
         for step, mine in zip(replay.steps, regions, strict=False):
-            passes = [spans(replay, graph, mine[i::2], step.replayed / (step.measured or 1.0)) for i in (0, 1)]
-            inside = pipeline(stages, micro_batches, layers, (passes[0] / micro_batches, passes[1] / micro_batches))
+            passes = [pass_seconds(replay, graph, mine[i::2], step.replayed / (step.measured or 1.0)) for i in (0, 1)]
+            inside = pipeline_seconds(stages, micro_batches, layers, (passes[0] / micro_batches, passes[1] / micro_batches))
             seconds.append(inside + max(0.0, step.replayed - sum(passes)))
         layout = (
             f"{layers} layers in {stages} stages, 1F1B with {micro_batches} micro-batches ({recorded} in the trace)"
@@ -56,30 +56,30 @@ def pipelined(text: str) -> Callable[[Replay], tuple[float, str]]:
     return apply
 
 
-def spans(replay: Replay, graph: Graph, regions: list[Region], stretch: float) -> float:
+def pass_seconds(replay: Replay, graph: ExecutionGraph, regions: list[LayerRegion], stretch: float) -> float:
     """Seconds of regions on the device, from the first operation to the last; without a device, on the host.
 
     `stretch`: ratio of the replayed step to the measured one.
     """
-    if not graph.work:
+    if not graph.op_timings:
         return sum(region.end - region.begin for region in regions) * stretch
     starts, ends = (each.tolist() for each in replay.op_times(0))
     total = 0.0
     for region in regions:
         mine = [
             i
-            for i, work in enumerate(graph.work)
+            for i, work in enumerate(graph.op_timings)
             if work.launch and work.launch.thread == region.thread and region.begin < work.launch.end <= region.end
         ]
         total += max((ends[i] for i in mine), default=0.0) - min((starts[i] for i in mine), default=0.0)
     return total
 
 
-def pipeline(stages: int, micro_batches: int, layers: int, passes: tuple[float, float]) -> float:
+def pipeline_seconds(stages: int, micro_batches: int, layers: int, passes: tuple[float, float]) -> float:
     """Seconds of 1F1B; `passes`: forward and backward seconds of one micro-batch through all layers."""
-    builder = Builder()
-    lanes = [builder.lane() for _ in range(stages)]
-    orders = schedule("1f1b", stages, micro_batches)
+    builder = ActivityBuilder()
+    lanes = [builder.add_lane() for _ in range(stages)]
+    orders = schedule_slots("1f1b", stages, micro_batches)
     number: dict[tuple[str, int, int], int] = {}
     for stage, order in enumerate(orders):
         for phase, micro_batch, _ in order:
@@ -92,5 +92,5 @@ def pipeline(stages: int, micro_batches: int, layers: int, passes: tuple[float, 
             if phase == "B" and stage == stages - 1:
                 after = [number["F", micro_batch, stage]]
             builder.add(passes[phase == "B"] * share, [lanes[stage]], after)
-    times, _ = run(builder.done())
+    times, _ = run_activities(builder.build())
     return float(times.ends.max())

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 from planner.errors import InputError
 from planner.replay.classes import kernel_class
-from planner.replay.graph import Graph
-from planner.replay.whatif.asked import factor
-from planner.replay.whatif.change import Changed, with_work
+from planner.replay.graph import ExecutionGraph
+from planner.replay.whatif.asked import parse_factor
+from planner.replay.whatif.change import ChangedGraphs, with_op_timings
 
-POWERS = {
+WIDTH_POWERS = {
     "gemm": 2,  # tokens · hidden · hidden
     "convolution": 2,  # channels in and out
     "optimizer": 2,  # parameters
@@ -30,23 +30,23 @@ POWERS = {
 }
 
 
-def wider(text: str) -> Callable[[Sequence[Graph]], Changed]:
+def change_hidden_size(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
     """A change to a multiple of the hidden size. Raises InputError."""
-    by = factor(text, "--set hidden")
+    by = parse_factor(text, "--set hidden")
 
-    def apply(graphs: Sequence[Graph]) -> Changed:
-        if not any(graph.work for graph in graphs):
+    def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
+        if not any(graph.op_timings for graph in graphs):
             fix = "record with the device's activities, or use --scale host"
             raise InputError("the trace has no work of a device", where="--set hidden", fix=fix)
         changed = []
         for graph in graphs:
-            powers = [POWERS.get(kernel_class(op.name, op.kind), 0) for op in graph.trace.ops]
+            powers = [WIDTH_POWERS.get(kernel_class(op.name, op.kind), 0) for op in graph.trace.ops]
             changed.append(
-                with_work(graph, lambda i, work, p=powers: work._replace(seconds=work.seconds * by ** p[i]))  # type: ignore[misc]
+                with_op_timings(graph, lambda i, work, p=powers: work._replace(seconds=work.seconds * by ** p[i]))  # type: ignore[misc]
             )
         what = (
             "matrix products, convolutions, the optimizer and collectives of parameters by its square, the rest of the"
         )
-        return Changed(changed, f"{what} device's work linearly, copies and the host not at all, at the rates measured")
+        return ChangedGraphs(changed, f"{what} device's work linearly, copies and the host not at all, at the rates measured")
 
     return apply

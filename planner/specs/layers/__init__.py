@@ -10,7 +10,7 @@ from planner.specs.layers.decoder import Decoder
 from planner.specs.layers.text import TextEncoder
 from planner.specs.layers.vit import Vit
 
-__all__ = ["Audio", "Decoder", "Module", "TextEncoder", "Vit", "all_counts", "kind_counts", "layer_kinds"]
+__all__ = ["Audio", "Decoder", "Module", "TextEncoder", "Vit", "module_kind_counts", "kind_counts", "layer_kinds"]
 
 Module = Decoder | Vit | Audio | TextEncoder  # what a file may say, by its `kind`
 
@@ -23,9 +23,9 @@ def layer_kinds(module: Module) -> tuple[LayerKind, ...]:
 
 def kind_counts(module: Module, layers: Sequence[int] | None = None) -> Mapping[LayerKind, int]:
     """How many of these layers (None: of all) are of each kind that there is among them, by the first of each."""
-    return all_counts(module) if layers is None else Counter(module.layer_kind(layer) for layer in layers)
+    return module_kind_counts(module) if layers is None else Counter(module.layer_kind(layer) for layer in layers)
 
 
 @lru_cache(maxsize=1024)
-def all_counts(module: Module) -> Mapping[LayerKind, int]:
+def module_kind_counts(module: Module) -> Mapping[LayerKind, int]:
     return Counter(layer_kinds(module))

@@ -3,20 +3,20 @@
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, LayerCount
-from planner.specs.layers.ends import End
-from planner.specs.layers.heads import check_heads, norm_width
-from planner.specs.layers.stack import Bias, Norm, Reads, Stack
+from planner.specs.layers.ends import EmbeddingHeadWeight
+from planner.specs.layers.heads import check_heads, norm_parameters
+from planner.specs.layers.stack import Bias, Norm, InputUnit, ModuleStack
 
 CONVOLUTION = 3  # width in frames of each of the two convolutions (arXiv 2212.04356, §2.2)
-STRIDE = 2  # frames per token: the stride of the second one
+FRAMES_PER_TOKEN = 2  # frames per token: the stride of the second one
 
 
-class Audio(Stack, kw_only=True, tag_field="kind", tag="audio"):
+class Audio(ModuleStack, kw_only=True, tag_field="kind", tag="audio"):
     """Whisper's encoder (arXiv 2212.04356): two convolutions of width 3 over mel frames, of which the second halves
     their number, then full attention within a clip, then one linear. Its tokens are the outputs of the convolutions.
     """
 
-    reads: ClassVar[Reads] = "frames"
+    input_unit: ClassVar[InputUnit] = "frames"
 
     layers: LayerCount
     hidden: Count
@@ -37,19 +37,19 @@ class Audio(Stack, kw_only=True, tag_field="kind", tag="audio"):
         check_heads(self)
 
     @property
-    def ends(self) -> tuple[End, ...]:
+    def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
         """Convolutions, norm and projector. The first convolution runs on twice as many frames as there are tokens."""
         return (
-            End("convolutions", True, self.hidden, CONVOLUTION * self.mels, self.hidden, 2.0),
-            End("convolutions", True, self.hidden, CONVOLUTION * self.hidden, self.hidden, 1.0),
-            End("norms", False, norm_width(self, self.hidden)),
-            End("projector", False, self.out, self.hidden, self.out, 1.0 / self.pool),
+            EmbeddingHeadWeight("convolutions", True, self.hidden, CONVOLUTION * self.mels, self.hidden, 2.0),
+            EmbeddingHeadWeight("convolutions", True, self.hidden, CONVOLUTION * self.hidden, self.hidden, 1.0),
+            EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden)),
+            EmbeddingHeadWeight("projector", False, self.out, self.hidden, self.out, 1.0 / self.pool),
         )
 
     @property
-    def gives(self) -> int:
+    def feature_width(self) -> int:
         return self.out
 
     @property
-    def merged(self) -> int:
+    def tokens_per_output(self) -> int:
         return self.pool

@@ -9,7 +9,7 @@ from planner.errors import InputError
 T = TypeVar("T")
 
 Block = Literal["attention", "mlp", "experts", "state_space", "cross_attention"]
-LETTERS: dict[str, Block] = {"M": "state_space", "*": "attention", "-": "mlp", "E": "experts"}  # letters of a pattern
+PATTERN_LETTERS: dict[str, Block] = {"M": "state_space", "*": "attention", "-": "mlp", "E": "experts"}  # letters of a pattern
 LayerKind = str  # a key of NAMED_KINDS, or the blocks of any other kind: `attention+mlp`
 NAMED_KINDS: dict[LayerKind, tuple[Block, ...]] = {
     "dense": ("attention", "mlp"),
@@ -22,15 +22,15 @@ NAMED_KINDS: dict[LayerKind, tuple[Block, ...]] = {
 @lru_cache(maxsize=1024)
 def pattern_kinds(pattern: str) -> tuple[LayerKind, ...]:
     """Return the kind of each layer of a pattern, which has a word for each layer, and a letter for each block."""
-    return tuple("+".join(LETTERS[letter] for letter in word) for word in pattern.split())
+    return tuple("+".join(PATTERN_LETTERS[letter] for letter in word) for word in pattern.split())
 
 
-def blocks(kind: LayerKind) -> tuple[Block, ...]:
+def kind_blocks(kind: LayerKind) -> tuple[Block, ...]:
     """Return the blocks of a layer of this kind, in the order in which they are applied."""
     return NAMED_KINDS[kind] if kind in NAMED_KINDS else tuple(kind.split("+"))  # type: ignore[arg-type]
 
 
-def said_of(block: Block, table: Mapping[Block, T], what: str) -> T:
+def block_entry(block: Block, table: Mapping[Block, T], what: str) -> T:
     """Return a block's entry in a table; `what` names the table in errors. Raises InputError if there is none."""
     if block not in table:
         fix = f"one of {', '.join(table)}, or add it there (CONTRIBUTING, a kind of module)"

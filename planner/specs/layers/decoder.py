@@ -3,15 +3,15 @@
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount, Positive, Share
-from planner.specs.layers.blocks import LETTERS, LayerKind, pattern_kinds
-from planner.specs.layers.ends import End
-from planner.specs.layers.heads import check_heads, head_dim, norm_width
+from planner.specs.layers.blocks import PATTERN_LETTERS, LayerKind, pattern_kinds
+from planner.specs.layers.ends import EmbeddingHeadWeight
+from planner.specs.layers.heads import check_heads, head_dim, norm_parameters
 from planner.specs.layers.stack import Activation, Bias, Norm
-from planner.specs.layers.worded import Worded
-from planner.specs.parts import Experts, Latent, StateSpace
+from planner.specs.layers.worded import TextStack
+from planner.specs.parts import Experts, LatentAttentionShape, StateSpace
 
 
-class Decoder(Worded, kw_only=True, tag_field="kind", tag="decoder"):
+class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     """A causal transformer over tokens, from embedding to next-token loss."""
 
     causal: ClassVar[bool] = True
@@ -36,7 +36,7 @@ class Decoder(Worded, kw_only=True, tag_field="kind", tag="decoder"):
     tied: bool = False  # the head shares the embedding's weights
     scaled_head: bool = False  # the head's input is divided by sqrt(hidden)
     moe: Experts | None = None  # None: every layer has the dense MLP
-    latent: Latent | None = None  # in place of kv_heads and head_dim
+    latent: LatentAttentionShape | None = None  # in place of kv_heads and head_dim
     cross: Count | None = None  # width of another module's outputs, which every layer also attends to
     state_space: StateSpace | None = None
     # A word for each layer, with a letter for each of its blocks in order: M state space, * attention, - MLP,
@@ -82,18 +82,18 @@ class Decoder(Worded, kw_only=True, tag_field="kind", tag="decoder"):
         return None if full else self.window
 
     @property
-    def ends(self) -> tuple[End, ...]:
-        head = End("tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, 1.0, "outputs", self.tied)
-        words = End("embedding", True, self.vocab, self.hidden, parted="outputs")
-        norm = End("norms", False, norm_width(self, self.hidden))
+    def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
+        head = EmbeddingHeadWeight("tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, 1.0, "outputs", self.tied)
+        words = EmbeddingHeadWeight("embedding", True, self.vocab, self.hidden, sharded_dim="outputs")
+        norm = EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden))
         places = {
-            "learned": (End("learned positions", True, self.max_positions, self.hidden),),
-            "relative": (End("relative positions", True, self.buckets, self.heads),),
+            "learned": (EmbeddingHeadWeight("learned positions", True, self.max_positions, self.hidden),),
+            "relative": (EmbeddingHeadWeight("relative positions", True, self.buckets, self.heads),),
         }
         return (words, head, norm, *places.get(self.positions, ()))
 
     @property
-    def vocabulary(self) -> int:
+    def output_vocabulary(self) -> int:
         return self.vocab
 
     @property
@@ -101,27 +101,27 @@ class Decoder(Worded, kw_only=True, tag_field="kind", tag="decoder"):
         return self.rope_base
 
     @property
-    def turning_share(self) -> float:
+    def rotary_fraction(self) -> float:
         return self.rotary_share
 
     @property
-    def crossing(self) -> int:
+    def cross_attention_width(self) -> int:
         return self.cross or 0
 
     @property
-    def recurrent(self) -> StateSpace | None:
+    def ssm(self) -> StateSpace | None:
         return self.state_space
 
     @property
-    def routed(self) -> Experts | None:
+    def routed_experts(self) -> Experts | None:
         return self.moe
 
     @property
-    def compressed(self) -> Latent | None:
+    def latent_attention(self) -> LatentAttentionShape | None:
         return self.latent
 
     @property
-    def normed_heads(self) -> bool:
+    def has_qk_norm(self) -> bool:
         return self.qk_norm
 
     @property
@@ -146,8 +146,8 @@ def check_pattern(module: Decoder) -> None:
     words, parts = module.pattern.split(), {"M": module.state_space, "E": module.moe}
     if words and len(words) != module.layers:
         raise ValueError(f"pattern has {len(words)} words for {module.layers} layers | write one word for each layer")
-    for letter in sorted(set("".join(words)) - LETTERS.keys()):
-        raise ValueError(f"`{letter}` in pattern is no block | write {', '.join(LETTERS)}")
+    for letter in sorted(set("".join(words)) - PATTERN_LETTERS.keys()):
+        raise ValueError(f"`{letter}` in pattern is no block | write {', '.join(PATTERN_LETTERS)}")
     for word in words:
         if len(set(word.replace("E", "-"))) != len(word):
             raise ValueError(f"`{word}` in pattern has a block twice | a layer has each once, and MLP or experts")

@@ -2,19 +2,19 @@
 
 from typing import Literal, NamedTuple
 
-Parted = Literal["", "outputs", "inputs"]  # the dim that is sharded over tp; "": replicated
+ShardedDim = Literal["", "outputs", "inputs"]  # the dim that is sharded over tp; "": replicated
 
 
-class End(NamedTuple):
+class EmbeddingHeadWeight(NamedTuple):
     """A weight (outputs, inputs) and a bias. A vector, such as a norm's weight, has one input."""
 
     role: str
-    first: bool  # whether it is applied before the first layer; else after the last one
+    before_layers: bool  # whether it is applied before the first layer; else after the last one
     outputs: int
     inputs: int = 1
     bias: int = 0
-    uses: float = 0.0  # matrix products per token of the module; 0: a lookup, or a vector
-    parted: Parted = ""
+    products_per_token: float = 0.0  # matrix products per token of the module; 0: a lookup, or a vector
+    sharded_dim: ShardedDim = ""
     tied: bool = False  # shares its weight with another one; it counts once where both are on one stage
 
     @property
@@ -25,13 +25,13 @@ class End(NamedTuple):
     @property
     def flops(self) -> float:
         """Forward FLOPs per token."""
-        return 2.0 * self.uses * self.outputs * self.inputs
+        return 2.0 * self.products_per_token * self.outputs * self.inputs
 
     @property
-    def shared_out(self) -> int:
+    def sharded_parameters(self) -> int:
         """The number of parameters that tp shards: all but the bias of a weight sharded by inputs."""
-        return {"": 0, "outputs": self.parameters, "inputs": self.outputs * self.inputs}[self.parted]
+        return {"": 0, "outputs": self.parameters, "inputs": self.outputs * self.inputs}[self.sharded_dim]
 
-    def divides(self, tp: int) -> bool:
+    def shards_over(self, tp: int) -> bool:
         """Whether it can be sharded over tp ranks."""
-        return bool(self.parted) and getattr(self, self.parted) % tp == 0
+        return bool(self.sharded_dim) and getattr(self, self.sharded_dim) % tp == 0

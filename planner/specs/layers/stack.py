@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from planner.specs.base import Spec
 from planner.specs.layers.blocks import LayerKind
-from planner.specs.layers.ends import End
-from planner.specs.parts import Experts, Latent, StateSpace
+from planner.specs.layers.ends import EmbeddingHeadWeight
+from planner.specs.parts import Experts, LatentAttentionShape, StateSpace
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
-Reads = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
+InputUnit = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
 
 
-class Stack(Spec):
+class ModuleStack(Spec):
     """The defaults, those of a plain encoder; each kind overrides what differs."""
 
     if TYPE_CHECKING:  # fields of every kind; each declares them in the order of its files
@@ -33,7 +33,7 @@ class Stack(Spec):
         bias: str
         norm_eps: float
 
-    reads: ClassVar[Reads] = "tokens"
+    input_unit: ClassVar[InputUnit] = "tokens"
     causal: ClassVar[bool] = False  # whether a token attends only to itself and those before it
 
     def layer_kind(self, layer: int) -> LayerKind:
@@ -48,27 +48,27 @@ class Stack(Spec):
         return None
 
     @property
-    def ends(self) -> tuple[End, ...]:
+    def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
         """The weights outside of the layers: embedding, head, norms, projector."""
         return ()
 
     @property
-    def gives(self) -> int:
+    def feature_width(self) -> int:
         """The width of the outputs that another module can read; 0: the module ends in a loss."""
         return 0
 
     @property
-    def merged(self) -> int:
+    def tokens_per_output(self) -> int:
         """Tokens that are merged into one output: shards and items are multiples of it."""
         return 1
 
     @property
-    def vocabulary(self) -> int:
+    def output_vocabulary(self) -> int:
         """The size of the vocabulary that it predicts; 0: none."""
         return 0
 
     @property
-    def longest(self) -> int | None:
+    def max_item_tokens(self) -> int | None:
         """The most tokens of an item; None: unlimited."""
         return None
 
@@ -78,37 +78,37 @@ class Stack(Spec):
         return 10000.0
 
     @property
-    def turning_share(self) -> float:
+    def rotary_fraction(self) -> float:
         """The share of a head's dims that rotary positions rotate."""
         return 1.0
 
     @property
-    def activated(self) -> Activation:
+    def mlp_activation(self) -> Activation:
         """The activation function of the MLP, or of its gate."""
         return "silu" if self.gated else "gelu"
 
     @property
-    def crossing(self) -> int:
+    def cross_attention_width(self) -> int:
         """The width of another module's outputs that its cross attention reads; 0: it has no cross attention."""
         return 0
 
     @property
-    def recurrent(self) -> StateSpace | None:
+    def ssm(self) -> StateSpace | None:
         """The state space that some layers have in place of attention."""
         return None
 
     @property
-    def routed(self) -> Experts | None:
+    def routed_experts(self) -> Experts | None:
         """The experts that some layers have in place of an MLP."""
         return None
 
     @property
-    def compressed(self) -> Latent | None:
+    def latent_attention(self) -> LatentAttentionShape | None:
         """The latent attention, where queries, keys and values come from compressed vectors."""
         return None
 
     @property
-    def normed_heads(self) -> bool:
+    def has_qk_norm(self) -> bool:
         """Whether each head's query and key are normalised; latent attention has norms of its own."""
         return False
 
@@ -118,17 +118,17 @@ class Stack(Spec):
         return 0
 
     @property
-    def ties(self) -> bool:
+    def ties_head(self) -> bool:
         """Whether the head shares the weights of the embedding."""
-        return any(end.tied and not end.first for end in self.ends)
+        return any(end.tied and not end.before_layers for end in self.embedding_head)
 
     @property
-    def borrows(self) -> bool:
+    def borrows_embedding(self) -> bool:
         """Whether the embedding is another module's."""
-        return any(end.tied and end.first for end in self.ends)
+        return any(end.tied and end.before_layers for end in self.embedding_head)
 
     @property
-    def words(self) -> int:
+    def input_vocabulary(self) -> int:
         """The size of the vocabulary of its embedding; 0: none."""
         return 0
 
@@ -138,22 +138,22 @@ class Stack(Spec):
         return 0
 
     @property
-    def unparted(self) -> str:
+    def unshardable_reason(self) -> str:
         """Why a document's tokens cannot be sharded; empty: they can."""
-        if self.recurrent:
+        if self.ssm:
             return "state spaces scan whole documents"
-        if self.crossing:
+        if self.cross_attention_width:
             return "keys of what cross attention reads are whole on a rank"
         return "relative positions are of tokens on one rank" if self.relative_buckets else ""
 
     @property
-    def unstaged(self) -> str:
+    def unpipelined_reason(self) -> str:
         """Why its layers cannot be on several pipeline stages; empty: they can."""
-        if self.crossing:
+        if self.cross_attention_width:
             return "what cross attention reads comes to the first stage alone"
         return "the table of relative positions is on the first stage alone" if self.relative_buckets else ""
 
     @property
-    def normed_behind(self) -> bool:
+    def has_post_norm(self) -> bool:
         """Whether norms follow the residual sums (post-norm) instead of preceding the blocks."""
         return False

@@ -3,19 +3,19 @@
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount
-from planner.specs.layers.ends import End
-from planner.specs.layers.heads import check_heads, norm_width
-from planner.specs.layers.stack import Activation, Bias, Norm, Reads
-from planner.specs.layers.worded import Worded
+from planner.specs.layers.ends import EmbeddingHeadWeight
+from planner.specs.layers.heads import check_heads, norm_parameters
+from planner.specs.layers.stack import Activation, Bias, Norm, InputUnit
+from planner.specs.layers.worded import TextStack
 
 
-class TextEncoder(Worded, kw_only=True, tag_field="kind", tag="text_encoder"):
+class TextEncoder(TextStack, kw_only=True, tag_field="kind", tag="text_encoder"):
     """A transformer over tokens with full attention: BERT (arXiv 1810.04805), or the encoder of T5 (arXiv 1910.10683).
 
     Without a head its outputs, of the hidden size, are read by another module; with one it predicts tokens.
     """
 
-    reads: ClassVar[Reads] = "tokens"
+    input_unit: ClassVar[InputUnit] = "tokens"
 
     layers: LayerCount
     hidden: Count
@@ -50,33 +50,33 @@ class TextEncoder(Worded, kw_only=True, tag_field="kind", tag="text_encoder"):
             raise ValueError("its head has the weights of its own table | leave out shared_words, or predicts")
 
     @property
-    def ends(self) -> tuple[End, ...]:
-        hidden, norm = self.hidden, norm_width(self, self.hidden)
+    def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
+        hidden, norm = self.hidden, norm_parameters(self, self.hidden)
         table = "the table of its reader" if self.shared_words else "embedding"
-        words = End(table, True, self.vocab, hidden, parted="outputs", tied=self.shared_words)
+        words = EmbeddingHeadWeight(table, True, self.vocab, hidden, sharded_dim="outputs", tied=self.shared_words)
         said = (
-            (self.max_positions, End("learned positions", True, self.max_positions, hidden)),
-            (self.buckets, End("relative positions", True, self.buckets, self.heads)),
-            (self.segments, End("segments", True, self.segments, hidden)),
-            (self.input_norm, End("norms", True, norm)),
-            (not self.post_norm, End("norms", False, norm)),
-            (self.predicts, End("transform", False, hidden, hidden, hidden, 1.0)),
-            (self.predicts, End("norms", False, norm)),
-            (self.predicts, End("tied head", False, self.vocab, hidden, 0, 1.0, "outputs", tied=True)),
-            (self.predicts, End("head's biases", False, self.vocab, parted="outputs")),
-            (self.pooled, End("pooler", False, hidden, hidden, hidden)),
-            (self.classes, End("classes", False, self.classes, hidden, self.classes)),
+            (self.max_positions, EmbeddingHeadWeight("learned positions", True, self.max_positions, hidden)),
+            (self.buckets, EmbeddingHeadWeight("relative positions", True, self.buckets, self.heads)),
+            (self.segments, EmbeddingHeadWeight("segments", True, self.segments, hidden)),
+            (self.input_norm, EmbeddingHeadWeight("norms", True, norm)),
+            (not self.post_norm, EmbeddingHeadWeight("norms", False, norm)),
+            (self.predicts, EmbeddingHeadWeight("transform", False, hidden, hidden, hidden, 1.0)),
+            (self.predicts, EmbeddingHeadWeight("norms", False, norm)),
+            (self.predicts, EmbeddingHeadWeight("tied head", False, self.vocab, hidden, 0, 1.0, "outputs", tied=True)),
+            (self.predicts, EmbeddingHeadWeight("head's biases", False, self.vocab, sharded_dim="outputs")),
+            (self.pooled, EmbeddingHeadWeight("pooler", False, hidden, hidden, hidden)),
+            (self.classes, EmbeddingHeadWeight("classes", False, self.classes, hidden, self.classes)),
         )
         return (words, *(end for there, end in said if there))
 
     @property
-    def gives(self) -> int:
+    def feature_width(self) -> int:
         return 0 if self.predicts else self.hidden
 
     @property
-    def vocabulary(self) -> int:
+    def output_vocabulary(self) -> int:
         return self.vocab if self.predicts else 0
 
     @property
-    def normed_behind(self) -> bool:
+    def has_post_norm(self) -> bool:
         return self.post_norm

@@ -3,15 +3,15 @@
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount
-from planner.specs.layers.ends import End
-from planner.specs.layers.heads import check_heads, norm_width
-from planner.specs.layers.stack import Bias, Norm, Reads, Stack
+from planner.specs.layers.ends import EmbeddingHeadWeight
+from planner.specs.layers.heads import check_heads, norm_parameters
+from planner.specs.layers.stack import Bias, Norm, InputUnit, ModuleStack
 
 
-class Vit(Stack, kw_only=True, tag_field="kind", tag="vit"):
+class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     """A vision transformer over flattened patches, full attention within an image, then a projector."""
 
-    reads: ClassVar[Reads] = "patches"
+    input_unit: ClassVar[InputUnit] = "patches"
 
     layers: LayerCount
     hidden: Count
@@ -39,20 +39,20 @@ class Vit(Stack, kw_only=True, tag_field="kind", tag="vit"):
         return None if layer in self.full_layers else self.window
 
     @property
-    def ends(self) -> tuple[End, ...]:
+    def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
         """Patch embedding, norm, and a projector: two linears with biases over merge × merge adjacent tokens."""
         wide, each = self.hidden * self.merge**2, 1.0 / self.merge**2
         return (
-            End("patch embedding", True, self.hidden, self.channels * self.frames * self.patch**2, uses=1.0),
-            End("norms", False, norm_width(self, self.hidden)),
-            End("projector", False, wide, wide, wide, each, "outputs"),
-            End("projector", False, self.out, wide, self.out, each, "inputs"),
+            EmbeddingHeadWeight("patch embedding", True, self.hidden, self.channels * self.frames * self.patch**2, products_per_token=1.0),
+            EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden)),
+            EmbeddingHeadWeight("projector", False, wide, wide, wide, each, "outputs"),
+            EmbeddingHeadWeight("projector", False, self.out, wide, self.out, each, "inputs"),
         )
 
     @property
-    def gives(self) -> int:
+    def feature_width(self) -> int:
         return self.out
 
     @property
-    def merged(self) -> int:
+    def tokens_per_output(self) -> int:
         return self.merge**2

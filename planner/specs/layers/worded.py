@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from planner.specs.layers.stack import Activation, Stack
+from planner.specs.layers.stack import Activation, ModuleStack
 
 
-class Worded(Stack):
+class TextStack(ModuleStack):
     """The defaults of a module over text."""
 
     if TYPE_CHECKING:  # fields of each such kind; each declares them in the order of its files
@@ -16,7 +16,7 @@ class Worded(Stack):
         activation: Activation | None
 
     @property
-    def words(self) -> int:
+    def input_vocabulary(self) -> int:
         return self.vocab
 
     @property
@@ -24,9 +24,9 @@ class Worded(Stack):
         return self.buckets
 
     @property
-    def longest(self) -> int | None:
+    def max_item_tokens(self) -> int | None:
         return self.max_positions if self.positions == "learned" else None
 
     @property
-    def activated(self) -> Activation:
-        return self.activation or super().activated
+    def mlp_activation(self) -> Activation:
+        return self.activation or super().mlp_activation

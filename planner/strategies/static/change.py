@@ -10,103 +10,103 @@ import numpy as np
 from planner.errors import Infeasible
 from planner.plan.model import Layout
 from planner.plan.words import layout_text
-from planner.specs.parallelism import DIMS, Parallelism
-from planner.strategies.static.fixed import kept_whole
-from planner.strategies.static.layouts import RECOMPUTE, SEARCHED, fixed_text
-from planner.strategies.static.screen import Floats, Problem, Screened, first_fitting, timed
-from planner.strategies.static.space import Space, layout_at, space
+from planner.specs.parallelism import MESH_DIMS, Parallelism
+from planner.strategies.static.fixed import unsupported_sharding
+from planner.strategies.static.layouts import RECOMPUTE, SEARCHED_FIELDS, fixed_text
+from planner.strategies.static.screen import Floats, LayoutProblem, ScreenedLayouts, first_fitting, screen_seconds
+from planner.strategies.static.space import LayoutSpace, layout_at, layout_space
 from planner.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LayoutChange:
     """Another layout that fits, and its differences."""
 
     layout: Layout
-    what: tuple[str, ...]  # differences, as `tp 4`
+    differences: tuple[str, ...]  # differences, as `tp 4`
     seconds: float  # of a step, by the closed form
-    taken: float  # bytes on the fullest rank
+    bytes_needed: float  # bytes on the fullest rank
 
 
-def smallest(problem: Problem, wanted: dict[str, int]) -> Change | None:
+def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutChange | None:
     """The layout that fits with the fewest of these fields changed, and these by least; None when nothing fits."""
-    found = space(problem.trained, problem.machine.network.per_node, Parallelism())
+    found = layout_space(problem.trained, problem.machine.network.per_node, Parallelism())
     if not len(found["tp"]):
         return None
-    screened = timed(problem, found)
+    screened = screen_seconds(problem, found)
     away = sum(((found[name] != value).astype(int) for name, value in wanted.items()), np.zeros(len(screened.seconds)))
     far = sum(
-        (distance(found[name].astype(np.float64), value) for name, value in wanted.items()),
+        (doublings_apart(found[name].astype(np.float64), value) for name, value in wanted.items()),
         np.zeros(len(screened.seconds)),
     )
     place = first_fitting(problem, found, screened, np.lexsort((screened.seconds, far, away)), 1)
-    return made(problem, found, screened, int(place[0]), wanted) if len(place) else None
+    return change_at(problem, found, screened, int(place[0]), wanted) if len(place) else None
 
 
-def distance(sizes: Floats, wanted: int) -> Floats:
+def doublings_apart(sizes: Floats, wanted: int) -> Floats:
     """Distance in doublings: from pp 3 it is further to 1 than to 4."""
     doublings: Floats = np.abs(np.log2(np.maximum(sizes, 0.5) / max(wanted, 0.5)))
     return doublings
 
 
-def made(problem: Problem, found: Space, screened: Screened, place: int, wanted: dict[str, int]) -> Change:
+def change_at(problem: LayoutProblem, found: LayoutSpace, screened: ScreenedLayouts, place: int, wanted: dict[str, int]) -> LayoutChange:
     """A layout of the space as a change of the wanted fields."""
     names = [name for name, value in wanted.items() if int(found[name][place]) != value]
-    what = tuple(f"{name} {said(name, int(found[name][place]))}" for name in names)
+    what = tuple(f"{name} {field_text(name, int(found[name][place]))}" for name in names)
     layout = layout_at(problem.trained, found, place)
-    return Change(layout, what, float(screened.seconds[place]), float(screened.taken[place]))
+    return LayoutChange(layout, what, float(screened.seconds[place]), float(screened.bytes_needed[place]))
 
 
-def said(name: str, value: int) -> str:
+def field_text(name: str, value: int) -> str:
     """The value of a searched field as text."""
     return RECOMPUTE[value] if name == "recompute" else str(value)
 
 
-def fields_of(fixed: Parallelism) -> dict[str, int]:
+def fixed_numbers(fixed: Parallelism) -> dict[str, int]:
     """The searched fields that a job fixes, as numbers."""
-    given = {name: getattr(fixed, name) for name in SEARCHED if getattr(fixed, name) is not None}
+    given = {name: getattr(fixed, name) for name in SEARCHED_FIELDS if getattr(fixed, name) is not None}
     whole = {name: value for name, value in given.items() if not isinstance(value, dict)}
     return {name: RECOMPUTE.index(value) if name == "recompute" else value for name, value in whole.items()}
 
 
 def mesh_mismatch(fixed: Parallelism, ranks: int) -> str | None:
     """The message about a fixed mesh whose degrees do not multiply to the number of ranks; None where they can."""
-    sizes = {dim: getattr(fixed, dim) for dim in DIMS if getattr(fixed, dim) is not None}
-    count, whole = prod(sizes.values()), len({*DIMS} - {*sizes, "replica"}) == 0
+    sizes = {dim: getattr(fixed, dim) for dim in MESH_DIMS if getattr(fixed, dim) is not None}
+    count, whole = prod(sizes.values()), len({*MESH_DIMS} - {*sizes, "replica"}) == 0
     if count == ranks or (ranks % count == 0 and not whole):
         return None
     named = " · ".join(f"{dim} {size}" for dim, size in sizes.items())
     return f"{named} does not multiply to {ranks} ranks"
 
 
-def nothing_fits(problem: Problem, found: Space, screened: Screened | None, fixed: Parallelism) -> Infeasible:
+def infeasible_error(problem: LayoutProblem, found: LayoutSpace, screened: ScreenedLayouts | None, fixed: Parallelism) -> Infeasible:
     """The error when no layout is feasible: what binds, the leanest layout, and a change that would fit."""
-    change = smallest(problem, fields_of(fixed))
+    change = smallest_change(problem, fixed_numbers(fixed))
     ranks, batch = problem.trained.ranks, len(problem.trained.sizes)
-    held = f" with {fixed_text(fixed)}" if fields_of(fixed) else ""
+    held = f" with {fixed_text(fixed)}" if fixed_numbers(fixed) else ""
     fix = "more ranks, a smaller model, or shorter sequences"
-    if change and change.what:
-        fix = f"{', '.join(change.what)} instead"
-    elif change is None and problem.trained.equal and screened is None:
+    if change and change.differences:
+        fix = f"{', '.join(change.differences)} instead"
+    elif change is None and problem.trained.equal_lengths and screened is None:
         fix = "a batch that some number of replicas divides"
-    whole = kept_whole(problem.trained.module, fixed.tp or 1, fixed.cp or 1, fixed.pp or 1)
+    whole = unsupported_sharding(problem.trained.module, fixed.tp or 1, fixed.cp or 1, fixed.pp or 1)
     if screened is None and whole:
-        return Infeasible(whole[0], where="layouts", fix=fix if change and change.what else whole[1])
+        return Infeasible(whole[0], where="layouts", fix=fix if change and change.differences else whole[1])
     if screened is None:
         uneven = mesh_mismatch(fixed, ranks)
         message = uneven or f"no layout{held} divides {ranks} ranks and {batch} sequences evenly"
-        fix = "degrees whose product does, or leave one of them out" if uneven and not (change and change.what) else fix
+        fix = "degrees whose product does, or leave one of them out" if uneven and not (change and change.differences) else fix
         return Infeasible(message, where="layouts", fix=fix)
     if problem.limits.tokens_per_rank is not None:
         return token_limit_error(problem, found, held, fix)
-    place = int(np.nanargmin(screened.taken))
-    least, allowed = screened.taken[place] / GIB, problem.allowed / GIB
+    place = int(np.nanargmin(screened.bytes_needed))
+    least, allowed = screened.bytes_needed[place] / GIB, problem.allowed / GIB
     leanest = layout_text(layout_at(problem.trained, found, place))
     message = f"no layout{held} fits: the leanest ({leanest}) takes {least:.1f} GiB of a rank's {allowed:.1f} GiB"
     return Infeasible(message, where="memory", fix=fix)
 
 
-def token_limit_error(problem: Problem, found: Space, held: str, fix: str) -> Infeasible:
+def token_limit_error(problem: LayoutProblem, found: LayoutSpace, held: str, fix: str) -> Infeasible:
     """The error when the job's own limit in tokens is what binds."""
     longest = max(problem.trained.sizes)
     tokens = found["micro_batch"] * longest / (found["tp"] * found["cp"])

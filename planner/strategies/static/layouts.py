@@ -7,88 +7,88 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from planner.costs.columns import Batch, Columns, columns_of
+from planner.costs.columns import PipelineBatch, LayoutColumns, columns_of
 from planner.costs.memory.states import layers_before
 from planner.plan.model import Layout
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Module
-from planner.specs.parallelism import Dtype, Parallelism, Recompute, Schedule, said
+from planner.specs.parallelism import Dtype, Parallelism, Recompute, Schedule, decided_fields
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
-BY_RANGES = len(RECOMPUTE)  # in a table of layouts: ranges of layers, as the job says
+RECOMPUTE_BY_RANGES = len(RECOMPUTE)  # in a table of layouts: ranges of layers, as the job says
 # Fields that a search decides, as integers; the others are as the job says, or defaults.
-SEARCHED = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero", "recompute", "micro_batch")
-NOTHING = Parallelism()
+SEARCHED_FIELDS = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero", "recompute", "micro_batch")
+NOTHING_FIXED = Parallelism()
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingSetup:
     """What a layout is for: the module, its ranks, the sequences of a step, and the fields that the job fixes."""
 
     module: Module
     ranks: int
     sizes: tuple[int, ...]  # tokens of each sequence
-    said: Parallelism = NOTHING
+    fixed: Parallelism = NOTHING_FIXED
 
     @property
     def dtype(self) -> Dtype:
         """The fixed dtype, else bf16."""
-        return self.said.dtype or "bf16"
+        return self.fixed.dtype or "bf16"
 
     @property
-    def mean(self) -> float:
+    def mean_tokens(self) -> float:
         """Mean length over tokens: that of the sequence of a random token."""
         return sum(size * size for size in self.sizes) / sum(self.sizes)
 
     @property
-    def batch(self) -> float:
+    def mean_sequences(self) -> float:
         """Number of sequences of that length with as many tokens, and as many token pairs, as the step."""
-        return sum(self.sizes) / self.mean
+        return sum(self.sizes) / self.mean_tokens
 
     @property
-    def equal(self) -> bool:
+    def equal_lengths(self) -> bool:
         """Whether all sequences have the same length."""
         return min(self.sizes) == max(self.sizes)
 
 
-def layout_of(trained: Trained, numbers: Mapping[str, int]) -> Layout:
+def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
     """A layout with these searched fields, the others as the job says; dp is the rest of the ranks."""
-    chosen: dict[str, Any] = {**said(trained.said), **numbers}
+    chosen: dict[str, Any] = {**decided_fields(trained.fixed), **numbers}
     how = numbers.get("recompute", 0)
-    chosen["recompute"] = trained.said.recompute if how == BY_RANGES else RECOMPUTE[how]
+    chosen["recompute"] = trained.fixed.recompute if how == RECOMPUTE_BY_RANGES else RECOMPUTE[how]
     pp, vpp = chosen.get("pp", 1), chosen.get("vpp", 1)
     chosen["dp"] = trained.ranks // (chosen.get("tp", 1) * chosen.get("cp", 1) * pp * chosen.get("replica", 1))
     return Layout(
         ranks=Ranks(range(trained.ranks)),
         stages=chunk_layers(trained, pp, vpp) if pp > 1 else (),
-        **{**chosen, "schedule": schedule(trained, pp, vpp)},
+        **{**chosen, "schedule": schedule_of(trained, pp, vpp)},
     )
 
 
-def schedule(trained: Trained, pp: int, vpp: int) -> Schedule | None:
+def schedule_of(trained: TrainingSetup, pp: int, vpp: int) -> Schedule | None:
     """The schedule of a pipeline: the job's, else interleaved or 1F1B; None without a pipeline."""
-    return None if pp == 1 else trained.said.schedule or ("interleaved" if vpp > 1 else "1f1b")
+    return None if pp == 1 else trained.fixed.schedule or ("interleaved" if vpp > 1 else "1f1b")
 
 
-def chunk_layers(trained: Trained, pp: int, vpp: int) -> tuple[Layers, ...]:
+def chunk_layers(trained: TrainingSetup, pp: int, vpp: int) -> tuple[Layers, ...]:
     """Layers of each chunk, by the same rule as in the memory model."""
-    at = Columns(ranks=trained.ranks, seq=1.0, batch=1.0, pp=pp, vpp=vpp)
+    at = LayoutColumns(ranks=trained.ranks, seq=1.0, batch=1.0, pp=pp, vpp=vpp)
     cuts = [int(layers_before(trained.module.layers, at, chunk)) for chunk in range(pp * vpp + 1)]
     return tuple(Layers(range(first, last)) for first, last in pairwise(cuts))
 
 
-def columns_for(layout: Layout, trained: Trained) -> Columns:
+def columns_for(layout: Layout, trained: TrainingSetup) -> LayoutColumns:
     """A layout as columns of the closed form, its sequences of mean length."""
-    at = columns_of(layout, Batch(trained.mean, trained.batch, float(layout.micro_batch)))
-    return replace(at, full=full_recompute_share(layout, trained)) if isinstance(layout.recompute, dict) else at
+    at = columns_of(layout, PipelineBatch(trained.mean_tokens, trained.mean_sequences, float(layout.micro_batch)))
+    return replace(at, full_recompute=full_recompute_share(layout, trained)) if isinstance(layout.recompute, dict) else at
 
 
-def full_recompute_share(layout: Layout, trained: Trained) -> float:
+def full_recompute_share(layout: Layout, trained: TrainingSetup) -> float:
     """Share of the layers that are recomputed in full."""
     layers = trained.module.layers
-    return layout.recomputes(range(layers)).get("full", 0) / layers
+    return layout.recompute_counts(range(layers)).get("full", 0) / layers
 
 
 def fixed_text(fixed: Parallelism) -> str:
     """The fields that a job fixes, as `tp 8 · pp 4`."""
-    return " · ".join(f"{name} {value}" for name, value in said(fixed).items())
+    return " · ".join(f"{name} {value}" for name, value in decided_fields(fixed).items())

@@ -3,18 +3,18 @@
 from dataclasses import asdict, dataclass
 
 from planner.plan.model import Plan
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed import fixed_layout
-from planner.strategies.static.laid import laid
-from planner.strategies.static.screen import parts_of, problem_of
-from planner.strategies.static.together import laid_together
-from planner.verify.score import Score, outcome, prediction, score
-from planner.verify.worth import in_objective
+from planner.strategies.static.laid import static_plan
+from planner.strategies.static.screen import step_parts, layout_problem
+from planner.strategies.static.together import plan_together
+from planner.verify.score import Score, outcome_of, prediction_of, score
+from planner.verify.worth import restate_in_objective
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class StaticPrediction:
     """A plan, its simulated steps, their breakdown in seconds, and the source of each number."""
 
     plan: Plan
@@ -24,26 +24,26 @@ class Predicted:
     sources: dict[str, str]
 
 
-def predicted(inputs: Inputs) -> Predicted:
+def predict_job(inputs: Inputs) -> StaticPrediction:
     """The prediction for the layouts that a job fixes, whether they fit or not. Raises InputError."""
     if len(inputs.model.modules) > 1:
-        plan = laid_together(inputs)
+        plan = plan_together(inputs)
         found = score(plan)
-        return of_plan(changed(plan, outcome=outcome(found, ""), prediction=prediction(found)), (found,))
-    problem, layout = problem_of(inputs), fixed_layout(inputs)
-    plan = laid(inputs, problem, layout)
+        return predict_plan(with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), (found,))
+    problem, layout = layout_problem(inputs), fixed_layout(inputs)
+    plan = static_plan(inputs, problem, layout)
     found = score(plan)
-    plan = in_objective(changed(plan, outcome=outcome(found, ""), prediction=prediction(found)), inputs.job.objective)
+    plan = restate_in_objective(with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), inputs.job.objective)
     if plan.uses.prices.modules:
-        return Predicted(plan, (found,), simulated_parts((found,)), None, sources_of(plan))
-    closed = parts_of(problem, layout)
+        return StaticPrediction(plan, (found,), simulated_parts((found,)), None, sources_of(plan))
+    closed = step_parts(problem, layout)
     parts = {name: float(value) for name, value in asdict(closed).items()}
-    return Predicted(plan, (found,), parts, float(closed.seconds), sources_of(plan))
+    return StaticPrediction(plan, (found,), parts, float(closed.seconds), sources_of(plan))
 
 
-def of_plan(plan: Plan, scores: tuple[Score, ...]) -> Predicted:
+def predict_plan(plan: Plan, scores: tuple[Score, ...]) -> StaticPrediction:
     """The prediction for an existing plan."""
-    return Predicted(plan, scores, simulated_parts(scores), None, sources_of(plan))
+    return StaticPrediction(plan, scores, simulated_parts(scores), None, sources_of(plan))
 
 
 def simulated_parts(scores: tuple[Score, ...]) -> dict[str, float]:

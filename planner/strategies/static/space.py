@@ -10,27 +10,27 @@ from numpy.typing import NDArray
 from planner.plan.model import Layout
 from planner.specs.layers import Module
 from planner.specs.layers.heads import kv_heads
-from planner.specs.parallelism import RANK_ORDER, ZERO_BUBBLE, Parallelism
-from planner.strategies.static.layouts import BY_RANGES, RECOMPUTE, SEARCHED, Trained, layout_of
+from planner.specs.parallelism import DEFAULT_RANK_ORDER, ZERO_BUBBLE, Parallelism
+from planner.strategies.static.layouts import RECOMPUTE_BY_RANGES, RECOMPUTE, SEARCHED_FIELDS, TrainingSetup, layout_of
 
-FIELD_COUNT = len(SEARCHED)
-Space = dict[str, NDArray[np.int64]]  # searched field → (layouts,)
+FIELD_COUNT = len(SEARCHED_FIELDS)
+LayoutSpace = dict[str, NDArray[np.int64]]  # searched field → (layouts,)
 
 
-def space(trained: Trained, per_node: int, fixed: Parallelism) -> Space:
+def layout_space(trained: TrainingSetup, per_node: int, fixed: Parallelism) -> LayoutSpace:
     """All layouts with the fixed fields; may be empty."""
     names = ("tp", "cp", "pp", "ep", "etp", "vpp", "micro_batch", "zero", "recompute")
     tables = [np.zeros((0, FIELD_COUNT), dtype=np.int64)]
     for mesh in meshes(trained, per_node, fixed):
-        rest = ([*expert_meshes(trained, mesh, fixed)], [*pipelines(trained, mesh, fixed)])
+        rest = ([*expert_meshes(trained, mesh, fixed)], [*pipeline_choices(trained, mesh, fixed)])
         tables.append(
-            crossed([mesh], *rest, as_rows(zeros(trained, mesh, fixed)), as_rows(recompute_choices(mesh, fixed)))
+            cross_product([mesh], *rest, as_rows(zero_stages(trained, mesh, fixed)), as_rows(recompute_choices(mesh, fixed)))
         )
     table = np.concatenate(tables)
-    return {name: table[:, names.index(name)] for name in SEARCHED}
+    return {name: table[:, names.index(name)] for name in SEARCHED_FIELDS}
 
 
-def crossed(*parts: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
+def cross_product(*parts: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
     """The Cartesian product of the parts' rows, (combinations, WIDTH), the last part varying fastest."""
     if not all(parts):
         return np.zeros((0, FIELD_COUNT), dtype=np.int64)
@@ -44,7 +44,7 @@ def as_rows(values: Sequence[int]) -> list[tuple[int]]:
     return [(value,) for value in values]
 
 
-def layout_at(trained: Trained, found: Space, place: int) -> Layout:
+def layout_at(trained: TrainingSetup, found: LayoutSpace, place: int) -> Layout:
     """One layout of the space."""
     return layout_of(trained, {name: int(column[place]) for name, column in found.items()})
 
@@ -52,7 +52,7 @@ def layout_at(trained: Trained, found: Space, place: int) -> Layout:
 Mesh = tuple[int, int, int]  # tp, cp, pp
 
 
-def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh]:
+def meshes(trained: TrainingSetup, per_node: int, fixed: Parallelism) -> Iterator[Mesh]:
     """Meshes with tp within a node and dividing the heads, a layer or more per stage, and tokens for each ring rank."""
     module, ranks, copies = trained.module, trained.ranks, fixed.replica or 1
     widths = [fixed.tp] if fixed.tp else [n for n in powers(min(ranks, per_node)) if splits_heads(trained, n)]
@@ -60,21 +60,21 @@ def meshes(trained: Trained, per_node: int, fixed: Parallelism) -> Iterator[Mesh
     depths = [fixed.pp] if fixed.pp else pipeline_ranks(ranks, module.layers)
     for tp, cp, pp in product(widths, rings, depths):
         dims = {"tp": tp, "cp": cp, "pp": pp, "replica": copies, "dp": ranks // (tp * cp * pp * copies)}
-        if prod(dims.values()) != ranks or not keeps(dims, fixed) or not fits(module, tp, cp, pp):
+        if prod(dims.values()) != ranks or not keeps_fixed(dims, fixed) or not can_shard(module, tp, cp, pp):
             continue
         if module.heads % (tp * (fixed.ulysses or 1)) == 0 and cp % (fixed.ulysses or 1) == 0 and pp <= module.layers:
             yield tp, cp, pp
 
 
-def fits(module: Module, tp: int, cp: int, pp: int) -> bool:
+def can_shard(module: Module, tp: int, cp: int, pp: int) -> bool:
     """Whether a module can be sharded so: some need whole sequences, all layers, or whole groups of heads on a rank."""
-    space = module.recurrent
-    return (cp == 1 or not module.unparted) and (pp == 1 or not module.unstaged) and not (space and space.groups % tp)
+    space = module.ssm
+    return (cp == 1 or not module.unshardable_reason) and (pp == 1 or not module.unpipelined_reason) and not (space and space.groups % tp)
 
 
-def keeps(dims: dict[str, int], fixed: Parallelism) -> bool:
+def keeps_fixed(dims: dict[str, int], fixed: Parallelism) -> bool:
     """Whether a mesh agrees with the fixed dp, schedule and rank order."""
-    named = (fixed.rank_order or RANK_ORDER).split("-")
+    named = (fixed.rank_order or DEFAULT_RANK_ORDER).split("-")
     return (
         fixed.dp in (None, dims["dp"])
         and (dims["pp"] > 1 or fixed.schedule in (None, "1f1b"))
@@ -89,15 +89,15 @@ def pipeline_ranks(ranks: int, layers: int) -> list[int]:
     return even if len(even) > 1 else all_of
 
 
-def splits_heads(trained: Trained, tp: int) -> bool:
+def splits_heads(trained: TrainingSetup, tp: int) -> bool:
     """Whether tp divides the query heads, and divides the key/value heads or replicates each evenly."""
     groups = kv_heads(trained.module)
     return trained.module.heads % tp == 0 and (groups % tp == 0 or tp % groups == 0)
 
 
-def expert_meshes(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
+def expert_meshes(trained: TrainingSetup, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
     """Pairs (ep, etp) over the ranks of a stage; etp is 1 or tp unless fixed."""
-    moe, stage_ranks = trained.module.routed, trained.ranks // mesh[2]
+    moe, stage_ranks = trained.module.routed_experts, trained.ranks // mesh[2]
     if moe is None:
         if (fixed.ep or 1) == (fixed.etp or 1) == 1:
             yield 1, 1
@@ -108,7 +108,7 @@ def expert_meshes(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[
             yield ep, etp
 
 
-def pipelines(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
+def pipeline_choices(trained: TrainingSetup, mesh: Mesh, fixed: Parallelism) -> Iterator[tuple[int, int]]:
     """Pairs (vpp, micro-batch size). Interleaving needs a multiple of pp micro-batches."""
     tp, cp, pp = mesh
     dp, layers, count = trained.ranks // (tp * cp * pp), trained.module.layers, len(trained.sizes)
@@ -117,9 +117,9 @@ def pipelines(trained: Trained, mesh: Mesh, fixed: Parallelism) -> Iterator[tupl
         if (vpp > 1 and pp == 1) or layers < pp * vpp or (fixed.schedule == "interleaved" and vpp == 1 < pp):
             continue
         for micro_batch in [fixed.micro_batch] if fixed.micro_batch else powers(most):
-            if trained.equal and count % (dp * micro_batch):
+            if trained.equal_lengths and count % (dp * micro_batch):
                 continue
-            if vpp == 1 or not trained.equal or count // (dp * micro_batch) % pp == 0:
+            if vpp == 1 or not trained.equal_lengths or count // (dp * micro_batch) % pp == 0:
                 yield vpp, micro_batch
 
 
@@ -131,7 +131,7 @@ def chunk_counts(layers: int, pp: int, fixed: Parallelism) -> list[int]:
     return [n for n in even if n == 1 or (layers + 2) // (pp * n) > 1 or layers % (pp * n) == 0] or [1]
 
 
-def zeros(trained: Trained, mesh: Mesh, fixed: Parallelism) -> list[int]:
+def zero_stages(trained: TrainingSetup, mesh: Mesh, fixed: Parallelism) -> list[int]:
     """ZeRO stages. Without replicas there is nothing to shard; above stage 1 gradients are reduced, or weights
     gathered, in each micro-batch, which does not pay in a pipeline.
     """
@@ -148,7 +148,7 @@ def recompute_choices(mesh: Mesh, fixed: Parallelism) -> list[int]:
     if fixed.schedule in ZERO_BUBBLE and mesh[2] > 1:
         return [RECOMPUTE.index("none")]
     if isinstance(fixed.recompute, dict):
-        return [BY_RANGES]
+        return [RECOMPUTE_BY_RANGES]
     return [RECOMPUTE.index(fixed.recompute)] if fixed.recompute else [*range(len(RECOMPUTE))]
 
 

@@ -10,41 +10,41 @@ from dataclasses import replace
 from planner.costs.pricing import Pricing
 from planner.errors import InputError
 from planner.plan.legal import require_legal
-from planner.plan.model import Edge, Entry, Group, Layout, Plan, Row, Shared
-from planner.specs.base import changed
+from planner.plan.model import Edge, ItemEntry, Group, Layout, Plan, MicroBatch, SharedDeviceItems
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.items import Size, lengths_of, tokens_of
-from planner.specs.kinds import kinds
-from planner.specs.lengths import Batch
-from planner.strategies.base import draft, uses
+from planner.specs.items import Size, part_lengths, item_tokens
+from planner.specs.kinds import rank_kinds
+from planner.specs.lengths import SampleBatch
+from planner.strategies.base import draft_plan, plan_uses
 from planner.strategies.static.fixed import fixed_layout
-from planner.strategies.static.laid import alone, replicas, shared_out
-from planner.strategies.static.screen import problem_of
+from planner.strategies.static.laid import item_line, replica_groups, assign_items
+from planner.strategies.static.screen import layout_problem
 
-Where = dict[int, int]  # item → micro-batch
+MicroBatchOf = dict[int, int]  # item → micro-batch
 
 
-def unlaid(inputs: Inputs) -> str | None:
+def unsupported_together(inputs: Inputs) -> str | None:
     """The reason why the modules of a job cannot be planned together, and the fix after ` | `; None when they can."""
     if not inputs.job.workload.streams:
         others = " and ".join(f"`{name}`" for name in inputs.model.modules if name != inputs.module)
         return f"the job does not define the items of {others} | give workload.streams and fix.layouts, or a plan"
-    if len(kinds(inputs.cluster)) > 1:
+    if len(rank_kinds(inputs.cluster)) > 1:
         return "a static layout needs ranks of one kind | give a plan"
     return None
 
 
-def laid_together(inputs: Inputs, runs: bool = True) -> Plan:
+def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     """The unpriced plan. Raises InputError when a layout's degrees do not divide evenly, or, if it is to run, the batch
     does not divide over that of the samples.
     """
-    each = {name: of_module(inputs, name) for name in inputs.model.modules}
+    each = {name: inputs_of_module(inputs, name) for name in inputs.model.modules}
     layouts = {name: fixed_layout(one, runs and name == inputs.module) for name, one in each.items()}
-    used = uses(inputs, layouts, ())
+    used = plan_uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
-    samples = shared_out(pricing, inputs, layouts[inputs.module], problem_of(inputs).trained)
-    micro_batches: list[Row] = [
-        {inputs.module: named(inputs.module, [cells[number] for cells in samples])} for number in range(len(samples[0]))
+    samples = assign_items(pricing, inputs, layouts[inputs.module], layout_problem(inputs).trained)
+    micro_batches: list[MicroBatch] = [
+        {inputs.module: items_by_group(inputs.module, [cells[number] for cells in samples])} for number in range(len(samples[0]))
     ]
     at = {
         inputs.module: {
@@ -53,51 +53,51 @@ def laid_together(inputs: Inputs, runs: bool = True) -> Plan:
     }
     for name, sizes in inputs.batches[0].streams.items():  # each behind those that read it
         at[name] = first_read(inputs.batches[0], name, at)
-        for micro_batch, cells in enumerate(spread(pricing, layouts[name], name, sizes, at[name], len(micro_batches))):
-            micro_batches[micro_batch] |= {name: named(name, cells)} if any(cells) else {}
+        for micro_batch, cells in enumerate(assign_stream_items(pricing, layouts[name], name, sizes, at[name], len(micro_batches))):
+            micro_batches[micro_batch] |= {name: items_by_group(name, cells)} if any(cells) else {}
     sharded = any(layout.zero == 3 for layout in layouts.values())
-    job = changed(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
-    plan = draft(
-        replace(inputs, job=job), used, layouts, groups_of(layouts), worked(micro_batches, layouts[inputs.module])
+    job = with_fields(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
+    plan = draft_plan(
+        replace(inputs, job=job), used, layouts, module_groups(layouts), nonempty_micro_batches(micro_batches, layouts[inputs.module])
     )
-    plan = changed(plan, edges=edges(inputs, layouts))
+    plan = with_fields(plan, edges=plan_edges(inputs, layouts))
     require_legal(plan, str(inputs.sources["job"]))
     return plan
 
 
-def worked(micro_batches: Sequence[Row], layout: Layout) -> tuple[Row, ...]:
+def nonempty_micro_batches(micro_batches: Sequence[MicroBatch], layout: Layout) -> tuple[MicroBatch, ...]:
     """The micro-batches without empty ones, which interleaving keeps."""
     return tuple(micro_batch for micro_batch in micro_batches if any(micro_batch.values()) or layout.vpp > 1)
 
 
-def of_module(inputs: Inputs, name: str) -> Inputs:
+def inputs_of_module(inputs: Inputs, name: str) -> Inputs:
     """The job restricted to one module, whose layout it fixes. Raises InputError where it fixes none."""
     if name not in inputs.job.fix.layouts:
         where = f"{inputs.sources['job']} (fix.layouts)"
         fix = f"fix one for each module, as {name}: {{dp: {inputs.cluster.size}}}, or give a plan"
         raise InputError(f"the job fixes no layout of `{name}`", where=where, fix=fix)
     batch = inputs.batches[0]
-    sizes = batch.items if name == inputs.module else {i: tokens_of(size) for i, size in batch.streams[name].items()}
-    return replace(inputs, module=name, batches=(Batch(sizes or {0: inputs.model.modules[name].merged}, ()),))
+    sizes = batch.items if name == inputs.module else {i: item_tokens(size) for i, size in batch.streams[name].items()}
+    return replace(inputs, module=name, batches=(SampleBatch(sizes or {0: inputs.model.modules[name].tokens_per_output}, ()),))
 
 
-def first_read(batch: Batch, name: str, at: dict[str, Where]) -> Where:
+def first_read(batch: SampleBatch, name: str, at: dict[str, MicroBatchOf]) -> MicroBatchOf:
     """Item of a module → the first micro-batch in which it is read."""
-    found: Where = {}
+    found: MicroBatchOf = {}
     for target, feeds in batch.feeds[name].items():
         for item, readers in feeds.items():
             found[item] = min(found.get(item, at[target][readers[0]]), *(at[target][reader] for reader in readers))
     return found
 
 
-def spread(
-    pricing: Pricing, layout: Layout, name: str, sizes: dict[int, Size], at: Where, count: int
+def assign_stream_items(
+    pricing: Pricing, layout: Layout, name: str, sizes: dict[int, Size], at: MicroBatchOf, count: int
 ) -> list[list[list[int]]]:
     """By micro-batch, the items on each replica: assigned to the least loaded one so far, or within the micro-batch
     where ZeRO-3 synchronises replicas in each.
     """
-    line, replica_numbers = alone(pricing, name, layout), range(layout.dp * layout.replica)
-    loads = {item: sum(map(line.of, lengths_of(size))) for item, size in sizes.items()}
+    line, replica_numbers = item_line(pricing, name, layout), range(layout.dp * layout.replica)
+    loads = {item: sum(map(line.item_seconds, part_lengths(size))) for item, size in sizes.items()}
     longest_first = sorted(sizes, key=lambda item: (-loads[item], item))
     load, found = [0.0 for _ in replica_numbers], []
     for micro_batch in range(count):
@@ -113,24 +113,24 @@ def spread(
     return found
 
 
-def named(name: str, cells: Sequence[Sequence[int]]) -> dict[str, tuple[Entry, ...] | Shared]:
+def items_by_group(name: str, cells: Sequence[Sequence[int]]) -> dict[str, tuple[ItemEntry, ...] | SharedDeviceItems]:
     """Items of a micro-batch by group, one group per replica."""
     return {f"{name}.dp{number}": tuple(sorted(items)) for number, items in enumerate(cells) if items}
 
 
-def groups_of(layouts: dict[str, Layout]) -> dict[str, Group]:
+def module_groups(layouts: dict[str, Layout]) -> dict[str, Group]:
     """The groups of all modules, named by module and replica."""
-    return {f"{name}.{group}": each for name, layout in layouts.items() for group, each in replicas(layout).items()}
+    return {f"{name}.{group}": each for name, layout in layouts.items() for group, each in replica_groups(layout).items()}
 
 
-def edges(inputs: Inputs, layouts: dict[str, Layout]) -> tuple[Edge, ...]:
+def plan_edges(inputs: Inputs, layouts: dict[str, Layout]) -> tuple[Edge, ...]:
     """The edges of the model, resharded where the target uses a ring."""
     return tuple(
         Edge(
             source=edge.source,
             target=edge.target,
             by=edge.by,
-            reshard="zigzag" if layouts[edge.target].split.ring > 1 else "contiguous",
+            reshard="zigzag" if layouts[edge.target].default_split.ring > 1 else "contiguous",
         )
         for edge in inputs.model.edges
     )

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files
-from planner.costs.compute.contention import GAMMA, KAPPA, SPREAD, Use, beside, slower
+from planner.costs.compute.contention import GAMMA, KAPPA, CONTENTION_SPREAD, DeviceUse, concurrent_demand, slowdown
 from planner.costs.pricing import pricing_of
-from planner.plan.beside import PASSES
+from planner.plan.beside import PASS_PHASES
 from planner.plan.expand import expand
-from planner.plan.model import Plan, Shared
-from planner.specs.base import changed
+from planner.plan.model import Plan, SharedDeviceItems
+from planner.specs.base import with_fields
 
 SHARED = files.read(Path(__file__).parents[2] / "golden/by_hand/shared-devices/plan.yaml", Plan)
 SHARES = st.sampled_from((0.1, 0.25, 0.3, 0.5, 0.75, 0.9))
 SECONDS = st.floats(0.0, 10.0)
-USES = st.builds(Use, SHARES, SECONDS, SECONDS, st.none() | SECONDS)
+USES = st.builds(DeviceUse, SHARES, SECONDS, SECONDS, st.none() | SECONDS)
 
 
 def whole(plan: Plan) -> Plan:
@@ -27,16 +27,16 @@ def whole(plan: Plan) -> Plan:
     micro_batches = (
         {module: unshared(groups) for module, groups in micro_batch.items()} for micro_batch in step.micro_batches
     )
-    return changed(plan, steps=(changed(step, micro_batches=tuple(micro_batches)),))
+    return with_fields(plan, steps=(with_fields(step, micro_batches=tuple(micro_batches)),))
 
 
 def unshared(groups: dict) -> dict:
-    return {group: said.items if isinstance(said, Shared) else said for group, said in groups.items()}
+    return {group: said.items if isinstance(said, SharedDeviceItems) else said for group, said in groups.items()}
 
 
 @given(USES)
 def test_a_whole_device_has_no_slowdown(use):
-    assert slower(use._replace(share=1.0), []) == 1.0
+    assert slowdown(use._replace(share=1.0), []) == 1.0
 
 
 @given(USES, SHARES)
@@ -48,9 +48,9 @@ def test_slowdown_of_a_share_is_bounded_by_one_over_the_share(use, less):
 
 def test_half_of_the_compute_uses_all_memory_bandwidth():
     """By hand: 3 s of compute and 1 s of memory on half a device, next to a pass that streams all the time."""
-    own, other = Use(0.5, 3.0, 1.0, 1.4), Use(0.5, 0.0, 2.0, 2.0)
-    assert KAPPA == 2.0 and own.alone == 7.0 and own.demanded == pytest.approx(0.2)
-    assert slower(own, [other]) == pytest.approx(7.0 / 4.0 * (1.0 + GAMMA * 0.2))
+    own, other = DeviceUse(0.5, 3.0, 1.0, 1.4), DeviceUse(0.5, 0.0, 2.0, 2.0)
+    assert KAPPA == 2.0 and own.share_seconds == 7.0 and own.bandwidth_share == pytest.approx(0.2)
+    assert slowdown(own, [other]) == pytest.approx(7.0 / 4.0 * (1.0 + GAMMA * 0.2))
 
 
 @given(SHARES, st.lists(USES, max_size=5))
@@ -60,23 +60,23 @@ def test_no_others_that_fit_demand_more_than_is_counted(own, others):
     for count in range(len(others) + 1):
         for some in combinations(others, count):
             if sum(use.share for use in some) <= room:
-                assert sum(use.demanded for use in some) <= beside(room, others) + 1e-9
+                assert sum(use.demanded for use in some) <= concurrent_demand(room, others) + 1e-9
 
 
 @given(USES, st.lists(USES, max_size=4), USES)
 def test_one_more_concurrent_pass_makes_nothing_faster(own, others, one):
-    assert slower(own, [*others, one]) >= slower(own, others) * (1 - 1e-12)
+    assert slowdown(own, [*others, one]) >= slowdown(own, others) * (1 - 1e-12)
 
 
 def test_passes_with_a_share_take_longer_and_others_what_they_took():
     plan, alone = SHARED, whole(SHARED)
-    price, before = pricing_of(plan).among(expand(plan)), pricing_of(alone).among(expand(alone))
+    price, before = pricing_of(plan).with_concurrency(expand(plan)), pricing_of(alone).with_concurrency(expand(alone))
     for task, same in zip(expand(plan), expand(alone), strict=True):
         cost, usual = price(task), before(same)
-        if task.phase in PASSES and task.share < 1:
+        if task.phase in PASS_PHASES and task.share < 1:
             assert cost.comm == usual.comm
             assert usual.value < cost.value <= usual.value / task.share * (1 + GAMMA * (KAPPA - 1.0))
-            assert (cost.source, cost.spread) == ("analytic", usual.spread + SPREAD)
+            assert (cost.source, cost.spread) == ("analytic", usual.spread + CONTENTION_SPREAD)
         elif task.phase not in ("gather", "sync"):  # these have more compute beside them
             assert cost == usual
 
@@ -86,10 +86,10 @@ def test_fits_count_as_compute():
     plan = files.read(Path(__file__).parents[2] / "golden/by_hand/mixed-groups/plan.yaml", Plan)
     (step,) = plan.steps
     micro_batches = (
-        {"llm": {name: Shared(items=of, share=0.25) for name, of in micro_batch.items()}}
+        {"llm": {name: SharedDeviceItems(items=of, share=0.25) for name, of in micro_batch.items()}}
         for micro_batch in step.micro_batches
     )
-    quarter = changed(plan, steps=(changed(step, micro_batches=tuple(micro_batches)),))
+    quarter = with_fields(plan, steps=(with_fields(step, micro_batches=tuple(micro_batches)),))
     usual, price = pricing_of(plan), pricing_of(quarter)
     for task, same in zip(expand(quarter), expand(plan), strict=True):
         if task.group in ("g2", "g3"):

@@ -2,23 +2,23 @@
 
 import pytest
 
-from planner.costs.compute.fsdp import run_by, units_line
-from planner.costs.compute.lines import Line
+from planner.costs.compute.fsdp import resharding, fsdp_line
+from planner.costs.compute.lines import CostLine
 from planner.costs.pricing import pricing_of
 from planner.plan.expand import expand
 from planner.plan.model import Layout
-from planner.specs.base import Ranks, changed
-from planner.specs.profile import ModuleCosts, Unit, Units
+from planner.specs.base import Ranks, with_fields
+from planner.specs.profile import ModuleCosts, FsdpUnit, FsdpUnits
 from tests.costs.compute.test_measured_recompute import MEASURED, measured
 from tests.meshes import meshed
 from tests.plans import sharded_plan, staged_plan
 
-NONE = Units(layer=Unit(), ends=Unit())
+NONE = FsdpUnits(layer=FsdpUnit(), ends=FsdpUnit())
 FSDP = {
-    "held": Units(layer=Unit(forward_ms=0.25, backward_ms=0.5), ends=Unit(forward_ms=3.0, backward_ms=5.0)),
-    "resharded": Units(layer=Unit(forward_ms=1.0, backward_ms=2.0), ends=Unit(forward_ms=4.0, backward_ms=7.0)),
+    "held": FsdpUnits(layer=FsdpUnit(forward_ms=0.25, backward_ms=0.5), ends=FsdpUnit(forward_ms=3.0, backward_ms=5.0)),
+    "resharded": FsdpUnits(layer=FsdpUnit(forward_ms=1.0, backward_ms=2.0), ends=FsdpUnit(forward_ms=4.0, backward_ms=7.0)),
 }
-WRAPPED: ModuleCosts = changed(MEASURED, fsdp=FSDP)
+WRAPPED: ModuleCosts = with_fields(MEASURED, fsdp=FSDP)
 
 
 def laid(mesh, zero, dtype="float32"):
@@ -40,24 +40,24 @@ def laid(mesh, zero, dtype="float32"):
     ],
 )
 def test_fsdp_runs_what_is_sharded_or_cast(layout, how):
-    assert run_by(layout) == how
+    assert resharding(layout) == how
     for forward in (True, False):
         units = FSDP[how] if how else NONE
         layer, ends = (unit.forward_ms if forward else unit.backward_ms for unit in (units.layer, units.ends))
-        assert units_line(WRAPPED, layout, 3, False, forward).const == pytest.approx(3e-3 * layer)
-        assert units_line(WRAPPED, layout, 3, True, forward).const == pytest.approx(3e-3 * layer + 1e-3 * ends)
+        assert fsdp_line(WRAPPED, layout, 3, False, forward).const == pytest.approx(3e-3 * layer)
+        assert fsdp_line(WRAPPED, layout, 3, True, forward).const == pytest.approx(3e-3 * layer + 1e-3 * ends)
 
 
 def test_costs_that_include_fsdp_are_unchanged():
-    assert units_line(MEASURED, laid({"dp": 2}, 3), 4, True, True) == Line()
+    assert fsdp_line(MEASURED, laid({"dp": 2}, 3), 4, True, True) == CostLine()
 
 
 @pytest.mark.parametrize("plan", [staged_plan(2, 3), sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])])
 def test_each_pass_takes_that_much_longer(plan):
     plain = measured(plan, "none")
-    prices = changed(plain.uses.prices, modules={"llm": WRAPPED})
-    ours = changed(plain, uses=changed(plain.uses, prices=prices))
-    units = FSDP.get(run_by(plan.layouts["llm"]), NONE)
+    prices = with_fields(plain.uses.prices, modules={"llm": WRAPPED})
+    ours = with_fields(plain, uses=with_fields(plain.uses, prices=prices))
+    units = FSDP.get(resharding(plan.layouts["llm"]), NONE)
     for task in expand(plain):
         each, outside = (
             {"F": u.forward_ms, "B": u.backward_ms}.get(task.phase, 0.0) for u in (units.layer, units.ends)

@@ -6,33 +6,33 @@ from itertools import pairwise
 import pytest
 
 from planner import files, pipeline
-from planner.costs.compute.recomputing import untold
-from planner.costs.memory.caps import Held, token_cap
+from planner.costs.compute.recomputing import unmeasured_recompute
+from planner.costs.memory.caps import ActivationBytes, token_cap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.expand import expand
-from planner.plan.model import Plan, Prices, Split
+from planner.plan.model import Plan, Prices, SequenceSplit
 from planner.plan.task import Task
 from planner.specs import library
-from planner.specs.accounting import BUNDLED
-from planner.specs.base import Layers, Ranks, changed
-from planner.specs.inputs import Options, load
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY
+from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Limits
-from planner.specs.profile import Collective, Fit, ModuleCosts, Passes, Point, Profile
-from planner.verify.held import Holding
+from planner.specs.profile import CollectiveCosts, PassFit, ModuleCosts, PassCosts, CollectivePoint, Profile
+from planner.verify.held import PlanMemory
 from planner.verify.score import score
 from planner.why.machine import with_memory
 from tests.plans import sharded_plan, staged_plan
 
-FORWARD = Fit(ms_per_token2=1e-4, ms_per_token=0.02, ms=0.3)
+FORWARD = PassFit(ms_per_token2=1e-4, ms_per_token=0.02, ms=0.3)
 WORDS = ("none", "selective", "full")
 
 
-def layer(more: float, kept: float) -> Passes:
+def layer(more: float, kept: float) -> PassCosts:
     """Its backward takes twice forward, and so much of it again."""
     each = (getattr(FORWARD, name) * (2 + more) for name in ("ms_per_token2", "ms_per_token", "ms"))
-    backward = Fit(**dict(zip(("ms_per_token2", "ms_per_token", "ms"), each, strict=True)))
-    return Passes(forward=FORWARD, backward=backward, activation_kib_per_token=kept, working_kib_per_token=16.0 - kept)
+    backward = PassFit(**dict(zip(("ms_per_token2", "ms_per_token", "ms"), each, strict=True)))
+    return PassCosts(forward=FORWARD, backward=backward, activation_kib_per_token=kept, working_kib_per_token=16.0 - kept)
 
 
 MEASURED = ModuleCosts(
@@ -40,21 +40,21 @@ MEASURED = ModuleCosts(
     spread=0.05,
     layer=layer(0.0, 16.0),
     recomputing={"selective": layer(0.5, 6.0), "full": layer(1.0, 1.0)},
-    ends=Passes(forward=FORWARD, backward=FORWARD, activation_kib_per_token=2.0),
+    ends=PassCosts(forward=FORWARD, backward=FORWARD, activation_kib_per_token=2.0),
     update_ns_per_parameter=1.0,
 )
-PUBLISHED = changed(MEASURED, source="published", layer=MEASURED.recomputing["full"], recomputing={})
-ANY = tuple(Point(ranks=n, gb_per_s=1.0, latency_us=5.0) for n in (2, 4))
+PUBLISHED = with_fields(MEASURED, source="published", layer=MEASURED.recomputing["full"], recomputing={})
+ANY = tuple(CollectivePoint(ranks=n, gb_per_s=1.0, latency_us=5.0) for n in (2, 4))
 COLLECTIVES = {
-    kind: Collective(source="fitted", spread=0.1, points=ANY)
+    kind: CollectiveCosts(source="fitted", spread=0.1, points=ANY)
     for kind in ("all_to_all", "all_gather", "reduce_scatter", "p2p")
 }
 
 
 def measured(plan: Plan, recompute, costs: ModuleCosts = MEASURED) -> Plan:
     prices = Prices(profile="made up", modules={"llm": costs}, collectives=COLLECTIVES)
-    layouts = {"llm": changed(plan.layouts["llm"], recompute=recompute)}
-    return changed(plan, layouts=layouts, uses=changed(plan.uses, prices=prices))
+    layouts = {"llm": with_fields(plan.layouts["llm"], recompute=recompute)}
+    return with_fields(plan, layouts=layouts, uses=with_fields(plan.uses, prices=prices))
 
 
 PLANS = [staged_plan(2, 3), sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])]  # of four layers
@@ -67,7 +67,7 @@ def test_more_recomputation_takes_longer_and_keeps_less(plan):
     ]
     scores += [score(measured(plan, "full"))]
     for less, more in pairwise(scores):
-        assert less.value < more.value
+        assert less.step_seconds < more.step_seconds
         assert less.memory.peaks[0] >= more.memory.peaks[0]  # of one layer, what is not kept is made again
     assert scores[0].memory.peaks[0] > scores[-1].memory.peaks[0]
 
@@ -80,7 +80,7 @@ def test_recompute_is_the_same_by_ranges(plan, costs):
         word, *ranges = (measured(plan, each, costs) for each in (how, {"0-3": how}, {"0-1": how, "2-3": how}))
         passes = [replace(task, phase=phase) for task in expand(plan) if task.phase == "B" for phase in "BIW"]
         for each in ranges:
-            assert (score(word).value, score(word).memory) == (score(each).value, score(each).memory)
+            assert (score(word).step_seconds, score(word).memory) == (score(each).step_seconds, score(each).memory)
             ours, theirs = pricing_of(word).price, pricing_of(each).price
             assert [ours(task) for task in passes] == [theirs(task) for task in passes]
 
@@ -103,9 +103,9 @@ def test_passes_and_bytes_are_those_of_each_layer(plan, recompute):
     """Against the same plan without recomputation. A layer recomputed in full also communicates again."""
     ours, plain = measured(plan, recompute), measured(plan, "none")
     price, plain_price = pricing_of(ours).price, pricing_of(plain).price
-    held, plain_held = (Holding(each, pricing_of(each)).forward for each in (ours, plain))
+    held, plain_held = (PlanMemory(each, pricing_of(each)).forward_bytes for each in (ours, plain))
     for task in expand(ours):
-        words = [ours.layouts["llm"].recompute_of(number) for number in task.layers]
+        words = [ours.layouts["llm"].layer_recompute(number) for number in task.layers]
         if task.phase == "B":
             more = sum({"none": 0.0, "selective": 0.5, "full": 1.0}[how] for how in words)
             squares, tokens = sum(s * s for s in task.sizes), sum(task.sizes)
@@ -131,25 +131,25 @@ def test_weight_gradients_do_not_depend_on_recompute(how):
     assert inputs.value + weights.value == pytest.approx(back.value)
 
 
-def token_held(plan: Plan) -> Held:
+def token_held(plan: Plan) -> ActivationBytes:
     """Of one token on a rank alone."""
     layout = plan.layouts["llm"]
-    basis = pricing_of(measured(plan, layout.recompute)).basis("llm", "toy")
-    return basis.held(Layers(range(4)), True, Split(), (1,))
+    basis = pricing_of(measured(plan, layout.recompute)).module_pricing("llm", "toy")
+    return basis.activation_bytes(Layers(range(4)), True, SequenceSplit(), (1,))
 
 
 def test_less_activation_memory_allows_more_tokens():
     plan = PLANS[1]
     module, device, layout = plan.uses.models["llm"], plan.uses.devices["toy"], plan.layouts["llm"]
-    of_token = [token_held(changed(plan, layouts={"llm": changed(layout, recompute=how)})) for how in WORDS]
-    caps = [token_cap(module, each, layout, device, Limits(), BUNDLED) for each in of_token]
+    of_token = [token_held(with_fields(plan, layouts={"llm": with_fields(layout, recompute=how)})) for how in WORDS]
+    caps = [token_cap(module, each, layout, device, Limits(), PLANNER_RUNTIME_MEMORY) for each in of_token]
     kept, most = [4 * each + 2 for each in (16, 6, 1)], [4 * each + max(2, 16 - each) for each in (16, 6, 1)]
     assert caps == sorted(caps)
     assert [cap * each for cap, each in zip(caps, most, strict=True)] == pytest.approx(
         [caps[0] * most[0]] * 3, rel=1e-4
     )
-    assert [each.layers + each.ends for each in of_token] == [1024 * each for each in kept]
-    assert [each.most for each in of_token] == [1024 * each for each in most]
+    assert [each.layers + each.head for each in of_token] == [1024 * each for each in kept]
+    assert [each.peak for each in of_token] == [1024 * each for each in most]
 
 
 # --------------------------------------------------------------------------------------------------- of whole jobs
@@ -171,12 +171,12 @@ limits: {{tokens_per_rank: 1024}}
 @pytest.fixture
 def inputs_of(tmp_path):
     def inputs(how: str, costs: ModuleCosts = MEASURED):
-        base = library.read("cpu", Profile)[0]
-        profile = changed(base, modules={"tiny-decoder/llm": costs}, collectives=COLLECTIVES)
+        base = library.read_named("cpu", Profile)[0]
+        profile = with_fields(base, modules={"tiny-decoder/llm": costs}, collectives=COLLECTIVES)
         files.write(tmp_path / "profile.yaml", profile)
         (tmp_path / "lengths.txt").write_text("\n".join(str(40 + 83 * n) for n in range(24)) + "\n")
         (tmp_path / "job.yaml").write_text(JOB.format(how=how))
-        return load(str(tmp_path / "job.yaml"), Options())
+        return load_job(str(tmp_path / "job.yaml"), JobOptions())
 
     return inputs
 
@@ -186,7 +186,7 @@ def test_solve_simulate_and_why_agree(inputs_of):
     for how, plan in zip(WORDS, plans, strict=True):
         assert plan.layouts["llm"].recompute == how
         assert plan.outcome.bound <= plan.outcome.value
-        assert score(plan).value == pytest.approx(plan.outcome.value)
+        assert score(plan).step_seconds == pytest.approx(plan.outcome.value)
     for less, more in pairwise(plans):
         assert less.outcome.value < more.outcome.value
         assert less.outcome.bound < more.outcome.bound
@@ -203,7 +203,7 @@ def test_why_names_what_other_recompute_saves(inputs_of):
     answer = pipeline.why(plans["full"])
     found = {s.what: s.seconds for s in answer.sensitivities if s.what.startswith("recompute")}
     assert found == pytest.approx({f"recompute: {how}": plans[how].outcome.value for how in ("none", "selective")})
-    untold = changed(MEASURED, recomputing={})
+    untold = with_fields(MEASURED, recomputing={})
     answer = pipeline.why(pipeline.decide(inputs_of("none", untold)).plan)
     assert not [s for s in answer.sensitivities if s.what.startswith("recompute")]
 
@@ -218,20 +218,20 @@ def test_more_memory_allows_more_tokens_with_recompute(inputs_of):
 
 def test_a_profile_without_that_recompute_is_refused(inputs_of):
     """It would be priced as if nothing were recomputed."""
-    before = changed(MEASURED, recomputing={})
+    before = with_fields(MEASURED, recomputing={})
     assert pipeline.decide(inputs_of("none", before)).plan.outcome.value > 0
-    some = changed(MEASURED, recomputing={"full": MEASURED.recomputing["full"]})
+    some = with_fields(MEASURED, recomputing={"full": MEASURED.recomputing["full"]})
     for costs, how in ((before, "full"), (before, "selective"), (some, "selective")):
         with pytest.raises(InputError, match=f"tiny-decoder/llm` was measured without recompute {how}") as refused:
             pipeline.decide(inputs_of(how, costs))
         assert "planner profile tiny-decoder" in refused.value.fix
-    again = changed(PLANS[1].layouts["llm"], recompute="full")
-    assert untold(changed(before, source="published"), again, range(4)) == []
+    again = with_fields(PLANS[1].layouts["llm"], recompute="full")
+    assert unmeasured_recompute(with_fields(before, source="published"), again, range(4)) == []
 
 
 def test_a_plan_with_a_profile_without_that_recompute_is_refused():
     """Also a plan solved or written before layers were measured so; published costs are taken as they are."""
-    before = changed(MEASURED, recomputing={})
+    before = with_fields(MEASURED, recomputing={})
     for plan in PLANS:
         assert pricing_of(measured(plan, "none", before)).price
         assert pricing_of(measured(plan, "full", PUBLISHED)).price
@@ -244,18 +244,18 @@ def test_a_plan_with_a_profile_without_that_recompute_is_refused():
 
 def test_a_device_kind_without_that_recompute_is_named():
     plan = measured(PLANS[0], "full")
-    modules = {"llm": changed(MEASURED, recomputing={}), "llm@toy": MEASURED}
-    told = changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, modules=modules)))
-    assert score(told).value == score(plan).value
+    modules = {"llm": with_fields(MEASURED, recomputing={}), "llm@toy": MEASURED}
+    told = with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(plan.uses.prices, modules=modules)))
+    assert score(told).step_seconds == score(plan).step_seconds
     turned = dict(zip(modules, reversed(modules.values()), strict=True))
-    untold_there = changed(plan, uses=changed(plan.uses, prices=changed(plan.uses.prices, modules=turned)))
+    untold_there = with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(plan.uses.prices, modules=turned)))
     with pytest.raises(InputError, match="`llm@toy` was measured without") as refused:
         score(untold_there)
     assert refused.value.where == "uses.prices.modules.llm@toy"
 
 
 def test_old_costs_ask_for_a_new_measurement(inputs_of):
-    plan = pipeline.decide(inputs_of("none", changed(MEASURED, recomputing={}))).plan
+    plan = pipeline.decide(inputs_of("none", with_fields(MEASURED, recomputing={}))).plan
     for change, fix in (("recompute=full", "measure it again (planner profile)"), ("dtype=bf16", "profile the model")):
         with pytest.raises(InputError, match="say nothing of another") as refused:
             pipeline.why_not(plan, (change,))

@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.assumed import ASSUMED
-from planner.costs.compute.recomputing import costs_of_layers, untold
-from planner.costs.memory.caps import Held, token_cap
-from planner.costs.overlapped import overlapped
-from planner.costs.part import Part, mixed
+from planner.costs.compute.assumed import ASSUMED_RATES
+from planner.costs.compute.recomputing import costs_with_recompute, unmeasured_recompute
+from planner.costs.memory.caps import ActivationBytes, token_cap
+from planner.costs.overlapped import with_overlap
+from planner.costs.part import LayerPass, recompute_counts
 from planner.costs.pricing import Pricing, pricing_of
 from planner.plan.expand import expand
 from planner.plan.legal import violations
-from planner.plan.model import Layout, Plan, Prices, Split
-from planner.specs.accounting import BUNDLED
-from planner.specs.base import Layers, Ranks, changed
+from planner.plan.model import Layout, Plan, Prices, SequenceSplit
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.job import Fix, Limits
 from planner.specs.layers import Decoder
-from planner.specs.overlap import overlap_of
-from planner.specs.profile import Device, Fit, ModuleCosts, Passes
-from planner.specs.timing import Timing
+from planner.specs.overlap import parse_overlap
+from planner.specs.profile import Device, PassFit, ModuleCosts, PassCosts
+from planner.specs.timing import TimingCoefficients
 from planner.strategies.static.fixed import fixed_layout
-from planner.strategies.static.laid import laid
-from planner.strategies.static.screen import problem_of
-from planner.verify.held import Holding
+from planner.strategies.static.laid import static_plan
+from planner.strategies.static.screen import layout_problem
+from planner.verify.held import PlanMemory
 from planner.verify.score import score
 from tests.static_jobs import small_cluster, static_inputs
 
@@ -49,7 +49,7 @@ def said(recompute, **fields) -> Layout:
 
 def pricing(layout: Layout) -> Pricing:
     """By rates that are assumed, with a host that is slower than some layers."""
-    prices = Prices(profile="made up", rates={"gpu": ASSUMED}, timing=Timing(layer_us=20.0, micro_batch_ms=0.1))
+    prices = Prices(profile="made up", rates={"gpu": ASSUMED_RATES}, timing=TimingCoefficients(layer_us=20.0, micro_batch_ms=0.1))
     return Pricing({"llm": MODULE}, {"llm": layout}, CLUSTER, prices, {"gpu": DEVICE})
 
 
@@ -57,14 +57,14 @@ def passes(layout: Layout, layers, sizes, ends: bool = False) -> list[tuple[floa
     """Seconds, and those of exchanges, forward and backward of some layers on the group of both ranks."""
     found = []
     for forward in (True, False):
-        part = Part("llm", len(layers), ends, BOTH, layout.split, forward, mixed(layout, layers))
-        line = pricing(layout).part(part, "gpu")[0]
-        found.append((line.seconds(sizes), line.comm(sizes)))
+        part = LayerPass("llm", len(layers), ends, BOTH, layout.default_split, forward, recompute_counts(layout, layers))
+        line = pricing(layout).pass_line(part, "gpu")[0]
+        found.append((line.seconds(sizes), line.comm_seconds(sizes)))
     return found
 
 
-def held(layout: Layout, layers=range(4), ends: bool = True) -> Held:
-    return pricing(layout).basis("llm", "gpu").held(Layers(layers), ends, Split(), (1,))
+def held(layout: Layout, layers=range(4), ends: bool = True) -> ActivationBytes:
+    return pricing(layout).module_pricing("llm", "gpu").activation_bytes(Layers(layers), ends, SequenceSplit(), (1,))
 
 
 SPREAD = [{}, {"dp": 1, "tp": 2}, {"dp": 1, "cp": 2}, {"dp": 1, "cp": 2, "ulysses": 2}]
@@ -76,7 +76,7 @@ def test_ranges_that_cover_all_layers_equal_one_setting_to_the_bit(how, spread):
     word = said(how, **spread)
     for ranges in ({"0-3": how}, {"0-1": how, "2-3": how}, {0: how, "1,3": how, 2: how}):
         other = said(ranges, **spread)
-        assert mixed(other, (0, 1)) == ((how, 2),)
+        assert recompute_counts(other, (0, 1)) == ((how, 2),)
         assert passes(other, range(4), (16, 128), True) == passes(word, range(4), (16, 128), True)
         assert held(other) == held(word)
     assert passes(said({}), range(4), (16,)) == passes(said("none"), range(4), (16,))
@@ -98,7 +98,7 @@ def test_seconds_and_bytes_are_those_of_each_layer(words, sizes, spread):
     bytes_ = [held(said(how, **spread), (0,), False) for how in words]
     found = held(layout)
     assert found.layers == pytest.approx(sum(each.layers for each in bytes_), rel=1e-12)
-    assert found.remade == max(each.remade for each in bytes_)
+    assert found.recomputed == max(each.recomputed for each in bytes_)
 
 
 def test_full_is_one_forward_more_and_selective_a_part_of_it():
@@ -112,17 +112,17 @@ def test_full_is_one_forward_more_and_selective_a_part_of_it():
 
 def test_a_token_cap_is_between_those_of_uniform_recompute():
     caps = [
-        token_cap(MODULE, held(said(how)), said(how), DEVICE, Limits(), BUNDLED)
+        token_cap(MODULE, held(said(how)), said(how), DEVICE, Limits(), PLANNER_RUNTIME_MEMORY)
         for how in ("none", {"0-1": "full"}, "full")
     ]
     assert caps[0] < caps[1] < caps[2]
 
 
 def test_measured_layers_are_summed_and_published_passes_are_shared_out():
-    again = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0), working_kib_per_token=7.0)
-    published = Passes(layers=2, both=Fit(ms=6.0), activation_kib_per_token=8.0)
+    again = PassCosts(forward=PassFit(ms=1.0), backward=PassFit(ms=2.0), working_kib_per_token=7.0)
+    published = PassCosts(layers=2, both=PassFit(ms=6.0), activation_kib_per_token=8.0)
     both = ModuleCosts(source="analytic", spread=0.1, layer=published, recomputing={"full": again})
-    layer = costs_of_layers(both, (("full", 3), ("none", 1))).layer
+    layer = costs_with_recompute(both, (("full", 3), ("none", 1))).layer
     assert (layer.layers, layer.forward.ms, layer.backward.ms) == (4, 3 * 1.0 + 6.0 / 3 / 2, 3 * 2.0 + 6.0 / 3)
     assert (layer.activation_kib_per_token, layer.working_kib_per_token) == (4.0, 7.0)
 
@@ -130,10 +130,10 @@ def test_measured_layers_are_summed_and_published_passes_are_shared_out():
 @pytest.mark.parametrize("recompute", ["full", {"0-1": "full"}])
 def test_recompute_that_fits_do_not_distinguish_costs_the_same(recompute):
     """Fits of a module without others beside them are those of the layers that were published."""
-    fit = Passes(forward=Fit(ms=1.0), backward=Fit(ms=2.0))
+    fit = PassCosts(forward=PassFit(ms=1.0), backward=PassFit(ms=2.0))
     known = ModuleCosts(source="published", spread=0.1, layer=fit)
-    assert costs_of_layers(known, mixed(said(recompute), range(4))) == known
-    assert untold(known, said(recompute), range(4)) == []
+    assert costs_with_recompute(known, recompute_counts(said(recompute), range(4))) == known
+    assert unmeasured_recompute(known, said(recompute), range(4)) == []
 
 
 # --------------------------------------------------------------------------------------------------- of whole plans
@@ -147,14 +147,14 @@ def solved(tmp_path, monkeypatch):
         cluster = small_cluster(tmp_path, "h100-80gb", 8)
         fixed = f"tp: 2, cp: 1, pp: 4, zero: 1, recompute: {how}, micro_batch: 1"
         inputs = static_inputs(tmp_path, "llama-3-8b", cluster, (4096,) * 8, fixed)
-        return laid(inputs, problem_of(inputs), fixed_layout(inputs))
+        return static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
 
     return plan
 
 
 def by_hand(plan: Plan, recompute) -> Plan:
-    layouts = {"llm": changed(plan.layouts["llm"], recompute=recompute)}
-    plan = changed(plan, layouts=layouts, uses=changed(plan.uses, fix=Fix()))
+    layouts = {"llm": with_fields(plan.layouts["llm"], recompute=recompute)}
+    plan = with_fields(plan, layouts=layouts, uses=with_fields(plan.uses, fix=Fix()))
     assert violations(plan) == []
     return plan
 
@@ -164,13 +164,13 @@ def test_each_stage_of_a_plan_changed_by_hand_costs_what_it_does_where_all_are_l
     """Eight layers on each of four stages: full, selective, none, and half full and half none."""
     plan = by_hand(solved(start), {"0-7": "full", "8-15": "selective", "24-27": "full"})
     alike = {how: pricing_of(solved(how)) for how in WORDS}
-    price, held = pricing_of(plan).price, Holding(plan, pricing_of(plan)).forward
+    price, held = pricing_of(plan).price, PlanMemory(plan, pricing_of(plan)).forward_bytes
     for task in expand(plan):
         if task.phase not in ("F", "B"):
             continue
         stage = task.layers[0] // 8
         ours = price(task).value, held(task)
-        theirs = [(each.price(task).value, Holding(plan_of(each, plan), each).forward(task)) for each in alike.values()]
+        theirs = [(each.price(task).value, PlanMemory(plan_of(each, plan), each).forward_bytes(task)) for each in alike.values()]
         if stage < 3:
             assert ours == pytest.approx(theirs[(2, 1, 0)[stage]], rel=1e-12)
         else:
@@ -179,14 +179,14 @@ def test_each_stage_of_a_plan_changed_by_hand_costs_what_it_does_where_all_are_l
 
 def plan_of(pricing: Pricing, plan: Plan) -> Plan:
     """The same plan with the layout that another pricing is of."""
-    return changed(plan, layouts=pricing.layouts)
+    return with_fields(plan, layouts=pricing.layouts)
 
 
 def test_recompute_given_by_ranges_is_priced_the_same(solved):
     plan = solved("full")
     again = by_hand(plan, {"0-15": "full", "16-31": "full"})
-    for of in (score, lambda each: score(each, 0, overlap_of("tp=on"))):
-        assert of(again).value == of(plan).value
+    for of in (score, lambda each: score(each, 0, parse_overlap("tp=on"))):
+        assert of(again).step_seconds == of(plan).step_seconds
         assert of(again).memory == of(plan).memory
 
 
@@ -194,14 +194,14 @@ def test_more_recomputation_takes_longer_and_holds_less(solved):
     plan = solved("none")
     scores = [score(by_hand(plan, r)) for r in ("none", {"0-3": "selective"}, {"0-3": "full"}, {"0-7": "full"})]
     for less, more in pairwise(scores):
-        assert less.value < more.value
+        assert less.step_seconds < more.step_seconds
         assert less.memory.peaks[0] > more.memory.peaks[0]
 
 
 def test_switched_overlap_prices_each_kind_of_layer_again(solved):
     """Full recomputation sends in backward what forward sent, exposed or not."""
     plan = by_hand(solved("none"), {"0-7": "full"})
-    before, after = (pricing_of(each) for each in (plan, overlapped(plan, overlap_of("tp=off"))))
+    before, after = (pricing_of(each) for each in (plan, with_overlap(plan, parse_overlap("tp=off"))))
     for priced in (before, after):
         comm = {(t.phase, t.layers[0]): priced.price(t).comm for t in expand(plan) if t.phase in ("F", "B")}
         assert comm["B", 0] - comm["B", 8] == pytest.approx(comm["F", 0]) == pytest.approx(comm["F", 8])

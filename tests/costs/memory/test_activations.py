@@ -5,21 +5,21 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.costs.columns import SELECTIVE, Columns, stacked
-from planner.costs.memory.activations import all_bytes, input_bytes, layer_bytes
+from planner.costs.columns import SELECTIVE_PARTS, LayoutColumns, stack_columns
+from planner.costs.memory.activations import kept_block_bytes, input_bytes, layer_activations
 from planner.specs import library
-from planner.specs.accounting import BUNDLED, Accounting
-from planner.specs.base import changed
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, kind_counts
 from planner.specs.model import Model
-from planner.specs.parts import Experts, Latent
+from planner.specs.parts import Experts, LatentAttentionShape
 
-PAPER = Accounting(dropout=True, flash=False)
-FLASH = Accounting()
+PAPER = MemoryCoefficients(dropout=True, flash=False)
+FLASH = MemoryCoefficients()
 # Heads, hidden size, layers of its table 3; all at 2048 tokens.
 SIZES = {"22B": (64, 6144, 48), "175B": (96, 12288, 96), "530B": (128, 20480, 105), "1T": (160, 25600, 128)}
 LLAMA = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=192, vocab=256)
-MOE = changed(LLAMA, moe=Experts(experts=8, topk=2, ffn=32, shared_ffn=16))
+MOE = with_fields(LLAMA, moe=Experts(experts=8, topk=2, ffn=32, shared_ffn=16))
 
 
 def gpt(name):
@@ -29,11 +29,11 @@ def gpt(name):
 
 
 def setup(**changes):
-    return Columns(**{"ranks": 64, "seq": 2048, "batch": 64, **changes})
+    return LayoutColumns(**{"ranks": 64, "seq": 2048, "batch": 64, **changes})
 
 
 def kept(module, kind="dense", accounting=PAPER, **changes):
-    return float(layer_bytes(module, kind, setup(**changes), accounting).partly)
+    return float(layer_activations(module, kind, setup(**changes), accounting).with_recompute)
 
 
 def ratio(name):
@@ -74,11 +74,11 @@ def test_both_together_take_a_fifth(name):
 def test_flash_attention_keeps_one_number_of_a_row():
     short, long = (kept(LLAMA, accounting=FLASH, seq=seq) for seq in (128, 4096))
     assert short == long
-    assert kept(LLAMA, accounting=changed(FLASH, flash=False), seq=4096) == pytest.approx(long + 8 * (2 * 4096 - 4))
+    assert kept(LLAMA, accounting=with_fields(FLASH, flash=False), seq=4096) == pytest.approx(long + 8 * (2 * 4096 - 4))
 
 
 def test_tensor_parallel_ranks_share_all_but_the_router():
-    for kind, module in {"dense": LLAMA, "moe": changed(MOE, moe=changed(MOE.moe, shared_ffn=0))}.items():
+    for kind, module in {"dense": LLAMA, "moe": with_fields(MOE, moe=with_fields(MOE.moe, shared_ffn=0))}.items():
         one, four = (kept(module, kind, FLASH, tp=tp) for tp in (1, 4))
         assert one == pytest.approx(4 * four)
 
@@ -96,13 +96,13 @@ def test_recomputation_only_takes_away():
 def test_half_of_the_products():
     """Of Llama 3 8B, in elements: input 4096, q 4096, v 1024, attention 4096, the gate 14336, the MLP's output 4096."""
     llama = Decoder(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
-    ops = changed(FLASH, selective="ops")
+    ops = with_fields(FLASH, selective="ops")
     assert kept(llama, "dense", ops, parts=frozenset({"mlp"})) == 2 * (3 * 4096 + 4096 + 1024 + 14336)
     assert kept(llama, "dense", ops) == kept(llama, "dense", FLASH)
 
 
 def test_a_fused_gate_keeps_its_inputs_only():
-    unfused = changed(FLASH, fused=False)
+    unfused = with_fields(FLASH, fused=False)
     assert kept(LLAMA, accounting=unfused) - kept(LLAMA, accounting=FLASH) == 2 * 192
     assert kept(gpt("22B"), accounting=unfused) == kept(gpt("22B"), accounting=FLASH)
 
@@ -110,7 +110,7 @@ def test_a_fused_gate_keeps_its_inputs_only():
 def test_fp8_keeps_products_inputs_in_a_byte():
     wide, narrow = (kept(LLAMA, accounting=FLASH, dtype=each) for each in ("bf16", "fp8"))
     assert wide - narrow == 2 * 64 + 192 - 64  # two norms' outputs and the MLP's, less attention's second copy
-    closer = kept(LLAMA, accounting=changed(FLASH, fp8_pointwise=True), dtype="fp8")
+    closer = kept(LLAMA, accounting=with_fields(FLASH, fp8_pointwise=True), dtype="fp8")
     assert narrow - closer == 2 * 192
     assert kept(LLAMA, accounting=FLASH, dtype="float32") > wide
 
@@ -118,9 +118,9 @@ def test_fp8_keeps_products_inputs_in_a_byte():
 def test_experts_keep_what_their_tokens_keep():
     base = kept(MOE, "moe", FLASH)
     each = 2 * (64 + 3 * 32 + 64)  # a copy's way in, the MLP, its way out
-    more = kept(changed(MOE, moe=changed(MOE.moe, topk=3)), "moe", FLASH)
+    more = kept(with_fields(MOE, moe=with_fields(MOE.moe, topk=3)), "moe", FLASH)
     assert more - base == pytest.approx(each)
-    fuller = kept(MOE, "moe", changed(FLASH, imbalance=1.5))
+    fuller = kept(MOE, "moe", with_fields(FLASH, imbalance=1.5))
     assert fuller - base == pytest.approx(2 * each / 2)
     assert kept(MOE, "moe", FLASH, ep=8) == base  # as many tokens come as go
     split = kept(MOE, "moe", FLASH, etp=2)
@@ -128,11 +128,11 @@ def test_experts_keep_what_their_tokens_keep():
 
 
 def test_latent_attention_keeps_narrow_vectors_too():
-    latent = Latent(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=12, value_dim=16)
+    latent = LatentAttentionShape(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=12, value_dim=16)
     wide = 8 * (16 + 16 + 16 + 16)  # queries, keys, values and output of all heads
     narrow = (16 + 8 + 4) + (16 + 8)  # as they come down, and normed
     plain = 2 * 64 + 2 * 32  # of LLAMA
-    more = kept(changed(LLAMA, latent=latent), accounting=FLASH) - kept(LLAMA, accounting=FLASH)
+    more = kept(with_fields(LLAMA, latent=latent), accounting=FLASH) - kept(LLAMA, accounting=FLASH)
     assert more == 2 * (wide + narrow - plain)
 
 
@@ -141,18 +141,18 @@ def test_many_at_once_are_each_by_itself():
         setup(tp=tp, etp=etp, sequence_parallel=sp) for tp, etp, sp in [(1, 1, True), (2, 2, False), (8, 1, True)]
     ]
     for accounting in (PAPER, FLASH):
-        together = all_bytes(MOE, "moe", stacked(setups), accounting, frozenset())
+        together = kept_block_bytes(MOE, "moe", stack_columns(setups), accounting, frozenset())
         assert together == pytest.approx(
-            np.array([float(all_bytes(MOE, "moe", each, accounting, frozenset())) for each in setups])
+            np.array([float(kept_block_bytes(MOE, "moe", each, accounting, frozenset())) for each in setups])
         )
 
 
-@pytest.mark.parametrize("name", library.names(Model))
+@pytest.mark.parametrize("name", library.shipped_names(Model))
 def test_recomputation_keeps_less(name):
     """Of every shipped model: all of a layer, what is dear to make again, its input; which is all of an MLP alone."""
-    for module in library.read(name, Model)[0].modules.values():
-        at = Columns(ranks=1, seq=4096, batch=1, parts=SELECTIVE)
+    for module in library.read_named(name, Model)[0].modules.values():
+        at = LayoutColumns(ranks=1, seq=4096, batch=1, recomputed_parts=SELECTIVE_PARTS)
         for kind in kind_counts(module):
-            kept = layer_bytes(module, kind, at, BUNDLED)
+            kept = layer_activations(module, kind, at, PLANNER_RUNTIME_MEMORY)
             least = input_bytes(module, at)
-            assert kept.whole > kept.partly and (kept.partly == least if kind == "mlp" else kept.partly > least), kind
+            assert kept.without_recompute > kept.with_recompute and (kept.with_recompute == least if kind == "mlp" else kept.with_recompute > least), kind

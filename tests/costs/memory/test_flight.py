@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from planner.costs.columns import Columns, stacked
+from planner.costs.columns import LayoutColumns, stack_columns
 from planner.costs.memory.flight import in_flight
 
 
 def setup(pp, batches, vpp=1, schedule="1f1b"):
-    return Columns(ranks=pp, seq=8, batch=batches, pp=pp, vpp=vpp, schedule=schedule)
+    return LayoutColumns(ranks=pp, seq=8, batch=batches, pp=pp, vpp=vpp, schedule=schedule)
 
 
 def most(ahead, total):
@@ -55,4 +55,4 @@ def test_many_at_once_are_each_by_itself():
         setups = [setup(pp, 16, vpp, schedule) for pp, vpp in [(1, 1), (2, 2), (4, 1), (8, 4)]]
         last = np.array([each.pp - 1 for each in setups])
         alone = [float(in_flight(each, each.pp - 1)) for each in setups]
-        assert in_flight(stacked(setups), last) == pytest.approx(np.array(alone))
+        assert in_flight(stack_columns(setups), last) == pytest.approx(np.array(alone))

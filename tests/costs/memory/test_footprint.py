@@ -7,23 +7,23 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from planner.costs.columns import Columns, stacked
-from planner.costs.memory.footprint import Footprint, footprint, peak, probability
-from planner.costs.memory.states import states
-from planner.specs.accounting import Accounting
-from planner.specs.base import changed
+from planner.costs.columns import LayoutColumns, stack_columns
+from planner.costs.memory.footprint import Footprint, footprint, fullest_stage, oom_probability
+from planner.costs.memory.states import zero_state_bytes
+from planner.specs.accounting import MemoryCoefficients
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.parts import Experts
 
 DENSE = Decoder(layers=16, hidden=256, heads=8, kv_heads=8, ffn=1024, vocab=4096)
-MOE = changed(DENSE, moe=Experts(experts=8, topk=2, ffn=256))
-MEGATRON = Accounting()
-SETUP = Columns(ranks=32, seq=512, batch=128, pp=2, tp=2, ep=2, zero=1)
+MOE = with_fields(DENSE, moe=Experts(experts=8, topk=2, ffn=256))
+MEGATRON = MemoryCoefficients()
+SETUP = LayoutColumns(ranks=32, seq=512, batch=128, pp=2, tp=2, ep=2, zero=1)
 MODULES = [DENSE, MOE]
 
 
 def total(module, setup, accounting=MEGATRON):
-    return float(peak(module, setup, accounting).total)
+    return float(fullest_stage(module, setup, accounting).total)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -52,8 +52,8 @@ def test_sharding_and_recomputing_only_take_away(module):
 
 def test_parts_add_up():
     setup = replace(SETUP, zero=3)
-    one = footprint(DENSE, setup, Accounting(gradient_bytes=2, fragmentation=0.25), 1)
-    state = states(DENSE, setup, Accounting(gradient_bytes=2), 1)
+    one = footprint(DENSE, setup, MemoryCoefficients(gradient_bytes=2, fragmentation=0.25), 1)
+    state = zero_state_bytes(DENSE, setup, MemoryCoefficients(gradient_bytes=2), 1)
     assert one.states == pytest.approx(state.total)
     during = one.gathered + one.activations + one.logits
     assert one.allocated == pytest.approx(state.total + max(during, one.update) + one.workspace)
@@ -77,7 +77,7 @@ def test_a_layer_is_recomputed_after_logits_are_freed():
 
 
 def test_optimizer_step_and_logits_do_not_coincide():
-    narrow = footprint(DENSE, replace(SETUP, ranks=4, micro_batch=1, seq=1, ep=1), Accounting(gradient_bytes=2), 0)
+    narrow = footprint(DENSE, replace(SETUP, ranks=4, micro_batch=1, seq=1, ep=1), MemoryCoefficients(gradient_bytes=2), 0)
     assert narrow.allocated == pytest.approx(narrow.states + narrow.update + narrow.workspace)
 
 
@@ -85,21 +85,21 @@ def test_optimizer_step_and_logits_do_not_coincide():
 def test_many_at_once_are_each_by_itself(module):
     changes = [{"pp": 1}, {"pp": 4, "vpp": 2, "zero": 3}, {"tp": 4, "full": 1.0}, {"cp": 2, "micro_batch": 2, "pp": 8}]
     setups = [replace(SETUP, schedule="interleaved", **each) for each in changes]
-    together = peak(module, stacked(setups), MEGATRON)
+    together = fullest_stage(module, stack_columns(setups), MEGATRON)
     for index, setup in enumerate(setups):
-        alone = peak(module, setup, MEGATRON)
+        alone = fullest_stage(module, setup, MEGATRON)
         for field in fields(Footprint):
             whole = np.broadcast_to(getattr(together, field.name), (4,))[index]
             assert whole == pytest.approx(float(getattr(alone, field.name))), field.name
 
 
 def test_probability_of_exceeding():
-    size = float(peak(DENSE, SETUP, MEGATRON).total)
-    assert probability(size, size, 0.1) == pytest.approx(0.5)
-    assert probability(size, size / np.exp(0.1), 0.1) == pytest.approx(0.841345, abs=1e-5)
+    size = float(fullest_stage(DENSE, SETUP, MEGATRON).total)
+    assert oom_probability(size, size, 0.1) == pytest.approx(0.5)
+    assert oom_probability(size, size / np.exp(0.1), 0.1) == pytest.approx(0.841345, abs=1e-5)
     devices = size * np.array([0.5, 0.9, 1.1, 2.0])
-    assert list(np.diff(probability(size, devices, 0.1)) < 0) == [True] * 3
-    assert probability(size, devices, 0.0) == pytest.approx([1, 1, 0, 0])
+    assert list(np.diff(oom_probability(size, devices, 0.1)) < 0) == [True] * 3
+    assert oom_probability(size, devices, 0.0) == pytest.approx([1, 1, 0, 0])
 
 
 UNLIKE = ("latent", "sharding-strategy", "fp8", "expert", "moe", "modelopt", "mtp")  # of what no trait says
@@ -137,17 +137,17 @@ def golden(row):
         max_positions=0 if rope else 1024,
         tied="untie" not in flags,
     )
-    setup = Columns(
+    setup = LayoutColumns(
         **{name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp")},
         **{"ranks": int(row["n_gpus"]), "seq": 1024, "batch": int(row["gbs"]), "micro_batch": int(row["mbs"])},
         zero=int("use-distributed" in flags),
-        full=float("full" in row["recompute"]),
+        full_recompute=float("full" in row["recompute"]),
         sequence_parallel=bool(row["sp"]),
         schedule="interleaved" if vpp > 1 else "1f1b",
     )
     matrix = "unfused" in flags or "local" in flags
     logits = 10.0 if "loss-fusion" in flags else 6.0  # the fused loss keeps exponentials too
-    return module, setup, Accounting(dropout=True, flash=not matrix, logit_bytes=logits, workspace_gib=0.05)
+    return module, setup, MemoryCoefficients(dropout=True, flash=not matrix, logit_bytes=logits, workspace_gib=0.05)
 
 
 def test_peaks_of_megatrons_own_tests(shared):

@@ -5,52 +5,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.columns import columns_of
-from planner.costs.compute.assumed import ASSUMED
-from planner.costs.memory.allowed import accounting_on
-from planner.costs.memory.caps import Held, token_cap
-from planner.costs.memory.footprint import layer_kept, token_logit_bytes
-from planner.costs.memory.offload import STEPS, Offloading, offloading
+from planner.costs.compute.assumed import ASSUMED_RATES
+from planner.costs.memory.allowed import device_accounting
+from planner.costs.memory.caps import ActivationBytes, token_cap
+from planner.costs.memory.footprint import layer_token_bytes, token_logit_bytes
+from planner.costs.memory.offload import STEPS, Offloading, offloading_of
 from planner.costs.pricing import Pricing
-from planner.plan.model import Layout, Prices, Split
+from planner.plan.model import Layout, Prices, SequenceSplit
 from planner.specs import library
-from planner.specs.accounting import BUNDLED
-from planner.specs.base import Layers, Ranks, changed
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.cluster import Cluster
 from planner.specs.job import Limits
 from planner.specs.model import Model
 from planner.specs.profile import Profile
 from planner.specs.shapes import resident_layers
 
-DEVICE = library.read("h100-80gb", Profile)[0].device
-MODULE = library.read("gpt-7b", Model)[0].modules["llm"]
-CLUSTER = library.read("h100x64", Cluster)[0]
+DEVICE = library.read_named("h100-80gb", Profile)[0].device
+MODULE = library.read_named("gpt-7b", Model)[0].modules["llm"]
+CLUSTER = library.read_named("h100x64", Cluster)[0]
 LAYOUT = Layout(ranks=Ranks(range(64)), dp=64, zero=1)
 KIND = CLUSTER.ranks[0].kind
 
 
 def pricing(device=DEVICE, **layout) -> Pricing:
     """By rates that are assumed."""
-    prices = Prices(profile="made up", rates={KIND: ASSUMED})
-    return Pricing({"llm": MODULE}, {"llm": changed(LAYOUT, **layout)}, CLUSTER, prices, {KIND: device})
+    prices = Prices(profile="made up", rates={KIND: ASSUMED_RATES})
+    return Pricing({"llm": MODULE}, {"llm": with_fields(LAYOUT, **layout)}, CLUSTER, prices, {KIND: device})
 
 
 PRICED = pricing()
 RANK = PRICED.offloading("llm", KIND, Layers(range(MODULE.layers)))
-PASSES = PRICED.basis("llm", KIND).layer_lines()
-HELD = PRICED.basis("llm", KIND).held(Layers(range(MODULE.layers)), True, Split(), (1,))
+PASSES = PRICED.module_pricing("llm", KIND).layer_lines()
+HELD = PRICED.module_pricing("llm", KIND).activation_bytes(Layers(range(MODULE.layers)), True, SequenceSplit(), (1,))
 SIZES = st.integers(1, 3_000_000)
 
 
-def of_layers(held: Held, layers: int, ends: bool) -> Held:
+def of_layers(held: ActivationBytes, layers: int, ends: bool) -> ActivationBytes:
     """The same of a rank with other layers."""
-    return Held(held.layers * layers / MODULE.layers, held.ends if ends else 0.0, held.remade)
+    return ActivationBytes(held.layers * layers / MODULE.layers, held.head if ends else 0.0, held.recomputed)
 
 
 @given(SIZES, st.integers(1, 64))
 def test_the_largest_ratio_hides_on_any_number_of_ranks_and_no_larger_one_does(size, ranks):
     """T(s)/d against the bytes of the s/d tokens that each rank has, in the faster pass."""
-    most = RANK.most(size)
-    seconds = min(line.of(size) for line in PASSES) / ranks
+    most = RANK.largest_ratio(size)
+    seconds = min(line.item_seconds(size) for line in PASSES) / ranks
     bytes_a_rank = HELD.layers / MODULE.layers * size / ranks
     bandwidth = DEVICE.host_gb_per_s * 1e9
     assert most * bytes_a_rank / bandwidth <= seconds * (1 + 1e-9)
@@ -58,16 +58,16 @@ def test_the_largest_ratio_hides_on_any_number_of_ranks_and_no_larger_one_does(s
 
 
 def test_longer_items_hide_more_and_long_ones_all():
-    ratios = [RANK.most(size) for size in (1024, 16_384, 65_536, 262_144, 2**21)]
+    ratios = [RANK.largest_ratio(size) for size in (1024, 16_384, 65_536, 262_144, 2**21)]
     assert ratios == sorted(ratios) and 0 < ratios[0] < ratios[-1] == 1
 
 
 @pytest.mark.parametrize("name", ["a100-40gb", "a100-80gb", "h100-80gb", "h200"])
 def test_gpus_have_a_link_to_their_host_and_the_cpu_has_none(name):
-    assert library.read(name, Profile)[0].device.host_gb_per_s > 20
-    cpu = library.read("cpu", Profile)[0].device
+    assert library.read_named(name, Profile)[0].device.host_gb_per_s > 20
+    cpu = library.read_named("cpu", Profile)[0].device
     assert cpu.host_gb_per_s is None
-    assert offloading(PASSES, HELD, MODULE.layers, cpu).most(2**21) == 0
+    assert offloading_of(PASSES, HELD, MODULE.layers, cpu).largest_ratio(2**21) == 0
 
 
 def test_the_first_layer_and_the_last_stay():
@@ -76,61 +76,61 @@ def test_the_first_layer_and_the_last_stay():
         for ratio in (0.0, 0.25, 1.0):
             counted = sum(1.0 if layer in (0, layers - 1) else 1 - ratio for layer in range(layers))
             assert resident_layers(layers, ratio) == pytest.approx(counted)
-    assert offloading(PASSES, of_layers(HELD, 2, True), 2, DEVICE).most(2**21) == 0
+    assert offloading_of(PASSES, of_layers(HELD, 2, True), 2, DEVICE).largest_ratio(2**21) == 0
 
 
 @given(st.floats(0, 1), st.integers(1, 40), st.booleans())
 def test_what_is_kept_is_what_the_memory_model_counts(ratio, layers, ends):
-    accounting, at = accounting_on(DEVICE, BUNDLED), columns_of(LAYOUT)
-    each = float(layer_kept(MODULE, "dense", at, accounting)[0])
-    rank = offloading(PASSES, of_layers(HELD, layers, ends), layers, DEVICE)
+    accounting, at = device_accounting(DEVICE, PLANNER_RUNTIME_MEMORY), columns_of(LAYOUT)
+    each = float(layer_token_bytes(MODULE, "dense", at, accounting)[0])
+    rank = offloading_of(PASSES, of_layers(HELD, layers, ends), layers, DEVICE)
     behind = float(token_logit_bytes(MODULE, at, accounting)) if ends else 0.0
     assert rank.held_bytes(0.0) == pytest.approx(layers * each + behind)
     gone = max(0, layers - 2) * each * ratio
-    assert rank.kept(ratio) == pytest.approx(1 - gone / rank.held_bytes(0.0))
-    assert 0 < rank.kept(1.0) <= rank.kept(ratio) <= 1
+    assert rank.kept_share(ratio) == pytest.approx(1 - gone / rank.held_bytes(0.0))
+    assert 0 < rank.kept_share(1.0) <= rank.kept_share(ratio) <= 1
 
 
 @given(SIZES, st.integers(1, 20_000), st.lists(st.integers(1, 300), min_size=1, max_size=40))
 def test_the_fewest_ranks_are_those_of_a_search_over_all(size, cap, allowed):
     def holds(ranks: int) -> bool:
-        return any(RANK.kept(ratio) * size <= ranks * cap for ratio in (0.0, RANK.most(size)))
+        return any(RANK.kept_share(ratio) * size <= ranks * cap for ratio in (0.0, RANK.largest_ratio(size)))
 
-    found = RANK.fewest(size, cap, allowed)
+    found = RANK.fewest_ranks(size, cap, allowed)
     best = min(filter(holds, allowed), default=None)
     assert (found.ranks if found else None) == best
     if found:
-        assert found.offload <= RANK.most(size)
-        assert RANK.kept(found.offload) * size <= found.ranks * cap
+        assert found.offload <= RANK.largest_ratio(size)
+        assert RANK.kept_share(found.offload) * size <= found.ranks * cap
         less = found.offload - 2 / STEPS
-        assert found.offload == 0 or less < 0 or RANK.kept(less) * size > found.ranks * cap
+        assert found.offload == 0 or less < 0 or RANK.kept_share(less) * size > found.ranks * cap
 
 
 def test_offload_saves_ranks_only_where_it_hides():
     """Any number of ranks, not powers of two; without a way to the host, as many as the tokens need."""
-    stuck = offloading(PASSES, HELD, MODULE.layers, changed(DEVICE, host_gb_per_s=None))
+    stuck = offloading_of(PASSES, HELD, MODULE.layers, with_fields(DEVICE, host_gb_per_s=None))
     cap, everyone = 8192, range(1, 257)
     for size in (1000, 8192, 20_000, 100_000, 2**21):
-        plain, helped = stuck.fewest(size, cap, everyone), RANK.fewest(size, cap, everyone)
+        plain, helped = stuck.fewest_ranks(size, cap, everyone), RANK.fewest_ranks(size, cap, everyone)
         assert plain == (-(-size // cap), 0.0)
         assert helped.ranks <= plain.ranks and (helped.offload > 0) == (helped.ranks < plain.ranks)
-    assert RANK.fewest(2**21, cap, everyone).ranks < 256 / 5
-    assert RANK.fewest(2**21, cap, [1, 2, 4]) is None
+    assert RANK.fewest_ranks(2**21, cap, everyone).ranks < 256 / 5
+    assert RANK.fewest_ranks(2**21, cap, [1, 2, 4]) is None
 
 
 @pytest.mark.parametrize("again_kib", [0.0, 500.0])
 def test_offloaded_placements_fit_the_memory_of_the_cap(again_kib):
     """With what the backward of a layer makes again, beyond what the ends keep."""
     held = HELD._replace(remade=again_kib * 1024)
-    rank = offloading(PASSES, held, 32, DEVICE)
-    cap = token_cap(MODULE, held, LAYOUT, DEVICE, Limits(), BUNDLED)
-    assert (rank.remade_bytes > 0) == (again_kib * 1024 > held.ends)
+    rank = offloading_of(PASSES, held, 32, DEVICE)
+    cap = token_cap(MODULE, held, LAYOUT, DEVICE, Limits(), PLANNER_RUNTIME_MEMORY)
+    assert (rank.recomputed_bytes > 0) == (again_kib * 1024 > held.head)
     for size in (50_000, 123_457, 700_001):
-        found = rank.fewest(size, cap, range(1, 65))
-        taken = (rank.held_bytes(found.offload) + rank.remade_bytes) * size / found.ranks
-        assert found.offload and taken <= held.most * cap * (1 + 1e-12)
+        found = rank.fewest_ranks(size, cap, range(1, 65))
+        taken = (rank.held_bytes(found.offload) + rank.recomputed_bytes) * size / found.ranks
+        assert found.offload and taken <= held.peak * cap * (1 + 1e-12)
 
 
 def test_without_activations_no_link_is_needed():
     free = Offloading(8, 0.0, 0.0, ((0.0, 0.0),), 1.0)
-    assert (free.most(5), free.kept(1.0)) == (1.0, 1.0)
+    assert (free.largest_ratio(5), free.kept_share(1.0)) == (1.0, 1.0)

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.assumed import ASSUMED
+from planner.costs.compute.assumed import ASSUMED_RATES
 from planner.costs.cost import Cost
-from planner.costs.network.network import among, network_of
-from planner.specs.base import changed
+from planner.costs.network.network import group_of_ranks, network_of
+from planner.specs.base import with_fields
 from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.profile import Collective, Point
+from planner.specs.profile import CollectiveCosts, CollectivePoint
 
 CLUSTER = Cluster(
     format=Cluster.FORMAT,
@@ -22,10 +22,10 @@ CLUSTER = Cluster(
     ),
 )
 TABLE = {
-    "all_to_all": Collective(
+    "all_to_all": CollectiveCosts(
         source="measured",
         spread=0.1,
-        points=(Point(ranks=8, gb_per_s=4), Point(ranks=2, gb_per_s=20, latency_us=5)),
+        points=(CollectivePoint(ranks=8, gb_per_s=4), CollectivePoint(ranks=2, gb_per_s=20, latency_us=5)),
     )
 }
 
@@ -35,7 +35,7 @@ def cost(ranks, kind="all_to_all", size=1e9, calls=1, tables=TABLE):
 
 
 def on(cluster, ranks, kind, size, calls, tables):
-    return network_of(cluster, ASSUMED, tables).cost(kind, size, among(cluster, tuple(ranks)), calls)
+    return network_of(cluster, ASSUMED_RATES, tables).collective_cost(kind, size, group_of_ranks(cluster, tuple(ranks)), calls)
 
 
 def test_a_size_between_takes_the_next_larger_measured_one():
@@ -45,7 +45,7 @@ def test_a_size_between_takes_the_next_larger_measured_one():
 
 
 def test_beyond_the_table_the_spread_says_so():
-    alone = changed(CLUSTER, levels=(Level(name="node", ranks=16, gb_per_s=100, latency_us=10),))
+    alone = with_fields(CLUSTER, levels=(Level(name="node", ranks=16, gb_per_s=100, latency_us=10),))
     beyond = on(alone, range(9), "all_to_all", 1e9, 1, TABLE)
     assert beyond.value == cost(range(8)).value and beyond.spread == 2 * cost(range(8)).spread
 
@@ -56,7 +56,7 @@ def test_what_was_measured_in_a_node_says_nothing_of_what_leaves_it():
 
 
 def test_without_a_table_the_wires_of_the_level_that_joins_the_ranks_are_taken():
-    links, adapters = ASSUMED.link_share * 100e9, ASSUMED.adapter_share * 10e9
+    links, adapters = ASSUMED_RATES.link_share * 100e9, ASSUMED_RATES.adapter_share * 10e9
     near, far = cost(range(4), tables={}), cost(range(4, 12), tables={})
     assert near.value == pytest.approx(3 * 10e-6 + 1e9 * 3 / 4 / links)
     assert far.value == pytest.approx(3 * 10e-6 + 2 * 50e-6 + 1e9 * 4 / 8 / adapters)  # half of it leaves the node
@@ -68,14 +68,14 @@ def test_without_a_table_the_wires_of_the_level_that_joins_the_ranks_are_taken()
 def test_rings_leave_a_node_by_all_adapters_of_their_members():
     wide, narrow = cost(range(16), "all_gather", 1e12, tables={}), cost((0, 8), "all_gather", 1e12, tables={})
     speeds = [1e12 * (size - 1) / size / each.value for size, each in ((16, wide), (2, narrow))]
-    assert speeds[1] == pytest.approx(ASSUMED.adapter_share * 10e9, rel=1e-4)
+    assert speeds[1] == pytest.approx(ASSUMED_RATES.adapter_share * 10e9, rel=1e-4)
     assert speeds[0] == pytest.approx(8 * speeds[1], rel=1e-3)
 
 
 def test_ranks_that_straddle_nodes_take_a_measurement_that_crosses_nodes_too():
     """A table's sizes are of aligned blocks: 8 ranks of one node, 16 of two."""
-    point = Point(ranks=16, gb_per_s=1)
-    wide = {"all_to_all": Collective(source="measured", spread=0.1, points=(*TABLE["all_to_all"].points, point))}
+    point = CollectivePoint(ranks=16, gb_per_s=1)
+    wide = {"all_to_all": CollectiveCosts(source="measured", spread=0.1, points=(*TABLE["all_to_all"].points, point))}
     for ranks in ((7, 8), (4, 5, 6, 7, 8, 9), range(4, 12)):
         assert cost(ranks, tables=wide) == cost(range(16), tables=wide) != cost(range(8), tables=wide)
 

@@ -8,29 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.columns import columns_of
-from planner.costs.compute.assumed import ASSUMED
-from planner.costs.memory.states import states
-from planner.costs.network.network import among
-from planner.costs.network.reduced import held_by
-from planner.costs.network.replicas import held
+from planner.costs.compute.assumed import ASSUMED_RATES
+from planner.costs.memory.states import zero_state_bytes
+from planner.costs.network.network import group_of_ranks
+from planner.costs.network.reduced import replicated_by_task
+from planner.costs.network.replicas import replicated_on_stage
 from planner.costs.pricing import Pricing
 from planner.plan.mesh import stage_ranks, state_groups
 from planner.plan.model import Layout, Prices
 from planner.plan.task import Task
-from planner.specs.accounting import BUNDLED
-from planner.specs.base import Layers, Ranks, changed
+from planner.specs.accounting import PLANNER_RUNTIME_MEMORY
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.layers import Decoder
-from planner.specs.parameters import end_parameters, expert_parameters, of_layers, parameters
+from planner.specs.parameters import embedding_head_parameters, expert_parameters, parameters_of_layers, parameter_counts
 from planner.specs.parts import Experts
-from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point
+from planner.specs.profile import CollectiveCosts, Device, PassFit, ModuleCosts, PassCosts, CollectivePoint
 from planner.units import GB, US
 from tests.meshes import meshed
 
 MODULE = Decoder(layers=4, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
-MOE = changed(MODULE, moe=Experts(experts=4, topk=2, ffn=32))
+MOE = with_fields(MODULE, moe=Experts(experts=4, topk=2, ffn=32))
 DEVICE = Device(kind="cuda", memory_gib=10, tflops={"bf16": 100}, memory_gb_per_s=1000, reserved_gib=1)
-NOTHING = Passes(forward=Fit(), backward=Fit())  # no compute hides any exchange
+NOTHING = PassCosts(forward=PassFit(), backward=PassFit())  # no compute hides any exchange
 COSTS = ModuleCosts(source="measured", spread=0.1, layer=NOTHING, ends=NOTHING, update_ns_per_parameter=1.0)
 BANDWIDTH, LATENCY = 10.0, 2.0  # GB/s, µs
 LAYERS = Layers(range(4))
@@ -58,12 +58,12 @@ def seconds(layout: Layout, phase: str, micro_batch: int | None = None, **of) ->
 
 
 def state_bytes(layout: Layout) -> float:
-    return float(states(MODULE, columns_of(layout), BUNDLED, 0).total)
+    return float(zero_state_bytes(MODULE, columns_of(layout), PLANNER_RUNTIME_MEMORY, 0).total)
 
 
 def ring(size_bytes: float, ranks: int) -> float:
     """An all-gather or a reduce-scatter in each of the calls: (n − 1)/n of the buffer, n − 1 hops."""
-    bandwidth = BANDWIDTH * (ASSUMED.link_share or 1.0) * GB
+    bandwidth = BANDWIDTH * (ASSUMED_RATES.link_share or 1.0) * GB
     return size_bytes * (ranks - 1) / ranks / bandwidth + CALLS * (ranks - 1) * LATENCY * US if ranks > 1 else 0.0
 
 
@@ -94,7 +94,7 @@ def test_where_nothing_is_sharded_replicas_are_data_parallel_ranks(mesh):
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([2, 4, 8]), st.booleans())
 def test_a_sync_is_a_reduce_scatter_over_dp_and_an_all_reduce_of_shards_over_replicas(dp, replica, first):
     mesh = {"replica": replica, "dp": dp} if first else {"dp": dp, "replica": replica}
-    held = parameters(MODULE).total * GRADIENT
+    held = parameter_counts(MODULE).total * GRADIENT
     expected = ring(held, dp) + 2 * ring(held / dp, replica)
     assert seconds(spread(1, **mesh), "sync") == pytest.approx(expected, rel=1e-12)
 
@@ -139,15 +139,15 @@ def sent(layout: Layout, phase: str, micro_batch: int | None = None) -> dict[str
 KINDS = ("all_gather", "reduce_scatter", "all_to_all")
 
 
-def table(gb_per_s: float) -> Collective:
-    return Collective(source="measured", spread=0.1, points=(Point(ranks=8, gb_per_s=gb_per_s),))
+def table(gb_per_s: float) -> CollectiveCosts:
+    return CollectiveCosts(source="measured", spread=0.1, points=(CollectivePoint(ranks=8, gb_per_s=gb_per_s),))
 
 
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_bf16_halves_the_bytes_that_are_reduced(zero):
     """Below ZeRO-1 sums are gathered again, in float32; by ZeRO-3 layers' parameters, for backward."""
-    micro_batch, held = (0 if zero == 3 else None), parameters(MODULE).total * 4
-    again = {0: held, 1: 0, 3: of_layers(MODULE, LAYERS) * 2}[zero]
+    micro_batch, held = (0 if zero == 3 else None), parameter_counts(MODULE).total * 4
+    again = {0: held, 1: 0, 3: parameters_of_layers(MODULE, LAYERS) * 2}[zero]
     rest = {"all_gather": again} if again else {}
     assert sent(spread(zero, dp=8), "sync", micro_batch) == {"reduce_scatter": held, **rest}
     assert sent(spread(zero, "bf16", dp=8), "sync", micro_batch) == {"all_to_all": held / 2, **rest}
@@ -173,14 +173,14 @@ def test_of_experts_that_tp_shares_their_copies_alone_are_reduced():
 def test_stages_exchange_their_own_layers_the_first_the_embedding_and_the_last_the_head():
     """Layers are alike; of those in the middle nothing else is sent. A tied embedding is on both."""
     layout = spread(1, pp=4, replica=2, dp=4)
-    of = {tied: [seconds_of(layout, stage, changed(MODULE, tied=tied)) for stage in range(4)] for tied in (False, True)}
+    of = {tied: [seconds_of(layout, stage, with_fields(MODULE, tied=tied)) for stage in range(4)] for tied in (False, True)}
     table, norm = MODULE.vocab * MODULE.hidden * 2.0, MODULE.hidden * 2.0
-    rate = 3 / 4 / (BANDWIDTH * (ASSUMED.link_share or 1.0) * GB)
+    rate = 3 / 4 / (BANDWIDTH * (ASSUMED_RATES.link_share or 1.0) * GB)
     for first, second, third, last in of.values():
         assert second == third > 0
         assert first - second == pytest.approx(table * rate + 3 * LATENCY * US, rel=1e-9)
         assert last - second == pytest.approx((table + norm) * rate + 3 * LATENCY * US, rel=1e-9)
-    assert table + table + norm == end_parameters(MODULE) * 2.0
+    assert table + table + norm == embedding_head_parameters(MODULE) * 2.0
 
 
 def seconds_of(layout: Layout, stage: int, module: Decoder) -> float:
@@ -199,11 +199,11 @@ def seconds_of(layout: Layout, stage: int, module: Decoder) -> float:
 )
 def test_ranks_that_share_tensors_send_their_parts_apart(dp, tp, replica, dims):
     """Each with those of the same part of tp: a tp-th of the bytes, over dp, and then over replicas."""
-    sizes, held = {"dp": dp, "tp": tp, "replica": replica}, parameters(MODULE).total / tp
+    sizes, held = {"dp": dp, "tp": tp, "replica": replica}, parameter_counts(MODULE).total / tp
     mesh = {dim: sizes[dim] for dim in dims}
     reduced = ring(held * GRADIENT, dp) + 2 * ring(held * GRADIENT / dp, replica)
     assert seconds(spread(1, **mesh), "sync") == pytest.approx(reduced, rel=1e-12)
-    again = ring(of_layers(MODULE, LAYERS) * 2.0 / tp, dp)  # for backward; the ends stayed
+    again = ring(parameters_of_layers(MODULE, LAYERS) * 2.0 / tp, dp)  # for backward; the ends stayed
     assert seconds(spread(3, **mesh), "sync", 0) == pytest.approx(reduced + again, rel=1e-12)
     for zero, micro_batch in ((1, None), (3, 0)):
         assert seconds(spread(zero, **mesh), "gather", micro_batch) == pytest.approx(ring(held * 2.0, dp), rel=1e-12)
@@ -218,23 +218,23 @@ def test_the_slowest_part_of_tp_is_what_all_wait_for():
     assert near < far
     parts = spread(1, dp=2, tp=3)
     groups = state_groups(parts)[0]
-    priced, held = pricing(parts, per_node=4), parameters(MODULE).total * GRADIENT / 3
-    network = priced.basis("llm", "gpu").machine.network
-    each = [float(network.scatter(held, among(priced.cluster, groups[rank]), CALLS)) for rank in range(3)]
+    priced, held = pricing(parts, per_node=4), parameter_counts(MODULE).total * GRADIENT / 3
+    network = priced.module_pricing("llm", "gpu").machine.network
+    each = [float(network.reduce_scatter(held, group_of_ranks(priced.cluster, groups[rank]), CALLS)) for rank in range(3)]
     assert each[0] < each[1] == each[2] == seconds(parts, "sync", per_node=4)
 
 
 @pytest.mark.parametrize("zero", [0, 1])
 def test_stages_exchange_with_nobody_of_another_stage(zero):
     """Whichever dim is the slowest: a stage by itself costs what it does on ranks of its own."""
-    held = of_layers(MODULE, (0, 1)) * GRADIENT / 2
+    held = parameters_of_layers(MODULE, (0, 1)) * GRADIENT / 2
     for mesh in ({"pp": 2, "dp": 4, "tp": 2}, {"dp": 4, "pp": 2, "tp": 2}, {"dp": 4, "tp": 2, "pp": 2}):
         layout = spread(zero, **mesh)
         for stage, first in enumerate((0, 2)):
             task = Task("llm", Layers((first, first + 1)), "sync", None, "all", stage_ranks(layout, stage))
             table, norm = MODULE.vocab * MODULE.hidden / 2, MODULE.hidden
             moved = held + GRADIENT * (table + norm if stage else table)
-            bandwidth, calls = BANDWIDTH * (ASSUMED.link_share or 1.0) * GB, 3
+            bandwidth, calls = BANDWIDTH * (ASSUMED_RATES.link_share or 1.0) * GB, 3
             expected = moved * 3 / 4 / bandwidth + calls * 3 * LATENCY * US
             times = 1 if zero else 2  # sums are gathered again
             assert pricing(layout).price(task).value == pytest.approx(times * expected, rel=1e-12)
@@ -248,18 +248,18 @@ def test_stages_exchange_with_nobody_of_another_stage(zero):
 def test_the_closed_form_has_the_same_parameters_among_the_same_ranks(module, mesh):
     """Of a whole module in the usual order of ranks; experts over all, over half, and over none of them."""
     for ep in (1, 2, 4) if module is MOE else (1,):
-        layout = changed(spread(1, **mesh), ep=ep)
+        layout = with_fields(spread(1, **mesh), ep=ep)
         task = Task("llm", LAYERS, "sync", None, "all", layout.ranks)
         priced = pricing(layout, module, per_node=8)
-        network = priced.basis("llm", "gpu").machine.network
+        network = priced.module_pricing("llm", "gpu").machine.network
         for one, other in zip(
-            held_by(task, module, layout, priced.cluster), held(module, columns_of(layout)), strict=True
+            replicated_by_task(task, module, layout, priced.cluster), replicated_on_stage(module, columns_of(layout)), strict=True
         ):
-            assert (one.count, one.kept) == (float(other.count), float(other.kept))
+            assert (one.count, one.stay_gathered) == (float(other.count), float(other.stay_gathered))
             if one.count:
                 for mine, theirs in ((one.shard, other.shard), (one.copies, other.copies)):
                     assert mine.size == theirs.size
-                    assert float(network.gather(1e9, mine)) == float(network.gather(1e9, theirs))
+                    assert float(network.all_gather(1e9, mine)) == float(network.all_gather(1e9, theirs))
 
 
 def test_prices_of_replicas_do_not_depend_on_micro_batches():

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.part import Part
+from planner.costs.part import LayerPass
 from planner.costs.pricing import Pricing, pricing_of
 from planner.plan.expand import expand
-from planner.plan.model import Layout, Plan, Prices, Split
+from planner.plan.model import Layout, Plan, Prices, SequenceSplit
 from planner.runtime.options import RunOptions
-from planner.specs.base import Ranks, changed
+from planner.specs.base import Ranks, with_fields
 from planner.specs.cluster import Cluster, Level, RankKind
 from planner.specs.layers import Decoder, Vit
-from planner.specs.parts import Latent
-from planner.specs.profile import Collective, Device, Fit, ModuleCosts, Passes, Point
+from planner.specs.parts import LatentAttentionShape
+from planner.specs.profile import CollectiveCosts, Device, PassFit, ModuleCosts, PassCosts, CollectivePoint
 from tests.meshes import meshed
 from tests.runtime.worlds import DECODER, run_all, spread
 
-NOTHING = Passes(forward=Fit(), backward=Fit())
+NOTHING = PassCosts(forward=PassFit(), backward=PassFit())
 ALONE = ModuleCosts(  # measured of one rank: comm alone is left
     source="fitted", spread=0.1, layer=NOTHING, recomputing={"selective": NOTHING, "full": NOTHING}, ends=NOTHING
 )
@@ -32,8 +32,8 @@ SHAPE = {"layers": 4, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 64}
 GPT = Decoder(**SHAPE, gated=False, norm="layer", bias="all", positions="learned", max_positions=100, tied=True)
 ODD = Decoder(layers=4, hidden=32, heads=12, kv_heads=3, head_dim=4, ffn=45, vocab=63, bias="qkv")
 VIT = Vit(layers=4, hidden=32, heads=8, ffn=48, patch=2, merge=2, out=6)
-NARROW = Decoder(**SHAPE, latent=Latent(q_rank=24, kv_rank=16, nope_dim=8, rope_dim=4, value_dim=8))
-STRAIGHT = Decoder(**SHAPE, latent=Latent(kv_rank=16, nope_dim=8, rope_dim=4, value_dim=8))
+NARROW = Decoder(**SHAPE, latent=LatentAttentionShape(q_rank=24, kv_rank=16, nope_dim=8, rope_dim=4, value_dim=8))
+STRAIGHT = Decoder(**SHAPE, latent=LatentAttentionShape(kv_rank=16, nope_dim=8, rope_dim=4, value_dim=8))
 PLANS = {
     "tp 4": spread(4, tp=4, zero=0),
     "nothing divides": spread(4, ODD, tp=4, zero=0, recompute="full"),
@@ -54,16 +54,16 @@ PLANS = {
 
 def even(plan: Plan) -> Plan:
     """With items whose tokens every rank has an even share of, in whole patches that are merged."""
-    return changed(plan, uses=changed(plan.uses, items={"llm": {n: 32 * (1 + n % 3) for n in plan.uses.items["llm"]}}))
+    return with_fields(plan, uses=with_fields(plan.uses, items={"llm": {n: 32 * (1 + n % 3) for n in plan.uses.items["llm"]}}))
 
 
-def table(gb_per_s: float, latency_us: float = 0.0) -> Collective:
-    return Collective(source="measured", spread=0.1, points=(Point(ranks=8, gb_per_s=gb_per_s, latency_us=latency_us),))
+def table(gb_per_s: float, latency_us: float = 0.0) -> CollectiveCosts:
+    return CollectiveCosts(source="measured", spread=0.1, points=(CollectivePoint(ranks=8, gb_per_s=gb_per_s, latency_us=latency_us),))
 
 
-def priced(plan: Plan, costs: ModuleCosts = ALONE, **tables: Collective) -> Pricing:
+def priced(plan: Plan, costs: ModuleCosts = ALONE, **tables: CollectiveCosts) -> Pricing:
     prices = Prices(profile="made up", modules={"llm": costs}, collectives=tables)
-    return pricing_of(changed(plan, uses=changed(plan.uses, prices=prices)))
+    return pricing_of(with_fields(plan, uses=with_fields(plan.uses, prices=prices)))
 
 
 def predicted(plan: Plan) -> dict[tuple[str, int | None], float]:
@@ -116,11 +116,11 @@ def line(mesh: dict[str, int], ranks: Sequence[int], layers: int = 4, forward: b
     size, tp = len(ranks), mesh.get("tp", 1)
     layout = Layout(ranks=Ranks(range(16)), **meshed(mesh), zero=1)
     prices = Prices(
-        profile="made up", modules={"llm": changed(ALONE, **said)}, collectives={"all_to_all": table(FREELY)}
+        profile="made up", modules={"llm": with_fields(ALONE, **said)}, collectives={"all_to_all": table(FREELY)}
     )
     pricing = Pricing({"llm": DECODER}, {"llm": layout}, CLUSTER, prices, {"toy": DEVICE})
-    part = Part("llm", layers, ends, Ranks(ranks), Split(size // tp), forward, (("none", layers),))
-    return pricing.part(part, "toy")[0]
+    part = LayerPass("llm", layers, ends, Ranks(ranks), SequenceSplit(size // tp), forward, (("none", layers),))
+    return pricing.pass_line(part, "toy")[0]
 
 
 @given(st.booleans(), st.booleans(), st.integers(1, 10**5))
@@ -132,7 +132,7 @@ def test_one_rank_of_tp_adds_nothing(forward, ends, tokens):
 def test_more_ranks_of_tp_never_send_for_less(forward, tokens):
     """A block gathers as many tokens however many ranks it has."""
     seconds = [
-        line({"dp": 16 // tp, "tp": tp}, range(tp), forward=forward, ends=True).comm((tokens,)) for tp in (2, 4, 8)
+        line({"dp": 16 // tp, "tp": tp}, range(tp), forward=forward, ends=True).comm_seconds((tokens,)) for tp in (2, 4, 8)
     ]
     assert 0.0 < seconds[0] < seconds[1] < seconds[2]
 
@@ -173,7 +173,7 @@ def test_heads_are_shared_out_among_ranks_with_the_same_part_of_tp():
         for mesh in ({"dp": 4, "tp": 4}, {"tp": 2, "dp": 8})
     ]
     across, within = (
-        pricing.part(Part("llm", 4, False, ranks, Split(2), True, (("none", 4),)), "toy")[0]
+        pricing.pass_line(LayerPass("llm", 4, False, ranks, SequenceSplit(2), True, (("none", 4),)), "toy")[0]
         for pricing, ranks in zip(of_mesh, (Ranks(range(8)), Ranks((0, 1, 8, 9))), strict=True)
     )
     assert across.comm_const > within.comm_const > 0
@@ -191,7 +191,7 @@ def test_heads_are_shared_out_among_ranks_with_the_same_part_of_tp():
 def test_fits_that_are_of_more_than_a_rank_alone_stay_as_they_are(said):
     assert line({"dp": 8, "tp": 2}, range(2), **said).seconds((100,)) == 0.0
     plan = even(PLANS["tp 4"])
-    assert all(priced(plan, changed(ALONE, **said)).price(task).value == 0.0 for task in expand(plan))
+    assert all(priced(plan, with_fields(ALONE, **said)).price(task).value == 0.0 for task in expand(plan))
 
 
 def test_an_update_waits_for_one_sum_over_a_block():
@@ -200,4 +200,4 @@ def test_an_update_waits_for_one_sum_over_a_block():
     (update,) = [task for task in expand(plan) if task.phase == "update"]
     tables = {kind: table(FREELY, latency_us=5.0) for kind in KINDS}
     assert priced(plan, **tables).price(update).comm == pytest.approx(10e-6)
-    assert priced(plan, changed(ALONE, source="published"), **tables).price(update).comm == 0.0
+    assert priced(plan, with_fields(ALONE, source="published"), **tables).price(update).comm == 0.0

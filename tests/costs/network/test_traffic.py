@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.columns import Columns
+from planner.costs.columns import LayoutColumns
 from planner.costs.compute.work import layer_work
 from planner.costs.network import traffic
-from planner.costs.network.network import Group
-from planner.costs.network.traffic import experts, layer_traffic, places, stage_send, to_nodes, ulysses
-from planner.specs.base import changed
-from planner.specs.shapes import exchange_elements
-from planner.specs.timing import Timing
+from planner.costs.network.network import CommGroup
+from planner.costs.network.traffic import expert_seconds, layer_traffic, layer_groups, stage_send_seconds, to_nodes, ulysses_seconds
+from planner.specs.base import with_fields
+from planner.specs.shapes import ulysses_elements
+from planner.specs.timing import TimingCoefficients
 from tests.costs.machines import GPT, LLAMA, MIXTRAL, ideal
 
 NEAR, FAR = 300e9, 25e9
@@ -22,11 +22,11 @@ TOKENS = 2048
 
 
 def setup(**fields):
-    return Columns(**{"ranks": 64, "seq": TOKENS, "batch": 64, **fields})
+    return LayoutColumns(**{"ranks": 64, "seq": TOKENS, "batch": 64, **fields})
 
 
 def tensor(module, kind, at, machine):
-    return traffic.tensor(module, kind, at, machine, places(at))
+    return traffic.tensor_seconds(module, kind, at, machine, layer_groups(at))
 
 
 @given(tp=st.sampled_from([2, 4, 8]))
@@ -44,10 +44,10 @@ def test_a_dense_layer_gathers_and_scatters_twice(tp):
 @given(ep=st.sampled_from([2, 4, 8]), tp=st.sampled_from([1, 2]))
 def test_experts_get_k_over_n_of_what_tensor_parallelism_moves(ep, tp):
     """A rank of n sends its own tokens k times, away and back: 2·k·s·h/n·(n − 1)/n, beside 4·s·h·(n − 1)/n by tp."""
-    forward, backward = experts(MIXTRAL, "moe", setup(ep=ep, tp=tp), ideal())
+    forward, backward = expert_seconds(MIXTRAL, "moe", setup(ep=ep, tp=tp), ideal())
     own = TOKENS / tp * 2 * MIXTRAL.hidden * 2
     assert float(forward) == float(backward) == pytest.approx(2 * own * (ep - 1) / ep / NEAR)
-    assert experts(LLAMA, "dense", setup(), ideal()) == (0.0, 0.0)
+    assert expert_seconds(LLAMA, "dense", setup(), ideal()) == (0.0, 0.0)
 
 
 @given(ep=st.sampled_from([1, 2, 4]), etp=st.sampled_from([1, 2]), tp=st.sampled_from([1, 2]))
@@ -55,7 +55,7 @@ def test_gathered_tokens_move_one_over_k_of_copies_to_all_ranks_of_the_experts(e
     """An all-gather of n ranks' tokens, and a reduce-scatter of as many outputs: 2·s·h/tp·(n − 1)."""
     ways = ep * etp
     spread = setup(ep=ep, etp=etp, tp=tp, dispatch="all_gather")
-    forward, backward = experts(MIXTRAL, "moe", spread, ideal())
+    forward, backward = expert_seconds(MIXTRAL, "moe", spread, ideal())
     own = TOKENS / tp * MIXTRAL.hidden * 2
     assert float(forward) == float(backward) == pytest.approx(2 * own * (ways - 1) / NEAR)
 
@@ -63,29 +63,29 @@ def test_gathered_tokens_move_one_over_k_of_copies_to_all_ranks_of_the_experts(e
 @given(topk=st.integers(1, 8), ep=st.sampled_from([2, 4, 8]))
 def test_gathering_all_tokens_pays_where_a_token_has_more_experts_than_there_are_ranks(topk, ep):
     """MegaScale-MoE (2505.11432): k/n of what is gathered is sent by copies."""
-    module = changed(MIXTRAL, moe=changed(MIXTRAL.moe, topk=topk))
+    module = with_fields(MIXTRAL, moe=with_fields(MIXTRAL.moe, topk=topk))
     copies, tokens = (
-        float(experts(module, "moe", setup(ep=ep, dispatch=how), ideal())[0]) for how in ("all_to_all", "all_gather")
+        float(expert_seconds(module, "moe", setup(ep=ep, dispatch=how), ideal())[0]) for how in ("all_to_all", "all_gather")
     )
     assert copies / tokens == pytest.approx(topk / ep)
 
 
 def test_gathered_tokens_are_as_many_however_uneven_the_experts_are():
     even, uneven = (setup(ep=4, dispatch="all_gather", balanced=each) for each in (True, False))
-    machine = ideal(Timing(imbalance=0.5))
-    assert experts(MIXTRAL, "moe", even, machine) == experts(MIXTRAL, "moe", uneven, machine)
+    machine = ideal(TimingCoefficients(imbalance=0.5))
+    assert expert_seconds(MIXTRAL, "moe", even, machine) == expert_seconds(MIXTRAL, "moe", uneven, machine)
 
 
 def test_uneven_experts_take_longer_and_the_less_the_more_of_them_a_rank_has():
-    machine = ideal(Timing(imbalance=0.5))
-    even = [float(experts(MIXTRAL, "moe", setup(ep=ep), machine)[0]) for ep in (2, 8)]
-    uneven = [float(experts(MIXTRAL, "moe", setup(ep=ep, balanced=False), machine)[0]) for ep in (2, 8)]
+    machine = ideal(TimingCoefficients(imbalance=0.5))
+    even = [float(expert_seconds(MIXTRAL, "moe", setup(ep=ep), machine)[0]) for ep in (2, 8)]
+    uneven = [float(expert_seconds(MIXTRAL, "moe", setup(ep=ep, balanced=False), machine)[0]) for ep in (2, 8)]
     assert [b / a for a, b in zip(even, uneven, strict=True)] == pytest.approx([1.25, 1.5])
 
 
 def test_what_is_hidden_is_waited_for_in_part():
-    machine = ideal(Timing(overlapped=0.25))
-    for kind, of, module in (("tp", tensor, GPT), ("ep", experts, MIXTRAL)):
+    machine = ideal(TimingCoefficients(overlapped=0.25))
+    for kind, of, module in (("tp", tensor, GPT), ("ep", expert_seconds, MIXTRAL)):
         plain = setup(tp=4, ep=4) if kind == "ep" else setup(tp=4)
         layer = "moe" if kind == "ep" else "dense"
         hidden = replace(plain, overlap=frozenset([kind]))
@@ -109,9 +109,9 @@ def test_a_ring_hides_behind_attention():
         at = setup(cp=4, seq=seq)
         core = layer_work(LLAMA, "dense", at).attention
         for forward, times in ((True, 1.0), (False, 2.0)):
-            found = traffic.ring(LLAMA, at, machine, core, forward, places(at))
+            found = traffic.ring_traffic(LLAMA, at, machine, core, forward, layer_groups(at))
             sent = times * 3 * block * seq / 8192 / NEAR
-            assert float(found.moved * seq) == pytest.approx(sent)
+            assert float(found.send_seconds * seq) == pytest.approx(sent)
             hidden = float(machine.attention(core, forward))
             assert float(found.exposed(at)) == pytest.approx(max(0.0, sent - hidden))
             assert (float(found.exposed(at)) > 0) == (seq == 128)
@@ -122,21 +122,21 @@ def test_heads_are_exchanged_for_tokens_within_blocks_and_keys_go_around_them(cp
     """Each pass sends queries, keys, values and the output of a rank's tokens, but for what stays, twice."""
     at, machine = setup(cp=cp, ulysses=heads, tp=2, micro_batch=3), ideal()
     core = layer_work(LLAMA, "dense", at).attention
-    own = 3 * TOKENS / cp * exchange_elements(LLAMA, heads * 2) / 2 * 2
-    assert float(ulysses(LLAMA, at, machine, places(at))) == pytest.approx(own * (heads - 1) / heads / NEAR)
+    own = 3 * TOKENS / cp * ulysses_elements(LLAMA, heads * 2) / 2 * 2
+    assert float(ulysses_seconds(LLAMA, at, machine, layer_groups(at))) == pytest.approx(own * (heads - 1) / heads / NEAR)
     found = layer_traffic(LLAMA, "dense", at, machine, core)
     ring = [
-        float(traffic.ring(LLAMA, at, machine, core, f, places(at)).exposed(at)) if cp > heads else 0.0
+        float(traffic.ring_traffic(LLAMA, at, machine, core, f, layer_groups(at)).exposed(at)) if cp > heads else 0.0
         for f in (True, False)
     ]
     assert [float(each) for each in found.cp] == pytest.approx(
         [own * (heads - 1) / heads / NEAR + each for each in ring]
     )
-    assert places(at) == (Group(2, 1, 2), Group(heads, 2, 2 * heads), Group(cp / heads, 2 * heads, 2 * cp))
+    assert layer_groups(at) == (CommGroup(2, 1, 2), CommGroup(heads, 2, 2 * heads), CommGroup(cp / heads, 2 * heads, 2 * cp))
 
 
 def test_a_stage_sends_each_rank_its_part():
     one, split = setup(pp=2, tp=8), setup(pp=2, tp=8, sequence_parallel=False)
-    assert float(stage_send(GPT, one, ideal())) == pytest.approx(TOKENS * GPT.hidden * 2 / 8 / FAR)
-    assert float(stage_send(GPT, split, ideal())) == pytest.approx(8 * float(stage_send(GPT, one, ideal())))
-    assert np.all(stage_send(GPT, setup(), ideal()) == 0.0)
+    assert float(stage_send_seconds(GPT, one, ideal())) == pytest.approx(TOKENS * GPT.hidden * 2 / 8 / FAR)
+    assert float(stage_send_seconds(GPT, split, ideal())) == pytest.approx(8 * float(stage_send_seconds(GPT, one, ideal())))
+    assert np.all(stage_send_seconds(GPT, setup(), ideal()) == 0.0)

@@ -12,9 +12,9 @@ import pytest
 
 from planner.plan.model import Layout
 from planner.plan.words import layout_text
-from planner.strategies.static.best import simulated
-from planner.strategies.static.screen import fixed_of, parts_of, problem_of, screen
-from planner.strategies.static.space import layout_at, space
+from planner.strategies.static.best import simulate_layout
+from planner.strategies.static.screen import fixed_fields, step_parts, layout_problem, screen
+from planner.strategies.static.space import layout_at, layout_space
 from tests.static_jobs import static_inputs
 
 MODELS = [
@@ -41,15 +41,15 @@ def comes_out_even(layout: Layout, layers: int) -> bool:
 @pytest.mark.parametrize(("model", "cluster", "batch", "seq", "fixed"), MODELS)
 def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, fixed):
     inputs = static_inputs(tmp_path, model, cluster, [seq] * batch, fixed)
-    problem = problem_of(inputs)
-    found = space(problem.trained, problem.machine.network.per_node, fixed_of(inputs))
+    problem = layout_problem(inputs)
+    found = layout_space(problem.trained, problem.machine.network.per_node, fixed_fields(inputs))
     screened, random_ = screen(problem, found), random.Random(f"{model}{fixed}")
     errors = {}
     for place in random_.sample(range(len(screened.seconds)), 60):
         layout = layout_at(problem.trained, found, place)
         passes = layout.pp * layout.vpp * batch // (layout.dp * layout.micro_batch)
         if passes <= MOST_PASSES and comes_out_even(layout, problem.trained.module.layers):
-            seconds = simulated(inputs, problem, layout).seconds
+            seconds = simulate_layout(inputs, problem, layout).seconds
             errors[layout_text(layout)] = seconds / screened.seconds[place] - 1.0
     assert len(errors) >= 15
     assert {layout: error for layout, error in errors.items() if abs(error) > 0.005} == {}
@@ -60,14 +60,14 @@ def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, f
 def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
     """The closed form has W in the mean over a stage, and shortens no bubble further than by whole ones."""
     inputs = static_inputs(tmp_path, "llama-3-8b", "h100x64", [8192] * 128, f"schedule: {schedule}")
-    problem = problem_of(inputs)
-    found = space(problem.trained, problem.machine.network.per_node, fixed_of(inputs))
+    problem = layout_problem(inputs)
+    found = layout_space(problem.trained, problem.machine.network.per_node, fixed_fields(inputs))
     screened, count = screen(problem, found), 0
     for place in random.Random(schedule).sample(range(len(screened.seconds)), 100):
         layout = layout_at(problem.trained, found, place)
         rows = 128 // (layout.dp * layout.micro_batch)
         if layout.pp > 1 and layout.pp * rows <= MOST_PASSES and comes_out_even(layout, 32):
-            error = simulated(inputs, problem, layout).seconds / screened.seconds[place] - 1.0
+            error = simulate_layout(inputs, problem, layout).seconds / screened.seconds[place] - 1.0
             assert -(0.05 if rows >= 4 * layout.pp else 0.11) < error < 0.001, layout
             count += 1
     assert count >= 15
@@ -75,9 +75,9 @@ def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
 
 def test_arrays_give_what_each_layout_gives(tmp_path):
     inputs = static_inputs(tmp_path, "qwen3-30b-a3b", "h100x64", [4096] * 64)
-    problem = problem_of(inputs)
-    found = space(problem.trained, 8, fixed_of(inputs))
+    problem = layout_problem(inputs)
+    found = layout_space(problem.trained, 8, fixed_fields(inputs))
     screened = screen(problem, found)
     for place in random.Random(0).sample(range(len(screened.seconds)), 25):
-        one = parts_of(problem, layout_at(problem.trained, found, place))
+        one = step_parts(problem, layout_at(problem.trained, found, place))
         assert screened.seconds[place] == pytest.approx(float(one.seconds), rel=1e-8)

@@ -2,20 +2,20 @@
 
 import pytest
 
-from planner.costs.step.sequences import allowed_degrees, split, ulysses_part
+from planner.costs.step.sequences import allowed_degrees, split_degree, ulysses_degree
 from planner.specs import library
-from planner.specs.base import changed
+from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.model import Model
 from planner.specs.parts import StateSpace
 
 
-@pytest.mark.parametrize("name", library.names(Model))
+@pytest.mark.parametrize("name", library.shipped_names(Model))
 def test_degrees_are_split_into_heads_first_and_a_ring_for_the_rest(name):
-    model, _ = library.read(name, Model)
+    model, _ = library.read_named(name, Model)
     for module in model.modules.values():
         for degree in range(1, 65):
-            parts = split(module, degree)
+            parts = split_degree(module, degree)
             product = 1
             for size in parts.values():
                 product *= size
@@ -29,7 +29,7 @@ def test_without_wishes_degrees_are_the_powers_of_two_that_the_heads_allow():
     assert allowed_degrees(module, 64, ()) == (1, 2, 4)
     assert allowed_degrees(module, 2, ()) == (1, 2)
     assert allowed_degrees(module, 8, (16, 3, 8, 3)) == (3, 8)
-    hybrid = changed(module, state_space=StateSpace(heads=1, head_dim=8, state=8), pattern="M " * module.layers)
+    hybrid = with_fields(module, state_space=StateSpace(heads=1, head_dim=8, state=8), pattern="M " * module.layers)
     assert allowed_degrees(hybrid, 64, ()) == (1,) == allowed_degrees(hybrid, 64, (1, 2))
-    assert (ulysses_part(module, 8), split(module, 8)) == (4, {"ulysses": 4, "ring": 2})
-    assert split(module, 1) == {"ulysses": 1}
+    assert (ulysses_degree(module, 8), split_degree(module, 8)) == (4, {"ulysses": 4, "ring": 2})
+    assert split_degree(module, 1) == {"ulysses": 1}

@@ -4,11 +4,11 @@ import pytest
 
 from planner import pipeline
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import allowed_degrees, sequences
+from planner.costs.step.sequences import allowed_degrees, packing_problem
 from planner.packing.balanced import best_balanced, best_of_shape
-from planner.packing.packed import worth
-from planner.specs.inputs import Options, load
-from planner.strategies.base import data_parallel, uses
+from planner.packing.packed import packing_seconds
+from planner.specs.inputs import JobOptions, load_job
+from planner.strategies.base import data_parallel_layouts, plan_uses
 
 JOB = "flexsp-gpt-7b-a100x64"
 # arXiv 2412.01523 and its released solver: ms over tokens, MB of all-to-all per token, GB/s by degree
@@ -25,10 +25,10 @@ def formula_ms(degree: int, lengths: list[int]) -> float:
 
 
 def problems(inputs):
-    layouts = data_parallel(inputs)
-    used = uses(inputs, layouts, allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees))
+    layouts = data_parallel_layouts(inputs)
+    used = plan_uses(inputs, layouts, allowed_degrees(inputs.spec, inputs.cluster.size, inputs.job.degrees))
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
-    return [sequences(pricing, inputs.module, used, batch.items) for batch in inputs.batches]
+    return [packing_problem(pricing, inputs.module, used, batch.items) for batch in inputs.batches]
 
 
 def shape_of(problem, degree: int) -> int:
@@ -37,7 +37,7 @@ def shape_of(problem, degree: int) -> int:
 
 @pytest.fixture(scope="module")
 def problem():
-    return problems(load(JOB, Options()))[0]
+    return problems(load_job(JOB, JobOptions()))[0]
 
 
 @pytest.mark.parametrize("degree", GB_PER_S)
@@ -55,7 +55,7 @@ def test_the_static_degree_takes_what_the_formula_says(problem):
     """One group of 64 to a micro-batch: the compute of all, once, and a constant for each."""
     lengths = list(problem.sizes.values())
     count = -(-sum(lengths) // (64 * CAP))
-    static = worth(problem, best_of_shape(problem, shape_of(problem, 64))) * 1e3
+    static = packing_seconds(problem, best_of_shape(problem, shape_of(problem, 64))) * 1e3
     assert static == pytest.approx(formula_ms(64, lengths) + (count - 1) * BETA1, rel=1e-9)
 
 
@@ -63,17 +63,17 @@ def test_the_static_degree_takes_what_the_formula_says(problem):
 def released(shared):
     """The first two batches of the token lengths released with FlexSP."""
     path = shared / "data/seqlen/flexsp_wikipedia_first_half.csv.gz"
-    return load(JOB, Options(batches=2, lengths=str(path)))
+    return load_job(JOB, JobOptions(batches=2, lengths=str(path)))
 
 
 def test_its_own_static_figures_come_out(released):
-    static = [worth(problem, best_of_shape(problem, shape_of(problem, 64))) * 1e3 for problem in problems(released)]
+    static = [packing_seconds(problem, best_of_shape(problem, shape_of(problem, 64))) * 1e3 for problem in problems(released)]
     assert [round(value, 1) for value in static] == list(STATIC_64)
 
 
 def test_its_solver_and_the_balanced_plan_are_beaten(released):
     solved = pipeline.decide(released)
-    balanced = [worth(problem, best_balanced(problem)) for problem in problems(released)]
+    balanced = [packing_seconds(problem, best_balanced(problem)) for problem in problems(released)]
     assert round(balanced[0] * 1e3, 1) == 3015.2
     for step, target, least in zip(solved.plan.steps, REACHED, balanced, strict=True):
         assert step.outcome.value * 1e3 <= target

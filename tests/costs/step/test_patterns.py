@@ -2,10 +2,10 @@
 
 import pytest
 
-from planner.costs.columns import Columns
-from planner.costs.compute.rated import mean_line
-from planner.costs.network.traffic import places
-from planner.costs.step.stage import mean_layer
+from planner.costs.columns import LayoutColumns
+from planner.costs.compute.rated import mean_layer_line
+from planner.costs.network.traffic import layer_groups
+from planner.costs.step.stage import mean_layer_seconds
 from planner.specs.layers import Decoder, TextEncoder
 from planner.specs.parts import StateSpace
 from planner.specs.shapes import step_flops
@@ -23,17 +23,17 @@ HYBRID = Decoder(**SHAPE, pattern="M - M *", state_space=StateSpace(heads=128, h
 )
 def test_closed_form_and_lines_agree(module, spread):
     """What ranks send around attention counts where there is some, and layers without any need none."""
-    at, machine = Columns(ranks=4, seq=4096.0, batch=4, **spread), shipped()
-    whole = mean_layer(module, at, machine)
+    at, machine = LayoutColumns(ranks=4, seq=4096.0, batch=4, **spread), shipped()
+    whole = mean_layer_seconds(module, at, machine)
     for forward, one in ((True, whole.forward), (False, whole.backward)):
-        line = mean_line(module, at, machine, places(at), forward)
+        line = mean_layer_line(module, at, machine, layer_groups(at), forward)
         assert line.seconds((4096,)) == pytest.approx(float(one.seconds), rel=2e-3)
 
 
 def test_flops_of_cross_attention_are_of_what_is_read():
     """An encoder's and a decoder's FLOPs; of cross attention, pairs, and keys and values of what is read."""
     plain, reader = Decoder(**SHAPE), Decoder(**SHAPE, cross=1024)
-    assert TextEncoder(**SHAPE, max_positions=512).gives == 4096
+    assert TextEncoder(**SHAPE, max_positions=512).feature_width == 4096
     own, read = (64, 128), (512, 256)
     more = step_flops(reader, own, read) - step_flops(plain, own)
     norms = 2 * 4096 * sum(own)  # of weights, as every parameter counts

@@ -2,11 +2,11 @@
 
 import pytest
 
-from planner.costs.columns import Columns
-from planner.costs.compute.assumed import complete
-from planner.costs.compute.machine import Machine
-from planner.costs.network.network import Network, Reach
-from planner.costs.step.stage import layer
+from planner.costs.columns import LayoutColumns
+from planner.costs.compute.assumed import complete_rates
+from planner.costs.compute.machine import MachineModel
+from planner.costs.network.network import NetworkModel, NetworkLevel
+from planner.costs.step.stage import layer_seconds
 from planner.specs import library
 from planner.specs.model import Model
 from planner.specs.profile import Profile
@@ -23,14 +23,14 @@ PUBLISHED_MS = {  # sequence parallel, recomputed whole, made again → forward,
 
 
 def milliseconds(sequence_parallel: bool, full: float, again: frozenset[str]) -> tuple[float, float]:
-    module = library.read("gpt-22b", Model)[0].modules["llm"]
-    device, software = library.read("a100-80gb", Profile)[0], library.read("megatron-2021", Software)[0]
-    rates = complete(device.rates)
-    network = Network((Reach(8, 300 * (rates.link_share or 1), 3), Reach(64, 25, 8)))
-    setup = Columns(
-        ranks=8, seq=2048, batch=4, micro_batch=4, tp=8, sequence_parallel=sequence_parallel, full=full, parts=again
+    module = library.read_named("gpt-22b", Model)[0].modules["llm"]
+    device, software = library.read_named("a100-80gb", Profile)[0], library.read_named("megatron-2021", Software)[0]
+    rates = complete_rates(device.rates)
+    network = NetworkModel((NetworkLevel(8, 300 * (rates.link_share or 1), 3), NetworkLevel(64, 25, 8)))
+    setup = LayoutColumns(
+        ranks=8, seq=2048, batch=4, micro_batch=4, tp=8, sequence_parallel=sequence_parallel, full_recompute=full, recomputed_parts=again
     )
-    found = layer(module, "dense", None, setup, Machine(device.device, rates, network, software.timing))
+    found = layer_seconds(module, "dense", None, setup, MachineModel(device.device, rates, network, software.timing))
     return float(found.forward.seconds) * 1e3, float(found.backward.seconds) * 1e3
 
 

@@ -3,7 +3,7 @@
 from itertools import product
 from random import Random
 
-from planner.costs.cost import FREE, Cost
+from planner.costs.cost import NO_COST, Cost
 from planner.plan.expand import expand
 from planner.plan.model import Group, Layout, Plan, Step
 from planner.plan.schedules import Slot
@@ -42,7 +42,7 @@ def ordered_plan(pp: int, micro_batches: int, order: Order, vpp: int = 1, dp: in
 def timeline(plan: Plan, **seconds: float) -> Timeline:
     """With these seconds for each phase, and none for others."""
     return simulate(
-        expand(plan), lambda t: Cost(seconds[t.phase], "analytic", 0.0) if t.phase in seconds else FREE, plan.size
+        expand(plan), lambda t: Cost(seconds[t.phase], "analytic", 0.0) if t.phase in seconds else NO_COST, plan.size
     )
 
 

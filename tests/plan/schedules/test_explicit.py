@@ -11,10 +11,10 @@ from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.merge import check_waits
-from planner.plan.model import Place, Plan, Step
-from planner.plan.schedules import SCHEDULES, schedule
-from planner.plan.schedules.explicit import parsed, printed
-from planner.specs.base import changed
+from planner.plan.model import TaskPlacement, Plan, Step
+from planner.plan.schedules import SCHEDULES, schedule_slots
+from planner.plan.schedules.explicit import parse_slots, slot_lines
+from planner.specs.base import with_fields
 from tests.plan.schedules.made import ordered_plan, some_order
 from tests.plans import encoder_plan
 
@@ -26,7 +26,7 @@ CHANCES = st.integers(0, 2**32).map(Random)
 def test_what_is_printed_reads_back(chance, shape):
     pp, micro_batches, chunks = shape
     slots = some_order(chance, pp, micro_batches, chunks)
-    assert parsed(printed(slots, chunks), pp, chunks) == slots
+    assert parse_slots(slot_lines(slots, chunks), pp, chunks) == slots
 
 
 @given(CHANCES, SHAPES)
@@ -34,7 +34,7 @@ def test_what_a_pipeline_can_do_is_legal_and_every_pass_becomes_a_task(chance, s
     pp, micro_batches, chunks = shape
     chunks = chunks if pp > 1 else 1
     slots = some_order(chance, pp, micro_batches, chunks)
-    plan = ordered_plan(pp, micro_batches, printed(slots, chunks), chunks)
+    plan = ordered_plan(pp, micro_batches, slot_lines(slots, chunks), chunks)
     assert not violations(plan)
     tasks = expand(plan)
     check_waits(tasks)
@@ -50,12 +50,12 @@ def test_what_a_pipeline_can_do_is_legal_and_every_pass_becomes_a_task(chance, s
 
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if name not in ("interleaved", "forward_only")])
 def test_a_generator_written_out_is_the_same_step(name):
-    written = printed(schedule(name, 3, 5))
+    written = slot_lines(schedule_slots(name, 3, 5))
     assert expand(ordered_plan(3, 5, written)) == expand(ordered_plan(3, 5, name))
 
 
 def test_interleaving_written_out_is_the_same_step():
-    written = printed(schedule("interleaved", 2, 4, 3), 3)
+    written = slot_lines(schedule_slots("interleaved", 2, 4, 3), 3)
     assert written[1].startswith("F0@1 F1@1 F0@3")
     assert expand(ordered_plan(2, 4, written, 3)) == expand(ordered_plan(2, 4, "interleaved", 3))
 
@@ -86,7 +86,7 @@ def test_what_is_wrong_is_found(lines, where, says):
 
 def test_a_slot_says_of_which_chunk():
     with pytest.raises(InputError, match="does not say which chunk"):
-        parsed(("F0", "F0"), 2, 2)
+        parse_slots(("F0", "F0"), 2, 2)
 
 
 def test_ranks_that_wait_for_each_other_are_named():
@@ -98,11 +98,11 @@ def test_ranks_that_wait_for_each_other_are_named():
 
 
 def with_order(plan: Plan, order: dict) -> Plan:
-    return changed(plan, steps=(changed(plan.steps[0], order=order),))
+    return with_fields(plan, steps=(with_fields(plan.steps[0], order=order),))
 
 
 def test_slots_and_placements_do_not_mix():
-    place = Place(do="vit.F0", on="v0", before="llm.F0@0")
+    place = TaskPlacement(do="vit.F0", on="v0", before="llm.F0@0")
     assert "this is no schedule" in violations(with_order(encoder_plan(), {"llm": (place,)}))[0].message
     assert "`F0` is no placement" in violations(with_order(encoder_plan(), {"place": ("F0",)}))[0].message
 
@@ -127,7 +127,7 @@ def test_forwards_alone_feed_nobody_back():
 def test_a_step_without_an_order_is_as_before():
     plan = ordered_plan(2, 2, "1f1b")
     step = plan.steps[0]
-    unsaid = changed(plan, steps=(Step(sync=step.sync, micro_batches=step.micro_batches),))
+    unsaid = with_fields(plan, steps=(Step(sync=step.sync, micro_batches=step.micro_batches),))
     assert expand(unsaid) == expand(plan)
 
 
@@ -141,7 +141,7 @@ def test_reductions_and_the_update_wait_for_what_completes_gradients(zero):
 
 
 def test_an_encoder_waits_for_the_gradient_of_its_outputs_alone():
-    lines = printed(schedule("zb_h1", 4, 2))
+    lines = slot_lines(schedule_slots("zb_h1", 4, 2))
     plan = with_order(encoder_plan(), {"llm": lines})
     assert not violations(plan)
     sent = [t for t in expand(plan) if t.phase == "send" and t.of == "B" and ">" in t.group]

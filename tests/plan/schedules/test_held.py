@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.columns import Columns
-from planner.costs.memory.flight import interleaved
+from planner.costs.columns import LayoutColumns
+from planner.costs.memory.flight import interleaved_in_flight
 from planner.plan.orders import slot_laws
-from planner.plan.schedules import SCHEDULES, schedule
-from planner.plan.schedules.held import FOR_WEIGHTS, held, peak
+from planner.plan.schedules import SCHEDULES, schedule_slots
+from planner.plan.schedules.held import KEPT_FOR_WEIGHTS, micro_batches_in_flight, peak_in_flight
 from tests.plan.schedules.made import some_order
 
 RANKS, ROWS = range(1, 7), range(1, 13)
@@ -19,21 +19,21 @@ PLAIN = [name for name in SCHEDULES if name not in ("interleaved", "forward_only
 
 def every(name, **kept):
     """Stages, micro-batches, and the peak of each rank."""
-    return [(p, m, [peak(slots, **kept) for slots in schedule(name, p, m)]) for p in RANKS for m in ROWS]
+    return [(p, m, [peak_in_flight(slots, **kept) for slots in schedule_slots(name, p, m)]) for p in RANKS for m in ROWS]
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_generator_is_legal(name):
     for p in RANKS:
         for m in ROWS:
-            assert not [*slot_laws(schedule(name, p, m), m, 1, "order")]
+            assert not [*slot_laws(schedule_slots(name, p, m), m, 1, "order")]
 
 
 def test_interleaving_is_legal():
     for p in RANKS:
         for m in range(p, 13, p):
             for v in (1, 2, 3):
-                assert not [*slot_laws(schedule("interleaved", p, m, v), m, v, "order")]
+                assert not [*slot_laws(schedule_slots("interleaved", p, m, v), m, v, "order")]
 
 
 def test_1f1b_holds_as_many_as_stages_are_left():
@@ -64,21 +64,21 @@ def test_zb_h2_holds_2p_minus_1():
 @pytest.mark.parametrize("name", PLAIN)
 def test_what_i_gives_back_only_lowers_the_peak(name):
     for (p, m, all_kept), (_, _, some_kept) in zip(every(name, for_weights=1.0), every(name), strict=True):
-        assert all(FOR_WEIGHTS * a <= b <= a + 1e-12 for a, b in zip(all_kept, some_kept, strict=True)), (p, m)
+        assert all(KEPT_FOR_WEIGHTS * a <= b <= a + 1e-12 for a, b in zip(all_kept, some_kept, strict=True)), (p, m)
 
 
 def test_interleaving_holds_what_megatron_counts():
     for p in RANKS:
         for m in range(2 * p, 13, p):
             for v in (2, 3):
-                setup = Columns(ranks=p, seq=1.0, batch=float(m), pp=p, vpp=v)
-                counted = [min(m, float(interleaved(setup, s))) for s in range(p)]
-                assert [peak(slots, v) for slots in schedule("interleaved", p, m, v)] == pytest.approx(counted)
+                setup = LayoutColumns(ranks=p, seq=1.0, batch=float(m), pp=p, vpp=v)
+                counted = [min(m, float(interleaved_in_flight(setup, s))) for s in range(p)]
+                assert [peak_in_flight(slots, v) for slots in schedule_slots("interleaved", p, m, v)] == pytest.approx(counted)
 
 
 @given(st.integers(0, 2**32).map(Random), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.floats(0, 1))
 def test_all_is_given_back_in_any_order(chance, pp, micro_batches, chunks, for_weights):
     for slots in some_order(chance, pp, micro_batches, chunks):
-        after = held(slots, chunks, for_weights)
+        after = micro_batches_in_flight(slots, chunks, for_weights)
         assert after[-1] == pytest.approx(0.0, abs=1e-12) and min(after) > -1e-12
         assert max(after) <= micro_batches + 1e-12

@@ -4,17 +4,17 @@ from itertools import product
 
 import pytest
 
-from planner.costs.columns import Columns
-from planner.costs.cost import FREE, Cost
+from planner.costs.columns import LayoutColumns
+from planner.costs.cost import NO_COST, Cost
 from planner.costs.memory.flight import in_flight
 from planner.errors import InputError
 from planner.plan.expand import expand
 from planner.plan.legal import violations
 from planner.plan.model import Group, Layout, Plan, Step
-from planner.plan.schedules import schedule
+from planner.plan.schedules import schedule_slots
 from planner.plan.task import Task
-from planner.simulate import memory_use, simulate
-from planner.specs.base import Layers, Ranks, changed
+from planner.simulate import simulate_memory, simulate
+from planner.specs.base import Layers, Ranks, with_fields
 from tests.plans import decoder, plan_of, stages_of, uses
 
 SHAPES = [(pp, m * pp, vpp) for pp, m, vpp in product((2, 3, 4, 8), (1, 2, 4), (1, 2, 4))]
@@ -34,7 +34,7 @@ def chunked_plan(pp: int, micro_batches: int, vpp: int, order: str = "interleave
 
 def passes(forward: float, backward: float, send: float = 0.0):
     seconds = {"F": forward, "B": backward, "send": send}
-    return lambda task: Cost(seconds[task.phase], "analytic", 0.0) if task.phase in seconds else FREE
+    return lambda task: Cost(seconds[task.phase], "analytic", 0.0) if task.phase in seconds else NO_COST
 
 
 @pytest.mark.parametrize(("pp", "micro_batches", "vpp"), SHAPES)
@@ -48,7 +48,7 @@ def test_the_bubble_is_the_published_one(pp, micro_batches, vpp):
 
 @pytest.mark.parametrize(("pp", "micro_batches", "vpp"), SHAPES)
 def test_every_pass_of_every_chunk_once_and_forward_first(pp, micro_batches, vpp):
-    for slots in schedule("interleaved", pp, micro_batches, vpp):
+    for slots in schedule_slots("interleaved", pp, micro_batches, vpp):
         everything = set(product(range(micro_batches), range(vpp)))
         for phase in "FB":
             assert sorted(slot[1:] for slot in slots if slot[0] == phase) == sorted(everything)
@@ -74,8 +74,8 @@ def test_as_many_micro_batches_in_flight_as_memory_counts(pp, micro_batches, vpp
     def one_chunk(task: Task) -> float:
         return 1.0 / vpp
 
-    peaks = memory_use(timeline, tasks, one_chunk, lambda rank: 0.0).peaks
-    setup = Columns(ranks=pp, seq=8.0, batch=float(micro_batches), pp=pp, vpp=vpp)
+    peaks = simulate_memory(timeline, tasks, one_chunk, lambda rank: 0.0).peaks
+    setup = LayoutColumns(ranks=pp, seq=8.0, batch=float(micro_batches), pp=pp, vpp=vpp)
     assert list(peaks) == pytest.approx([float(in_flight(setup, stage)) for stage in range(pp)])
 
 
@@ -98,7 +98,7 @@ def test_chunks_need_a_schedule_that_knows_them():
 
 def test_a_plan_that_does_not_say_is_interleaved_where_it_has_chunks():
     plan = chunked_plan(2, 4, 2)
-    unsaid = changed(plan, steps=(changed(plan.steps[0], order={}),))
+    unsaid = with_fields(plan, steps=(with_fields(plan.steps[0], order={}),))
     assert expand(unsaid) == expand(plan)
 
 
@@ -120,5 +120,5 @@ def test_a_rank_updates_all_its_chunks_at_once():
 )
 def test_laws_of_layouts(layout, says):
     plan = chunked_plan(2, 2, 3)
-    wrong = changed(plan, layouts={"llm": changed(plan.layouts["llm"], **layout)})
+    wrong = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], **layout)})
     assert any(says in violation.message for violation in violations(wrong))
