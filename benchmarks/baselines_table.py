@@ -13,10 +13,10 @@ from time import perf_counter
 from benchmarks.baselines import BASELINES, TIMED
 from benchmarks.baselines.instances import FLEXSP_RANKS, Instance, instances
 from benchmarks.registry import Figures
-from planner.costs.step.sequences import PackingProblem
-from planner.packing.packed import Packing, packing_seconds
+from planner.costs.step.packing_problem import PackingProblem
+from planner.packing.packed_groups import Packing, packing_seconds
+from planner.scoring.bounds import packing_bound
 from planner.strategies.sequence_groups import pack
-from planner.verify.bounds import packing_bound
 
 EFFORT = 2  # that jobs have when they name none
 OURS = "planner"

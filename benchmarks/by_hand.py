@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 
 SEED, RATE = 0, 1e-3
 
@@ -27,7 +27,7 @@ class Sharded:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        from planner.launch.groups import ProcessGroups
+        from planner.launch.process_groups import ProcessGroups
         from planner.models.build import build, init_weights
 
         self.rank, self.plan, self.spec = worker.rank, plan, plan.uses.models["llm"]
@@ -62,17 +62,22 @@ class Sharded:
         self.optimizer.step()
 
     def batches(self) -> Iterator[Any]:
-        from planner.launch.meter import CommunicationMeter
-        from planner.launch.sequence import SharedMicroBatch, sequence_parallel_over
-        from planner.models.data import synthetic_batch
-        from planner.plan.model import SequenceSplit
+        from planner.launch.communication_meter import CommunicationMeter
+        from planner.launch.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
+        from planner.models.inputs.training_items import synthetic_batch
+        from planner.plan.plan_file import SequenceSplit
 
         sizes = self.plan.uses.items["llm"]
         for row in self.plan.steps[0].micro_batches:
             name = next(name for name in row if self.rank in self.plan.groups[name].ranks)
             group, documents = self.plan.groups[name], [(item, sizes[item]) for item in row[name]]  # type: ignore[index]
             sharing = SharedMicroBatch(group.ranks, SequenceSplit(**group.split), [size for _, size in documents])
-            yield synthetic_batch(self.spec, documents, SEED, sequence_parallel=sequence_parallel_over(self.groups, sharing, CommunicationMeter()))
+            yield synthetic_batch(
+                self.spec,
+                documents,
+                SEED,
+                sequence_parallel=sequence_parallel_over(self.groups, sharing, CommunicationMeter()),
+            )
 
 
 class Pipeline:
@@ -82,7 +87,7 @@ class Pipeline:
         import torch
 
         from planner.models.build import build, init_weights
-        from planner.models.held import ModuleShard
+        from planner.models.sharding import ModuleShard
 
         self.rank, self.spec, self.sizes = worker.rank, plan.uses.models["llm"], plan.uses.items["llm"]
         self.model = build(self.spec, shard=ModuleShard(layers=plan.layouts["llm"].stages[worker.rank]))
@@ -91,7 +96,7 @@ class Pipeline:
         self.tokens = sum(self.sizes.values())
 
     def step(self) -> None:
-        from planner.models.data import synthetic_batch
+        from planner.models.inputs.training_items import synthetic_batch
 
         self.optimizer.zero_grad()
         self.batches = [synthetic_batch(self.spec, [item], SEED) for item in self.sizes.items()]

@@ -7,16 +7,16 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.registry import Figures
-from planner.costs.columns import LayoutColumns, stack_columns
-from planner.costs.compute.assumed import complete_rates
-from planner.costs.compute.machine import MachineModel
-from planner.costs.network.network import NetworkModel, NetworkLevel
-from planner.costs.step.step import static_step_seconds
+from planner.costs.compute.assumed_rates import complete_rates
+from planner.costs.compute.machine_model import MachineModel
+from planner.costs.layout_columns import LayoutColumns, stack_columns
+from planner.costs.network.network_model import NetworkLevel, NetworkModel
+from planner.costs.step.static_step import static_step_seconds
+from planner.specs.framework.software import Software
+from planner.specs.hardware.profile import Profile
 from planner.specs.layers import Module
 from planner.specs.library import read_named
 from planner.specs.model import Model
-from planner.specs.profile import Profile
-from planner.specs.software import Software
 
 REPEATS, MANY = 9, 1 << 18
 NETWORK = NetworkModel((NetworkLevel(8, 315.0, 3.0), NetworkLevel(1024, 42.0, 8.0)))

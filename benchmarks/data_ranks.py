@@ -17,10 +17,10 @@ from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import Way, require_legal
 from benchmarks.data_ranks_jobs import RANKS, byted, flexsp
 from benchmarks.registry import Figures
-from planner.costs.step.sequences import PackingProblem
-from planner.packing.packed import Packing, last_rank_end, packing_seconds
+from planner.costs.step.packing_problem import PackingProblem
+from planner.packing.packed_groups import Packing, last_rank_end, packing_seconds
+from planner.scoring.stream_bound import stream_seconds
 from planner.strategies.data_ranks import pack
-from planner.verify.streams import stream_seconds
 
 EFFORT = 2  # that jobs have when they name none
 

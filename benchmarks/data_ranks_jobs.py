@@ -11,12 +11,12 @@ from pathlib import Path
 from benchmarks.solve_quality import JOB as FLEXSP_JOB
 from benchmarks.solve_quality import LENGTHS
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import PackingProblem, packing_problem
+from planner.costs.step.packing_problem import PackingProblem, packing_problem
 from planner.specs.base import with_fields
-from planner.specs.distributions import draw_lengths
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.base import data_parallel_layouts, plan_uses
+from planner.specs.workload.distributions import draw_lengths
 from planner.strategies.data_ranks import candidate_degrees
+from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 
 JOB = "llama-3-8b-h100x64"
 RANKS = (64, 256, 1024)
@@ -53,7 +53,9 @@ def h100(ranks: int) -> Inputs:
     """The shipped job on another number of ranks, which meet once a step."""
     inputs = load_job(JOB, JobOptions())
     (entry,), (node, whole) = inputs.cluster.ranks, inputs.cluster.levels
-    cluster = with_fields(inputs.cluster, ranks=(with_fields(entry, count=ranks),), levels=(node, with_fields(whole, ranks=ranks)))
+    cluster = with_fields(
+        inputs.cluster, ranks=(with_fields(entry, count=ranks),), levels=(node, with_fields(whole, ranks=ranks))
+    )
     job = with_fields(inputs.job, limits=with_fields(inputs.job.limits, tokens_per_rank=CAP))
     return once_a_step(replace(inputs, job=job, cluster=cluster), ())
 
@@ -69,7 +71,9 @@ def flexsp(data: Path) -> Iterator[tuple[int, str, PackingProblem]]:
 
 def once_a_step(inputs: Inputs, allowed: tuple[int, ...]) -> Inputs:
     layout = with_fields(inputs.job.layout, zero=1)
-    return replace(inputs, job=with_fields(inputs.job, strategy="data_ranks", sync="step", layout=layout, degrees=allowed))
+    return replace(
+        inputs, job=with_fields(inputs.job, strategy="data_ranks", sync="step", layout=layout, degrees=allowed)
+    )
 
 
 def problem_of(inputs: Inputs, sizes: dict[int, int]) -> PackingProblem:

@@ -8,10 +8,10 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.registry import Figures
-from planner.calibrate.joint import fit_frameworks, measured_logs, predicted_seconds
-from planner.calibrate.rows import machines_of_cases
-from planner.costs.columns import LayoutColumns
-from planner.published.case import PublishedCase, StatedNetwork, RecordOrigin
+from planner.calibrate.framework_fit import fit_frameworks, measured_logs, predicted_seconds
+from planner.calibrate.timed_cases import machines_of_cases
+from planner.costs.layout_columns import LayoutColumns
+from planner.published.published_case import PublishedCase, RecordOrigin, StatedNetwork
 from planner.specs.layers import Decoder
 
 FILE = "itertime/vtrain_megatron_gpt_single_node.csv"
@@ -41,13 +41,20 @@ def run(data: Path | None) -> Iterator[Figures]:
     start = perf_counter()
     halves = [[case for case, here in zip(cases, seen == half, strict=True) if here] for half in (True, False)]
     found = fit_frameworks(halves[0], machines_of_cases(halves[0]), full_weight_records=len(cases))
-    errors = np.abs(np.exp(np.log(predicted_seconds(halves[1], machines_of_cases(halves[1]), found.values)) - measured_logs(halves[1])) - 1)
+    errors = np.abs(
+        np.exp(
+            np.log(predicted_seconds(halves[1], machines_of_cases(halves[1]), found.values)) - measured_logs(halves[1])
+        )
+        - 1
+    )
     yield {
         "rows": len(cases),
         "fit_seconds": round(perf_counter() - start, 1),
         "left_out_median_error": round(float(np.median(errors)), 4),
         "left_out_p90_error": round(float(np.quantile(errors, 0.9)), 4),
-        "spearman": round(correlation(halves[1], predicted_seconds(halves[1], machines_of_cases(halves[1]), found.values)), 4),
+        "spearman": round(
+            correlation(halves[1], predicted_seconds(halves[1], machines_of_cases(halves[1]), found.values)), 4
+        ),
     }
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from benchmarks.registry import Figures
 from benchmarks.small_plans import EACH, RANKS, Work, base_plan, spread
-from planner import evidence, pipeline
+from planner import pipeline
 from planner.launch.processes import launch
-from planner.ledger.ranking import spearman
-from planner.plan.model import Plan
+from planner.ledger.strategy_ranking import spearman
+from planner.plan.plan_file import Plan
+from planner.workflows import evidence
 
 MODEL, STEPS = "tiny-decoder", 7
 
@@ -74,7 +75,7 @@ def body(worker: Any, plans: dict[str, Plan]) -> dict[str, float]:
     """On every rank; the first knows."""
     from planner.launch.worker import joined_world
     from planner.runtime import RunOptions
-    from planner.runtime.worker import train
+    from planner.runtime.execute.training_loop import train
 
     with joined_world(worker):
         runs = {name: train(worker, plan, RunOptions(steps=STEPS)) for name, plan in plans.items()}

@@ -14,8 +14,8 @@ from benchmarks.registry import Figures
 from benchmarks.small_plans import Mixed, base_plan, spread
 from planner import files
 from planner.launch.processes import launch
-from planner.plan.catalogue import process_groups
-from planner.plan.model import Plan
+from planner.plan.group_catalogue import process_groups
+from planner.plan.plan_file import Plan
 
 RANKS, MICRO_BATCHES, REPEATS, SEED = 8, 40, 5, 0
 
@@ -54,7 +54,7 @@ def body(worker: Any, path: str) -> tuple[float, float]:
 
     import torch.distributed as dist
 
-    from planner.launch.groups import ProcessGroups
+    from planner.launch.process_groups import ProcessGroups
     from planner.launch.worker import joined_world
     from planner.pipeline import read_plan
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from benchmarks.gpt_175b import SEQ, job
 from benchmarks.registry import Figures
 from planner import pipeline
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 from planner.specs.base import with_fields
+from planner.specs.framework.overlap import Overlap
 from planner.specs.inputs import JobOptions
 from planner.specs.layers import Decoder
-from planner.specs.overlap import Overlap
 from planner.specs.shapes import step_flops
 
 RANKS, BATCH, WINDOW = 256, 256, 1024

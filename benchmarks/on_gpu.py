@@ -23,17 +23,17 @@ from planner import files
 from planner.launch.processes import launch
 from planner.launch.worker import Worker, joined_world
 from planner.profiling import ProfileOptions, device_name, profile
-from planner.profiling.context import processor_text, versions
+from planner.profiling.fsdp_without_communication import COMPUTE_DTYPES
+from planner.profiling.measurement import Measurement, elapsed_seconds
+from planner.profiling.measurement_context import processor_text, versions
 from planner.profiling.module_bench import ModuleBench
-from planner.profiling.piece import Measurement, elapsed_seconds
-from planner.profiling.sharded import COMPUTE_DTYPES
 from planner.runtime import RunOptions
 from planner.specs import library
 from planner.specs.base import with_fields
+from planner.specs.hardware.profile import PassFit, Profile
 from planner.specs.layers import Module
 from planner.specs.model import Model
 from planner.specs.parallelism import Dtype, Parallelism
-from planner.specs.profile import PassFit, Profile
 from planner.units import MS, percent
 
 SEED = 0
@@ -170,7 +170,9 @@ def unseen_rank(worker: Worker, spec: Module, dtype: Dtype, pieces: list[Measure
     """Median seconds of the passes of every piece."""
     with joined_world(worker):
         bench = ModuleBench(spec, dtype, worker.device)
-        rounds = [[[elapsed_seconds([span], 1) for span in bench.run(piece)] for piece in pieces] for _ in range(ROUNDS + 1)]
+        rounds = [
+            [[elapsed_seconds([span], 1) for span in bench.run(piece)] for piece in pieces] for _ in range(ROUNDS + 1)
+        ]
         return [[median(times) for times in zip(*samples, strict=True)] for samples in zip(*rounds[1:], strict=True)]
 
 
@@ -212,7 +214,11 @@ def main() -> None:
 
 def everything(session: Session) -> None:
     session.say(f"{processor_text(session.kind)}, Python {platform.python_version()}, torch {versions()['torch']}")
-    session.results["machine"] = {"name": processor_text(session.kind), "versions": versions(), "cuda": torch.version.cuda}
+    session.results["machine"] = {
+        "name": processor_text(session.kind),
+        "versions": versions(),
+        "cuda": torch.version.cuda,
+    }
     session.part("speed", speed)
     session.part("profile a decoder", lambda s: measure(s, decoder(s)))
     session.part("profile a vision tower", lambda s: measure(s, tower(s)))

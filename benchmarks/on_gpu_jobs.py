@@ -7,17 +7,18 @@ from typing import Any
 
 from benchmarks.on_gpu_session import Session
 from planner import files, pipeline
-from planner.ledger.memory import memory_uses
-from planner.pipeline import Ran
-from planner.plan.model import Plan
+from planner.ledger.compared_run import ComparedRun
+from planner.ledger.memory_by_use import memory_uses
+from planner.plan.plan_file import Plan
 from planner.runtime import RunOptions
-from planner.specs.cluster import Cluster, Level, RankKind
+from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.inputs import JobOptions, resolve_job
 from planner.specs.job import Job, Limits
 from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism
-from planner.specs.workload import LogNormalMix, LogNormal, Workload
+from planner.specs.workload.length_sources import LogNormal, LogNormalMix, Workload
 from planner.units import GIB, duration
+from planner.workflows.tracing import write_measured_trace
 
 
 def one_rank_job(session: Session, model: Model, layout: Parallelism, tokens: int, median_tokens: int) -> Path:
@@ -61,7 +62,7 @@ def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
     """Solve a job and run its plan: predicted beside measured."""
     plan = prepared(session, job)
     ran = pipeline.run(plan, options, lambda step: session.say(f"  step {step.step}: {duration(step.seconds)}"))
-    pipeline.write_measured_trace(session.folder / "trace.json", ran)
+    write_measured_trace(session.folder / "trace.json", ran)
     session.say(f"  predicted {duration(ran.predicted_step_seconds or 0.0)}, measured {duration(ran.step_seconds)}")
     for kind in ran.kinds:
         if kind.predicted or kind.measured:
@@ -81,7 +82,7 @@ def run(session: Session, job: Path, options: RunOptions) -> dict[str, Any]:
     }
 
 
-def memory_lines(ran: Ran) -> Iterator[str]:
+def memory_lines(ran: ComparedRun) -> Iterator[str]:
     """What the one rank's memory was used for, in GiB: predicted, measured. None on the CPU."""
     for part in (part for rank in ran.memory for part in memory_uses(rank)):
         predicted = "" if part.predicted is None else f"{part.predicted / GIB:.3f}"

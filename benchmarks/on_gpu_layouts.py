@@ -10,21 +10,23 @@ from typing import Any
 from benchmarks.on_gpu_jobs import memory_lines, one_rank_job, prepared, run
 from benchmarks.on_gpu_session import Session
 from planner import files, pipeline
-from planner.plan.model import OffloadedItem, Plan
+from planner.plan.plan_file import OffloadedItem, Plan
 from planner.runtime import RunOptions
 from planner.specs.base import with_fields
 from planner.specs.job import Job
 from planner.specs.layers import Audio, Decoder, Module, Vit
+from planner.specs.layers.components import Experts, LatentAttentionShape
 from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism, Recompute
-from planner.specs.parts import Experts, LatentAttentionShape
 from planner.units import GIB, duration, percent
 
 DECODER = Decoder(layers=4, hidden=128, heads=8, kv_heads=4, ffn=384, vocab=2048)
 KINDS: dict[str, Module] = {  # one of each kind of layer, small enough to be held against one process
     "experts": with_fields(DECODER, moe=Experts(experts=8, topk=2, ffn=128, shared_ffn=128, dense_layers=1)),
     "latent": with_fields(
-        DECODER, kv_heads=None, latent=LatentAttentionShape(q_rank=64, kv_rank=32, rope_dim=8, nope_dim=16, value_dim=16)
+        DECODER,
+        kv_heads=None,
+        latent=LatentAttentionShape(q_rank=64, kv_rank=32, rope_dim=8, nope_dim=16, value_dim=16),
     ),
     "window": with_fields(DECODER, window=64, full_every=2, qk_norm=True),
     "sinks": with_fields(DECODER, sinks=True, bias="qkv"),
@@ -133,8 +135,8 @@ def kernels(session: Session) -> dict[str, Any]:
     """Half precision, by the kernels that this device has for it, against float32 of the same numbers."""
     import torch
 
-    from planner.models.attention import packed_attention
-    from planner.models.pieces import Masking
+    from planner.models.kernels.attention import packed_attention
+    from planner.models.kernels.attention_tiles import Masking
 
     device = torch.device(session.kind)
     lengths = torch.tensor((700, 20, 3000, 276))

@@ -13,12 +13,12 @@ FOREIGN = "execution_trace"  # no timeline
 EACH = """
 import json, resource, sys, time
 from pathlib import Path
-from planner.replaying import replay_traces
+from planner.workflows.replaying import replay_traces
 begin = time.perf_counter()
 answer = replay_traces([Path(path) for path in sys.argv[1:]])
 seconds = time.perf_counter() - begin
 from planner.replay import critical_path, replay
-from planner.replay.replayed import middle_error, worst_error
+from planner.replay.timing.timed_replay import middle_error, worst_error
 begin = time.perf_counter()
 critical_path(answer.replay)
 path_seconds = time.perf_counter() - begin

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.registry import Figures
 from planner.replay import build_graph, read_kineto_trace, replay_graphs
 from planner.replay.whatif import parse_changes
-from planner.replay.whatif.asked import WhatIfOptions
+from planner.replay.whatif.whatif_options import WhatIfOptions
 
 RECORD = """
 import sys, torch
@@ -62,5 +62,9 @@ def recorded(folder: Path, layers: int, number: int) -> Path:
 def quickest(paths: list[Path], factor: str) -> float:
     """The quickest step of some recordings, with so many times the layers."""
     change = parse_changes(WhatIfOptions(settings=(f"layers={factor}",))).of_graphs[0]
-    steps = [step for path in paths for step in replay_graphs(change.apply([build_graph(read_kineto_trace(path))]).graphs).steps]
+    steps = [
+        step
+        for path in paths
+        for step in replay_graphs(change.apply([build_graph(read_kineto_trace(path))]).graphs).steps
+    ]
     return min(step.replayed for step in steps)

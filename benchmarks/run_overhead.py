@@ -13,7 +13,7 @@ from benchmarks.pairs import Took, figures, in_turns
 from benchmarks.registry import Figures
 from benchmarks.small_plans import BOTH, EACH, RANKS, Work, base_plan, spread
 from planner.launch.processes import launch
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 
 MICRO_BATCHES, TOKENS = 8, 512
 
@@ -44,10 +44,10 @@ def body(worker: Any, plans: dict[str, Plan]) -> dict[str, list[tuple[Took, Took
 
 def planned(worker: Any, plan: Plan) -> Callable[[], object]:
     """A step of the runtime, as `planner run` takes it."""
-    from planner.plan.expand import expand
+    from planner.plan.tasks.expand import expand
     from planner.runtime import RunOptions, TrainingOptions
-    from planner.runtime.upcoming import StepTasks
-    from planner.runtime.worker import train_step, prepare_executor
+    from planner.runtime.execute.step_source import StepTasks
+    from planner.runtime.execute.training_loop import prepare_executor, train_step
 
     executor = prepare_executor(worker, plan, RunOptions(seed=SEED, training=TrainingOptions(RATE)))
     coming = StepTasks(expand(plan))

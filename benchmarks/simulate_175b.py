@@ -1,6 +1,6 @@
 """A static plan of 12,288 ranks (175 B, tp 8 · pp 8 · vpp 6 · dp 192): seconds from its file to its timeline.
 
-The 192 replicas do all alike, so one of them is expanded and simulated (planner/plan/alike.py).
+The 192 replicas do all alike, so one of them is expanded and simulated (planner/plan/mesh/identical_groups.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -14,15 +14,15 @@ from benchmarks.gpt_175b import job
 from benchmarks.registry import Figures
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.plan.alike import identical_groups
-from planner.plan.expand import expand
-from planner.plan.legal import require_legal
-from planner.plan.model import Plan
+from planner.plan.legal.plan_laws import require_legal
+from planner.plan.mesh.identical_groups import identical_groups
+from planner.plan.plan_file import Plan
+from planner.plan.tasks.expand import expand
+from planner.scoring.score import score
 from planner.simulate import simulate
 from planner.simulate.engine import task_activities
 from planner.simulate.native import run_activities as run_clock
 from planner.specs.inputs import JobOptions
-from planner.verify.score import score
 
 RANKS, REPLICAS, REPEATS = 12288, 192, 3
 

@@ -13,7 +13,7 @@ from time import process_time
 from benchmarks.registry import Figures
 from planner import pipeline
 from planner.costs.pricing import pricing_of
-from planner.plan.expand import expand
+from planner.plan.tasks.expand import expand
 from planner.simulate import clock, native, simulate
 from planner.simulate.activities import Activities, ActivityBuilder
 from planner.specs.inputs import JobOptions
@@ -50,7 +50,9 @@ def clock_figures(activities: Activities) -> Figures:
     if library:
         compiled = taken(lambda: native.run_compiled(library, activities))
         figures["native_per_second"] = round(activities.count / compiled)
-        figures["native_checked_per_second"] = round(activities.count / taken(lambda: native.run_activities(activities)))
+        figures["native_checked_per_second"] = round(
+            activities.count / taken(lambda: native.run_activities(activities))
+        )
     return figures
 
 

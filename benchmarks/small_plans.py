@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from planner import pipeline
-from planner.plan.legal import require_legal
-from planner.plan.model import Group, Layout, Plan, MicroBatch, Step, group_name
+from planner.plan.legal.plan_laws import require_legal
+from planner.plan.plan_file import Group, Layout, MicroBatch, Plan, Step, group_name
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, resolve_job
 from planner.specs.job import Job

@@ -12,13 +12,13 @@ from time import perf_counter
 
 from benchmarks.registry import Figures
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import RankPool, PackingProblem, packing_problem
+from planner.costs.step.packing_problem import PackingProblem, RankPool, packing_problem
 from planner.packing.balanced import best_balanced
-from planner.packing.packed import packing_seconds
+from planner.packing.packed_groups import packing_seconds
+from planner.scoring.bounds import packing_bound
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.base import data_parallel_layouts, plan_uses
+from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 from planner.strategies.sequence_groups import pack
-from planner.verify.bounds import packing_bound
 
 JOB = "flexsp-gpt-7b-a100x64"
 LENGTHS = "seqlen/flexsp_wikipedia_first_half.csv.gz"

@@ -15,7 +15,7 @@ from benchmarks.registry import Figures
 from benchmarks.run_overhead import planned
 from benchmarks.small_plans import RANKS, Work, base_plan, spread
 from planner.launch.processes import launch
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 
 MICRO_BATCHES, TOKENS = 8, 512
 SCHEDULES = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}
@@ -73,8 +73,8 @@ def chunk(rank: int, plan: Plan) -> Any:
 
     from planner.models.batch import Batch
     from planner.models.build import build, init_weights
-    from planner.models.data import synthetic_batch
-    from planner.models.held import ModuleShard
+    from planner.models.inputs.training_items import synthetic_batch
+    from planner.models.sharding import ModuleShard
 
     class Chunk(nn.Module):
         def __init__(self) -> None:

@@ -1,45 +1,26 @@
-"""Solves a job batch by batch with its strategy, or with every strategy that applies, keeping the best plan.
+"""A job decided batch by batch by its strategy, or by the best of those that could."""
 
-`strategy: best` leaves open when ranks synchronise: in every micro-batch, as ZeRO-3's all-gathers force them to, or
-once a step under a lower ZeRO stage, which leaves less memory for tokens. Each alternative is solved, and the plan
-records what the others give.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from time import perf_counter
 
+from planner.callbacks import OnProgress
 from planner.costs.objective import StepWork, find_objective
 from planner.errors import Infeasible, InputError
-from planner.plan.join import join_plans, round_digits
-from planner.plan.model import Alternative, Plan
-from planner.plan.words import fixable_layout
+from planner.plan.descriptions import fixable_layout
+from planner.plan.join_plans import join_plans
+from planner.plan.plan_file import Alternative, Plan
+from planner.scoring.objective_value import restate_in_objective
 from planner.specs.base import with_fields
-from planner.specs.inputs import Inputs
-from planner.specs.parallelism import Sync
-from planner.strategies import base_strategy, refining_strategy, strategy_called
+from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies import STRATEGIES, base_strategy, is_static, refining_strategy, strategy_called
+from planner.strategies.best import best_of_candidates
+from planner.strategies.solved_job import SolvedJob
+from planner.strategies.static.joint_plan import unsupported_together
 from planner.units import percent
-from planner.verify.worth import restate_in_objective
 
-OnProgress = Callable[[int, int, str], None]  # batches done, batches in all, name of the phase
 BEST = "best"
-SYNC_ALTERNATIVES: tuple[tuple[str, int, Sync], ...] = (  # strategy, ZeRO stage, when ranks synchronise
-    ("sequence_groups", 3, "micro_batch"),
-    ("data_ranks", 2, "step"),
-    ("data_ranks", 1, "step"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SolvedJob:
-    """A plan, and the seconds that solving each of its steps took."""
-
-    plan: Plan
-    step_seconds: tuple[float, ...]
-
-    @property
-    def seconds(self) -> float:
-        return sum(self.step_seconds)
 
 
 def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
@@ -47,7 +28,9 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     Infeasible.
     """
     require_objective(inputs)
-    return best_of_strategies(inputs, on_batch) if inputs.job.strategy == BEST else solve_by_strategy(inputs, on_batch)
+    if inputs.job.strategy == BEST:
+        return best_of_candidates(inputs, dict.fromkeys(STRATEGIES, partial(solve_by_strategy, on_batch=on_batch)))
+    return solve_by_strategy(inputs, on_batch)
 
 
 def require_objective(inputs: Inputs) -> None:
@@ -131,53 +114,35 @@ def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ..
     )
 
 
-def best_of_strategies(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
-    """Solves every (strategy, ZeRO stage, synchronisation) that the job leaves open; the fastest plan wins.
+def static_inputs(job: str, options: JobOptions) -> Inputs:
+    """The inputs of a job that static layouts can be of, one for each of its modules. Raises InputError."""
+    inputs = load_job(job, options)
+    require_objective(inputs)
+    of_several = len(inputs.model.modules) > 1
+    reason = unsupported_together(inputs) if of_several else strategy_called("parallel_search").supports(inputs)
+    if reason:
+        message, _, fix = reason.replace("parallel_search", "a static layout").partition(" | ")
+        raise InputError(message, where=job, fix=fix or "another job")
+    return inputs
 
-    Raises the first alternative's Infeasible when none is feasible, and InputError where none has the job's ZeRO stage.
+
+def per_batch_inputs(job: str, options: JobOptions) -> Inputs:
+    """The inputs of a job whose strategy decides each batch by itself. Raises InputError."""
+    inputs = load_job(job, options)
+    if is_static(inputs.job.strategy):
+        message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
+        raise InputError(message, where=f"{job} (strategy)", fix="leave --static out")
+    return inputs
+
+
+def inputs_again(job: Path, plan: Plan) -> Inputs:
+    """The inputs of a job with the options of a plan, and the same file of lengths if that is still there.
+
+    Raises InputError.
     """
-    solved: dict[int, SolvedJob] = {}
-    refused: dict[int, Infeasible] = {}
-    candidates = open_alternatives(inputs)
-    for number in candidates:
-        name, zero, sync = SYNC_ALTERNATIVES[number]
-        layout = with_fields(inputs.job.layout, zero=zero)
-        job = with_fields(inputs.job, strategy=name, sync=sync, layout=layout)
-        try:
-            solved[number] = solve_by_strategy(replace(inputs, job=job), on_batch)
-        except Infeasible as error:
-            refused[number] = error
-    if not solved:
-        raise refused[candidates[0]]
-    loss = find_objective(inputs.job.objective).loss
-    chosen = min(solved, key=lambda number: (loss(solved[number].plan.outcome.value), number))
-    others = [number for number in candidates if number != chosen]
-    instead = tuple(lost_alternative(number, solved.get(number), refused.get(number)) for number in others)
-    seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
-    return SolvedJob(with_fields(solved[chosen].plan, alternatives=instead), seconds)
-
-
-def open_alternatives(inputs: Inputs) -> list[int]:
-    """Indices of the alternatives with the job's ZeRO stage, or of all where it gives none.
-
-    Raises InputError where none has that stage.
-    """
-    stage = inputs.job.layout.zero
-    candidates = [number for number, (_, zero, _) in enumerate(SYNC_ALTERNATIVES) if stage in (None, zero)]
-    if not candidates:
-        message = f"best tries ZeRO stages 1 to 3, and the job says zero: {stage}"
-        fix = "leave zero out, or say strategy: data_ranks and sync: step"
-        raise InputError(message, where=f"{inputs.sources['job']} (layout.zero)", fix=fix)
-    return candidates
-
-
-def lost_alternative(number: int, solved: SolvedJob | None, refused: Infeasible | None) -> Alternative:
-    """The plan file's entry for an alternative that was not chosen."""
-    name, zero, sync = SYNC_ALTERNATIVES[number]
-    because = refused.message if refused else ""
-    if solved is None:
-        return Alternative(strategy=name, zero=zero, sync=sync, because=because)
-    layouts = {module: fixable_layout(layout) for module, layout in solved.plan.layouts.items()}
-    return Alternative(
-        strategy=name, zero=zero, sync=sync, value=round_digits(solved.plan.outcome.value), because=because, layouts=layouts
-    )
+    made, lengths = plan.made, plan.uses.sources.get("lengths")
+    path = job.parent / lengths.path if lengths else None
+    given = str(path) if path and path.is_file() else None
+    inputs = load_job(str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given))
+    strategy = BEST if inputs.job.strategy == BEST else made.strategy
+    return replace(inputs, job=with_fields(inputs.job, strategy=strategy))

@@ -13,18 +13,18 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import InputError
-from planner.plan.catalogue import process_groups
-from planner.plan.expand import expand
-from planner.plan.feeding import fed_tokens
-from planner.plan.legal import require_legal
-from planner.plan.mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
-from planner.plan.model import Plan, SequenceSplit
-from planner.plan.reshard import transfer_key, encoder_transfers, is_between_modules
-from planner.plan.shares import sharing_ranks, rank_token_runs, rank_token_spans
+from planner.plan.group_catalogue import process_groups
+from planner.plan.legal.plan_laws import require_legal
+from planner.plan.mesh.rank_mesh import coordinates, expert_coordinates, expert_groups_over, expert_mesh, groups_over
+from planner.plan.plan_file import Plan, SequenceSplit
 from planner.plan.task import Task
-from planner.plan.work import module_work
+from planner.plan.tasks.expand import expand
+from planner.plan.tasks.module_work import module_work
+from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.plan.tokens.resharding import encoder_transfers, is_between_modules, transfer_key
+from planner.plan.tokens.token_shards import rank_token_runs, rank_token_spans, sharing_ranks
 from planner.specs.base import Layers, Ranks
-from planner.specs.items import Document
+from planner.specs.workload.items import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,9 @@ class FollowedPlan:
             lengths=task.lengths,
             ranks=sharing_ranks(layout, task.ranks, rank),
             split=task.split,
-            tokens=tuple(item_tokens(task.documents[at], *span) for at, *span in rank_token_spans(spec, layout, task, rank)),
+            tokens=tuple(
+                item_tokens(task.documents[at], *span) for at, *span in rank_token_spans(spec, layout, task, rank)
+            ),
             rows=tuple(TokenSpan(run.item, run.first, run.last) for run in rank_token_runs(spec, layout, task, rank)),
         )
 

@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from planner.plan.model import Layout, TaskPlacement
-from planner.plan.reference import TaskName, TaskRef
+from planner.plan.plan_file import Layout, TaskPlacement
+from planner.plan.task_reference import TaskName, TaskRef
 from planner.specs.base import Indices, Layers
-from planner.specs.cluster import Cluster, Level, RankKind
-from planner.specs.items import ItemSize
+from planner.specs.hardware.cluster import Cluster, Level, RankKind
+from planner.specs.hardware.profile import PassCosts, PassFit
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
+from planner.specs.layers.components import Experts, StateSpace
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import MESH_DIMS, Parallelism
-from planner.specs.parts import Experts, StateSpace
-from planner.specs.profile import PassFit, PassCosts
+from planner.specs.workload.items import ItemSize
 
 TEXT = st.one_of(
     st.sampled_from(

@@ -6,16 +6,18 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from planner.costs.compute.lines import CostLine, RingTerm
-from planner.costs.step.sequences import RankPool, PackingProblem, GroupShape
+from planner.costs.compute.cost_lines import CostLine, RingTerm
+from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
-from planner.packing.packed import Packing, canonical_order
-from planner.packing.places import place_packing
+from planner.packing.packed_groups import Packing, canonical_order
+from planner.packing.rank_placement import place_packing
 
 # --------------------------------------------------------------------------------------------------- problems
 
 
-def one_pool(sizes, ranks: int, lines: dict[int, CostLine], cap: int = 10**6, per_node: int = 0, **rest) -> PackingProblem:
+def one_pool(
+    sizes, ranks: int, lines: dict[int, CostLine], cap: int = 10**6, per_node: int = 0, **rest
+) -> PackingProblem:
     """Ranks of one kind, on one node unless told: a line for each degree. `rest`: row_seconds, step_seconds, fixed."""
     return PackingProblem(
         sizes=sizes if isinstance(sizes, dict) else dict(enumerate(sizes)),

@@ -27,7 +27,9 @@ def made_up(seed: int, stages: int, micro_batches: int, room: float | None = Non
         forward_sends=rows(0.0, 0.7, stages - 1),
         backward_sends=rows(0.0, 0.7, stages - 1),
         activations=held,
-        kept_for_weights=tuple(tuple(h * s for h, s in zip(*both, strict=True)) for both in zip(held, shares, strict=True)),
+        kept_for_weights=tuple(
+            tuple(h * s for h, s in zip(*both, strict=True)) for both in zip(held, shares, strict=True)
+        ),
         capacity=tuple(each * max(row) for each, row in zip(rooms, held, strict=True)),
         tail_seconds=tuple(chance.uniform(0.0, 2.0) for _ in range(stages)),
     )

@@ -1,23 +1,23 @@
 """Small legal plans for tests, built from structs."""
 
-from planner.plan.model import (
+from planner.plan.plan_file import (
     Breakdown,
     Edge,
     Group,
     Layout,
-    PlanOrigin,
     Outcome,
-    TaskPlacement,
     Plan,
+    PlanInputs,
+    PlanOrigin,
     Prediction,
     Prices,
     Step,
-    PlanInputs,
+    TaskPlacement,
 )
 from planner.specs.base import Layers, Ranks
-from planner.specs.cluster import Cluster, Level, RankKind
+from planner.specs.hardware.cluster import Cluster, Level, RankKind
+from planner.specs.hardware.profile import Device
 from planner.specs.layers import Decoder, Vit
-from planner.specs.profile import Device
 
 NOTHING = Prediction(
     step_seconds=0.0,
@@ -54,7 +54,9 @@ def uses(size: int, models: dict, items: dict, feeds: dict | None = None) -> Pla
     )
 
 
-def plan_of(size: int, facts: PlanInputs, layouts: dict, groups: dict, step: Step, edges: tuple[Edge, ...] = ()) -> Plan:
+def plan_of(
+    size: int, facts: PlanInputs, layouts: dict, groups: dict, step: Step, edges: tuple[Edge, ...] = ()
+) -> Plan:
     return Plan(
         format=Plan.FORMAT,
         name="toy",
@@ -115,7 +117,9 @@ def sharded_plan(size: int, rows: list[list[tuple[int, int]]]) -> Plan:
     )
 
 
-def encoder_plan(places: tuple[TaskPlacement, ...] = (), zero: int = 1, rows: tuple = (), feeds: dict | None = None) -> Plan:
+def encoder_plan(
+    places: tuple[TaskPlacement, ...] = (), zero: int = 1, rows: tuple = (), feeds: dict | None = None
+) -> Plan:
     """A decoder on four stages, an encoder of two stages on either half of the ranks, an image per micro-batch."""
     everyone = Ranks(range(4))
     if not rows:

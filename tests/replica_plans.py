@@ -1,8 +1,8 @@
 """Plans of replicas that work on items of a few sizes, for what is alike among them."""
 
-from planner.plan.model import Group, Layout, Plan, Step
+from planner.plan.plan_file import Group, Layout, Plan, Step
 from planner.specs.base import Ranks, with_fields
-from planner.specs.cluster import Level
+from planner.specs.hardware.cluster import Level
 from tests.plans import decoder, plan_of, stages_of, uses
 
 SIZES = (16, 16, 32)

@@ -5,8 +5,8 @@ way.
 from itertools import chain, islice
 from random import Random
 
-from planner.plan.legal import violations
-from planner.plan.model import Edge, Group, Layout, TaskPlacement, Plan, Step, group_name
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, TaskPlacement, group_name
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Decoder, Vit
 from tests.meshes import meshed

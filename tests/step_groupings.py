@@ -6,9 +6,9 @@ from functools import cache
 from hypothesis import strategies as st
 
 from planner.costs.memory.offload import Offloading
-from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.packing_problem import PackingProblem
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
-from planner.packing.packed import Packing
+from planner.packing.packed_groups import Packing
 from tests.groupings import problems, require_lies_well, with_first
 
 LAYERS = 8

@@ -3,7 +3,7 @@
 import pytest
 
 from planner import pipeline
-from planner.deciding import SYNC_ALTERNATIVES
+from planner.deciding import SYNC_ALTERNATIVES, inputs_again
 from planner.errors import Infeasible, InputError
 from planner.specs.inputs import JobOptions
 
@@ -82,4 +82,4 @@ def test_without_a_feasible_alternative_the_first_one_says_why(tmp_path):
 
 def test_a_plan_of_the_best_alternative_is_reproduced_by_its_job(tmp_path):
     plan = solve(tmp_path)
-    assert pipeline.solve_again(tmp_path / "job.yaml", plan) == plan
+    assert pipeline.plan_of(inputs_again(tmp_path / "job.yaml", plan)) == plan

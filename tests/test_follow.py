@@ -13,13 +13,13 @@ import pytest
 from planner.errors import InputError
 from planner.files import write
 from planner.follow import FollowedPlan, follow
-from planner.plan.expand import expand
-from planner.plan.feeding import fed_spans
-from planner.plan.model import Group, Layout, Step
+from planner.plan.plan_file import Group, Layout, Step
+from planner.plan.tasks.expand import expand
+from planner.plan.tokens.encoder_outputs import fed_spans
 from planner.specs.base import Ranks, with_fields
-from planner.specs.parts import Experts
+from planner.specs.layers.components import Experts
 from tests.plans import encoder_plan, plan_of, uses
-from tests.runtime.worlds import DECODER, spread
+from tests.runtime.training_worlds import DECODER, spread
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "docs" / "examples" / "follow_a_plan.py"

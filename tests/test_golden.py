@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.compute.assumed import ASSUMED_RATES
-from planner.plan.expand import expand
-from planner.plan.legal import violations
-from planner.plan.model import Plan
+from planner.costs.compute.assumed_rates import ASSUMED_RATES
+from planner.deciding import inputs_again
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan
+from planner.plan.tasks.expand import expand
+from planner.scoring.score import outcome_of, prediction_of, require_memory, score
 from planner.specs.base import with_fields
-from planner.verify.score import outcome_of, prediction_of, require_memory, score
 from tests.plans import degrees_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -35,7 +36,7 @@ def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
     assert plan.made.strategy == folder.parent.name
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert files.dump(pipeline.solve_again(folder / "job.yaml", plan)) == stored
+    assert files.dump(pipeline.plan_of(inputs_again(folder / "job.yaml", plan))) == stored
 
 
 @pytest.mark.parametrize("folder", [*SOLVED, *BY_HAND], ids=name_of)

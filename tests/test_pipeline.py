@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.plan.legal import violations
+from planner.plan.legal.plan_laws import violations
 from planner.specs.inputs import JobOptions, load_job
 
 ROOT = Path(__file__).parents[1]

@@ -12,30 +12,30 @@ from typer.testing import CliRunner
 
 from planner import export, files, hf, pipeline, strategies
 from planner.cli import app as cli
-from planner.cli import export as cli_export
+from planner.cli.verbs import export as cli_export
 from planner.costs import objective, pricing
-from planner.costs.columns import LayoutColumns
-from planner.costs.step import sequences
-from planner.costs.step.step import static_step_seconds
+from planner.costs.layout_columns import LayoutColumns
+from planner.costs.step import packing_problem
+from planner.costs.step.static_step import static_step_seconds
 from planner.export import torch_csv
 from planner.hf import decoders
 from planner.models import build
-from planner.models.data import synthetic_batch
+from planner.models.inputs.training_items import synthetic_batch
 from planner.packing import balanced
 from planner.plan.schedules import explicit
+from planner.scoring import bounds, score
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers import decoder as specs_decoder
 from planner.specs.model import Model
 from planner.specs.parameters import model_parameters, parameter_counts
 from planner.specs.shapes import layer_flops
-from planner.strategies import base, sequence_groups
-from planner.verify import bounds, score
-from tests.check.small import write_job
+from planner.strategies import plan_drafts, sequence_groups
+from tests.check.small_plans import write_job
 from tests.costs.machines import shipped
 from tests.hf.configs import LLAMA_8B, PUBLISHED
 from tests.plan.schedules.made import ordered_plan
-from tests.verify.priced import priced
+from tests.scoring.priced import priced
 
 PREFIX: dict[str, Any] = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 64, "vocab": 64}
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ EXAMPLES = {table: (code, line) for _, code, table, line in SECTIONS}
 TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # and whose names the example's file imports
     "STRATEGIES": (
         strategies.STRATEGIES,
-        (strategies, base, sequence_groups, balanced, pricing, sequences, score),
+        (strategies, plan_drafts, sequence_groups, balanced, pricing, packing_problem, score),
     ),
     "BOUNDS": (bounds.BOUNDS, (bounds,)),
     "FORMS": (export.EXPORT_FORMATS, (export, torch_csv, explicit)),

@@ -12,9 +12,9 @@ from benchmarks.baselines.flexsp import flexsp
 from benchmarks.baselines.hybrid_cp import hybrid_cp
 from benchmarks.baselines.karmarkar_karp import karmarkar_karp
 from benchmarks.baselines.static_degree import static_degree
-from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.packing_problem import PackingProblem
 from planner.packing.balanced import best_balanced
-from planner.packing.packed import Packing
+from planner.packing.packed_groups import Packing
 
 Baseline = Callable[[PackingProblem], Packing | None]
 

@@ -13,8 +13,8 @@ Degrees are those that have a price.
 import numpy as np
 
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.step.sequences import PackingProblem
-from planner.packing.packed import Packing, PackedGroup, packing_seconds
+from planner.costs.step.packing_problem import PackingProblem
+from planner.packing.packed_groups import PackedGroup, Packing, packing_seconds
 
 
 def dhp(problem: PackingProblem) -> Packing | None:

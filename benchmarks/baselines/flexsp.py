@@ -13,9 +13,9 @@ from itertools import accumulate
 
 from benchmarks.baselines.flexsp_program import solve_micro_batch
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.step.sequences import PackingProblem
-from planner.costs.step.table import packing_table
-from planner.packing.packed import Packing, PackedGroup, makespan, packing_seconds
+from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.step.packing_table import packing_table
+from planner.packing.packed_groups import PackedGroup, Packing, makespan, packing_seconds
 
 TRIALS = 5  # of M
 SECONDS = 5.0  # a micro-batch
@@ -37,7 +37,9 @@ def flexsp(problem: PackingProblem, seconds: float = SECONDS) -> Packing | None:
 
 def solve_chunks(chunks: list[PackingProblem], value: float, seconds: float) -> list[Row] | None:
     """Micro-batches that together last less than `value`; None as soon as that cannot be any more."""
-    least = [packing_table(chunk).least_rank_seconds / chunk.ranks + chunk.least_micro_batch_seconds for chunk in chunks]
+    least = [
+        packing_table(chunk).least_rank_seconds / chunk.ranks + chunk.least_micro_batch_seconds for chunk in chunks
+    ]
     to_come, spent = list(accumulate(reversed(least))), 0.0
     rows: list[Row] = []
     for chunk in chunks:

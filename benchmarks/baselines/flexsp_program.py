@@ -15,10 +15,10 @@ import numpy as np
 
 from benchmarks.baselines.groups import longest_first, powers_of_two
 from benchmarks.baselines.karmarkar_karp import partition
-from planner.costs.step.sequences import PackingProblem
-from planner.packing.packed import PackedGroup, makespan
-from planner.solve import Program, ProgramBuilder, solve
-from planner.solve.program import Floats
+from planner.costs.step.packing_problem import PackingProblem
+from planner.packing.packed_groups import PackedGroup, makespan
+from planner.programs import Program, ProgramBuilder, solve
+from planner.programs.program import Floats
 from planner.units import MS
 
 BUCKETS = 16

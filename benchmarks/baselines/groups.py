@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.packing_problem import PackingProblem
 from planner.packing.balanced import group_starts
-from planner.packing.packed import Packing, PackedGroup, canonical_order
-from planner.packing.places import place_packing as on_ranks
+from planner.packing.packed_groups import PackedGroup, Packing, canonical_order
+from planner.packing.rank_placement import place_packing as on_ranks
 
 Bin = tuple[int, ...]  # items
 

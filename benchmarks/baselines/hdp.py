@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.groups import homogeneous, powers_of_two
-from planner.costs.step.sequences import PackingProblem
-from planner.packing.packed import Packing, PackedGroup
-from planner.packing.places import NodeTable, make_nodes, place_group
+from planner.costs.step.packing_problem import PackingProblem
+from planner.packing.packed_groups import PackedGroup, Packing
+from planner.packing.rank_placement import NodeTable, make_nodes, place_group
 
 
 def static(problem: PackingProblem) -> Packing | None:

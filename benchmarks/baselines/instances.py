@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.solve_quality import JOB, problem_of
-from planner.costs.step.sequences import RankPool, PackingProblem
-from planner.specs.distributions import draw_lengths
+from planner.costs.step.packing_problem import PackingProblem, RankPool
 from planner.specs.inputs import JobOptions, load_job
-from planner.specs.lengths import read_lengths
+from planner.specs.workload.distributions import draw_lengths
+from planner.specs.workload.samples import read_lengths
 
 RANKS = (8, 64, 256, 1024)
 PER_RANK = 8  # sequences

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchmarks.baselines.groups import Bin, homogeneous, powers_of_two, slowest_first
-from planner.costs.step.sequences import PackingProblem
+from planner.costs.step.packing_problem import PackingProblem
 from planner.packing.balanced import group_starts
-from planner.packing.packed import Packing, packing_seconds
+from planner.packing.packed_groups import Packing, packing_seconds
 
 RAISES = 8  # of the number of micro-batches
 
@@ -49,7 +49,9 @@ def promises(problem: PackingProblem) -> list[tuple[float, int]]:
         if groups and chosen.room >= longest:
             work = sum(chosen.line.item_seconds(size) for size in problem.sizes.values()) / groups
             rows = -(-problem.tokens // (groups * chosen.room))
-            found.append((work + rows * (chosen.line.const + problem.micro_batch_seconds) + problem.step_seconds, shape))
+            found.append(
+                (work + rows * (chosen.line.const + problem.micro_batch_seconds) + problem.step_seconds, shape)
+            )
     return found
 
 

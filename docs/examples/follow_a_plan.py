@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.distributed.nn.functional import all_to_all_single
 
 from planner.follow import FollowedPlan, RankShare, follow
-from planner.plan.expand import expand
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 from planner.plan.task import Task
+from planner.plan.tasks.expand import expand
 
 DONE = {"F", "B", "send", "recv", "gather", "sync", "update"}  # phases
 VOCAB, HIDDEN, HEADS, RATE = 64, 32, 8, 0.01

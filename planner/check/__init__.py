@@ -1,10 +1,10 @@
 """Compares an old plan with a new one, or stored cases with what the solver gives now, and decides whether to block."""
 
-from planner.check.cases import check_folder
+from planner.check.case_folder import check_folder
 from planner.check.compare import compare
 from planner.check.finding import Finding
 from planner.check.gate import exit_code, verdict
-from planner.check.judge import Tolerances
 from planner.check.markdown import to_markdown
+from planner.check.tolerances import Tolerances
 
 __all__ = ["Finding", "Tolerances", "check_folder", "compare", "exit_code", "to_markdown", "verdict"]

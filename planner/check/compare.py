@@ -7,14 +7,14 @@ tells stale inputs from a worse plan.
 
 from collections.abc import Iterator
 
+from planner.check.changed_decisions import decision_findings
+from planner.check.checked_plan import CheckedPlan, check_plan, false_statements, violation_findings
 from planner.check.finding import Category, Finding
-from planner.check.judge import Tolerances, classify_gap, classify_value
-from planner.check.stale import old_decisions_repriced, same_problem, same_work, stale_inputs, unexplained_inputs
-from planner.check.structure import decision_findings
-from planner.check.verified import CheckedPlan, violation_findings, false_statements, check_plan
+from planner.check.stale_inputs import old_decisions_repriced, same_problem, same_work, stale_inputs, unexplained_inputs
+from planner.check.tolerances import Tolerances, classify_gap, classify_value
 from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective
-from planner.plan.join import round_digits
-from planner.plan.model import Plan
+from planner.plan.join_plans import round_digits
+from planner.plan.plan_file import Plan
 from planner.units import percent
 
 DEFAULT = Tolerances()
@@ -82,19 +82,29 @@ def common_objective(old: Plan, new: Plan) -> str:
 def value_finding(category: Category, old: float, new: float, note: str, goal: Objective) -> Finding:
     more = new / old - 1 if old else 0.0
     message = f"the plan {goal.verb} {goal.formatted(new)} instead of {goal.formatted(old)} ({more:+.1%})"
-    return Finding(category=category, where="outcome.value", old=round_digits(old), new=round_digits(new), message=with_note(message, note))
+    return Finding(
+        category=category,
+        where="outcome.value",
+        old=round_digits(old),
+        new=round_digits(new),
+        message=with_note(message, note),
+    )
 
 
 def gap_finding(category: Category, old: float, new: float, note: str) -> Finding:
     message = f"the gap is {percent(new)} instead of {percent(old)}"
-    return Finding(category=category, where="outcome.gap", old=round_digits(old), new=round_digits(new), message=with_note(message, note))
+    return Finding(
+        category=category,
+        where="outcome.gap",
+        old=round_digits(old),
+        new=round_digits(new),
+        message=with_note(message, note),
+    )
 
 
 def decisions_finding(category: Category, old: float, new: float, goal: Objective) -> Finding:
     how, verb = "worse" if category == "regression" else "better", goal.verb.removesuffix("s")
-    message = (
-        f"the new decisions are {how}: under the new inputs they {verb} {goal.formatted(new)}, the old ones {goal.formatted(old)}"
-    )
+    message = f"the new decisions are {how}: under the new inputs they {verb} {goal.formatted(new)}, the old ones {goal.formatted(old)}"
     return Finding(category=category, where="decisions", old=round_digits(old), new=round_digits(new), message=message)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import planner
-from planner.cli import (
+from planner.cli.verbs import (
     calibrate,
     check,
     demo,

@@ -1,7 +1,7 @@
 """The objectives that plans are compared by: step seconds, dollars, tokens per dollar.
 
 On given ranks each objective is proportional to the seconds of a step, or to one over them. So every strategy minimises
-seconds, and a plan is put in the unit of its objective once it is solved (verify/worth.py). A gap is a ratio of losses,
+seconds, and a plan is put in the unit of its objective once it is solved (scoring/objective_value.py). A gap is a ratio of losses,
 and is the same number in every objective.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from planner.errors import InputError
-from planner.specs.cluster import Cluster
-from planner.specs.profile import Device
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.profile import Device
 from planner.units import duration
 
 STEP_SECONDS = "step_seconds"  # in which strategies state outcomes

@@ -9,28 +9,28 @@ concurrent passes (compute/contention.py).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from planner.costs.by_module import FitPricing
-from planner.costs.by_rates import RatePricing
-from planner.costs.compute.assumed import complete_rates, step_spread
+from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
-from planner.costs.compute.lines import CostLine
-from planner.costs.compute.machine import MachineModel, machine_of
-from planner.costs.compute.recomputing import require_measured_recompute
-from planner.costs.cost import NO_COST, Cost, slowest_cost, total_cost, least_trusted
+from planner.costs.compute.cost_lines import CostLine
+from planner.costs.compute.machine_model import MachineModel, machine_of
+from planner.costs.compute.recompute_fits import require_measured_recompute
+from planner.costs.cost import NO_COST, Cost, least_trusted, slowest_cost, total_cost
+from planner.costs.fit_pricing import FitPricing
+from planner.costs.layer_pass import LayerPass, counts_by_placement, recompute_counts
 from planner.costs.memory.offload import Offloading, offloading_of
-from planner.costs.network.network import group_of_ranks, network_of
-from planner.costs.network.replicas import exposed_part
-from planner.costs.part import LayerPass, recompute_counts, counts_by_placement
+from planner.costs.network.network_model import group_of_ranks, network_of
+from planner.costs.network.replica_exchange import exposed_part
+from planner.costs.rate_pricing import RatePricing
 from planner.errors import InputError
-from planner.plan.beside import PASS_PHASES, ConcurrentPasses, ConcurrentGroups
-from planner.plan.feeding import fed_tokens
-from planner.plan.model import Layout, Plan, Prices, SequenceSplit
+from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
 from planner.plan.task import Task
+from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses
+from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.specs.base import Layers, Ranks
-from planner.specs.cluster import Cluster, device_of_rank
-from planner.specs.kinds import entries_of_kind, entry_of_kind, rank_kinds
+from planner.specs.hardware.cluster import Cluster, device_of_rank
+from planner.specs.hardware.profile import Device
+from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
-from planner.specs.profile import Device
 from planner.specs.shapes import DTYPE_BYTES
 
 ModulePricing = FitPricing | RatePricing
@@ -99,7 +99,11 @@ class Pricing:
     def shared_pass_cost(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """A pass with a share of its devices: compute slows down, communication takes as long as on whole devices."""
         whole = self.pass_cost(task)
-        densest = [max((self.device_use(each) for each in passes), key=demand_density) for groups in concurrent for passes in groups]
+        densest = [
+            max((self.device_use(each) for each in passes), key=demand_density)
+            for groups in concurrent
+            for passes in groups
+        ]
         compute = (whole.value - whole.comm) * slowdown(self.device_use(task), densest)
         source = least_trusted([whole.source, "analytic"])
         return Cost(compute + whole.comm, source, whole.spread + CONTENTION_SPREAD, whole.comm)
@@ -135,8 +139,13 @@ class Pricing:
         """
         kind, layers = device_of_rank(self.cluster, ranks[0]), range(self.models[module].layers)
         layout = self.layouts[module]
-        recompute, by_placement = recompute_counts(layout, layers), counts_by_placement(layout, self.models[module], layers)
-        return self.pass_line(LayerPass(module, len(layers), True, ranks, split, forward, recompute, by_placement), kind)
+        recompute, by_placement = (
+            recompute_counts(layout, layers),
+            counts_by_placement(layout, self.models[module], layers),
+        )
+        return self.pass_line(
+            LayerPass(module, len(layers), True, ranks, split, forward, recompute, by_placement), kind
+        )
 
     def pass_line(self, part: LayerPass, kind: str) -> tuple[CostLine, Cost]:
         """The cost line of a pass on ranks of one device kind, cached."""
@@ -162,8 +171,13 @@ class Pricing:
         """The exposed part of a collective that runs once next to each of these seconds of compute."""
         exchange, source = basis.replica_exchange(task)
         once, uncovered = task.micro_batch is None, 1.0 / len(task.layers)
-        whole = exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.gather_again)
-        own, window = whole * basis.straggler_factor, basis.machine.dp_window  # passes have the straggler factor already
+        whole = (
+            exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.gather_again)
+        )
+        own, window = (
+            whole * basis.straggler_factor,
+            basis.machine.dp_window,
+        )  # passes have the straggler factor already
         seconds = sum(float(exposed_part(own, each, window, uncovered)) for each in compute)
         return Cost(seconds, source.source, source.spread, seconds)
 
@@ -171,7 +185,9 @@ class Pricing:
         """Exposed seconds of a collective next to so many seconds of compute."""
         return max(self.exposed_behind(task, basis, [compute]).value for basis in self.rank_pricings(task))
 
-    def hiding_passes(self, task: Task, basis: ModulePricing, concurrent: tuple[ConcurrentGroups, ...]) -> tuple[ConcurrentGroups, ...]:
+    def hiding_passes(
+        self, task: Task, basis: ModulePricing, concurrent: tuple[ConcurrentGroups, ...]
+    ) -> tuple[ConcurrentGroups, ...]:
         """The micro-batches whose passes can hide a collective: of one that runs once a step the last, or all of them
         where gradients are reduced as they come (ZeRO-2).
         """
@@ -206,7 +222,11 @@ class Pricing:
     def device_kinds(self, ranks: Ranks) -> tuple[str, ...]:
         """The device kinds of these ranks, each once."""
         all_kinds = rank_kinds(self.cluster)
-        return all_kinds if len(all_kinds) == 1 else tuple(dict.fromkeys(device_of_rank(self.cluster, rank) for rank in ranks))
+        return (
+            all_kinds
+            if len(all_kinds) == 1
+            else tuple(dict.fromkeys(device_of_rank(self.cluster, rank) for rank in ranks))
+        )
 
     def rank_pricings(self, task: Task) -> list[ModulePricing]:
         """What prices the task's module on each device kind of its ranks."""
@@ -236,7 +256,10 @@ class Pricing:
         measured on it.
         """
         prices = self.prices
-        rates, tables = complete_rates(prices.rates.get(kind), self.devices[kind].kind), entries_of_kind(prices.collectives, kind)
+        rates, tables = (
+            complete_rates(prices.rates.get(kind), self.devices[kind].kind),
+            entries_of_kind(prices.collectives, kind),
+        )
         analytic = machine_of(self.cluster, self.devices[kind], rates, prices.timing, prices.accounting)
         return MachineModel(
             analytic.device, rates, network_of(self.cluster, rates, tables), prices.timing, prices.accounting
@@ -260,7 +283,9 @@ def pricing_of(plan: Plan) -> Pricing:
     """The pricing that a plan carries. Raises InputError where it does not cover the plan's layouts."""
     uses = plan.uses
     copies = {edge.name: plan.layouts[edge.target].tp for edge in plan.edges if edge.by == "cross_attention"}
-    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean_cross_reads(plan), copies)
+    pricing = Pricing(
+        uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean_cross_reads(plan), copies
+    )
     fix = "measure it again (planner profile) and solve its job anew, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
         for kind in pricing.device_kinds(layout.ranks):

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from planner import files
 from planner.errors import InputError
-from planner.export.ordered import with_order
+from planner.export.import_order import with_order
 from planner.export.torch_csv import PipelineOrders, read_csv, to_csv
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 
 TORCH_CSV = "torch-csv"
 
@@ -22,7 +22,9 @@ class ExportFormat(NamedTuple):
     read: Callable[[str, Plan, str], PipelineOrders]
 
 
-EXPORT_FORMATS: dict[str, ExportFormat] = {TORCH_CSV: ExportFormat(to_csv, read_csv)}  # what `export` writes, and `import` reads
+EXPORT_FORMATS: dict[str, ExportFormat] = {
+    TORCH_CSV: ExportFormat(to_csv, read_csv)
+}  # what `export` writes, and `import` reads
 
 
 class ExportedOrder(NamedTuple):

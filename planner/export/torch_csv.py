@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from planner.errors import InputError
-from planner.plan.model import Plan, Step, assignments
+from planner.plan.plan_file import Plan, Step, assignments
 from planner.plan.schedules import Slot
 from planner.plan.schedules.explicit import PHASES
-from planner.plan.work import ModuleWork, module_work
+from planner.plan.tasks.module_work import ModuleWork, module_work
 
 ACTION = re.compile(r"(?P<stage>[0-9]{1,9})(?P<phase>[FBIW])(?P<micro_batch>[0-9]{1,9})")
 

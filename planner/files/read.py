@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from planner.errors import InputError
-from planner.files.locate import from_file, located_error
-from planner.files.text import FilePositions, load_yaml
+from planner.files.error_location import from_file, located_error
+from planner.files.yaml_text import FilePositions, load_yaml
 
 T = TypeVar("T")
 

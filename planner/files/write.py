@@ -9,8 +9,8 @@ import msgspec
 import yaml
 
 from planner.errors import InputError
-from planner.files.text import FLOAT, INTEGER, WORDS
-from planner.files.whole import atomic_write
+from planner.files.atomic_write import atomic_write
+from planner.files.yaml_text import FLOAT, INTEGER, WORDS
 
 try:  # libyaml when present: about ten times faster
     from yaml import CSafeDumper as Dumper

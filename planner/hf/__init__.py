@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from planner.hf import config as configs
-from planner.hf import decoders, encoders, hybrids, joined, mixtures, texts
-from planner.hf.config import HfConfig, Note
-from planner.hf.written import to_config
+from planner.hf import decoders, encoders, hybrid_decoders, moe_decoders, multimodal, text_encoders
+from planner.hf import hf_config as configs
+from planner.hf.hf_config import HfConfig, Note
+from planner.hf.write_config import to_config
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
 
 __all__ = ["FAMILIES", "ImportedModel", "Note", "read", "to_config"]
 
-Family = Callable[[HfConfig], joined.Modules]
+Family = Callable[[HfConfig], multimodal.Modules]
 
 
 def single_module(name: str, read: Callable[[HfConfig], Module]) -> Family:
@@ -26,29 +26,29 @@ def single_module(name: str, read: Callable[[HfConfig], Module]) -> Family:
 
 
 FAMILIES: dict[str, Family] = {  # by `model_type`
-    "bamba": single_module("llm", hybrids.bamba),
-    "deepseek_v2": single_module("llm", mixtures.deepseek_v2),
-    "deepseek_v3": single_module("llm", mixtures.deepseek_v3),
+    "bamba": single_module("llm", hybrid_decoders.bamba),
+    "deepseek_v2": single_module("llm", moe_decoders.deepseek_v2),
+    "deepseek_v3": single_module("llm", moe_decoders.deepseek_v3),
     "gpt2": single_module("llm", decoders.gpt2),
-    "gpt_oss": single_module("llm", mixtures.gpt_oss),
-    "kimi_k2": single_module("llm", mixtures.deepseek_v3),
+    "gpt_oss": single_module("llm", moe_decoders.gpt_oss),
+    "kimi_k2": single_module("llm", moe_decoders.deepseek_v3),
     "llama": single_module("llm", decoders.llama),
     "mistral": single_module("llm", decoders.mistral),
-    "mixtral": single_module("llm", mixtures.mixtral),
-    "nemotron_h": single_module("llm", hybrids.nemotron_h),
+    "mixtral": single_module("llm", moe_decoders.mixtral),
+    "nemotron_h": single_module("llm", hybrid_decoders.nemotron_h),
     "qwen2": single_module("llm", decoders.qwen2),
-    "qwen2_moe": single_module("llm", mixtures.qwen2_moe),
+    "qwen2_moe": single_module("llm", moe_decoders.qwen2_moe),
     "qwen3": single_module("llm", decoders.qwen3),
-    "qwen3_moe": single_module("llm", mixtures.qwen3_moe),
-    "bert": single_module("encoder", texts.bert),
+    "qwen3_moe": single_module("llm", moe_decoders.qwen3_moe),
+    "bert": single_module("encoder", text_encoders.bert),
     "clip_vision_model": single_module("vision", encoders.clip),
     "siglip_vision_model": single_module("vision", encoders.siglip),
     "whisper": single_module("audio", encoders.whisper),
-    "llava": joined.llava,
-    "qwen2_5_vl": joined.qwen2_5_vl,
-    "qwen2_audio": joined.qwen2_audio,
-    "qwen2_vl": joined.qwen2_vl,
-    "t5": texts.t5,
+    "llava": multimodal.llava,
+    "qwen2_5_vl": multimodal.qwen2_5_vl,
+    "qwen2_audio": multimodal.qwen2_audio,
+    "qwen2_vl": multimodal.qwen2_vl,
+    "t5": text_encoders.t5,
 }
 
 
@@ -86,12 +86,14 @@ def encoder_edge(source: str, llm: Module) -> ModelEdge:
     return ModelEdge(source=source, target="llm", by="cross_attention" if llm.cross_attention_width else "tokens")
 
 
-def read_modules(config: HfConfig) -> joined.Modules:
+def read_modules(config: HfConfig) -> multimodal.Modules:
     """The modules of a config, read as its `model_type` says. Raises InputError where the family is not known."""
     family = config.text("model_type")
     if family in FAMILIES:
         return FAMILIES[family](config)
-    raise config.key_error("model_type", f"no reader for models of the kind `{family}`", f"one of {', '.join(FAMILIES)}")
+    raise config.key_error(
+        "model_type", f"no reader for models of the kind `{family}`", f"one of {', '.join(FAMILIES)}"
+    )
 
 
 def model_identity(config: HfConfig, path: Path) -> str:

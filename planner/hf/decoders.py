@@ -6,8 +6,8 @@ Defaults are those of transformers for absent keys.
 from collections.abc import Callable
 from typing import Any
 
-from planner.hf.config import HfConfig, quoted_json
-from planner.hf.patterns import full_attention_rule
+from planner.hf.hf_config import HfConfig, quoted_json
+from planner.hf.layer_patterns import full_attention_rule
 from planner.specs.layers import Decoder
 
 MOST_LAYERS = 10_000  # as in a model's file
@@ -52,7 +52,9 @@ def qwen2(config: HfConfig) -> Decoder:
     on.
     """
     config.assume(num_key_value_heads=32).assume_within(**QWEN2)
-    return build_decoder(config, {**llama_fields(config), "bias": "qkv", **window_fields(config, window_from_layer(config))})
+    return build_decoder(
+        config, {**llama_fields(config), "bias": "qkv", **window_fields(config, window_from_layer(config))}
+    )
 
 
 def qwen3(config: HfConfig) -> Decoder:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from planner.hf.config import HfConfig
 from planner.hf.decoders import MOST_LAYERS
+from planner.hf.hf_config import HfConfig
 from planner.specs.layers import Audio, Vit
 
 GELU = ("gelu",)

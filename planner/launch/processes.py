@@ -17,11 +17,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from planner.launch.failures import WorkerFailure, failure_at_exit, describe_exception, error_from_failures
-from planner.launch.interrupts import ignoring_interrupts, forwarding_interrupts
+from planner.launch.failures import WorkerFailure, describe_exception, error_from_failures, failure_at_exit
+from planner.launch.interrupts import forwarding_interrupts, ignoring_interrupts
 from planner.launch.worker import DeviceKind, worker_from_environment
 
-EntryPoint = Callable[..., Any]  # (worker, *args) -> result; a function of a module, so that a new process can import it
+EntryPoint = Callable[
+    ..., Any
+]  # (worker, *args) -> result; a function of a module, so that a new process can import it
 OnMessage = Callable[[int, Any], None]  # (rank, message)
 
 CAUSE_WAIT_S = 1.0  # how long the launcher waits for the cause of a failure that looks like a consequence
@@ -183,7 +185,9 @@ def worker_main(pipe: Connection, board: Any, environment: dict[str, object], bo
     """The main function of a worker process."""
     threading.Thread(target=die_with_parent, daemon=True).start()
     os.environ.update({name: str(value) for name, value in environment.items()})
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback_interface())  # the machine's name need not resolve to an address
+    os.environ.setdefault(
+        "GLOO_SOCKET_IFNAME", loopback_interface()
+    )  # the machine's name need not resolve to an address
 
     def send(kind: str, value: Any) -> None:
         if kind == "task":

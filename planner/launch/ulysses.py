@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.meter import CommunicationMeter
-from planner.launch.ragged import RaggedGroup
-from planner.models.attention import packed_attention
-from planner.models.pieces import Masking
-from planner.specs.dealing import Span, token_range
+from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.ragged_collectives import RaggedGroup
+from planner.models.kernels.attention import packed_attention
+from planner.models.kernels.attention_tiles import Masking
+from planner.specs.sequence_sharding import Span, token_range
 
 
 class UlyssesAttention:
@@ -78,5 +78,7 @@ class UlyssesAttention:
         """
         tokens = self.sizes[self.index]
         own_sizes = [tokens] * self.degree
-        received = self.collectives.all_to_all(out, self.sizes, own_sizes)  # (degree * tokens, heads / degree, value_dim)
+        received = self.collectives.all_to_all(
+            out, self.sizes, own_sizes
+        )  # (degree * tokens, heads / degree, value_dim)
         return received.view(self.degree, tokens, *out.shape[1:]).transpose(0, 1).flatten(1, 2)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from planner.models.auxiliary import AuxiliaryLosses
-from planner.models.dispatch import TokenDispatcher
-from planner.models.exchange import NO_SEQUENCE_PARALLEL, SequenceParallel
-from planner.models.held import EqualShard
-from planner.models.tensor import NO_TENSOR_PARALLEL, TensorParallel
+from planner.models.autograd.auxiliary_loss import AuxiliaryLosses
+from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
+from planner.models.sharding import EqualShard
+from planner.models.tensor_parallel import NO_TENSOR_PARALLEL, TensorParallel
+from planner.models.token_dispatch import TokenDispatcher
 
 IGNORED = -100  # the target of a token that has none; torch's cross-entropy skips it
 
@@ -52,7 +52,9 @@ class Batch:
     memory: CrossAttentionMemory | None = None
     # By layer, over the ranks that share its experts; layers not listed have all of them here.
     dispatchers: Mapping[int, TokenDispatcher] = field(default_factory=dict)
-    capacity_slices: tuple[Tensor, ...] = ()  # row indices of the slices that each have their own expert capacity; (): one slice
+    capacity_slices: tuple[
+        Tensor, ...
+    ] = ()  # row indices of the slices that each have their own expert capacity; (): one slice
     auxiliary: AuxiliaryLosses = field(default_factory=AuxiliaryLosses)  # of its layers
 
     def with_features(self, x: Tensor) -> Tensor:

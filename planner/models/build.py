@@ -8,28 +8,30 @@ import torch
 from torch import Tensor, nn
 
 from planner.errors import InputError
-from planner.models.audio import AudioNetwork
-from planner.models.decoder import DecoderNetwork
-from planner.models.held import (
+from planner.models.kernels.rotary_positions import rotary_dim
+from planner.models.networks.audio_network import AudioNetwork
+from planner.models.networks.decoder_network import DecoderNetwork
+from planner.models.networks.network import Network
+from planner.models.networks.text_network import TextEncoderNetwork
+from planner.models.networks.vision_network import VitNetwork
+from planner.models.random_streams import named_generator
+from planner.models.sharding import (
     FULL_MODULE,
-    ModuleShard,
     EqualShard,
+    ModuleShard,
     ParameterSplit,
     copy_to_parameter,
     expert_parameters,
-    take_shard,
-    parameter_splits,
     full_shape,
+    parameter_splits,
+    take_shard,
 )
-from planner.models.network import Network
-from planner.models.rotary import rotary_dim
-from planner.models.seeding import named_generator
-from planner.models.text import TextEncoderNetwork
-from planner.models.vit import VitNetwork
 from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 CPU = torch.device("cpu")
-STATE_SPACE_INITIALISERS: dict[str, Callable[[Tensor], Tensor]] = {  # from uniform numbers in [0, 1), element by element
+STATE_SPACE_INITIALISERS: dict[
+    str, Callable[[Tensor], Tensor]
+] = {  # from uniform numbers in [0, 1), element by element
     "decay_log": lambda x: (1 + 15 * x).log(),  # of 1 to 16
     "step_bias": lambda x: (0.001 * 100**x).expm1().log(),  # whose softplus is 0.001 to 0.1, uniform in its logarithm
 }
@@ -80,7 +82,9 @@ def init_weights(model: nn.Module, seed: int) -> None:
         copy_to_parameter(parameter, values)
 
 
-def initial_values(name: str, shape: Sequence[int], splits: Sequence[ParameterSplit], seed: int, device: torch.device) -> Tensor:
+def initial_values(
+    name: str, shape: Sequence[int], splits: Sequence[ParameterSplit], seed: int, device: torch.device
+) -> Tensor:
     """The initial values of a shard, of shape `shape`, of a parameter."""
     full = full_shape(shape, splits)
     values = torch.empty(full, dtype=torch.float32, device=device)
@@ -97,9 +101,13 @@ def initial_values(name: str, shape: Sequence[int], splits: Sequence[ParameterSp
     return take_shard(values, splits)
 
 
-def initial_expert_values(name: str, shape: Sequence[int], splits: Sequence[ParameterSplit], seed: int, device: torch.device) -> Tensor:
+def initial_expert_values(
+    name: str, shape: Sequence[int], splits: Sequence[ParameterSplit], seed: int, device: torch.device
+) -> Tensor:
     """The initial values of stacked experts, of shape `shape` = `(local experts, ...)`, drawn one expert at a time."""
     ep_shard = next((split.shard for split in splits if split.dim == 0), EqualShard())
     other_splits = [replace(split, dim=split.dim - 1) for split in splits if split.dim]
     numbers = range(*ep_shard.span(ep_shard.count * shape[0]))
-    return torch.stack([initial_values(f"{number}.{name}", shape[1:], other_splits, seed, device) for number in numbers])
+    return torch.stack(
+        [initial_values(f"{number}.{name}", shape[1:], other_splits, seed, device) for number in numbers]
+    )

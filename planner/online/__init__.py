@@ -1,11 +1,11 @@
 """Planning during a run: a separate process plans each batch while earlier ones train.
 
 Planner and runtime share only the head plan (of the first batches, with a catalogue of groups) and a folder of step
-files, see plan/steps.py.
+files, see plan/step_files.py.
 """
 
-from planner.online.head import with_group_catalogue
-from planner.online.history import trained_steps
-from planner.online.process import run_planner
+from planner.online.head_plan import with_group_catalogue
+from planner.online.planner_process import run_planner
+from planner.online.run_history import trained_steps
 
-__all__ = ["with_group_catalogue", "run_planner", "trained_steps"]
+__all__ = ["run_planner", "trained_steps", "with_group_catalogue"]

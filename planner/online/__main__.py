@@ -9,10 +9,10 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import InputError, PlannerError
-from planner.online.origin import inputs_of_plan
-from planner.online.process import plan_beside_run
-from planner.plan.legal import require_legal
-from planner.plan.model import Plan
+from planner.online.plan_inputs import inputs_of_plan
+from planner.online.planner_process import plan_beside_run
+from planner.plan.legal.plan_laws import require_legal
+from planner.plan.plan_file import Plan
 
 
 def main() -> int:

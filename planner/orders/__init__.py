@@ -1,26 +1,26 @@
 """Orders of F, I and W on pipeline stages, independent of any plan: their times, the best found, and lower bounds."""
 
-from planner.orders.anyhow import bound_any_sequence
-from planner.orders.bound import OrderBound, bound_fixed_sequence
-from planner.orders.problem import OrderObjective, Order, PipelineProblem, uniform_pipeline
-from planner.orders.search import OrderResult, search_order
-from planner.orders.sequence import SequencedOrder, search_sequences
-from planner.orders.timing import SlotTimes, peak_activations, objective_seconds, slot_times
+from planner.orders.any_sequence_bound import bound_any_sequence
+from planner.orders.fixed_sequence_bound import OrderBound, bound_fixed_sequence
+from planner.orders.order_search import OrderResult, search_order
+from planner.orders.pipeline_problem import Order, OrderObjective, PipelineProblem, uniform_pipeline
+from planner.orders.sequence_search import SequencedOrder, search_sequences
+from planner.orders.slot_timing import SlotTimes, objective_seconds, peak_activations, slot_times
 
 __all__ = [
-    "OrderBound",
-    "OrderResult",
-    "OrderObjective",
     "Order",
+    "OrderBound",
+    "OrderObjective",
+    "OrderResult",
     "PipelineProblem",
     "SequencedOrder",
     "SlotTimes",
-    "uniform_pipeline",
-    "bound_fixed_sequence",
     "bound_any_sequence",
+    "bound_fixed_sequence",
+    "objective_seconds",
     "peak_activations",
     "search_order",
     "search_sequences",
-    "objective_seconds",
     "slot_times",
+    "uniform_pipeline",
 ]

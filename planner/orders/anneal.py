@@ -7,8 +7,8 @@ memory are not timed. Work is counted in slots that were looked at.
 from math import inf
 from random import Random
 
-from planner.orders.problem import OPTIMAL_WITHIN, OrderObjective, Order, PipelineProblem
-from planner.orders.timing import MEMORY_ROUNDING, stage_spans, slot_times
+from planner.orders.pipeline_problem import OPTIMAL_WITHIN, Order, OrderObjective, PipelineProblem
+from planner.orders.slot_timing import MEMORY_ROUNDING, slot_times, stage_spans
 
 INITIAL_TOLERANCE = 0.001  # relative increase of the score that is accepted at the start
 DISTANCES = (1, 1, 1, 2, 2, 3, 4, 6, 9)  # slots
@@ -16,7 +16,9 @@ SWAP_SHARE = 0.4  # share of moves that are swaps
 MEAN_END_WEIGHT = 0.02  # weight in the score of the stages' mean end, beside that of the last one
 
 
-def anneal(pipeline: PipelineProblem, objective: OrderObjective, order: Order, work: int, lower_bound: float, seed: int) -> Order:
+def anneal(
+    pipeline: PipelineProblem, objective: OrderObjective, order: Order, work: int, lower_bound: float, seed: int
+) -> Order:
     """An order at least as good, after looking at up to `work` slots; stops at the lower bound."""
     random = Random(seed).random
     p, slots = pipeline.stages, 3 * pipeline.micro_batches
@@ -58,7 +60,11 @@ def move_slot(slots: str, place: int, by: int, swap: bool) -> str:
 
 def stage_order_fits(pipeline: PipelineProblem, s: int, slots: str) -> bool:
     """Whether F precedes I and I precedes W of each micro-batch, and activations never exceed the stage's capacity."""
-    held, kept, cap = pipeline.activations[s], pipeline.kept_for_weights[s], pipeline.capacity[s] * (1 + MEMORY_ROUNDING)
+    held, kept, cap = (
+        pipeline.activations[s],
+        pipeline.kept_for_weights[s],
+        pipeline.capacity[s] * (1 + MEMORY_ROUNDING),
+    )
     forwards = inputs = weights = 0
     activations = 0.0
     for letter in slots:

@@ -12,9 +12,9 @@ from itertools import product
 from math import inf
 from typing import NamedTuple
 
-from planner.orders.greedy import PriorityRule, greedy
-from planner.orders.problem import OPTIMAL_WITHIN, OrderObjective, Order, PipelineProblem
-from planner.orders.timing import objective_seconds
+from planner.orders.list_scheduling import PriorityRule, greedy
+from planner.orders.pipeline_problem import OPTIMAL_WITHIN, Order, OrderObjective, PipelineProblem
+from planner.orders.slot_timing import objective_seconds
 
 WARMUP_SHAPES = [*product((1.0, 1.25, 1.5, 1.75, 2.0), (0, 1, 2)), (inf, 0)]  # a·(p − s) + b micro-batches on stage s
 PATIENCE = (0.0, 0.25, 0.5, 1.0)
@@ -32,7 +32,9 @@ class ConstructedOrder(NamedTuple):
     pipeline: PipelineProblem | None = None  # the pipeline, with the memory limit under which the rule built it
 
 
-def construct(pipeline: PipelineProblem, objective: OrderObjective, lower_bound: float, known: Iterable[Order] = ()) -> ConstructedOrder:
+def construct(
+    pipeline: PipelineProblem, objective: OrderObjective, lower_bound: float, known: Iterable[Order] = ()
+) -> ConstructedOrder:
     """The best order of all rules and of the known ones, which have to fit. Stops at the lower bound."""
     best, tried, slots = ConstructedOrder(inf, ()), 0, 3 * pipeline.stages * pipeline.micro_batches
     for order in known:
@@ -73,7 +75,9 @@ def best_by_rules(pipeline: PipelineProblem, objective: OrderObjective, lower_bo
     for place in [*dict.fromkeys(place for _, place in sorted(shapes))][:SHAPES_REFINED]:
         for patience, at_end, eager in product(PATIENCE, (True, False), (False, True)):
             closing = patience if at_end else 0.0
-            constructed = order_by_rule(pipeline, objective, make_rule(pipeline, WARMUP_SHAPES[place], patience, closing, eager))
+            constructed = order_by_rule(
+                pipeline, objective, make_rule(pipeline, WARMUP_SHAPES[place], patience, closing, eager)
+            )
             best, tried = quicker(best, constructed), tried + 1
             if best.seconds <= lower_bound * (1 + OPTIMAL_WITHIN):
                 return best._replace(orders_tried=tried)
@@ -87,7 +91,9 @@ def order_by_rule(pipeline: PipelineProblem, objective: OrderObjective, chosen: 
     return ConstructedOrder(seconds, order or (), 0, chosen, pipeline)
 
 
-def make_rule(pipeline: PipelineProblem, shape: tuple[float, int], patience: float, closing: float, eager: bool) -> PriorityRule:
+def make_rule(
+    pipeline: PipelineProblem, shape: tuple[float, int], patience: float, closing: float, eager: bool
+) -> PriorityRule:
     """A rule for all stages from a warm-up shape and shared parameters."""
     p, (share, more) = pipeline.stages, shape
     return PriorityRule(

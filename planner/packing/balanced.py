@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.costs.step.sequences import PackingProblem
-from planner.costs.step.table import PackingTable, packing_table
-from planner.packing.packed import Packing, PackedGroup, canonical_order, packing_seconds
-from planner.packing.places import make_nodes, place_group
-from planner.packing.polish import level_micro_batches
+from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.step.packing_table import PackingTable, packing_table
+from planner.packing.leveling import level_micro_batches
+from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, packing_seconds
+from planner.packing.rank_placement import make_nodes, place_group
 
 EXTRA_MICRO_BATCHES = 8  # tried beyond the smallest number that holds the tokens
 EXCHANGES_PER_GROUP = 8  # per group, on average
@@ -35,7 +35,9 @@ def best_balanced(problem: PackingProblem) -> Packing | None:
         packed = pack_longest_first(table, shape, micro_batches)
         if packed and packing_seconds(problem, packed) < best_seconds:
             best, best_seconds = packed, packing_seconds(problem, packed)
-    return min(best, level_all_groups(table, best), key=lambda packed: packing_seconds(problem, packed)) if best else None
+    return (
+        min(best, level_all_groups(table, best), key=lambda packed: packing_seconds(problem, packed)) if best else None
+    )
 
 
 def level_all_groups(table: PackingTable, packed: Packing) -> Packing:
@@ -51,7 +53,9 @@ def best_of_shape(problem: PackingProblem, shape: int) -> Packing | None:
     """The best packing over numbers of micro-batches with one shape; None when it cannot hold every item."""
     table = packing_table(problem)
     candidates = [
-        packed for _, _, micro_batches in step_lower_bounds(table, shape) if (packed := pack_longest_first(table, shape, micro_batches))
+        packed
+        for _, _, micro_batches in step_lower_bounds(table, shape)
+        if (packed := pack_longest_first(table, shape, micro_batches))
     ]
     return min(candidates, key=lambda packed: packing_seconds(problem, packed), default=None)
 

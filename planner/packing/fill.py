@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.step.table import Floats, Ints, PackingTable
+from planner.costs.step.packing_table import Floats, Ints, PackingTable
+from planner.packing.fill_python import fill_groups
 from planner.packing.native import FILL_LIBRARY, Shapes
-from planner.packing.packed import Packing, PackedGroup
-from planner.packing.places import NodeTable
-from planner.packing.plain import fill_groups
+from planner.packing.packed_groups import PackedGroup, Packing
+from planner.packing.rank_placement import NodeTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,11 @@ class PackingArrays:
 def fill(table: PackingTable, nodes: NodeTable, durations: Floats) -> PackingArrays | None:
     """A packing with micro-batches of at most `spans` seconds, (micro_batches,); None when some item does not fit."""
     order = np.lexsort((np.arange(len(durations)), -durations))  # longest first
-    return fill_compiled(table, nodes, durations, order) if FILL_LIBRARY else fill_in_python(table, nodes, durations, order)
+    return (
+        fill_compiled(table, nodes, durations, order)
+        if FILL_LIBRARY
+        else fill_in_python(table, nodes, durations, order)
+    )
 
 
 def fill_in_python(table: PackingTable, nodes: NodeTable, durations: Floats, order: Ints) -> PackingArrays | None:
@@ -90,7 +94,16 @@ def fill_compiled(table: PackingTable, nodes: NodeTable, durations: Floats, orde
         len(table.degrees),
         len(nodes.size),
         *map(
-            address_of, (table.degrees, table.rooms, nodes.first_node, nodes.end_node, table.constants, nodes.first_rank, nodes.size)
+            address_of,
+            (
+                table.degrees,
+                table.rooms,
+                nodes.first_node,
+                nodes.end_node,
+                table.constants,
+                nodes.first_rank,
+                nodes.size,
+            ),
         ),
     )
     inputs = map(address_of, (table.sizes, table.seconds, durations, order))
@@ -100,7 +113,9 @@ def fill_compiled(table: PackingTable, nodes: NodeTable, durations: Floats, orde
         raise MemoryError
     if count < 0:
         return None
-    return PackingArrays(table, len(durations), group_of, shape[:count], micro_batch[:count], first[:count], used[:count])
+    return PackingArrays(
+        table, len(durations), group_of, shape[:count], micro_batch[:count], first[:count], used[:count]
+    )
 
 
 def address_of(array: NDArray[Any]) -> int:

@@ -7,11 +7,11 @@ time. A pool is skipped when its work in perfect balance already takes longer th
 
 from dataclasses import replace
 
-from planner.costs.step.sequences import PackingProblem
-from planner.costs.step.table import packing_table
+from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.step.packing_table import packing_table
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
-from planner.packing.packed import Packing, PackedGroup, canonical_order, packing_seconds
-from planner.packing.search import search_makespans
+from planner.packing.makespan_search import search_makespans
+from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, packing_seconds
 
 
 def best_of_each_pool(problem: PackingProblem, packed: Packing, effort: int) -> tuple[Packing, int]:
@@ -21,7 +21,9 @@ def best_of_each_pool(problem: PackingProblem, packed: Packing, effort: int) -> 
         restricted = restrict_to_pool(problem, number)
         if not all(map(restricted.choices, restricted.sizes)) or step_lower_bound(restricted) >= best_seconds:
             continue
-        found, spent = search_makespans(restricted, best_balanced(restricted) or one_item_per_micro_batch(restricted), effort)
+        found, spent = search_makespans(
+            restricted, best_balanced(restricted) or one_item_per_micro_batch(restricted), effort
+        )
         fills += spent
         if packing_seconds(restricted, found) < best_seconds:
             best, best_seconds = renumber_shapes(problem, found, number), packing_seconds(restricted, found)

@@ -9,11 +9,11 @@ from itertools import product
 
 import numpy as np
 
-from planner.costs.step.sequences import PackingProblem
-from planner.costs.step.table import PackingTable, packing_table
-from planner.packing.budget import FillBudget
-from planner.packing.packed import Packing, canonical_order, packing_seconds
-from planner.packing.streams import FillRules, ShapeSeconds, fill_streams, shape_seconds_of
+from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.step.packing_table import PackingTable, packing_table
+from planner.packing.fill_budget import FillBudget
+from planner.packing.packed_groups import Packing, canonical_order, packing_seconds
+from planner.packing.stream_fill import FillRules, ShapeSeconds, fill_streams, shape_seconds_of
 
 BUDGET = FillBudget(
     sequences_placed={0: 0, 1: 25_000, 2: 100_000, 3: 500_000, 4: 4_000_000},
@@ -37,7 +37,9 @@ class StreamSearch:
     best: Packing
     fills_spent: int = 0
 
-    def attempt(self, span: float, rules: FillRules, order: list[int], shape_seconds: list[ShapeSeconds] | None = None) -> bool:
+    def attempt(
+        self, span: float, rules: FillRules, order: list[int], shape_seconds: list[ShapeSeconds] | None = None
+    ) -> bool:
         """Fill within `span` seconds and keep a better packing; returns whether every item fitted."""
         self.fills_spent += 1
         packed = fill_streams(self.table, shape_seconds or self.shape_seconds, span, rules, order)
@@ -61,7 +63,9 @@ class StreamSearch:
 def stream_search(problem: PackingProblem, warm: Packing, effort: int) -> tuple[Packing, int]:
     """The best packing found from the warm start `warm`, and the number of fills spent."""
     table = packing_table(problem)
-    state = StreamSearch(table, shape_seconds_of(table), BUDGET.fills(effort, len(problem.sizes)), packing_seconds(problem, warm), warm)
+    state = StreamSearch(
+        table, shape_seconds_of(table), BUDGET.fills(effort, len(problem.sizes)), packing_seconds(problem, warm), warm
+    )
     for rules in RULES:
         bisect_rules(state, rules)
     perturb(state)

@@ -4,12 +4,12 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.files import json_schema
-from planner.plan.model import Plan
-from planner.plan.steps import StepFile
-from planner.specs.cluster import Cluster
+from planner.plan.plan_file import Plan
+from planner.plan.step_files import StepFile
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
 from planner.specs.model import Model
-from planner.specs.profile import Profile
 
 FORMATS: dict[str, type] = {
     "job": Job,

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner.plan.model import SequenceSplit
+from planner.plan.plan_file import SequenceSplit
 from planner.specs.base import Layers, Ranks
-from planner.specs.items import Document, packed_documents
+from planner.specs.workload.items import Document, packed_documents
 
 Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload"]
 PHASE_STREAMS: dict[Phase, str] = {
@@ -45,7 +45,9 @@ class Task:
     peers: Ranks = NO_RANKS  # of a send or recv: the ranks of the other end
     after: tuple[str, ...] = ()  # ids of tasks that must end before it starts
     parts: tuple[tuple[int, ...], ...] = ()  # tokens of each part of each item; empty: no item has several parts
-    cached_id: str = field(default="", init=False, repr=False, compare=False)  # formatted once, as it is read very often
+    cached_id: str = field(
+        default="", init=False, repr=False, compare=False
+    )  # formatted once, as it is read very often
 
     @property
     def id(self) -> str:

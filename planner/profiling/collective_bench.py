@@ -10,10 +10,10 @@ from collections.abc import Callable
 import torch
 
 from planner.launch.collectives import prepare
-from planner.launch.groups import ProcessGroups
-from planner.profiling.grid import group_sizes
-from planner.profiling.piece import Measurement, TimeSpan
-from planner.profiling.timing import time_after_work, time_synchronised
+from planner.launch.process_groups import ProcessGroups
+from planner.profiling.device_timing import time_after_work, time_synchronised
+from planner.profiling.measurement import Measurement, TimeSpan
+from planner.profiling.measurement_grid import group_sizes
 
 # Width of the square matrices that are multiplied between two collectives, for some milliseconds: on a CPU they fill
 # the caches, on a GPU they hide the launch of the collective.
@@ -26,7 +26,9 @@ class CollectiveBench:
     def __init__(self, rank: int, ranks: int, device: torch.device) -> None:
         self.rank, self.device = rank, device
         self.matrix = torch.ones(WIDTH[device.type], WIDTH[device.type], device=device)
-        self.groups = ProcessGroups(block(first, size) for size in group_sizes(ranks) for first in range(0, ranks, size))
+        self.groups = ProcessGroups(
+            block(first, size) for size in group_sizes(ranks) for first in range(0, ranks, size)
+        )
 
     def run(self, measurement: Measurement) -> list[TimeSpan]:
         size, message = measurement.sizes

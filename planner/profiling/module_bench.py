@@ -7,13 +7,21 @@ from torch import Tensor, nn
 
 from planner.models.batch import Batch
 from planner.models.build import build, init_weights
-from planner.models.data import synthetic_batch
-from planner.models.places import PositionEncoding
-from planner.profiling.activations import module_activation_bytes
-from planner.profiling.grid import STACK_LAYERS
-from planner.profiling.piece import RECOMPUTE_KINDS, FSDP_KINDS, Measurement, TimeSpan
-from planner.profiling.sharded import COMPUTE_DTYPES, STORED_DTYPES, LayerStack, can_replace_collectives, set_gathered, local_shard, shard_without_communication
-from planner.profiling.timing import time_in_turns
+from planner.models.inputs.training_items import synthetic_batch
+from planner.models.layers.position_encoding import PositionEncoding
+from planner.profiling.activation_bytes import module_activation_bytes
+from planner.profiling.device_timing import time_in_turns
+from planner.profiling.fsdp_without_communication import (
+    COMPUTE_DTYPES,
+    STORED_DTYPES,
+    LayerStack,
+    can_replace_collectives,
+    local_shard,
+    set_gathered,
+    shard_without_communication,
+)
+from planner.profiling.measurement import FSDP_KINDS, RECOMPUTE_KINDS, Measurement, TimeSpan
+from planner.profiling.measurement_grid import STACK_LAYERS
 from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
@@ -46,7 +54,9 @@ class ModuleBench:
             return [self.update(measurement.repeats)]
         batch = self.batch(measurement.sizes)
         if measurement.kind == "kept":
-            layer, embedding_head, recomputed = module_activation_bytes(self.spec, batch, COMPUTE_DTYPES[self.dtype], self.device)
+            layer, embedding_head, recomputed = module_activation_bytes(
+                self.spec, batch, COMPUTE_DTYPES[self.dtype], self.device
+            )
             return [TimeSpan(0.0, size / sum(measurement.sizes)) for size in (layer, embedding_head, *recomputed)]
         ends = measurement.kind.endswith("ends")
         if measurement.kind in FSDP_KINDS:
@@ -64,7 +74,10 @@ class ModuleBench:
             return self.embedding_head if ends else self.stack
         if ends not in self.sharded:
             stored = STORED_DTYPES[self.dtype]
-            stack, rest = LayerStack(self.full_spec, STACK_LAYERS, stored, META), build(self.spec, dtype=stored, device=META)
+            stack, rest = (
+                LayerStack(self.full_spec, STACK_LAYERS, stored, META),
+                build(self.spec, dtype=stored, device=META),
+            )
             layers = () if ends else stack.layers.values()
             model: nn.Module = rest if ends else stack
             self.sharded[ends] = model, shard_without_communication(model, layers, self.dtype, self.device)
@@ -113,7 +126,9 @@ class ModuleBench:
         for parameter in self.parameters:
             parameter.grad = None
         parameters = sum(local_shard(parameter).numel() for parameter in self.parameters)
-        return TimeSpan(0.0, (span.end - span.begin) / parameters, None if span.busy is None else span.busy / parameters)
+        return TimeSpan(
+            0.0, (span.end - span.begin) / parameters, None if span.busy is None else span.busy / parameters
+        )
 
     def set_gradients(self) -> None:
         for parameter in self.parameters:

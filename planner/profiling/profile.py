@@ -11,18 +11,24 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import InputError
-from planner.profiling.assemble import collective_tables, module_costs
-from planner.profiling.context import collective_digest, environment_digest, processor_text, module_digest, versions
-from planner.profiling.grid import collective_measurements, module_measurements
-from planner.profiling.journal import SampleJournal
-from planner.profiling.measure import SampleCollector, OnProgress, run_measurements
-from planner.profiling.piece import Measurement
+from planner.profiling.measurement import Measurement
+from planner.profiling.measurement_context import (
+    collective_digest,
+    environment_digest,
+    module_digest,
+    processor_text,
+    versions,
+)
+from planner.profiling.measurement_grid import collective_measurements, module_measurements
+from planner.profiling.profile_assembly import collective_tables, module_costs
+from planner.profiling.run_measurements import OnProgress, SampleCollector, run_measurements
+from planner.profiling.sample_journal import SampleJournal
 from planner.specs.base import with_fields
+from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, Profile, Provenance
 from planner.specs.layers import Module, kind_counts
-from planner.specs.layers.heads import head_dim, kv_heads
+from planner.specs.layers.head_widths import head_dim, kv_heads
 from planner.specs.model import Model
 from planner.specs.parallelism import Dtype
-from planner.specs.profile import CollectiveCosts, CollectivePoint, Profile, Provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,9 @@ def profile(
     digest = environment_digest(base.name, kind)
     journal = SampleJournal(target.with_suffix(".jsonl"), digest)
     before = files.read(target, Profile) if target.exists() else base
-    modules = [profiled_module(digest, f"{model_name}/{name}", spec, base, options) for name, spec in model.modules.items()]
+    modules = [
+        profiled_module(digest, f"{model_name}/{name}", spec, base, options) for name, spec in model.modules.items()
+    ]
     subjects, left_out = measurable(journal, modules)
     shared = collective_digest(digest, options.ranks)
     wanted = [measurement for subject in subjects for measurement in subject.measurements]
@@ -80,7 +88,9 @@ def profile(
         versions=versions(),
         note="; ".join(left_out),
     )
-    costs = {each.name: module_costs(journal.samples_of(each.context), measured_at(each.spec, options)) for each in subjects}
+    costs = {
+        each.name: module_costs(journal.samples_of(each.context), measured_at(each.spec, options)) for each in subjects
+    }
     result = with_fields(
         before,
         device=base.device,
@@ -132,7 +142,9 @@ def measured_at(spec: Module, options: ProfileOptions) -> str:
     return f"hidden {spec.hidden}, ffn {spec.ffn}, {heads}, {options.dtype}, {where}"
 
 
-def merged_collectives(before: dict[str, CollectiveCosts], measured: dict[str, CollectiveCosts]) -> dict[str, CollectiveCosts]:
+def merged_collectives(
+    before: dict[str, CollectiveCosts], measured: dict[str, CollectiveCosts]
+) -> dict[str, CollectiveCosts]:
     """Merges tables of collectives: new points replace those over groups of the same size."""
     result = dict(before)
     for name, table in measured.items():

@@ -3,23 +3,23 @@
 file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph → replay_graphs (the event clock) → Replay
 """
 
-from planner.replay.classes import kernel_class
-from planner.replay.critical import PathLink, OperatorShare, find_critical_path, rank_operators
-from planner.replay.graph import ExecutionGraph, build_graph
-from planner.replay.pieces import DEPENDENCY_KINDS, DependencyKind
-from planner.replay.read import read_kineto_trace
-from planner.replay.replayed import Replay, ReplayedStep, replay_graphs
-from planner.replay.trace import RecordedTrace
+from planner.replay.dependencies.execution_graph import ExecutionGraph, build_graph
+from planner.replay.dependencies.host_segments import DEPENDENCY_KINDS, DependencyKind
+from planner.replay.recording.kernel_classes import kernel_class
+from planner.replay.recording.kineto_reader import read_kineto_trace
+from planner.replay.recording.recorded_trace import RecordedTrace
+from planner.replay.timing.critical_path import OperatorShare, PathLink, find_critical_path, rank_operators
+from planner.replay.timing.timed_replay import Replay, ReplayedStep, replay_graphs
 
 __all__ = [
     "DEPENDENCY_KINDS",
-    "ExecutionGraph",
     "DependencyKind",
-    "PathLink",
+    "ExecutionGraph",
     "OperatorShare",
+    "PathLink",
+    "RecordedTrace",
     "Replay",
     "ReplayedStep",
-    "RecordedTrace",
     "build_graph",
     "find_critical_path",
     "kernel_class",

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from planner.report.shown import TaskFact
+from planner.report.page_step import TaskFact
 
 STEP = -1  # stands for the micro-batch of tasks that run once a step
 
@@ -44,7 +44,9 @@ class EventKind(NamedTuple):
     tokens: int
 
 
-RowPattern = tuple[tuple[int, ...], ...]  # columns: kind, micro-batch, slot of a row's groups, ticks since the one before
+RowPattern = tuple[
+    tuple[int, ...], ...
+]  # columns: kind, micro-batch, slot of a row's groups, ticks since the one before
 
 
 def differences(values: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 """The page of a ledger of published records: predicted against measured, errors by source, skipped records."""
 
-from planner.ledger.account import AccuracyReport, AccuracyFigures
-from planner.ledger.row import PredictedRecord
+from planner.ledger.accuracy import AccuracyFigures, AccuracyReport
+from planner.ledger.predicted_records import PredictedRecord
 from planner.report.page import Figure, Page
-from planner.report.scattered import Panel, Point, scatter_section, scatter_data
+from planner.report.scatter_section import Panel, Point, scatter_data, scatter_section
 from planner.report.tags import Content, Markup, details, join, section, table, tag
 from planner.units import GIB, percent
 
@@ -14,7 +14,12 @@ def ledger_page(account: AccuracyReport, title: str) -> Page:
     found = [panel for panel in panels(account) if panel.points]
     overall = account.overall
     skipped = overall.rows_read - overall.rows_used
-    sections = (scatter_section(found) if found else None, errors(account), ranking_section(account), skipped_section(account))
+    sections = (
+        scatter_section(found) if found else None,
+        errors(account),
+        ranking_section(account),
+        skipped_section(account),
+    )
     return Page(
         kind="ledger",
         title=title,
@@ -28,7 +33,9 @@ def ledger_page(account: AccuracyReport, title: str) -> Page:
             ),
             Figure("90th percentile", share_text(overall.time_p90_error), f"bias {signed(overall.bias)}"),
             Figure("In the 80 % interval", share_text(overall.coverage80), "of measured steps"),
-            Figure("Median error of memory", share_text(overall.memory_median_error), f"{overall.memory_rows:,} records"),
+            Figure(
+                "Median error of memory", share_text(overall.memory_median_error), f"{overall.memory_rows:,} records"
+            ),
         ),
         sections=tuple(each for each in sections if each is not None),
         data={"page": "ledger", **scatter_data(found, [*account.sources])},

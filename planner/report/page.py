@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import planner
-from planner.report.tags import Content, Markup, json_script, join, tag, keep_units
+from planner.report.tags import Content, Markup, join, json_script, keep_units, tag
 
 ASSETS = Path(__file__).with_name("assets")
 SCRIPTS = (

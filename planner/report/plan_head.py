@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from planner.costs.objective import STEP_SECONDS
-from planner.plan.model import Plan
-from planner.plan.words import all_items_text
+from planner.plan.descriptions import all_items_text
+from planner.plan.plan_file import Plan
+from planner.report.bound_text import relative_gap
 from planner.report.page import Figure
-from planner.report.shown import PageStep, task_counts
-from planner.report.words import relative_gap
-from planner.units import GIB, duration, percent, plural, byte_size
-from planner.verify.bounds import bounds_same_work
-from planner.verify.score import OPTIMAL_GAP, Score, fullest_score
-from planner.verify.worth import mean_objective_value, objective_of, sample_modules, sample_tokens
+from planner.report.page_step import PageStep, task_counts
+from planner.scoring.bounds import bounds_same_work
+from planner.scoring.objective_value import mean_objective_value, objective_of, sample_modules, sample_tokens
+from planner.scoring.score import OPTIMAL_GAP, Score, fullest_score
+from planner.units import GIB, byte_size, duration, percent, plural
 
 
 def subtitle(plan: Plan) -> str:
@@ -63,7 +63,9 @@ def summary(plan: Plan, scores: Sequence[Score], measured: Sequence[PageStep]) -
         "step_seconds": sum(score.step_seconds for score in scores) / len(scores),
         "objective": plan.outcome.objective,
         "unit": objective_of(plan).unit,
-        "bound": mean_objective_value(plan, sum(min(score.bound.seconds, score.step_seconds) for score in scores) / len(scores)),
+        "bound": mean_objective_value(
+            plan, sum(min(score.bound.seconds, score.step_seconds) for score in scores) / len(scores)
+        ),
         "peak_memory_gib": full.peak_bytes / GIB,
         "allowed_gib": full.plan_memory.allowed_bytes(full.fullest_rank) / GIB,
         "fullest_rank": full.fullest_rank,

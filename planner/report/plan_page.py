@@ -2,25 +2,25 @@
 
 from collections.abc import Sequence
 
-from planner.ledger.explain import explain_difference
-from planner.plan.expand import expand
-from planner.plan.model import Assignment, Plan, assignments
-from planner.plan.words import size_text
-from planner.report.beside import comparison_section
-from planner.report.columns import TimelineColumns
-from planner.report.in_time import timeline_section
-from planner.report.micro_batches import micro_batch_bands, legend, groups_table, picture
+from planner.ledger.step_difference import explain_difference
+from planner.plan.descriptions import size_text
+from planner.plan.plan_file import Assignment, Plan, assignments
+from planner.plan.tasks.expand import expand
+from planner.report.comparison import comparison_section
+from planner.report.micro_batch_section import groups_table, legend, micro_batch_bands, picture
 from planner.report.page import Page, per_step
-from planner.report.parts_by_rank import memory_by_rank, share_bar, time_by_rank
+from planner.report.page_step import PageStep, simulated_step
 from planner.report.plan_head import head_numbers, subtitle, summary
-from planner.report.reasons import why_section
-from planner.report.rests import sources_section
-from planner.report.shown import PageStep, simulated_step
+from planner.report.sources_section import sources_section
 from planner.report.tags import Content, Markup, join, section, table, tag
-from planner.specs.kinds import rank_kinds
+from planner.report.time_and_memory import memory_by_rank, share_bar, time_by_rank
+from planner.report.timeline_columns import TimelineColumns
+from planner.report.timeline_section import timeline_section
+from planner.report.why_section import why_section
+from planner.scoring.plan_memory import allowed_bytes_on
+from planner.scoring.score import Score
+from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.units import KIB
-from planner.verify.held import allowed_bytes_on
-from planner.verify.score import Score
 from planner.why import WhyPlan as Why
 
 Measured = tuple[int, PageStep]  # number of the plan's step, and the recorded step
@@ -43,7 +43,9 @@ def plan_page(plan: Plan, scores: Sequence[Score], measured: Sequence[Measured] 
     data = {
         "page": "plan",
         **TimelineColumns(every).data(),
-        "caps": [round(cap / KIB) for cap in sorted({allowed_bytes_on(plan, kind) for kind in rank_kinds(plan.uses.cluster)})],
+        "caps": [
+            round(cap / KIB) for cap in sorted({allowed_bytes_on(plan, kind) for kind in rank_kinds(plan.uses.cluster)})
+        ],
         "ranksOf": {name: str(group.ranks) for name, group in plan.groups.items()},
         "measured": [at for at, _ in measured],
     }

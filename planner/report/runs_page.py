@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from statistics import median
 
-from planner.ledger.drift import RunDrift
-from planner.ledger.own import RunEntry, UnreadLine
+from planner.ledger.run_drift import RunDrift
+from planner.ledger.run_ledger import RunEntry, UnreadLine
 from planner.report.page import Figure, Page
-from planner.report.scattered import Panel, Point, scatter_section, scatter_data
+from planner.report.scatter_section import Panel, Point, scatter_data, scatter_section
 from planner.report.tags import Markup, details, section, table
 from planner.units import GIB, duration, percent, plural
 
@@ -56,7 +56,14 @@ def cells(one: RunDrift) -> tuple[str, ...]:
     verdict = "drifted" if one.drifted else "missed" if one.missed else "as predicted"
     predicted = f"{duration(one.last_run.predicted_seconds)} ± {percent(one.last_run.spread)}"
     before = "" if one.earlier_ratio is None else f"{one.earlier_ratio:.2f}"
-    return str(len(one.runs)), predicted, duration(one.last_run.measured_seconds), f"{one.last_run.ratio:.2f}", before, verdict
+    return (
+        str(len(one.runs)),
+        predicted,
+        duration(one.last_run.measured_seconds),
+        f"{one.last_run.ratio:.2f}",
+        before,
+        verdict,
+    )
 
 
 def runs_table(one: RunDrift) -> Markup:

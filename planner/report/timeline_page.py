@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from statistics import median
 
-from planner.report.columns import TimelineColumns
-from planner.report.in_time import timeline_section
 from planner.report.page import Figure, Page, per_step
-from planner.report.parts_by_rank import share_bar, time_by_rank
-from planner.report.shown import PageStep
+from planner.report.page_step import PageStep
 from planner.report.tags import section, tag
+from planner.report.time_and_memory import share_bar, time_by_rank
+from planner.report.timeline_columns import TimelineColumns
+from planner.report.timeline_section import timeline_section
 from planner.units import duration, percent, plural
 
 

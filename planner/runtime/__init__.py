@@ -2,19 +2,32 @@
 torch.
 """
 
-from planner.runtime.going_on import resolve_resume
-from planner.runtime.options import Progress, RunOptions
-from planner.runtime.result import StopReason, TaskRecord, PlanningTime, RankMemory, RunResult, StepResult, ParityErrors
+from planner.runtime.checkpoint.resume_checks import resolve_resume
+from planner.runtime.parity.parity_tolerance import (
+    ParityTolerance,
+    parity_errors_text,
+    parity_failure,
+    parity_tolerance,
+    within_tolerance,
+)
+from planner.runtime.preflight.preflight_checks import require_quick_checks
+from planner.runtime.preflight.unenforced_shares import unenforced_shares
 from planner.runtime.run import run
-from planner.runtime.runnable import require_quick_checks
-from planner.runtime.tolerance import ParityTolerance, parity_tolerance, parity_errors_text, parity_failure, within_tolerance
-from planner.runtime.training import Schedule, TrainingOptions
-from planner.runtime.unenforced import unenforced_shares
+from planner.runtime.run_options import Progress, RunOptions
+from planner.runtime.run_result import (
+    ParityErrors,
+    PlanningTime,
+    RankMemory,
+    RunResult,
+    StepResult,
+    StopReason,
+    TaskRecord,
+)
+from planner.runtime.training_options import Schedule, TrainingOptions
 
 __all__ = [
+    "ParityErrors",
     "ParityTolerance",
-    "StopReason",
-    "TaskRecord",
     "PlanningTime",
     "Progress",
     "RankMemory",
@@ -22,14 +35,15 @@ __all__ = [
     "RunResult",
     "Schedule",
     "StepResult",
+    "StopReason",
+    "TaskRecord",
     "TrainingOptions",
-    "ParityErrors",
-    "parity_tolerance",
     "parity_errors_text",
-    "require_quick_checks",
-    "run",
-    "resolve_resume",
-    "unenforced_shares",
     "parity_failure",
+    "parity_tolerance",
+    "require_quick_checks",
+    "resolve_resume",
+    "run",
+    "unenforced_shares",
     "within_tolerance",
 ]

@@ -14,17 +14,22 @@ from typing import Any, get_args
 from planner import files
 from planner.errors import InputError, PlannerError
 from planner.launch.worker import worker_from_environment
-from planner.plan.legal import require_legal
-from planner.plan.model import Plan
-from planner.runtime.going_on import resolve_resume
-from planner.runtime.metrics import finite_or_none
-from planner.runtime.options import Progress, RunOptions
-from planner.runtime.result import RunResult, ParityErrors
-from planner.runtime.runnable import errors_in_plan_file, require_devices, require_outputs, require_runnable
-from planner.runtime.tolerance import parity_tolerance, parity_failure, within_tolerance
-from planner.runtime.training import Schedule, TrainingOptions
-from planner.runtime.unenforced import unenforced_shares
-from planner.specs.running import RUN_DTYPES, OPTION_HELP
+from planner.plan.legal.plan_laws import require_legal
+from planner.plan.plan_file import Plan
+from planner.runtime.checkpoint.resume_checks import resolve_resume
+from planner.runtime.measure.metrics_file import finite_or_none
+from planner.runtime.parity.parity_tolerance import parity_failure, parity_tolerance, within_tolerance
+from planner.runtime.preflight.preflight_checks import (
+    errors_in_plan_file,
+    require_devices,
+    require_outputs,
+    require_runnable,
+)
+from planner.runtime.preflight.unenforced_shares import unenforced_shares
+from planner.runtime.run_options import Progress, RunOptions
+from planner.runtime.run_result import ParityErrors, RunResult
+from planner.runtime.training_options import Schedule, TrainingOptions
+from planner.specs.run_option_help import OPTION_HELP, RUN_DTYPES
 from planner.units import parse_duration
 
 
@@ -95,7 +100,7 @@ def run_rank(path: str, options: RunOptions) -> None:
             print(warning, file=sys.stderr)
     with errors_in_plan_file(path):
         kind = require_devices(plan, 1)
-    from planner.runtime.worker import run_on_rank
+    from planner.runtime.execute.training_loop import run_on_rank
 
     worker = worker_from_environment(kind, send=print_progress)
     if worker.world_size != plan.size:

@@ -5,12 +5,17 @@ from importlib.util import find_spec
 
 from planner.errors import InputError
 from planner.launch.processes import launch
-from planner.plan.legal import require_legal
-from planner.plan.model import Plan
-from planner.runtime.going_on import resolve_resume
-from planner.runtime.options import Progress, RunOptions
-from planner.runtime.result import RunResult
-from planner.runtime.runnable import errors_in_plan_file, require_devices, require_outputs, require_runnable
+from planner.plan.legal.plan_laws import require_legal
+from planner.plan.plan_file import Plan
+from planner.runtime.checkpoint.resume_checks import resolve_resume
+from planner.runtime.preflight.preflight_checks import (
+    errors_in_plan_file,
+    require_devices,
+    require_outputs,
+    require_runnable,
+)
+from planner.runtime.run_options import Progress, RunOptions
+from planner.runtime.run_result import RunResult
 
 
 def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]) -> RunResult:
@@ -28,10 +33,16 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
     require_outputs(options)
     with errors_in_plan_file(name):
         kind = require_devices(plan, plan.size)
-    from planner.runtime.worker import run_on_rank
+    from planner.runtime.execute.training_loop import run_on_rank
 
     results = launch(
-        run_on_rank, plan.size, plan, options, on_message=lambda _, progress: on_progress(progress), kind=kind, graceful_interrupt=True
+        run_on_rank,
+        plan.size,
+        plan,
+        options,
+        on_message=lambda _, progress: on_progress(progress),
+        kind=kind,
+        graceful_interrupt=True,
     )
     result: RunResult = results[0]
     return result

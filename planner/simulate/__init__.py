@@ -1,24 +1,24 @@
 """A discrete-event simulator: tasks in, timeline out; memory over that timeline, and Chrome traces of it."""
 
 from planner.simulate.engine import simulate
-from planner.simulate.memory import MemoryCurves, simulate_memory
-from planner.simulate.recorded import RecordedStep, read_steps, read_trace, median_step
-from planner.simulate.slices import TracedStep
+from planner.simulate.memory_curves import MemoryCurves, simulate_memory
 from planner.simulate.timeline import TaskEvent, Timeline
-from planner.simulate.trace import one_step_trace, build_trace, write_trace
+from planner.simulate.trace_reader import RecordedStep, median_step, read_steps, read_trace
+from planner.simulate.trace_records import TracedStep
+from planner.simulate.trace_writer import build_trace, one_step_trace, write_trace
 
 __all__ = [
-    "TaskEvent",
     "MemoryCurves",
     "RecordedStep",
+    "TaskEvent",
     "Timeline",
     "TracedStep",
-    "simulate_memory",
+    "build_trace",
+    "median_step",
+    "one_step_trace",
     "read_steps",
     "read_trace",
     "simulate",
-    "one_step_trace",
-    "build_trace",
-    "median_step",
+    "simulate_memory",
     "write_trace",
 ]

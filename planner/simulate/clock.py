@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import NOBODY, Activities, FloatArray, IntArray, ActivityTimes
+from planner.simulate.activities import NOBODY, Activities, ActivityTimes, FloatArray, IntArray
 
 ROUNDING = 1e-9  # tolerance when shares add up to 1, and of amounts relative to the initial stock of a store
 LATENT, MOVING = 0, 1  # a transfer before its first byte, and while bytes move

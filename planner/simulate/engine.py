@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from planner.costs.cost import Cost
 from planner.errors import InputError
-from planner.plan.alike import NO_IDENTICAL_GROUPS, IdenticalGroups
+from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups
 from planner.plan.task import Task
 from planner.simulate.activities import NOBODY, Activities, ActivityBuilder
+from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.native import run_activities
-from planner.simulate.same_tasks import representative_ranks
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.specs.base import Ranks
 
@@ -54,7 +54,9 @@ def simulate(
     return Timeline(events, max(ends, default=0.0), size, alike.ranks, alike.groups, alike.group_of)
 
 
-def task_activities(tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], held_streams: HeldStreams = NO_HELD_STREAMS) -> Activities:
+def task_activities(
+    tasks: Sequence[Task], ids: Sequence[str], seconds: Sequence[float], held_streams: HeldStreams = NO_HELD_STREAMS
+) -> Activities:
     """Tasks as activities of the clock. Awaited ids that are no task of this step count as done. Raises InputError."""
     number = {task_id: i for i, task_id in enumerate(ids)}
     if len(number) < len(tasks):

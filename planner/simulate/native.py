@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import Activities, RaggedArray, ActivityTimes
+from planner.simulate.activities import Activities, ActivityTimes, RaggedArray
+from planner.simulate.activity_checks import require_valid
 from planner.simulate.clock import run_in_python as run_clock
-from planner.simulate.sound import require_valid
 
 LIBRARY = Path(__file__).with_name("libclock.so")
 COUNTS = ("count", "lane_count", "link_count", "store_count")

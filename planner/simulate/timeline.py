@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from planner.plan.model import Breakdown
+from planner.plan.plan_file import Breakdown
 from planner.plan.task import PHASE_STREAMS, Phase
-from planner.simulate.same_tasks import representative_ranks
+from planner.simulate.equivalent_ranks import representative_ranks
 from planner.specs.base import Ranks, Source
 
 BusySpan = tuple[float, float, float | None]  # start, end, share of it that a compute task waits; None: communication

@@ -5,22 +5,22 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.accounting import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from planner.specs.base import with_fields
-from planner.specs.cluster import Cluster
+from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
+from planner.specs.framework.software import Software
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.device_rates import DeviceRates
+from planner.specs.hardware.profile import Device, Profile
 from planner.specs.job import Job
 from planner.specs.layers import Module
-from planner.specs.lengths import SampleBatch, read_batches
 from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism, decided_fields
-from planner.specs.priced import choose_profile
-from planner.specs.profile import Device, Profile
-from planner.specs.rates import DeviceRates
-from planner.specs.software import Software
-from planner.specs.streams import SourcePaths, add_streams
-from planner.specs.timing import TimingCoefficients
-from planner.specs.token_rows import OFFSETS
-from planner.specs.workload import LengthsFile, StreamFile, TokensFolder, Workload
+from planner.specs.profile_choice import choose_profile
+from planner.specs.workload.length_sources import LengthsFile, StreamFile, TokensFolder, Workload
+from planner.specs.workload.samples import SampleBatch, read_batches
+from planner.specs.workload.stream_batches import SourcePaths, add_streams
+from planner.specs.workload.token_folder import OFFSETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,9 @@ class Inputs:
     seed: int = 0
     effort: int = 2
     first_row: int = 0
-    rates: dict[str, DeviceRates] = field(default_factory=dict)  # kind of rank → rates of its kernels, where they were timed
+    rates: dict[str, DeviceRates] = field(
+        default_factory=dict
+    )  # kind of rank → rates of its kernels, where they were timed
     timing: TimingCoefficients = field(default_factory=TimingCoefficients)
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     software_spread: float = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread

@@ -6,7 +6,7 @@ import msgspec
 
 from planner.specs.base import Amount, Count, Index, Name, RankCount, Share, Spec
 from planner.specs.parallelism import Parallelism, Sync
-from planner.specs.workload import Workload
+from planner.specs.workload.length_sources import Workload
 
 Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 from planner import files
 from planner.errors import InputError
-from planner.specs.cluster import Cluster
+from planner.specs.framework.software import Software
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
 from planner.specs.model import Model
-from planner.specs.profile import Profile
-from planner.specs.software import Software
 
 T = TypeVar("T")
 FOLDERS: dict[type, str] = {

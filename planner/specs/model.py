@@ -37,7 +37,9 @@ class Model(Spec):
             if fault:
                 raise ValueError(fault)
         read = {edge.target for edge in self.edges if edge.by == "cross_attention"}
-        for name in (name for name, module in self.modules.items() if module.cross_attention_width and name not in read):
+        for name in (
+            name for name, module in self.modules.items() if module.cross_attention_width and name not in read
+        ):
             raise ValueError(f"cross attention of `{name}` reads nothing | add an edge to it, by: cross_attention")
         circle = self.cycle()
         if circle:

@@ -1,7 +1,7 @@
 """The parallelism of one module: degrees and options, from what a job fixes to what a plan has decided.
 
 A job fixes some of its fields and a search decides the others; a plan's layout has all fields decided
-(plan/plan_file.py), and the closed form prices many of them as columns (costs/columns.py).
+(plan/plan_file.py), and the closed form prices many of them as columns (costs/layout_columns.py).
 """
 
 from typing import Annotated, Any, Literal
@@ -85,7 +85,9 @@ def check_rank_order(text: str) -> None:
     named = text.split("-")
     for dim in named:
         if dim not in MESH_DIMS:
-            raise ValueError(f"no dim of a layout is called `{dim}` | order {DEFAULT_RANK_ORDER}, or some of them otherwise")
+            raise ValueError(
+                f"no dim of a layout is called `{dim}` | order {DEFAULT_RANK_ORDER}, or some of them otherwise"
+            )
         if named.count(dim) > 1:
             raise ValueError(f"`{dim}` is in the order twice | name it once")
 

@@ -5,10 +5,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from planner.specs.layers import Module, kind_counts
-from planner.specs.layers.blocks import Block, LayerKind, kind_blocks, block_entry
-from planner.specs.layers.heads import head_dim, kv_heads, norm_parameters
+from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
+from planner.specs.layers.components import LatentAttentionShape
+from planner.specs.layers.head_widths import head_dim, kv_heads, norm_parameters
 from planner.specs.model import Model
-from planner.specs.parts import LatentAttentionShape
 
 
 class ParameterCounts(NamedTuple):
@@ -39,7 +39,9 @@ def model_parameters(model: Model) -> int:
 def active_parameters(module: Module) -> int:
     """Return the parameters that are used for a token: all but the experts that it is not sent to."""
     counts = kind_counts(module)
-    return sum(active_layer_parameters(module, kind) * count for kind, count in counts.items()) + embedding_head_parameters(module)
+    return sum(
+        active_layer_parameters(module, kind) * count for kind, count in counts.items()
+    ) + embedding_head_parameters(module)
 
 
 def parameters_of_layers(module: Module, layers: Sequence[int]) -> int:

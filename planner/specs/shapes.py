@@ -9,7 +9,7 @@ from math import lcm
 
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind, kind_blocks
-from planner.specs.layers.heads import head_dim, kv_heads, value_dim
+from planner.specs.layers.head_widths import head_dim, kv_heads, value_dim
 from planner.specs.parallelism import Dtype
 from planner.specs.parameters import active_layer_parameters
 
@@ -46,7 +46,9 @@ def layer_flops(module: Module, kind: LayerKind | None = None) -> tuple[float, f
     causal = 0.5 if module.causal else 1.0
     squared = 2.0 * (query_width(module) + attention_output_width(module)) * causal
     attentions = mean_over_layers(module, kind, lambda each: kind_blocks(each).count("attention"))
-    per_token = mean_over_layers(module, kind, lambda each: 2.0 * active_layer_parameters(module, each) + scan_flops(module, each))
+    per_token = mean_over_layers(
+        module, kind, lambda each: 2.0 * active_layer_parameters(module, each) + scan_flops(module, each)
+    )
     return squared * attentions, per_token
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import NamedTuple, Protocol
 
 from planner.errors import InputError
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 from planner.specs.inputs import Inputs
 
 

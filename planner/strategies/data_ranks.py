@@ -14,15 +14,21 @@ every micro-batch (packing/makespan_search.py), improve it by longest-first fill
 from dataclasses import replace
 
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import PackingProblem, allowed_degrees, rank_pools, packing_problem
+from planner.costs.step.packing_problem import PackingProblem, allowed_degrees, packing_problem, rank_pools
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
-from planner.packing.packed import Packing, longest_work_last
-from planner.packing.search import search_makespans
+from planner.packing.makespan_search import search_makespans
+from planner.packing.packed_groups import Packing, longest_work_last
 from planner.packing.stream_search import stream_search
-from planner.plan.model import Group, Plan
+from planner.plan.plan_file import Group, Plan
+from planner.scoring.score import with_score
 from planner.specs.inputs import Inputs
-from planner.strategies.base import data_parallel_layouts, draft_plan, plan_micro_batch, unsupported_by_groups, plan_uses
-from planner.verify.score import with_score
+from planner.strategies.plan_drafts import (
+    data_parallel_layouts,
+    draft_plan,
+    plan_micro_batch,
+    plan_uses,
+    unsupported_by_groups,
+)
 
 SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of micro-batches per rank"
 
@@ -77,4 +83,6 @@ def improve_packing(problem: PackingProblem, warm: Packing, effort: int) -> tupl
 def warm_start(problem: PackingProblem, effort: int) -> tuple[Packing, int]:
     """The best packing for ranks that synchronise in each micro-batch, as the warm start; and the fills spent."""
     synchronous = replace(problem, sync="micro_batch")
-    return search_makespans(synchronous, best_balanced(synchronous) or one_item_per_micro_batch(synchronous), min(effort, 1))
+    return search_makespans(
+        synchronous, best_balanced(synchronous) or one_item_per_micro_batch(synchronous), min(effort, 1)
+    )

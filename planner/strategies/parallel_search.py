@@ -5,7 +5,7 @@ per micro-batch, all dividing what they shard; dp is the rest. Every such layout
 
     T = m·t_slowest + (Σ_stages t − t_slowest)/vpp + sends + exposed exchange + update + overhead
 
-(costs/step/step.py) and kept if its probability of running out of memory is one that the job allows
+(costs/step/static_step.py) and kept if its probability of running out of memory is one that the job allows
 (costs/memory/footprint.py). The quickest few are simulated with the real sequences, longest first to the replica and
 micro-batch with the least load. The bound is that of the busiest rank with the assignment given: it proves nothing
 about other layouts, of which the plan names the next best.
@@ -14,16 +14,16 @@ The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO'
 """
 
 from planner.errors import Infeasible
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
+from planner.scoring.score import with_score
 from planner.specs.base import with_fields
+from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
-from planner.specs.kinds import rank_kinds
-from planner.strategies.base import only_one_module
-from planner.strategies.static.best import simulate_best, layout_alternatives
-from planner.strategies.static.change import infeasible_error
-from planner.strategies.static.screen import fixed_fields, layout_problem, with_fixed_fields, screen_seconds
-from planner.strategies.static.space import layout_space
-from planner.verify.score import with_score
+from planner.strategies.plan_drafts import only_one_module
+from planner.strategies.static.layout_change import infeasible_error
+from planner.strategies.static.layout_screening import fixed_fields, layout_problem, screen_seconds, with_fixed_fields
+from planner.strategies.static.layout_space import layout_space
+from planner.strategies.static.simulated_layouts import layout_alternatives, simulate_best
 
 SUMMARY = "one static layout: tensor, context, pipeline, expert and data parallelism, ZeRO, recomputation, micro-batch"
 
@@ -57,7 +57,8 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     for number, best in enumerate(simulated):
         try:
             return with_fields(
-                with_score(best.plan, work), alternatives=layout_alternatives(inputs.module, problem, simulated[number:], layouts, screened)
+                with_score(best.plan, work),
+                alternatives=layout_alternatives(inputs.module, problem, simulated[number:], layouts, screened),
             )
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
             refused.append(error)

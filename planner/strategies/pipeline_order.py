@@ -24,23 +24,23 @@ from math import inf
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible, InputError
 from planner.orders import Order, PipelineProblem, search_sequences
-from planner.orders.problem import StageTable
-from planner.plan.alike import identical_groups
-from planner.plan.expand import expand
-from planner.plan.join import round_digits
-from planner.plan.legal import violations
-from planner.plan.model import Alternative, Layout, Plan
+from planner.orders.pipeline_problem import StageTable
+from planner.plan.descriptions import fixable_layout
+from planner.plan.join_plans import round_digits
+from planner.plan.legal.plan_laws import violations
+from planner.plan.mesh.identical_groups import identical_groups
+from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.plan.schedules import Slot, schedule_slots
 from planner.plan.schedules.explicit import slot_lines
-from planner.plan.words import fixable_layout
+from planner.plan.tasks.expand import expand
+from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
+from planner.scoring.score import with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
-from planner.strategies.base import only_one_module
-from planner.strategies.static.screen import with_fixed_fields
+from planner.strategies.plan_drafts import only_one_module
+from planner.strategies.static.layout_screening import with_fixed_fields
 from planner.units import percent
-from planner.verify.pipelined import ReplicaPipeline, splits_backward, replica_pipelines
-from planner.verify.score import with_score
 
 SUMMARY = "the order of forwards and both halves of backwards on each pipeline stage, in the memory there is"
 EQUALLY_GOOD = 1e-6  # relative: orders that differ by less are equally good
@@ -82,7 +82,9 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     problem = slowest_pipeline(replicas, len(base.steps[0].micro_batches))
     searched = search_sequences(problem, "step", inputs.effort, known_orders(problem), inputs.seed)
     own = str(layout.schedule or "1f1b")
-    names = dict.fromkeys((own, *(name for name in KNOWN_SCHEDULES if splits_backward(base) or not name.startswith("zb"))))
+    names = dict.fromkeys(
+        (own, *(name for name in KNOWN_SCHEDULES if splits_backward(base) or not name.startswith("zb")))
+    )
     tried = {name: try_order(base, module, schedule_as_order(name, problem), searched.effort) for name in names}
     order = order_as_text(searched.result.order, splits_backward(base))
     tried["made"] = try_order(permute_micro_batches(base, searched.sequence), module, order, searched.effort)
@@ -160,7 +162,9 @@ def numbered_slots(word: str, split: bool) -> list[Slot]:
 def permute_micro_batches(base: Plan, sequence: Sequence[int]) -> Plan:
     """The base with its micro-batches permuted; each keeps all its groups, so that replicas synchronise as before."""
     micro_batches = base.steps[0].micro_batches
-    return with_fields(base, steps=(with_fields(base.steps[0], micro_batches=tuple(micro_batches[k] for k in sequence)),))
+    return with_fields(
+        base, steps=(with_fields(base.steps[0], micro_batches=tuple(micro_batches[k] for k in sequence)),)
+    )
 
 
 def try_order(base: Plan, module: str, order: str | tuple[str, ...], effort: str) -> Plan | Infeasible:

@@ -11,17 +11,23 @@ several kinds, a group has ranks of one kind, and packings on each kind alone ar
 """
 
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import PackingProblem, allowed_degrees, rank_pools, packing_problem
+from planner.costs.step.packing_problem import PackingProblem, allowed_degrees, packing_problem, rank_pools
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
+from planner.packing.makespan_search import search_makespans
 from planner.packing.one_pool import best_of_each_pool
-from planner.packing.packed import Packing, canonical_order, packing_seconds
-from planner.packing.places import place_packing
-from planner.packing.search import search_makespans
-from planner.plan.model import Group, Plan
+from planner.packing.packed_groups import Packing, canonical_order, packing_seconds
+from planner.packing.rank_placement import place_packing
+from planner.plan.plan_file import Group, Plan
+from planner.scoring.exact_grouping import small_enough, solve_grouping
+from planner.scoring.score import with_score
 from planner.specs.inputs import Inputs
-from planner.strategies.base import data_parallel_layouts, draft_plan, plan_micro_batch, unsupported_by_groups, plan_uses
-from planner.verify.exact import solve_grouping, small_enough
-from planner.verify.score import with_score
+from planner.strategies.plan_drafts import (
+    data_parallel_layouts,
+    draft_plan,
+    plan_micro_batch,
+    plan_uses,
+    unsupported_by_groups,
+)
 
 SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which sequence goes where"
 

@@ -1,9 +1,10 @@
 """Explains a plan, and what another would cost, by solving its own problem again with something changed."""
 
-from planner.why.group import WhyGroup, why_group
-from planner.why.item import WhyItem, why_item
+from planner.why.group_reasons import WhyGroup, why_group
+from planner.why.item_reasons import WhyItem, why_item
 from planner.why.sensitivity import WhyPlan, why_plan
-from planner.why.static import StaticComparison, StaticPlan, best_static_degree
+from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
+from planner.why.why import why
 from planner.why.why_not import WhyNot, why_not
 
 __all__ = [
@@ -14,8 +15,6 @@ __all__ = [
     "WhyNot",
     "WhyPlan",
     "best_static_degree",
-    "why_group",
-    "why_item",
+    "why",
     "why_not",
-    "why_plan",
 ]

@@ -8,9 +8,9 @@ minimizes the time of this batch and the next together. The effect on convergenc
 
 from collections.abc import Callable, Iterator, Sequence
 
-from planner.plan.model import Plan, assignments
+from planner.plan.plan_file import Plan, assignments
 from planner.specs.base import Spec
-from planner.specs.lengths import SampleBatch
+from planner.specs.workload.samples import SampleBatch
 
 Items = dict[int, int]  # item → tokens
 PlanBatch = Callable[[SampleBatch], Plan]

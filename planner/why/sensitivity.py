@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from typing import get_args
 
 from planner.errors import InputError
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
+from planner.scoring.score import score
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Recompute
 from planner.strategies import is_static
-from planner.verify.score import score
-from planner.why.change import apply_implied
-from planner.why.facts import StepFacts, step_facts
-from planner.why.keys import measured_with, change_layout
-from planner.why.machine import with_bandwidth, with_memory, with_ranks
-from planner.why.problem import plan_inputs, single_step
-from planner.why.resolve import Infeasibility, SolveAgain, solve_facts
+from planner.why.change_keys import change_layout, measured_with
+from planner.why.changed_cluster import with_bandwidth, with_memory, with_ranks
+from planner.why.changed_inputs import apply_implied
+from planner.why.plan_problem import plan_inputs, single_step
+from planner.why.resolved import Infeasibility, SolveAgain, solve_facts
+from planner.why.step_facts import StepFacts, step_facts
 
 
 class Sensitivity(Spec, omit_defaults=False):

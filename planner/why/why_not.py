@@ -1,14 +1,14 @@
 """Explains the cost of a change: solves the plan's own problem again with it, and compares both steps."""
 
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
+from planner.scoring.score import score
 from planner.specs.base import Spec, with_fields
-from planner.verify.score import score
-from planner.why.change import apply_changes, apply_implied
-from planner.why.explain import StepDifference, explain_difference
-from planner.why.facts import StepFacts, step_facts
-from planner.why.frees import nearest_feasible
-from planner.why.problem import plan_inputs, single_step
-from planner.why.resolve import Infeasibility, SolveAgain, solve_facts
+from planner.why.changed_inputs import apply_changes, apply_implied
+from planner.why.nearest_feasible import nearest_feasible
+from planner.why.plan_difference import StepDifference, explain_difference
+from planner.why.plan_problem import plan_inputs, single_step
+from planner.why.resolved import Infeasibility, SolveAgain, solve_facts
+from planner.why.step_facts import StepFacts, step_facts
 
 
 class WhyNot(Spec, omit_defaults=False):
@@ -34,7 +34,9 @@ def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain
     before = step_facts(step, score(step))
     problem, _, undecidable = apply_implied(plan_inputs(step), ())
     again = None if undecidable else solve_facts(problem, resolve)
-    after = Infeasibility(message=unable, where="strategy (what binds)", fix="") if unable else solve_facts(inputs, resolve)
+    after = (
+        Infeasibility(message=unable, where="strategy (what binds)", fix="") if unable else solve_facts(inputs, resolve)
+    )
     found = after if isinstance(after, StepFacts) else None
     return WhyNot(
         plan=plan.name,
@@ -47,7 +49,9 @@ def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain
         seconds=found.value - before.value if found else None,
         share=found.value / before.value - 1 if found and before.value else None,
         because=explain_difference(before, found) if found else (),
-        infeasible=None if isinstance(after, StepFacts) else with_feasible_fix(after, nearest_feasible(problem, words, resolve)),
+        infeasible=None
+        if isinstance(after, StepFacts)
+        else with_feasible_fix(after, nearest_feasible(problem, words, resolve)),
     )
 
 

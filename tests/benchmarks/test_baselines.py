@@ -16,11 +16,11 @@ from benchmarks.baselines.flexsp_program import bucket_ends, formulate, solve_mi
 from benchmarks.baselines.instances import Instance, instance, on_ranks, workloads
 from benchmarks.baselines.karmarkar_karp import partition
 from benchmarks.baselines_table import OURS, compared, decide, ours, peak_tokens, require_legal, table
-from planner.costs.compute.lines import CostLine
-from planner.costs.step.sequences import RankPool, PackingProblem, GroupShape
-from planner.packing.packed import PackedGroup, makespan, packing_seconds
-from planner.solve import solve
-from planner.verify.bounds import packing_bound
+from planner.costs.compute.cost_lines import CostLine
+from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
+from planner.packing.packed_groups import PackedGroup, makespan, packing_seconds
+from planner.programs import solve
+from planner.scoring.bounds import packing_bound
 from tests.examples import examples
 
 NODE = 8
@@ -59,7 +59,9 @@ def test_packings_are_possible_and_above_the_bound(name, problem):
     packed = BASELINES[name](problem)
     assert packed is not None
     require_legal(problem, packed, name)
-    assert packing_seconds(problem, packed) >= packing_bound(problem, packing_seconds(problem, packed)).seconds * (1 - 1e-9)
+    assert packing_seconds(problem, packed) >= packing_bound(problem, packing_seconds(problem, packed)).seconds * (
+        1 - 1e-9
+    )
     assert packed == BASELINES[name](problem)
 
 
@@ -69,7 +71,9 @@ def test_flexsp_is_possible_and_above_the_bound(problem):
     packed = flexsp(problem, seconds=0.5)
     if packed is not None:
         require_legal(problem, packed, "FlexSP")
-        assert packing_seconds(problem, packed) >= packing_bound(problem, packing_seconds(problem, packed)).seconds * (1 - 1e-9)
+        assert packing_seconds(problem, packed) >= packing_bound(problem, packing_seconds(problem, packed)).seconds * (
+            1 - 1e-9
+        )
 
 
 @pytest.mark.parametrize("ranks", [8, 32])
@@ -80,7 +84,9 @@ def test_ours_is_no_worse_than_any_of_them(ranks, seed):
     assert packed is not None
     for name, baseline in BASELINES.items():
         other = baseline(problem)
-        assert other is not None and packing_seconds(problem, packed) <= packing_seconds(problem, other) * (1 + 1e-9), name
+        assert other is not None and packing_seconds(problem, packed) <= packing_seconds(problem, other) * (1 + 1e-9), (
+            name
+        )
 
 
 def test_what_holds_nothing_packs_nothing():
@@ -149,7 +155,9 @@ def test_the_blaster_cuts_by_length_and_its_largest_chunk_is_least(sizes, count)
     cuts = combinations_with_replacement(range(len(sizes) + 1), count - 1)
     least = min(max(sum(falling[a:b]) for a, b in zip((0, *ends), (*ends, len(sizes)), strict=True)) for ends in cuts)
     assert max(sum(sizes[item] for item in chunk) for chunk in chunks) == least
-    assert all(sum(sizes[i] for i in chunk) <= problem.micro_batch_tokens for chunk in blast(problem, fewest_chunks(problem)))
+    assert all(
+        sum(sizes[i] for i in chunk) <= problem.micro_batch_tokens for chunk in blast(problem, fewest_chunks(problem))
+    )
 
 
 @examples(15)

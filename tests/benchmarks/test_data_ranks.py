@@ -10,9 +10,9 @@ from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import require_legal
 from benchmarks.data_ranks import ABLATION, busy_seconds, compared, micro_batches, on_device
 from benchmarks.data_ranks_jobs import CAP, byted
-from planner.costs.compute.lines import CostLine
-from planner.costs.step.sequences import RankPool, PackingProblem, GroupShape
-from planner.packing.packed import PackedGroup, last_rank_end, packing_seconds
+from planner.costs.compute.cost_lines import CostLine
+from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
+from planner.packing.packed_groups import PackedGroup, last_rank_end, packing_seconds
 from tests.examples import examples
 from tests.step_groupings import offloading, require_possible
 
@@ -22,7 +22,9 @@ NODE = 8
 def problem_of(sizes, ranks: int, cap: int = 1000) -> PackingProblem:
     """Any number of ranks within a node and of nodes; half of every activation can go to the host."""
     degrees = [d for d in (*range(1, NODE + 1), *range(2 * NODE, ranks + 1, NODE)) if d <= ranks]
-    shapes = tuple(GroupShape(d, 0, cap, CostLine(1e-7 / d, (1e-4 + (1e-5 if d > NODE else 0)) / d, 0.01)) for d in degrees)
+    shapes = tuple(
+        GroupShape(d, 0, cap, CostLine(1e-7 / d, (1e-4 + (1e-5 if d > NODE else 0)) / d, 0.01)) for d in degrees
+    )
     pools = (RankPool(0, ranks, NODE),)
     return PackingProblem(dict(enumerate(sizes)), pools, shapes, 0.0, 0.02, {}, "step", offloading(0.5))
 

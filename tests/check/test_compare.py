@@ -5,12 +5,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.check import Tolerances, compare, exit_code
-from planner.check.judge import classify_gap, classify_value
-from planner.plan.legal import violations
-from planner.plan.model import Group, Layout
+from planner.check.tolerances import classify_gap, classify_value
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.job import Limits
-from tests.check.small import (
+from tests.check.small_plans import (
     WEB,
     at,
     categories,

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 from planner import files
 from planner.cli.app import app
 from planner.errors import InputError
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 from tests.plan.schedules.made import ordered_plan
-from tests.verify.priced import priced
+from tests.scoring.priced import priced
 
 
 @pytest.fixture

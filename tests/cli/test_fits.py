@@ -11,7 +11,7 @@ from planner.cli.app import app
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism
-from planner.strategies.static.fitting import memory_fit_of_job
+from planner.strategies.static.memory_fit import memory_fit_of_job
 from planner.units import GIB
 from tests.static_jobs import small_cluster, static_job
 

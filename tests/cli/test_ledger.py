@@ -7,14 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from planner import files
-from planner.cli import ledger_runs
 from planner.cli.app import app
-from planner.evidence import record_run
-from planner.ledger.answer import FIGURE_KEYS
-from planner.ledger.own import append_entry, default_path, read_entries
-from planner.pipeline import Ran, solve
-from tests.ledger.made_up import case, perfect, skipped
-from tests.ledger.test_own import ENTRY
+from planner.cli.views import own_run_tables
+from planner.ledger.accuracy_json import FIGURE_KEYS
+from planner.ledger.compared_run import ComparedRun, solve
+from planner.ledger.run_ledger import append_entry, default_path, read_entries
+from planner.workflows.evidence import record_run
+from tests.ledger.made_predictions import case, perfect, skipped
+from tests.ledger.test_run_ledger import ENTRY
 
 CASES = [case(at, source="ab"[at % 2], seconds=float(at), micro_batch=at) for at in range(2, 10)]
 LEFT = [skipped(20, "c", "unreadable number", "tp: x")]
@@ -23,8 +23,8 @@ LEFT = [skipped(20, "c", "unreadable number", "tp: x")]
 @pytest.fixture
 def rows(monkeypatch, tmp_path):
     """A folder of rows, and a predictor that is a tenth too slow."""
-    monkeypatch.setattr("planner.published.predict.predict", lambda cases: perfect(cases, 1.1))
-    monkeypatch.setattr("planner.ledger.published.read_published", lambda directory: (CASES, LEFT))
+    monkeypatch.setattr("planner.published.predict_cases.predict_cases", lambda cases: perfect(cases, 1.1))
+    monkeypatch.setattr("planner.ledger.published_accuracy.read_published", lambda directory: (CASES, LEFT))
     return tmp_path
 
 
@@ -91,13 +91,13 @@ def test_what_is_no_folder(rows):
 def test_a_folder_without_such_rows(rows, monkeypatch):
     whole = replace(LEFT[0], origin=replace(LEFT[0].origin, line=1))
     for left in ([], [whole]):
-        monkeypatch.setattr("planner.ledger.published.read_published", lambda directory, left=left: ([], left))
+        monkeypatch.setattr("planner.ledger.published_accuracy.read_published", lambda directory, left=left: ([], left))
         assert invoke(rows).exception.exit_code == 2
 
 
 def test_whole_files_are_listed_and_are_no_rows(rows, monkeypatch):
     whole = replace(LEFT[0], origin=replace(LEFT[0].origin, line=1, file="models.csv", source="models"))
-    monkeypatch.setattr("planner.ledger.published.read_published", lambda directory: (CASES, [*LEFT, whole]))
+    monkeypatch.setattr("planner.ledger.published_accuracy.read_published", lambda directory: (CASES, [*LEFT, whole]))
     done = invoke(rows)
     assert "9 records of 3 sources" in done.stdout
     assert "models.csv" in done.stdout
@@ -132,7 +132,7 @@ def test_drift_of_ones_own_runs():
 @pytest.fixture(scope="module")
 def ran():
     plan = solve("demo-cpu-4").plan
-    return Ran(plan, "here", (2.0, 1.0), 1e3, 1.5, 1.4, list(ENTRY.kinds), (), (), (), None, 12345)
+    return ComparedRun(plan, "here", (2.0, 1.0), 1e3, 1.5, 1.4, list(ENTRY.kinds), (), (), (), None, 12345)
 
 
 def test_a_run_is_noted(ran):
@@ -148,12 +148,12 @@ def test_a_run_is_noted(ran):
 def test_a_ledger_that_cannot_be_written_costs_nobody_the_run(ran, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    ledger_runs.add_to_ledger(ran)
+    own_run_tables.add_to_ledger(ran)
     assert "not added to the ledger" in capsys.readouterr().err
 
 
 def test_run_notes_what_it_ran_unless_told_not_to(ran, tmp_path, monkeypatch):
-    monkeypatch.setattr("planner.pipeline.require_torch", lambda verb: None)
+    monkeypatch.setattr("planner.require_torch", lambda verb: None)
     monkeypatch.setattr("planner.pipeline.run", lambda *_: ran)
     files.write(tmp_path / "plan.yaml", ran.plan)
     for words, runs in ((["--no-ledger"], 0), ([], 1), (["--json"], 2)):

@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from planner import pipeline
 from planner.cli.app import app
-from planner.plan.words import layout_text
+from planner.plan.descriptions import layout_text
+from planner.scoring.objective_value import sample_tokens
 from planner.specs import library
 from planner.specs.model import Model
 from planner.specs.shapes import step_flops
-from planner.verify.worth import sample_tokens
 from tests.static_jobs import small_cluster, static_job
 
 PARTS = ["compute", "tp", "cp", "ep", "pp", "bubble", "dp", "update", "overhead"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from planner import files
-from planner.cli.profile_tables import profile_tables, terms
-from planner.specs.profile import PassFit, Profile
+from planner.cli.views.profile_tables import profile_tables, terms
+from planner.specs.hardware.profile import PassFit, Profile
 
 PROFILE = """
 format: planner.profile/1

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from planner.cli import progress, story
-from planner.runtime.options import Progress
+from planner.cli import progress
+from planner.cli.views import demo_screen
+from planner.runtime.run_options import Progress
 from tests.plans import sharded_plan
 
 SOLVED = SimpleNamespace(plan=sharded_plan(2, [[(0, 2)]]))
@@ -19,7 +20,7 @@ def terminal(monkeypatch):
     """Its bars, drawn once for each step and once more at the end."""
     out = Console(width=80, force_terminal=True, color_system=None, file=io.StringIO(), highlight=False)
     monkeypatch.setattr(progress, "console", lambda stderr: out)
-    monkeypatch.setattr(story, "console", lambda stderr: out)
+    monkeypatch.setattr(demo_screen, "console", lambda stderr: out)
     return lambda: [re.sub(r"\x1b\[[?\d;]*\w", "", line).rstrip() for line in re.split("[\r\n]", out.file.getvalue())]
 
 
@@ -44,7 +45,7 @@ def test_long_runs_have_room_for_their_numbers(terminal):
 
 
 def test_the_story_counts_steps_from_one_and_shows_the_time_left(terminal):
-    with story.demo_printer(False) as teller:
+    with demo_screen.demo_printer(False) as teller:
         steps(teller.training(SOLVED), 1)
         teller.bars.refresh()
         first = next(line for line in reversed(terminal()) if "step 1/1" in line)

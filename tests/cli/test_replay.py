@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from planner.cli.app import app
 from planner.errors import InputError
-from tests.replay.traces import Recorder, two_streams
+from tests.replay.handmade_traces import Recorder, two_streams
 
 
 def call(*arguments):

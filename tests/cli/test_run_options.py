@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.files import write
 from planner.runtime import TrainingOptions
 from planner.runtime.__main__ import parser
-from planner.specs.running import OPTION_HELP
+from planner.specs.run_option_help import OPTION_HELP
 from tests.plans import sharded_plan
 
 runner = CliRunner()
@@ -30,8 +30,8 @@ def plan(tmp_path, monkeypatch):
         raise Told(options)
 
     monkeypatch.setattr(pipeline, "run", run)
-    monkeypatch.setattr("planner.runtime.require_at_once", lambda plan, options: None)
-    monkeypatch.setattr("planner.runtime.taken_up", lambda options: options)
+    monkeypatch.setattr("planner.runtime.require_quick_checks", lambda plan, options: None)
+    monkeypatch.setattr("planner.runtime.resolve_resume", lambda options: options)
     write(tmp_path / "plan.yaml", sharded_plan(2, [[(0, 2)]]))
     return tmp_path / "plan.yaml"
 

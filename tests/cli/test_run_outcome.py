@@ -13,10 +13,10 @@ from planner.cli.app import app, exit_on_signal
 from planner.errors import InputError, RunFailed
 from planner.files import write
 from planner.ledger import KindSeconds, PeakMemoryUse
-from planner.pipeline import Ran
-from planner.runtime.options import Progress
-from planner.runtime.result import RankMemory, ParityErrors
-from planner.runtime.tolerance import PARITY_TOLERANCES
+from planner.ledger.compared_run import ComparedRun
+from planner.runtime.parity.parity_tolerance import PARITY_TOLERANCES
+from planner.runtime.run_options import Progress
+from planner.runtime.run_result import ParityErrors, RankMemory
 from planner.units import GIB
 from tests.plans import sharded_plan
 
@@ -30,7 +30,7 @@ def ran(**facts):
         "predicted_step_seconds": 0.5, "kinds": [KindSeconds("forward", 0.5, 1.0), KindSeconds("exchange between stages", 0.0, 0.0)],
         "timelines": (), "traced": (), "planned": (), "verified": None,
     }  # fmt: skip
-    return Ran(**given | facts)
+    return ComparedRun(**given | facts)
 
 
 @pytest.fixture

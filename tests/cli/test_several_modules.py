@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 from planner import files, pipeline
 from planner.cli.app import app
 from planner.errors import InputError
-from planner.plan.legal import violations
-from planner.plan.model import Plan, assignments
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan, assignments
+from planner.scoring.score import score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import STRATEGIES
-from planner.strategies.static.together import plan_together
-from planner.verify.score import score
-from tests.specs.test_streams import FILES
+from planner.strategies.static.joint_plan import plan_together
+from tests.specs.workload.test_stream_batches import FILES
 
 BUBBLES = Path(__file__).parents[1] / "golden/by_hand/encoder-in-bubbles/plan.yaml"
 FIXED = "fix: {layouts: {llm: {pp: 2}, vit: {tp: 2}, ear: {zero: 0}}}\nlayout: {dtype: float32, zero: 1}\n"
@@ -78,7 +78,10 @@ def test_ranks_of_an_encoder_alone_are_asked_whether_they_fit():
     wider = (with_fields(kind, count=16, per_node=16),)
     cluster = with_fields(plan.uses.cluster, ranks=wider, levels=(with_fields(level, ranks=16),))
     far = {"v0": plan.groups["v0"], "v1": plan.groups["v1"]}
-    groups = {**plan.groups, **{name: with_fields(g, ranks=Ranks(rank + 8 for rank in g.ranks)) for name, g in far.items()}}
+    groups = {
+        **plan.groups,
+        **{name: with_fields(g, ranks=Ranks(rank + 8 for rank in g.ranks)) for name, g in far.items()},
+    }
     models = {**plan.uses.models, "vit": with_fields(plan.uses.models["vit"], ffn=30 * 12288)}
     layouts = {**plan.layouts, "vit": with_fields(plan.layouts["vit"], ranks=Ranks(range(8, 16)))}
     steps = tuple(with_fields(step, order={"llm": "1f1b"}) for step in plan.steps)

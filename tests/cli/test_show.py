@@ -12,12 +12,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from planner.cli import lanes, picture
 from planner.cli.app import app
-from planner.cli.bands import crowded_shares
-from planner.cli.bars import MemoryBar, bars_by_ranks, lines, bar_cells
 from planner.cli.canvas import Canvas, rank_labels
-from planner.cli.lanes import PassCell, group_lanes, column_owners
+from planner.cli.views import plan_picture, rank_lanes
+from planner.cli.views.memory_bars import MemoryBar, bar_cells, bars_by_ranks, lines
+from planner.cli.views.micro_batch_bands import crowded_shares
+from planner.cli.views.rank_lanes import PassCell, column_owners, group_lanes
 from planner.pipeline import read_plan, simulate
 from planner.simulate import TaskEvent
 from planner.simulate import simulate as run
@@ -51,8 +51,8 @@ def scored():
 def test_no_line_is_broken_by_the_width(scored, name, width):
     """Drawn lines stand unwrapped; what is made of words wraps where words end."""
     plan, scores = scored[name]
-    drawn = "".join(text_of(each, width) for each in picture.draw_plan(plan, scores, Canvas(width, plain=True)))
-    wide = "".join(text_of(each, 1000) for each in picture.draw_plan(plan, scores, Canvas(width, plain=True)))
+    drawn = "".join(text_of(each, width) for each in plan_picture.draw_plan(plan, scores, Canvas(width, plain=True)))
+    wide = "".join(text_of(each, 1000) for each in plan_picture.draw_plan(plan, scores, Canvas(width, plain=True)))
     symbols = set("█▓▒░·~!")
     for line in wide.splitlines():
         if sum(map(line.count, symbols)) > len(line) / 2:
@@ -91,7 +91,7 @@ def test_long_lists_of_ranks_are_counted(width):
 
 def test_of_very_many_different_ranks_the_first_and_the_last_are_drawn():
     shown = timeline(ordered_plan(24, 2, "1f1b"), **SECONDS)
-    drawn = text_of(lanes.rank_lanes(shown, Canvas(80)), 80)
+    drawn = text_of(rank_lanes.rank_lanes(shown, Canvas(80)), 80)
     assert "rank 0 " in drawn and "rank 23" in drawn and "8 more that look different" in drawn
 
 
@@ -103,7 +103,9 @@ def test_of_very_many_different_ranks_the_first_and_the_last_are_drawn():
 )
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_passes_differ_without_colours(order, symbols, width):
-    drawn = text_of(lanes.rank_lanes(timeline(ordered_plan(4, 6, order), **SECONDS), Canvas(width, plain=True)), width)
+    drawn = text_of(
+        rank_lanes.rank_lanes(timeline(ordered_plan(4, 6, order), **SECONDS), Canvas(width, plain=True)), width
+    )
     for line in [line for line in drawn.splitlines() if line.startswith(("0", "1", "2", "3", "rank "))]:
         assert set("█▓▒░") & set(line) == set(symbols)
 
@@ -137,8 +139,8 @@ def test_more_passes_than_columns_show_in_proportion(columns):
 
 def test_several_modules_have_letters_where_there_are_no_colours(scored):
     _, scores = scored["by_hand/encoder-in-bubbles"]
-    plain = text_of(lanes.rank_lanes(scores[0].timeline, Canvas(120, plain=True)), 120)
-    coloured = text_of(lanes.rank_lanes(scores[0].timeline, Canvas(120)), 120)
+    plain = text_of(rank_lanes.rank_lanes(scores[0].timeline, Canvas(120, plain=True)), 120)
+    coloured = text_of(rank_lanes.rank_lanes(scores[0].timeline, Canvas(120)), 120)
     assert "l0" in plain and "v0" in plain and "v vit" in plain
     assert "l0" not in coloured
 
@@ -216,14 +218,14 @@ def test_the_verb(columns, tmp_path):
 def test_a_plan_that_was_changed_by_hand_is_said_to_be():
     plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
     scores = simulate(plan)
-    assert not [*picture.edit_warning(plan, scores)]
+    assert not [*plan_picture.edit_warning(plan, scores)]
     stale = with_fields(plan, outcome=with_fields(plan.outcome, value=plan.outcome.value * 1.2))
-    (said,) = picture.edit_warning(stale, scores)
+    (said,) = plan_picture.edit_warning(stale, scores)
     assert "was edited after it was solved" in said.plain
 
 
 def test_stages_whose_ranks_meet_in_every_micro_batch_are_drawn_as_stages():
     plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
     ((name, layout),) = plan.layouts.items()
-    assert picture.has_overlap(plan)
-    assert not picture.has_overlap(with_fields(plan, layouts={name: with_fields(layout, pp=1, dp=4, tp=2)}))
+    assert plan_picture.has_overlap(plan)
+    assert not plan_picture.has_overlap(with_fields(plan, layouts={name: with_fields(layout, pp=1, dp=4, tp=2)}))

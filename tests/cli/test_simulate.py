@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from planner import files, pipeline
 from planner.cli.app import app
-from planner.cli.explained import ID_COLUMNS, folded
+from planner.cli.views.measured_difference import ID_COLUMNS, folded
 from planner.errors import InputError
-from planner.simulate import TracedStep, read_steps, read_trace, build_trace, write_trace
+from planner.simulate import TracedStep, build_trace, read_steps, read_trace, write_trace
 from planner.specs.base import Ranks, with_fields
 
 

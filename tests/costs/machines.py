@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from planner.costs.compute.assumed import complete_rates
-from planner.costs.compute.machine import MachineModel
-from planner.costs.network.network import NetworkModel, NetworkLevel
+from planner.costs.compute.assumed_rates import complete_rates
+from planner.costs.compute.machine_model import MachineModel
+from planner.costs.network.network_model import NetworkLevel, NetworkModel
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.hardware.device_rates import AttentionCurve, DeviceRates, GemmCurve
+from planner.specs.hardware.profile import Device, Profile
 from planner.specs.layers import Decoder
+from planner.specs.layers.components import Experts
 from planner.specs.library import read_named
-from planner.specs.parts import Experts
-from planner.specs.profile import Device, Profile
-from planner.specs.rates import AttentionCurve, GemmCurve, DeviceRates
-from planner.specs.timing import TimingCoefficients
 
 GPT = Decoder(
     layers=16,

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from planner import pipeline
 from planner.errors import Infeasible, InputError
-from planner.export.ordered import with_order
+from planner.export import export_plan
+from planner.export.import_order import with_order
 from planner.export.torch_csv import read_csv, renumber_micro_batches, stage_forwards, to_csv
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 from planner.plan.schedules import schedule_slots
 from planner.plan.schedules.explicit import parse_slots, slot_lines
 from planner.specs.base import with_fields
 from tests.plan.schedules.made import ordered_plan, some_order
 from tests.plans import encoder_plan
-from tests.verify.priced import priced
+from tests.scoring.priced import priced
 
 SHAPES = [(name, 3, 5, 1) for name in ("gpipe", "1f1b", "zb_h1", "zb_h2")] + [("interleaved", 3, 6, 2)]
 
@@ -134,7 +135,7 @@ def test_what_is_no_schedule_of_the_plan_is_refused(tmp_path, monkeypatch, text,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "f").write_text(text)
     with pytest.raises(InputError, match=says.replace("(", r"\(")) as error:
-        pipeline.import_order(
+        import_order_into(
             "torch-csv", tmp_path.joinpath("f").relative_to(tmp_path), priced(ordered_plan(2, 1, "1f1b"))
         )
     assert error.value.where == where and error.value.fix
@@ -144,7 +145,7 @@ def test_an_imported_plan_is_worth_what_it_says(tmp_path):
     """ZB-H1 written for torch and taken into a plan with 1F1B: as if it had been planned so, and no slower."""
     (tmp_path / "zb.csv").write_text(to_csv(ordered_plan(3, 6, "zb_h1"))[0])
     before = priced(ordered_plan(3, 6, "1f1b"))
-    plan = pipeline.import_order("torch-csv", tmp_path / "zb.csv", before)
+    plan = import_order_into("torch-csv", tmp_path / "zb.csv", before)
     (score,) = pipeline.verify(plan)
     assert plan.made.strategy == "torch-csv"
     assert plan.outcome.value == pytest.approx(score.step_seconds, rel=1e-8)
@@ -160,7 +161,7 @@ def test_blanks_stand_for_idle_slots():
 
 def test_names_of_forms_are_checked():
     with pytest.raises(InputError, match="no form is called `x`"):
-        pipeline.export(TWO, "x")
+        export_plan(TWO, "x")
 
 
 def test_steps_keep_their_own_worth():

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files
-from planner.files import text as reading
+from planner.files import yaml_text as reading
 from planner.plan.formats import FORMATS
-from planner.plan.model import Plan
+from planner.plan.plan_file import Plan
 from planner.specs.base import Indices, Layers, Ranks
 from tests.examples import examples
 from tests.generate import TEXT, instances

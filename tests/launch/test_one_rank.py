@@ -8,12 +8,12 @@ import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from planner.launch.collectives import COLLECTIVES, time_collective
-from planner.launch.meter import CommunicationMeter
+from planner.launch.communication_meter import CommunicationMeter
 from planner.launch.processes import launch
 from planner.launch.ulysses import UlyssesAttention
 from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
-from planner.models.data import synthetic_batch
+from planner.models.inputs.training_items import synthetic_batch
 from planner.specs.layers import Decoder
 
 SPEC = Decoder(layers=2, hidden=64, heads=4, kv_heads=2, ffn=96, vocab=80)

@@ -9,20 +9,20 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import init_device_mesh
 
 from planner.launch.collectives import COLLECTIVES, prepare, time_collective
-from planner.launch.groups import ProcessGroups
-from planner.launch.meter import CommunicationMeter
+from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.process_groups import ProcessGroups
 from planner.launch.processes import launch
-from planner.launch.sequence import SharedMicroBatch, sequence_parallel_over
 from planner.launch.ulysses import UlyssesAttention
+from planner.launch.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
 from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
-from planner.models.data import synthetic_batch
-from planner.models.exchange import NO_SEQUENCE_PARALLEL
-from planner.models.held import ModuleShard
-from planner.plan.model import SequenceSplit
-from planner.specs.dealing import even_sizes
+from planner.models.inputs.training_items import synthetic_batch
+from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL
+from planner.models.sharding import ModuleShard
+from planner.plan.plan_file import SequenceSplit
 from planner.specs.layers import Decoder, Vit
-from planner.specs.parts import LatentAttentionShape
+from planner.specs.layers.components import LatentAttentionShape
+from planner.specs.sequence_sharding import even_sizes
 
 GQA = {"layers": 2, "hidden": 32, "heads": 8, "ffn": 48, "vocab": 60}
 SHAPES = {
@@ -109,7 +109,9 @@ AGAIN = {0: "full", 1: "full"}
 
 def sharded(spec, dtype, **options):
     """A model sharded over all ranks: one FSDP2 unit per layer and one for the rest, gradients summed."""
-    model = build(spec, dtype=dtype, device=torch.device("meta"), shard=ModuleShard(recompute=options.pop("recompute", {})))
+    model = build(
+        spec, dtype=dtype, device=torch.device("meta"), shard=ModuleShard(recompute=options.pop("recompute", {}))
+    )
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for unit in [*model.layers.values(), model]:
         fully_shard(unit, mesh=mesh, **options)
@@ -128,7 +130,9 @@ def run_micro_batches(groups, spec, model):
     for row in rows:
         ((ranks, documents),) = ((ranks, found) for ranks, found in row.items() if dist.get_rank() in ranks)
         lengths = [length for _, length in documents]
-        exchange = sequence_parallel_over(groups, SharedMicroBatch(ranks, SequenceSplit(len(ranks)), lengths, spec.merged), CommunicationMeter())
+        exchange = sequence_parallel_over(
+            groups, SharedMicroBatch(ranks, SequenceSplit(len(ranks)), lengths, spec.merged), CommunicationMeter()
+        )
         loss = model(synthetic_batch(spec, documents, SEED, sequence_parallel=exchange)) / total
         loss.backward()
         sum_of_losses += loss.detach()
@@ -160,7 +164,10 @@ def check_groups(groups):
     for ranks in mine:
         assert dist.get_process_group_ranks(groups[ranks]) == list(ranks)
         assert groups[ranks]._get_backend(torch.device("cpu")).options._timeout == timedelta(seconds=TIMEOUT_S)
-    assert sequence_parallel_over(groups, SharedMicroBatch((rank,), SequenceSplit(), (7,)), CommunicationMeter()) is NO_SEQUENCE_PARALLEL
+    assert (
+        sequence_parallel_over(groups, SharedMicroBatch((rank,), SequenceSplit(), (7,)), CommunicationMeter())
+        is NO_SEQUENCE_PARALLEL
+    )
     with pytest.raises(ValueError, match="4 ranks are not 3 sub-groups of 1"):
         sequence_parallel_over(groups, SharedMicroBatch(ALL, SequenceSplit(1, 3), (7,)), CommunicationMeter())
 

@@ -9,9 +9,9 @@ from planner.errors import InputError
 from planner.models.build import build, init_weights, unsupported
 from planner.specs import library
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
+from planner.specs.layers.components import LatentAttentionShape
 from planner.specs.model import Model
 from planner.specs.parameters import layer_parameters, parameter_counts
-from planner.specs.parts import LatentAttentionShape
 
 BOTH = (True, False)
 META = torch.device("meta")

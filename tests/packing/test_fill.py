@@ -5,12 +5,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.costs.compute.lines import CostLine
-from planner.costs.step.table import packing_table
+from planner.costs.compute.cost_lines import CostLine
+from planner.costs.step.packing_table import packing_table
 from planner.packing.fill import PackingArrays, fill, fill_compiled, fill_in_python
 from planner.packing.native import FILL_LIBRARY
-from planner.packing.packed import makespan, packing_seconds
-from planner.packing.places import make_nodes
+from planner.packing.packed_groups import makespan, packing_seconds
+from planner.packing.rank_placement import make_nodes
 from tests.examples import examples
 from tests.groupings import any_packing, one_pool, problems, require_possible, simple
 
@@ -91,4 +91,7 @@ def test_a_sequence_goes_where_it_leaves_the_least():
 def test_of_equal_groups_the_first_is_taken_and_of_equal_shapes_the_narrow_one():
     problem = one_pool([4, 4, 2, 2], 4, {1: CostLine(0.0, 1.0), 2: CostLine(0.0, 1.0)})
     filled = fill(packing_table(problem), make_nodes(problem), np.array([6.0]))
-    assert [(group.shape, group.items, group.first_rank) for group in filled.to_packing()[0]] == [(0, (0, 2), 0), (0, (1, 3), 1)]
+    assert [(group.shape, group.items, group.first_rank) for group in filled.to_packing()[0]] == [
+        (0, (0, 2), 0),
+        (0, (1, 3), 1),
+    ]

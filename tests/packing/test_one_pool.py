@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.lines import CostLine
-from planner.costs.step.sequences import RankPool, PackingProblem, GroupShape
+from planner.costs.compute.cost_lines import CostLine
+from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
+from planner.packing.makespan_search import search_makespans
 from planner.packing.one_pool import best_of_each_pool, restrict_to_pool, step_lower_bound
-from planner.packing.packed import packing_seconds
-from planner.packing.search import search_makespans
-from planner.verify.bounds import area_seconds
+from planner.packing.packed_groups import packing_seconds
+from planner.scoring.bounds import area_seconds
 from tests.examples import examples
 from tests.groupings import best, problems, require_possible
 

@@ -6,21 +6,28 @@ import pytest
 
 from planner import files
 from planner.errors import InputError
-from planner.profiling import ProfileOptions, context, profile
-from planner.profiling import measure as measuring
-from planner.profiling.grid import STACK_LAYERS
-from planner.profiling.piece import RECOMPUTE_KINDS, COLLECTIVES, FSDP_KINDS, TimeSpan
+from planner.profiling import ProfileOptions, measurement_context, profile
+from planner.profiling import run_measurements as measuring
+from planner.profiling.measurement import COLLECTIVES, FSDP_KINDS, RECOMPUTE_KINDS, TimeSpan
+from planner.profiling.measurement_grid import STACK_LAYERS
 from planner.specs import library
 from planner.specs.base import with_fields
+from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, ModuleCosts, PassCosts, PassFit, Profile
 from planner.specs.layers import Decoder, Vit
+from planner.specs.layers.components import Experts
 from planner.specs.model import Model
-from planner.specs.parts import Experts
-from planner.specs.profile import CollectiveCosts, PassFit, ModuleCosts, PassCosts, CollectivePoint, Profile
 
 DECODER = Decoder(layers=3, hidden=64, heads=4, ffn=128, vocab=96)
 VIT = Vit(layers=3, hidden=64, heads=4, ffn=128, patch=2, out=64, merge=2)
-FORWARD, BACKWARD, ENDS = PassFit(ms_per_token2=1e-5, ms_per_token=0.02, ms=0.5), PassFit(ms_per_token=0.03), PassFit(ms=2.0)
-AGAIN_BACKWARD = {"selective": PassFit(ms_per_token=0.045), "full": PassFit(ms_per_token2=1e-5, ms_per_token=0.05, ms=0.5)}
+FORWARD, BACKWARD, ENDS = (
+    PassFit(ms_per_token2=1e-5, ms_per_token=0.02, ms=0.5),
+    PassFit(ms_per_token=0.03),
+    PassFit(ms=2.0),
+)
+AGAIN_BACKWARD = {
+    "selective": PassFit(ms_per_token=0.045),
+    "full": PassFit(ms_per_token2=1e-5, ms_per_token=0.05, ms=0.5),
+}
 UNITS = {"held": (0.25, 0.5), "resharded": (0.75, 1.5), "held_ends": (2.0, 3.0), "resharded_ends": (4.0, 6.0)}  # ms
 WIRE = {2: (1e-3, 2e9), 4: (3e-3, 1e9)}  # latency, bytes per second
 OPTIONS = ProfileOptions(ranks=4, quick=True)
@@ -181,16 +188,16 @@ def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        (context.code.__name__, lambda: "other"),
-        (context.versions.__name__, lambda: {"torch": "9"}),
-        (context.processor_text.__name__, lambda kind: "another"),
+        (measurement_context.code.__name__, lambda: "other"),
+        (measurement_context.versions.__name__, lambda: {"torch": "9"}),
+        (measurement_context.processor_text.__name__, lambda kind: "another"),
     ],
 )
 def test_another_machine_or_other_code_is_measured_anew(machine, base, tmp_path, monkeypatch, name, value):
     target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
     profile("toy", model, base, OPTIONS, target)
     count, machine.asked = len(machine.asked), []
-    monkeypatch.setattr(context, name, value)
+    monkeypatch.setattr(measurement_context, name, value)
     profile("toy", model, base, OPTIONS, target)
     assert len(machine.asked) == count
     assert len(target.with_suffix(".jsonl").read_text().splitlines()) == count  # what is stale is gone
@@ -253,4 +260,4 @@ def test_lines_over_other_groups_stay(machine, base, tmp_path):
     ],
 )
 def test_a_gpu_is_called_as_its_shipped_profile(said, name):
-    assert context.gpu_name(said) == name
+    assert measurement_context.gpu_name(said) == name

@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 
 from planner import files, pipeline
 from planner.errors import PlannerError
-from planner.files.text import load_yaml
-from planner.plan.legal import violations
-from planner.plan.model import TaskPlacement, Plan, Prices
+from planner.files.yaml_text import load_yaml
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan, Prices, TaskPlacement
 from planner.plan.schedules import schedule_slots
 from planner.plan.schedules.explicit import slot_lines
+from planner.scoring.score import score
 from planner.specs.base import with_fields
-from planner.specs.cluster import Cluster
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit, Profile
 from planner.specs.inputs import JobOptions, resolve_job
 from planner.specs.job import Job
 from planner.specs.model import Model
-from planner.specs.profile import PassFit, ModuleCosts, PassCosts, Profile
-from planner.verify.score import score
 from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan

@@ -7,8 +7,8 @@ import pytest
 
 from planner import pipeline
 from planner.errors import Infeasible
+from planner.scoring.plan_answer import plan_answer
 from planner.specs.inputs import JobOptions, load_job
-from planner.verify.answer import plan_answer
 from tests.static_jobs import small_cluster, static_job
 
 SAME = 0.01  # relative: what a layout was chosen with, and what is said of it

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from planner.replay import DEPENDENCY_KINDS, replay_graphs
 from planner.replay.whatif import parse_changes, predict_changes
-from planner.replay.whatif.asked import WhatIfOptions
+from planner.replay.whatif.whatif_options import WhatIfOptions
 from tests.examples import examples
-from tests.replay.programs import STREAMS, instructions, run
+from tests.replay.random_programs import STREAMS, instructions, run
 
 
 def graph_of(recorder):

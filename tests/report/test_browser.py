@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from planner.report import timeline_page
-from planner.report.shown import TaskFact, PageStep, simulated_step
+from planner.report.page_step import PageStep, TaskFact, simulated_step
 from planner.simulate import TaskEvent, Timeline
 from planner.specs.base import Ranks
 from tests.report.chromium import Chromium, browser
-from tests.report.made import EVIL, PLANS, page, scored, ten_steps
+from tests.report.sample_pages import EVIL, PLANS, page, scored, ten_steps
 from tests.report.test_pages import html_of
 
 pytestmark = pytest.mark.skipif(browser() is None, reason="there is no Chromium here: `make browser` installs it")

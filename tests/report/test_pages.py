@@ -9,16 +9,16 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from planner.ledger.drift import drift_by_plan
-from planner.ledger.own import RunEntry, UnreadLine
-from planner.plan.model import Alternative, SourceFile
+from planner.ledger.run_drift import drift_by_plan
+from planner.ledger.run_ledger import RunEntry, UnreadLine
+from planner.plan.plan_file import Alternative, SourceFile
 from planner.report import PageStep, plan_page, runs_page, timeline_page
-from planner.report.shown import TaskFact
+from planner.report.page_step import TaskFact
 from planner.simulate import TaskEvent, Timeline
 from planner.specs.base import Ranks, with_fields
 from planner.specs.parallelism import Parallelism
 from tests.report.decoding import Elements, data_of
-from tests.report.made import EVIL, PLANS, page, scored, ten_steps
+from tests.report.sample_pages import EVIL, PLANS, page, scored, ten_steps
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -124,7 +124,9 @@ def test_no_name_becomes_a_tag():
     instead = (Alternative(strategy=EVIL, zero=1, sync="step", because=EVIL, layouts=spread),)
     made = with_fields(plan.made, by=EVIL, strategy=EVIL)
     prices = with_fields(plan.uses.prices, profile=EVIL)
-    evil = with_fields(plan, name=EVIL, made=made, alternatives=instead, uses=with_fields(plan.uses, sources=sources, prices=prices))
+    evil = with_fields(
+        plan, name=EVIL, made=made, alternatives=instead, uses=with_fields(plan.uses, sources=sources, prices=prices)
+    )
     event = next(e for e in scores[0].timeline.events if e.phase == "F")._replace(module=EVIL)
     measured = PageStep(EVIL, "measured", Timeline((event,), 1.0, 2), {event.id: TaskFact(EVIL, 5)})
     html = plan_page(evil, scores, [(0, measured)]).html()

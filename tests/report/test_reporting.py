@@ -11,22 +11,24 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from planner import files, pipeline, reporting
+from planner import files
 from planner.cli.app import app
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
-from planner.ledger import own
-from planner.plan.expand import expand
+from planner.ledger import run_ledger
+from planner.plan.tasks.expand import expand
 from planner.report import PageStep
-from planner.report.beside import worst_tasks
-from planner.simulate import Timeline, TracedStep, simulate, build_trace, write_trace
-from planner.simulate.recorded import read_steps
+from planner.report.comparison import worst_tasks
+from planner.scoring import score as scoring
+from planner.simulate import Timeline, TracedStep, build_trace, simulate, write_trace
+from planner.simulate.trace_reader import read_steps
 from planner.specs.base import Ranks
-from planner.verify import score as scoring
+from planner.workflows import reporting
+from planner.workflows.tracing import write_simulated_trace
 from tests.replica_plans import replicas
 from tests.report.decoding import data_of, ranks_of
-from tests.report.made import EVIL, PLANS, scored
-from tests.verify.priced import priced
+from tests.report.sample_pages import EVIL, PLANS, scored
+from tests.scoring.priced import priced
 
 
 def written(tmp_path, *words: str) -> dict:
@@ -41,7 +43,7 @@ def written(tmp_path, *words: str) -> dict:
 @pytest.fixture
 def trace(tmp_path) -> Path:
     path = tmp_path / "demo.trace.json"
-    pipeline.write_trace(path, *scored("demo"))
+    write_simulated_trace(path, *scored("demo"))
     return path
 
 
@@ -176,7 +178,7 @@ def test_why(tmp_path):
 
 def test_runs(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    own.append_entry(path, own.RunEntry("2026-01-01T00:00:00", EVIL, EVIL, "01", 2, 1.0, 0.2, 1.1))
+    run_ledger.append_entry(path, run_ledger.RunEntry("2026-01-01T00:00:00", EVIL, EVIL, "01", 2, 1.0, 0.2, 1.1))
     with path.open("a") as out:
         out.write("{}\n")
     summary = written(tmp_path, str(path))

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.report.tags import Markup, escaped, json_script, join, table, tag
+from planner.report.tags import Markup, escaped, join, json_script, table, tag
 from tests.report.decoding import Elements, data_of
-from tests.report.made import EVIL
+from tests.report.sample_pages import EVIL
 
 
 @given(st.text())

@@ -6,12 +6,12 @@ import torch.distributed as dist
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.models.build import unsupported
-from planner.plan.expand import expand
-from planner.plan.model import Group, Layout, Step, group_name
-from planner.runtime.options import RunOptions
-from planner.runtime.runnable import require_runnable
-from planner.runtime.training import TrainingOptions
-from planner.runtime.worker import train
+from planner.plan.plan_file import Group, Layout, Step, group_name
+from planner.plan.tasks.expand import expand
+from planner.runtime.execute.training_loop import train
+from planner.runtime.preflight.preflight_checks import require_runnable
+from planner.runtime.run_options import RunOptions
+from planner.runtime.training_options import TrainingOptions
 from planner.simulate import Timeline
 from planner.simulate.timeline import TaskEvent
 from planner.specs.base import Ranks, with_fields

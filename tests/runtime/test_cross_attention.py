@@ -7,11 +7,11 @@ import pytest
 
 from planner import files
 from planner.errors import InputError
-from planner.plan.model import Plan
-from planner.runtime.runnable import require_supported
+from planner.plan.plan_file import Plan
+from planner.runtime.preflight.preflight_checks import require_supported
 from planner.specs.base import with_fields
-from tests.runtime.modules import TEXT, joined, layout, require_those_of_one_process
-from tests.runtime.worlds import ONCE, run_all
+from tests.runtime.multi_module_plans import TEXT, joined, layout, require_those_of_one_process
+from tests.runtime.training_worlds import ONCE, run_all
 
 ITEMS = {0: 23, 1: 17, 2: 9, 3: 30}
 TEXTS = {0: 12, 1: 5, 2: 31, 3: 8, 4: 20}

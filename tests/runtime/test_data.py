@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from planner import files
 from planner.errors import InputError
 from planner.models.build import build, init_weights
-from planner.models.data import SyntheticSamples, batch_of_documents
-from planner.plan.model import Group, Layout, Step
+from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents
+from planner.plan.plan_file import Group, Layout, Step
 from planner.runtime import RunOptions, run
-from planner.runtime.runnable import require_runnable
+from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.specs.base import Ranks, with_fields
 from tests.plans import decoder, plan_of, uses
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from planner.plan.model import ExpertLayout
+from planner.plan.plan_file import ExpertLayout
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
-from planner.specs.parts import Experts
-from tests.runtime.worlds import run_all, spread
+from planner.specs.layers.components import Experts
+from tests.runtime.training_worlds import run_all, spread
 
 pytestmark = pytest.mark.soak  # the matrix has a part of them
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from planner.runtime.fsdp import shard_dimension
+from planner.runtime.state.fsdp import shard_dimension
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ import torch
 
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
+from planner.models.autograd.activation_offload import ActivationOffload, HostCopier, offloading_activations
 from planner.models.build import build
-from planner.models.data import synthetic_batch
-from planner.models.offload import HostCopier, ActivationOffload, offloading_activations
-from planner.plan.expand import expand
-from planner.plan.legal import require_legal
-from planner.plan.model import OffloadedItem
-from planner.runtime.options import RunOptions
-from planner.runtime.worker import prepare_executor
+from planner.models.inputs.training_items import synthetic_batch
+from planner.plan.legal.plan_laws import require_legal
+from planner.plan.plan_file import OffloadedItem
+from planner.plan.tasks.expand import expand
+from planner.runtime.execute.training_loop import prepare_executor
+from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
-from tests.runtime.worlds import DECODER, run_all, spread
+from tests.runtime.training_worlds import DECODER, run_all, spread
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.runtime.worlds import run_all, spread
+from tests.runtime.training_worlds import run_all, spread
 
 pytestmark = pytest.mark.slow
 

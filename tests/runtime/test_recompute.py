@@ -3,8 +3,8 @@
 import pytest
 
 from planner.specs.base import with_fields
-from planner.specs.parts import Experts
-from tests.runtime.worlds import DECODER, run_all, spread
+from planner.specs.layers.components import Experts
+from tests.runtime.training_worlds import DECODER, run_all, spread
 
 pytestmark = pytest.mark.slow
 

@@ -11,21 +11,22 @@ from functools import partial
 import pytest
 
 from planner.errors import RunFailed
-from planner.files.whole import atomic_write as whole_file
+from planner.files.atomic_write import atomic_write as whole_file
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
-from planner.models.safetensors import SINGLE_FILE, SafetensorsCheckpoint
-from planner.runtime import RunOptions, saving, whole
-from planner.runtime import worker as executing
-from planner.runtime.checkpoint import INDEX_FILE, TENSOR_KINDS, read_index, tensor_file
-from planner.runtime.saving import SAVE_LOCK, NEW_STATES
-from planner.runtime.training import TrainingOptions
-from planner.runtime.worker import train
+from planner.models.checkpoints.safetensors_files import SINGLE_FILE, SafetensorsCheckpoint
+from planner.runtime import RunOptions
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, TENSOR_KINDS, read_index, saving, tensor_file
+from planner.runtime.checkpoint.saving import NEW_STATES, SAVE_LOCK
+from planner.runtime.execute import training_loop as executing
+from planner.runtime.execute.training_loop import train
+from planner.runtime.state import full_tensors
+from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
-from planner.specs.parts import Experts
+from planner.specs.layers.components import Experts
 from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
 from tests.runtime.test_several_modules import joined as several
-from tests.runtime.worlds import DECODER, spread
+from tests.runtime.training_worlds import DECODER, spread
 
 STEPS, CUT = 6, 3
 OPTIONS = RunOptions(steps=STEPS, seed=5, training=TrainingOptions(0.01, "cosine", 2, 1.0, (0.9, 0.95), 0.1))
@@ -125,7 +126,9 @@ def run(worker, plan, options):
 def saved_and_resumed(worker, pairs, folder):
     """Of each pair: all steps by the first plan, saved on the way and at the end; then the last ones by the second."""
     save = executing.save_checkpoint
-    executing.save_checkpoint = lambda executor, to, steps: save(executor, to.with_name("half") if steps == CUT else to, steps)
+    executing.save_checkpoint = lambda executor, to, steps: save(
+        executor, to.with_name("half") if steps == CUT else to, steps
+    )
     found = {}
     with joined_world(worker, timeout_s=60):
         for name, (before, then) in pairs.items():
@@ -198,7 +201,8 @@ def require_same_states(folder, modules):
     for module in modules:
         for kind in TENSOR_KINDS:
             want, half, found = (
-                SafetensorsCheckpoint(tensor_file(folder / end / ends[end].states, module, kind)) for end in ("whole", "half", "end")
+                SafetensorsCheckpoint(tensor_file(folder / end / ends[end].states, module, kind))
+                for end in ("whole", "half", "end")
             )
             assert found.entries.keys() == want.entries.keys() == half.entries.keys()
             errors = {name: apart(found.read(name), want.read(name)) for name in want.entries}
@@ -263,7 +267,9 @@ def test_a_run_whose_time_is_over_goes_on_to_the_same_end(alone):
     ]
     found = [step for each in pieces for step in each.steps]
     assert [step.loss for step in found] == pytest.approx([step.loss for step in whole.steps], rel=1e-12)
-    assert [step.learning_rate for step in found] == [OPTIONS.training.learning_rate_at(number, STEPS) for number in range(STEPS)]
+    assert [step.learning_rate for step in found] == [
+        OPTIONS.training.learning_rate_at(number, STEPS) for number in range(STEPS)
+    ]
 
 
 @pytest.mark.slow
@@ -326,7 +332,7 @@ def full_disk(executor, folder, steps):
 def watched(run):
     """What a run holds while it saves, and in what order files come and go."""
     alive, most, happened = set(), [], []
-    assembled, sync, rename, remove = whole.assemble, os.fsync, os.replace, shutil.rmtree
+    assembled, sync, rename, remove = full_tensors.assemble, os.fsync, os.replace, shutil.rmtree
 
     def assemble(name, parts):
         found = assembled(name, parts)
@@ -342,14 +348,14 @@ def watched(run):
 
         return doing
 
-    whole.assemble = assemble
+    full_tensors.assemble = assemble
     os.fsync = noted("sync", sync, lambda handle: os.readlink(f"/proc/self/fd/{handle}"))
     os.replace = noted("rename", rename, str)
     shutil.rmtree = noted("remove", remove, str)
     try:
         run()
     finally:
-        whole.assemble, os.fsync, os.replace, shutil.rmtree = assembled, sync, rename, remove
+        full_tensors.assemble, os.fsync, os.replace, shutil.rmtree = assembled, sync, rename, remove
     return max(most), happened
 
 

@@ -9,20 +9,20 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from planner.errors import InputError
-from planner.files.lock import hold_lock
+from planner.files.file_lock import hold_lock
 from planner.launch.processes import launch
-from planner.launch.worker import worker_from_environment, joined_world
-from planner.models.safetensors import SafetensorsCheckpoint
-from planner.runtime import RunOptions, saving
-from planner.runtime import worker as executing
-from planner.runtime.checkpoint import read_index
-from planner.runtime.runnable import require_runnable
-from planner.runtime.saving import SAVE_LOCK, save_lock, saveable_decoder
-from planner.runtime.training import TrainingOptions
-from planner.runtime.worker import train
+from planner.launch.worker import joined_world, worker_from_environment
+from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
+from planner.runtime import RunOptions
+from planner.runtime.checkpoint.checkpoint_index import read_index, saving
+from planner.runtime.checkpoint.saving import SAVE_LOCK, save_lock, saveable_decoder
+from planner.runtime.execute import training_loop as executing
+from planner.runtime.execute.training_loop import train
+from planner.runtime.preflight.preflight_checks import require_runnable
+from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
 from tests.plans import encoder_plan
-from tests.runtime.worlds import DECODER, spread
+from tests.runtime.training_worlds import DECODER, spread
 
 LLAMA = with_fields(DECODER, layers=2)
 PLANS = {

@@ -4,13 +4,15 @@ import pytest
 
 from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Vit
-from planner.specs.parts import LatentAttentionShape
-from tests.runtime.worlds import DECODER, run_all, spread
+from planner.specs.layers.components import LatentAttentionShape
+from tests.runtime.training_worlds import DECODER, run_all, spread
 
 pytestmark = pytest.mark.slow
 
 SMALL = with_fields(DECODER, layers=2)
-LATENT = with_fields(SMALL, kv_heads=None, latent=LatentAttentionShape(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=4, value_dim=6))
+LATENT = with_fields(
+    SMALL, kv_heads=None, latent=LatentAttentionShape(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=4, value_dim=6)
+)
 DIRECT = with_fields(LATENT.latent, q_rank=0)
 VIT = Vit(layers=2, hidden=32, heads=4, ffn=48, patch=2, merge=2, out=6, window=6, full_layers=(1,))
 AUDIO = Audio(layers=2, hidden=32, heads=4, ffn=48, mels=5, pool=2, out=6)

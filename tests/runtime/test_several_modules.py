@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from planner.plan.model import TaskPlacement
-from planner.runtime.options import RunOptions
-from planner.runtime.training import TrainingOptions
-from planner.specs.items import ItemSize
+from planner.plan.plan_file import TaskPlacement
+from planner.runtime.run_options import RunOptions
+from planner.runtime.training_options import TrainingOptions
+from planner.specs.workload.items import ItemSize
 from tests.meshes import meshed
-from tests.runtime.modules import FEEDS, IMAGES, LLM, TEXTS, joined, layout, require_those_of_one_process
-from tests.runtime.worlds import run_all
+from tests.runtime.multi_module_plans import FEEDS, IMAGES, LLM, TEXTS, joined, layout, require_those_of_one_process
+from tests.runtime.training_worlds import run_all
 from tests.several import legal
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ import pytest
 
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
-from planner.specs.parts import Experts, StateSpace
-from tests.runtime.worlds import run_all, spread
+from planner.specs.layers.components import Experts, StateSpace
+from tests.runtime.training_worlds import run_all, spread
 
 pytestmark = pytest.mark.slow
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from planner.runtime.options import RunOptions
-from planner.runtime.training import TrainingOptions
+from planner.runtime.run_options import RunOptions
+from planner.runtime.training_options import TrainingOptions
 from planner.specs.layers import Decoder, Vit
-from tests.runtime.worlds import run_all, spread
+from tests.runtime.training_worlds import run_all, spread
 
 pytestmark = pytest.mark.soak  # the matrix has a part of them
 

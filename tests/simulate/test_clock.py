@@ -28,7 +28,10 @@ def start_and_end_times(builder: ActivityBuilder):
 @examples(200)
 @given(activity_sets())
 def test_both_forms_give_the_same_bits(activities):
-    (times, ended), (expected, expected_ended) = native.run_compiled(native.LIB, activities), clock.run_in_python(activities)
+    (times, ended), (expected, expected_ended) = (
+        native.run_compiled(native.LIB, activities),
+        clock.run_in_python(activities),
+    )
     assert ended.tolist() == expected_ended.tolist()
     for mine, theirs in zip(times, expected, strict=True):
         assert mine.tobytes() == theirs.tobytes()

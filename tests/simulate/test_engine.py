@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
 from planner.errors import InputError
-from planner.plan.expand import expand
-from planner.plan.legal import violations
+from planner.plan.legal.plan_laws import violations
 from planner.plan.task import Task
+from planner.plan.tasks.expand import expand
 from planner.simulate import simulate
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.programs import by_lane, programs, task

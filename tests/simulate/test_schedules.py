@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.plan.legal import violations
+from planner.plan.legal.plan_laws import violations
 from planner.plan.schedules import SCHEDULES, schedule_slots
 from planner.plan.schedules.explicit import slot_lines
 from planner.simulate.timeline import Timeline

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from planner.costs.cost import Cost
 from planner.simulate import TaskEvent, Timeline, simulate
-from planner.simulate.same_tasks import representative_ranks
+from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.timeline import busy_seconds
 from planner.specs.base import Ranks
 from tests.programs import by_lane, programs, task
@@ -56,7 +56,12 @@ def test_a_measured_task_may_have_an_event_per_rank():
 
 
 def test_ranks_of_the_same_tasks_share_a_representative():
-    assert representative_ranks([Ranks(range(4)), Ranks((0, 1)), Ranks(range(4)), Ranks((3,))]) == {0: 0, 1: 0, 2: 2, 3: 3}
+    assert representative_ranks([Ranks(range(4)), Ranks((0, 1)), Ranks(range(4)), Ranks((3,))]) == {
+        0: 0,
+        1: 0,
+        2: 2,
+        3: 3,
+    }
 
 
 def test_a_task_is_represented_by_that_of_its_representative_group():

@@ -7,12 +7,12 @@ import pytest
 from planner import files
 from planner.errors import InputError
 from planner.specs import library
-from planner.specs.cluster import Cluster, device_of_rank, nearest_level
+from planner.specs.hardware.cluster import Cluster, device_of_rank, nearest_level
+from planner.specs.hardware.profile import Profile
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Job
 from planner.specs.model import Model
-from planner.specs.profile import Profile
-from planner.strategies.base import source_file
+from planner.strategies.plan_drafts import source_file
 
 JOB = """\
 format: planner.job/1
@@ -68,7 +68,9 @@ def test_auto_takes_what_was_measured_here_then_what_is_shipped(folder):
     assert load_job(path, JobOptions()).sources["profile"] == library.shipped_folder() / "devices/cpu.yaml"
     measured = folder / "cache/planner/profiles/cpu.yaml"
     measured.parent.mkdir(parents=True)
-    measured.write_text((library.shipped_folder() / "devices/cpu.yaml").read_text().replace("name: cpu", "name: measured"))
+    measured.write_text(
+        (library.shipped_folder() / "devices/cpu.yaml").read_text().replace("name: cpu", "name: measured")
+    )
     assert load_job(path, JobOptions()).profile.name == "measured"
     assert load_job(job(folder, profile="cpu"), JobOptions()).profile.name == "cpu"
 

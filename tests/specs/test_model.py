@@ -5,9 +5,9 @@ import pytest
 from planner.errors import InputError
 from planner.files import dump, parse
 from planner.specs.layers import Decoder
-from planner.specs.layers.heads import head_dim, kv_heads, value_dim
+from planner.specs.layers.components import LatentAttentionShape
+from planner.specs.layers.head_widths import head_dim, kv_heads, value_dim
 from planner.specs.model import Model
-from planner.specs.parts import LatentAttentionShape
 
 HEAD = (
     "format: planner.model/1\nname: m\nsource: here\nmodules:\n  llm: {kind: decoder, layers: 4, hidden: 64, heads: 8, "

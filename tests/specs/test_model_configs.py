@@ -7,7 +7,7 @@ import pytest
 
 from planner.specs import library
 from planner.specs.layers import Decoder, kind_counts
-from planner.specs.layers.heads import head_dim, kv_heads
+from planner.specs.layers.head_widths import head_dim, kv_heads
 from planner.specs.model import Model
 
 SAME = {

@@ -8,6 +8,7 @@ from planner.files import read
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Decoder, Vit, kind_counts
+from planner.specs.layers.components import Experts, LatentAttentionShape
 from planner.specs.model import Model
 from planner.specs.parameters import (
     active_parameters,
@@ -17,12 +18,11 @@ from planner.specs.parameters import (
     layer_parameters,
     mlp_parameters,
     model_parameters,
-    parameters_of_layers,
     parameter_counts,
+    parameters_of_layers,
     router_parameters,
     shared_expert_parameters,
 )
-from planner.specs.parts import Experts, LatentAttentionShape
 
 MODELS = Path(__file__).parents[2] / "profiles" / "models"
 
@@ -186,7 +186,11 @@ def test_layers_and_ends_make_the_total_however_they_are_parted(name: str) -> No
         count = parameter_counts(module)
         by_one = [parameters_of_layers(module, [layer]) for layer in range(module.layers)]
         assert max(by_one) == count.largest_layer
-        assert sum(by_one) + count.embedding_head == count.total == parameters_of_layers(module, range(module.layers)) + count.embedding_head
+        assert (
+            sum(by_one) + count.embedding_head
+            == count.total
+            == parameters_of_layers(module, range(module.layers)) + count.embedding_head
+        )
         half = module.layers // 2
         halves = parameters_of_layers(module, range(half)) + parameters_of_layers(module, range(half, module.layers))
         assert halves == count.all_layers

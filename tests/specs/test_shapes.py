@@ -4,18 +4,18 @@ import pytest
 
 from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Decoder, Vit
+from planner.specs.layers.components import Experts, LatentAttentionShape
 from planner.specs.parameters import active_layer_parameters, layer_parameters
-from planner.specs.parts import Experts, LatentAttentionShape
 from planner.specs.shapes import (
     attended_pairs,
     attention_flops,
+    attention_output_width,
     embedding_head_flops,
-    ulysses_elements,
     key_width,
     layer_flops,
-    attention_output_width,
     query_width,
     ring_elements,
+    ulysses_elements,
     value_width,
 )
 

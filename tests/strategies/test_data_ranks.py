@@ -7,16 +7,16 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.step.sequences import PackingProblem, packing_problem
+from planner.costs.step.packing_problem import PackingProblem, packing_problem
 from planner.errors import Infeasible, InputError
-from planner.packing.packed import packing_seconds
-from planner.plan.model import OffloadedItem, Plan
+from planner.packing.packed_groups import packing_seconds
+from planner.plan.plan_file import OffloadedItem, Plan
+from planner.scoring.score import score
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import data_ranks
-from planner.verify.score import score
 from tests.plans import degrees_of
 from tests.step_groupings import require_possible, warm_start
-from tests.strategies.packed import plan_of_packed, require_taken
+from tests.strategies.packed_plans import plan_of_packed, require_taken
 
 GOLDEN = Path(__file__).parents[1] / "golden/data_ranks/offload-h200x8"
 SMALL = """\

@@ -4,7 +4,7 @@ import pytest
 
 from planner import pipeline
 from planner.errors import Infeasible, InputError
-from planner.plan.legal import violations
+from planner.plan.legal.plan_laws import violations
 from planner.specs.inputs import JobOptions
 
 JOB = """\

@@ -10,20 +10,25 @@ import pytest
 from planner import files, pipeline
 from planner.costs.memory.footprint import footprint, oom_probability
 from planner.errors import Infeasible, InputError
-from planner.plan.legal import violations
-from planner.plan.model import Plan, assignments
-from planner.plan.words import layout_text, fixable_layout
+from planner.plan.descriptions import fixable_layout, layout_text
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan, assignments
+from planner.scoring.score import score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import parallel_search
-from planner.strategies.static.best import simulate_layout, distinct_kinds
-from planner.strategies.static.fixed import fixed_layout, uneven_degrees
-from planner.strategies.static.laid import assign_least_loaded, static_plan, simulated_step_seconds, step_timeline
-from planner.strategies.static.layouts import RECOMPUTE, SEARCHED_FIELDS, columns_for, layout_of
-from planner.strategies.static.screen import fixed_fields, longest_columns, step_parts, layout_problem, screen
-from planner.strategies.static.space import layout_at, layout_space
-from planner.verify.score import score
+from planner.strategies.static.fixed_layout import fixed_layout, uneven_degrees
+from planner.strategies.static.layout_fields import RECOMPUTE, SEARCHED_FIELDS, columns_for, layout_of
+from planner.strategies.static.layout_screening import fixed_fields, layout_problem, longest_columns, screen, step_parts
+from planner.strategies.static.layout_space import layout_at, layout_space
+from planner.strategies.static.simulated_layouts import distinct_kinds, simulate_layout
+from planner.strategies.static.static_plan import (
+    assign_least_loaded,
+    simulated_step_seconds,
+    static_plan,
+    step_timeline,
+)
 from tests.static_jobs import small_cluster, static_inputs, static_job
 
 VARIED = [8192, 512, 3000, 700, 700, 256, 6000, 4096, 1024, 90, 128, 2048]
@@ -62,7 +67,9 @@ def test_the_screened_best_is_the_best_of_all(made, ranks, sizes, fixed, model):
     found = layout_space(problem.trained, problem.machine.network.per_node, fixed_fields(inputs))
     fits = screen(problem, found).fits(problem)
     (places,) = np.nonzero(fits)
-    everything = [simulate_layout(inputs, problem, layout_at(problem.trained, found, int(place))).seconds for place in places]
+    everything = [
+        simulate_layout(inputs, problem, layout_at(problem.trained, found, int(place))).seconds for place in places
+    ]
     assert plan.outcome.value == pytest.approx(min(everything), rel=1e-8)
 
 
@@ -206,7 +213,9 @@ def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, words):
     """Under `layout` as under `fix.layouts`: the same plan, which says it, and never one that beats a free search's."""
     here = parallel_search.plan(made(fixed="tp: 2", kept=words), None)
     there = parallel_search.plan(made(fixed=f"tp: 2, {words}"), None)
-    assert with_fields(here, uses=with_fields(here.uses, sources={})) == with_fields(there, uses=with_fields(there.uses, sources={}))
+    assert with_fields(here, uses=with_fields(here.uses, sources={})) == with_fields(
+        there, uses=with_fields(there.uses, sources={})
+    )
     (layout,) = here.layouts.values()
     kept = dict(word.split(": ") for word in words.split(", "))
     assert {name: str(getattr(layout, name)) for name in kept} == kept

@@ -9,14 +9,14 @@ from planner.costs.pricing import pricing_of
 from planner.deciding import solve_job
 from planner.errors import Infeasible, InputError
 from planner.orders import bound_fixed_sequence
-from planner.plan.expand import expand
-from planner.plan.legal import violations
-from planner.plan.model import Plan
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan
+from planner.plan.tasks.expand import expand
+from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines
+from planner.scoring.score import score
 from planner.specs.base import with_fields
 from planner.strategies import STRATEGIES, parallel_search, pipeline_order, strategy_called
-from planner.strategies.pipeline_order import try_order, numbered_slots, slowest_pipeline, order_as_text
-from planner.verify.pipelined import ReplicaPipeline, replica_pipelines
-from planner.verify.score import score
+from planner.strategies.pipeline_order import numbered_slots, order_as_text, slowest_pipeline, try_order
 from tests.pipelines import made_up
 from tests.static_jobs import small_cluster, static_inputs
 

@@ -7,19 +7,19 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.costs.step.sequences import packing_problem
+from planner.costs.step.packing_problem import packing_problem
 from planner.errors import Infeasible, InputError
 from planner.packing.balanced import best_balanced
-from planner.plan.legal import violations
-from planner.plan.model import Plan
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan
+from planner.scoring.score import score, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import STRATEGIES, strategy_called
-from planner.strategies.base import plan_micro_batch
-from planner.verify.score import score, with_score
+from planner.strategies.plan_drafts import plan_micro_batch
 from tests.groupings import any_packing, require_lies_well, require_possible
 from tests.plans import degrees_of
-from tests.strategies.packed import plan_of_packed, require_taken
+from tests.strategies.packed_plans import plan_of_packed, require_taken
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups"
 PLANS = {path.parent.name: files.read(path, Plan) for path in sorted(GOLDEN.glob("*/plan.yaml"))}

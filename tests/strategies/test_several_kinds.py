@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory.allowed import allowed_bytes
+from planner.costs.memory.allowed_memory import allowed_bytes
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import PackingProblem, allowed_degrees, packing_problem
+from planner.costs.step.packing_problem import PackingProblem, allowed_degrees, packing_problem
 from planner.errors import Infeasible
 from planner.packing.one_pool import restrict_to_pool
-from planner.packing.packed import packing_seconds
-from planner.plan.legal import violations
-from planner.plan.model import Plan
+from planner.packing.packed_groups import packing_seconds
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan
+from planner.scoring.score import score
 from planner.specs.base import with_fields
-from planner.specs.cluster import device_of_rank
+from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.base import data_parallel_layouts
-from planner.strategies.base import plan_uses as used_by
+from planner.strategies.plan_drafts import data_parallel_layouts
+from planner.strategies.plan_drafts import plan_uses as used_by
 from planner.strategies.sequence_groups import pack
-from planner.verify.score import score
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups/two-kinds"
 JOBS = [str(GOLDEN / "job.yaml"), "llama-3-8b-h100x32-a100x32"]

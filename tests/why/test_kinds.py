@@ -7,15 +7,15 @@ import pytest
 
 from planner import files, pipeline
 from planner.errors import InputError
-from planner.plan.model import Plan, assignments
+from planner.plan.plan_file import Plan, assignments
+from planner.scoring.score import score
 from planner.specs.base import Ranks, with_fields
-from planner.specs.cluster import device_of_rank
-from planner.specs.profile import PassFit, ModuleCosts, PassCosts
+from planner.specs.hardware.cluster import device_of_rank
+from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit
 from planner.units import GIB, KIB
-from planner.verify.score import score
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.machine import bytes_per_token, with_memory, with_ranks
-from planner.why.problem import plan_inputs, single_step
+from planner.why.changed_cluster import bytes_per_token, with_memory, with_ranks
+from planner.why.plan_problem import plan_inputs, single_step
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups/two-kinds/plan.yaml"
 
@@ -26,7 +26,7 @@ def plan():
 
 
 def test_the_plans_own_problem_has_all_its_prices(plan):
-    again = pipeline.resolve(plan_inputs(single_step(plan, 0)))
+    again = pipeline.plan_of(plan_inputs(single_step(plan, 0)))
     assert again.uses.prices == plan.uses.prices
     assert again.groups == plan.groups
     assert again.steps == plan.steps
@@ -64,7 +64,7 @@ def test_each_kind_could_have_a_node_more(plan):
     assert [s.what for s in nodes] == ["one more node (4 × h100-80gb)", "one more node (4 × a100-40gb)"]
     inputs = plan_inputs(single_step(plan, 0))
     for at, s in enumerate(nodes):
-        assert s.seconds == score(pipeline.resolve(with_ranks(inputs, at, 8))).step_seconds
+        assert s.seconds == score(pipeline.plan_of(with_ranks(inputs, at, 8))).step_seconds
     assert nodes[0].seconds < nodes[1].seconds < answer.facts.value
 
 
@@ -72,7 +72,7 @@ def test_each_kind_could_have_a_node_more(plan):
 def test_neighbours_of_one_kind_get_one_node_together(plan):
     half = tuple(with_fields(entry, count=2, per_node=2) for entry in plan.ranks for _ in range(2))
     cluster = with_fields(plan.uses.cluster, ranks=half)
-    parted = pipeline.resolve(replace(plan_inputs(single_step(plan, 0)), cluster=cluster))
+    parted = pipeline.plan_of(replace(plan_inputs(single_step(plan, 0)), cluster=cluster))
     answer = pipeline.why(parted)
     assert isinstance(answer, WhyPlan)
     nodes = [s.what for s in answer.sensitivities if "node (" in s.what]

@@ -6,14 +6,14 @@ import pytest
 
 from planner import pipeline
 from planner.errors import InputError
-from planner.plan.model import assignments
+from planner.plan.plan_file import assignments
+from planner.scoring.score import score
 from planner.specs.base import Ranks, with_fields
-from planner.specs.cluster import Cluster, Level, RankKind
-from planner.verify.score import score
+from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.loads import group_loads
-from planner.why.machine import spans_nodes, node_of, with_bandwidth, with_memory, with_ranks
-from planner.why.problem import plan_inputs, single_step
+from planner.why.changed_cluster import node_of, spans_nodes, with_bandwidth, with_memory, with_ranks
+from planner.why.group_loads import group_loads
+from planner.why.plan_problem import plan_inputs, single_step
 from tests.plans import degrees_of
 
 
@@ -90,11 +90,11 @@ def test_sensitivities_are_re_solves(wide):
     faster = with_bandwidth(inputs, 2.0)
     assert faster is not None
     for said, machine in ((memory, with_memory(inputs, 1.0)[0]), (network, faster)):
-        solved = score(pipeline.resolve(machine)).step_seconds
+        solved = score(pipeline.plan_of(machine)).step_seconds
         assert said.seconds == min(solved, answer.again, answer.facts.value)
         assert said.saved is not None
         assert said.saved >= 0
-    assert node.seconds == score(pipeline.resolve(with_ranks(inputs, 0, 72))).step_seconds
+    assert node.seconds == score(pipeline.plan_of(with_ranks(inputs, 0, 72))).step_seconds
 
 
 def test_links_between_nodes_alone_get_faster(wide):
@@ -143,5 +143,7 @@ def test_a_layout_that_no_job_asks_for_is_not_solved_again(wide, fields):
 
 def test_a_word_that_ranges_of_layers_spell_is_solved_again(wide):
     layers = wide.uses.models["llm"].layers
-    by_hand = with_fields(wide, layouts={"llm": with_fields(wide.layouts["llm"], recompute={f"0-{layers - 1}": "full"})})
+    by_hand = with_fields(
+        wide, layouts={"llm": with_fields(wide.layouts["llm"], recompute={f"0-{layers - 1}": "full"})}
+    )
     assert plan_inputs(single_step(by_hand, 0)).job.layout.recompute == "full"

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from planner import files, pipeline
 from planner.errors import InputError
-from planner.plan.model import Plan, assignments
+from planner.plan.plan_file import Plan, assignments
+from planner.scoring.score import score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions
 from planner.units import GIB
-from planner.verify.score import score
-from planner.why.facts import step_facts
-from planner.why.problem import plan_inputs, single_step
+from planner.why.plan_problem import plan_inputs, single_step
+from planner.why.step_facts import step_facts
 from tests.examples import examples
 
 BY_HAND = Path(__file__).parents[1] / "golden/by_hand"
@@ -22,7 +22,7 @@ BY_HAND = Path(__file__).parents[1] / "golden/by_hand"
 
 def test_the_plans_own_problem_gives_the_same_decisions(plan, wide):
     for made in (plan, wide):
-        again = pipeline.resolve(plan_inputs(single_step(made, 0)))
+        again = pipeline.plan_of(plan_inputs(single_step(made, 0)))
         assert again.groups == made.groups
         assert again.steps == made.steps
         assert again.outcome == made.outcome
@@ -32,7 +32,7 @@ def test_the_plans_own_problem_gives_the_same_decisions(plan, wide):
 def test_a_step_of_several_is_solved_as_it_was():
     both = pipeline.solve("demo-cpu-4", JobOptions(batches=2)).plan
     for number, step in enumerate(both.steps):
-        again = pipeline.resolve(plan_inputs(single_step(both, number)))
+        again = pipeline.plan_of(plan_inputs(single_step(both, number)))
         assert again.outcome == step.outcome
         assert again.steps[0].micro_batches == step.micro_batches
     with pytest.raises(InputError, match="no step 2"):
@@ -51,7 +51,7 @@ def test_what_the_plan_already_does_costs_nothing(plan, wide, change):
 def test_every_number_is_one_of_the_two_plans(wide):
     answer = pipeline.why_not(wide, ("degrees=64",))
     inputs = plan_inputs(wide)
-    other = pipeline.resolve(changed_degrees(inputs, (64,)))
+    other = pipeline.plan_of(changed_degrees(inputs, (64,)))
     assert answer.after is not None
     for said, made in ((answer.before, wide), (answer.after, other)):
         scored = score(made)

@@ -47,7 +47,9 @@ class DeviceUse(NamedTuple):
         use.
         """
         limit = reachable_bandwidth(self.share)
-        return limit if self.streamed is None or not self.share_seconds else min(limit, self.streamed / self.share_seconds)
+        return (
+            limit if self.streamed is None or not self.share_seconds else min(limit, self.streamed / self.share_seconds)
+        )
 
 
 def reachable_bandwidth(share: float) -> float:
@@ -59,7 +61,11 @@ def slowdown(own: DeviceUse, others: Sequence[DeviceUse]) -> float:
     """The slowdown against whole devices. `others`: one pass each of those that may run concurrently."""
     if not own.device_seconds:
         return 1.0
-    return own.share_seconds / own.device_seconds * (1.0 + GAMMA * max(0.0, own.bandwidth_share + concurrent_demand(1.0 - own.share, others) - 1.0))
+    return (
+        own.share_seconds
+        / own.device_seconds
+        * (1.0 + GAMMA * max(0.0, own.bandwidth_share + concurrent_demand(1.0 - own.share, others) - 1.0))
+    )
 
 
 def concurrent_demand(room: float, others: Sequence[DeviceUse]) -> float:

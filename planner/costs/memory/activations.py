@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.columns import LayoutColumns, Number
-from planner.specs.accounting import MemoryCoefficients
+from planner.costs.layout_columns import LayoutColumns, Number
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module
-from planner.specs.layers.blocks import Block, LayerKind, kind_blocks, block_entry
-from planner.specs.layers.heads import head_dim, kv_heads, value_dim
+from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
+from planner.specs.layers.head_widths import head_dim, kv_heads, value_dim
 
 FLOAT32_BYTES = 4.0  # bytes of a float32
 MASK_BYTES = 1.0  # bytes of an element's dropout mask
@@ -44,7 +44,9 @@ def element_shares(at: LayoutColumns) -> ElementShares:
     return ElementShares(plain, 1.0 if at.dtype == "fp8" else plain, inside, outside)
 
 
-def layer_activations(module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients) -> LayerActivations:
+def layer_activations(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
+) -> LayerActivations:
     """Bytes per token that one layer of a kind keeps, per token of `at.tokens`."""
     nothing: frozenset[str] = frozenset()
     everything = kept_block_bytes(module, kind, at, accounting, nothing)
@@ -65,7 +67,9 @@ def kept_block_bytes(
     for block in kind_blocks(kind):
         total = total + input_bytes(module, at) + mask
         if not (block == "mlp" and "mlp" in recomputed):
-            total = total + normed + block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
+            total = (
+                total + normed + block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
+            )
     return total
 
 
@@ -75,7 +79,9 @@ def input_bytes(module: Module, at: LayoutColumns) -> Number:
     return module.hidden * shares.plain * shares.outside
 
 
-def attention_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
+def attention_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
+) -> Number:
     """Bytes per token of queries, keys, values and output; and of the attention matrix, where it is materialised."""
     shares = element_shares(at)
     queries, values = module.heads * head_dim(module), module.heads * value_dim(module)
@@ -99,7 +105,9 @@ def attention_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffic
     )
 
 
-def cross_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
+def cross_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
+) -> Number:
     """Bytes per token of cross attention: queries, output, keys and values of what is read; and of the matrix, where it
     is materialised.
     """
@@ -120,7 +128,9 @@ def score_row_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffic
     return keys * ((2 * plain + MASK_BYTES) if accounting.dropout else plain)
 
 
-def dense_mlp_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
+def dense_mlp_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
+) -> Number:
     """Bytes per token of the dense MLP."""
     return mlp_bytes(module, module.ffn, element_shares(at), accounting)
 
@@ -158,7 +168,9 @@ def moe_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients,
     return total + copies * module.hidden * shares.plain  # their output, which the router's weights multiply
 
 
-def state_space_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]) -> Number:
+def state_space_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
+) -> Number:
     """Bytes per token of a state space: what is projected in, the scan's output, and what is projected out; the scan is
     recomputed. Without fused kernels also what is convolved and activated, and gated and normed in float32.
     """
@@ -167,7 +179,11 @@ def state_space_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeff
     projected = (
         space.inner_width + space.convolution_channels + space.heads + space.inner_width
     ) * shares.plain + space.inner_width * shares.product
-    unfused = 0.0 if accounting.fused else 2 * space.convolution_channels * shares.plain + 2 * space.inner_width * FLOAT32_BYTES
+    unfused = (
+        0.0
+        if accounting.fused
+        else 2 * space.convolution_channels * shares.plain + 2 * space.inner_width * FLOAT32_BYTES
+    )
     return (projected + unfused) * shares.inside
 
 
@@ -217,7 +233,9 @@ def alternate_state_space(module: Module, shares: ElementShares) -> Number:
     """Elements per token: the input projection and the output."""
     space = module.ssm
     assert space is not None
-    return (space.inner_width + space.convolution_channels + space.heads) * shares.inside + module.hidden * shares.outside
+    return (
+        space.inner_width + space.convolution_channels + space.heads
+    ) * shares.inside + module.hidden * shares.outside
 
 
 ALTERNATE: dict[Block, Callable[[Module, ElementShares], Number]] = {

@@ -5,11 +5,11 @@ from math import erf, sqrt
 
 import numpy as np
 
-from planner.costs.columns import LayoutColumns, Number
-from planner.costs.memory.activations import input_bytes, layer_activations, element_shares
-from planner.costs.memory.flight import in_flight
-from planner.costs.memory.states import gathered_bytes, stage_layers, zero_state_bytes, update_bytes
-from planner.specs.accounting import MemoryCoefficients
+from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.memory.activations import element_shares, input_bytes, layer_activations
+from planner.costs.memory.model_states import gathered_bytes, stage_layers, update_bytes, zero_state_bytes
+from planner.costs.memory.pipeline_in_flight import in_flight
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
 from planner.units import GIB
@@ -103,7 +103,9 @@ def footprint(module: Module, at: LayoutColumns, accounting: MemoryCoefficients,
     return parts.fragmented(accounting.fragmentation)
 
 
-def activation_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> tuple[Number, Number]:
+def activation_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number
+) -> tuple[Number, Number]:
     """Bytes kept by all micro-batches in flight; and recomputed for the backward of one layer, after the logits are
     freed.
     """
@@ -115,9 +117,15 @@ def activation_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffi
     return in_flight(at, stage) * at.tokens * kept, at.tokens * recomputed
 
 
-def layer_token_bytes(module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients) -> tuple[Number, Number]:
+def layer_token_bytes(
+    module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
+) -> tuple[Number, Number]:
     """Bytes per token of one layer: kept until its backward; and recomputed there, with its gathered input."""
-    each, input_only, full = layer_activations(module, kind, at, accounting), input_bytes(module, at), np.asarray(at.full_recompute)
+    each, input_only, full = (
+        layer_activations(module, kind, at, accounting),
+        input_bytes(module, at),
+        np.asarray(at.full_recompute),
+    )
     kept = full * input_only + (1.0 - full) * each.with_recompute
     recomputed = np.where(full > 0, each.without_recompute - input_only, each.without_recompute - each.with_recompute)
     return kept, recomputed + np.where(recomputed > 0, gathered_input_bytes(module, at), 0.0)

@@ -18,7 +18,11 @@ EXAMPLE = "write it like F0, B0, I0 or W0, and F0@5 where ranks have several chu
 
 def resolve_slots(order: str | Sequence[str], ranks: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
     """Return the slots of each pipeline rank, of a schedule by name or of written lines. Raises InputError."""
-    return schedule_slots(order, ranks, micro_batches, chunks) if isinstance(order, str) else parse_slots(order, ranks, chunks)
+    return (
+        schedule_slots(order, ranks, micro_batches, chunks)
+        if isinstance(order, str)
+        else parse_slots(order, ranks, chunks)
+    )
 
 
 def parse_slots(lines: Sequence[str], ranks: int, chunks: int) -> list[list[Slot]]:

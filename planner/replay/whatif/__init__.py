@@ -4,20 +4,20 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from planner.errors import InputError
-from planner.replay.classes import is_communication, kernel_class
-from planner.replay.graph import ExecutionGraph
-from planner.replay.pieces import DependencyKind
-from planner.replay.replayed import Replay, replay_graphs
-from planner.replay.whatif.asked import WhatIfOptions, parse_assignment
+from planner.replay.dependencies.execution_graph import ExecutionGraph
+from planner.replay.dependencies.host_segments import DependencyKind
+from planner.replay.recording.kernel_classes import is_communication, kernel_class
+from planner.replay.timing.timed_replay import Replay, replay_graphs
 from planner.replay.whatif.bandwidth import change_bandwidth
-from planner.replay.whatif.change import GraphChange, ChangedGraphs
 from planner.replay.whatif.data_parallel import change_data_parallel
-from planner.replay.whatif.deeper import change_layers
-from planner.replay.whatif.fuse import fuse_launches
-from planner.replay.whatif.pipelined import predict_pipeline
-from planner.replay.whatif.remove import remove_dependency
-from planner.replay.whatif.scale import scale_work
-from planner.replay.whatif.wider import change_hidden_size
+from planner.replay.whatif.fused_launches import fuse_launches
+from planner.replay.whatif.graph_change import ChangedGraphs, GraphChange
+from planner.replay.whatif.hidden_size import change_hidden_size
+from planner.replay.whatif.more_layers import change_layers
+from planner.replay.whatif.pipeline_stages import predict_pipeline
+from planner.replay.whatif.removed_dependencies import remove_dependency
+from planner.replay.whatif.scaled_work import scale_work
+from planner.replay.whatif.whatif_options import WhatIfOptions, parse_assignment
 
 SETTINGS: dict[str, Callable[[str], Callable[[Sequence[ExecutionGraph]], ChangedGraphs]]] = {
     "layers": change_layers,
@@ -60,7 +60,9 @@ def parse_changes(asked: WhatIfOptions) -> WhatIfChanges:
     twice = next((name for name in SETTINGS if names.count(name) > 1), None)
     if twice:
         raise InputError(f"`{twice}` is set twice", where=f"--set {twice}", fix="once")
-    changes = [GraphChange(f"--set {text}", parse_setting(name, value)) for text, name, value in pairs if name != PIPELINE]
+    changes = [
+        GraphChange(f"--set {text}", parse_setting(name, value)) for text, name, value in pairs if name != PIPELINE
+    ]
     changes += [GraphChange(f"--scale {text}", scale_work(text)) for text in asked.scale]
     if asked.bandwidth is not None:
         changes.append(GraphChange(f"--bandwidth {asked.bandwidth}", change_bandwidth(asked.bandwidth)))
@@ -105,7 +107,9 @@ def changes_communication(before: ExecutionGraph, after: ExecutionGraph) -> bool
     return any(is_communication(kernel_class(op.name, op.kind)) for op in other)
 
 
-def predict_changes(before: Replay, changes: WhatIfChanges, without: Collection[DependencyKind] = ()) -> WhatIfPrediction:
+def predict_changes(
+    before: Replay, changes: WhatIfChanges, without: Collection[DependencyKind] = ()
+) -> WhatIfPrediction:
     """Predict the step after changes. Raises InputError when a trace lacks what a change is about."""
     graphs, left_out, assumed = list(before.graphs), set(without), list[tuple[str, str]]()
     in_order = False
@@ -116,8 +120,13 @@ def predict_changes(before: Replay, changes: WhatIfChanges, without: Collection[
         left_out |= set(changed.without)
         in_order = in_order or changed.in_order
         assumed.append((change.option, said))
-    after = replay_graphs(graphs, sorted(left_out), in_order=in_order, changes=[change.option for change in changes.of_graphs])
-    seconds, replayed = max(after.step_seconds, busiest_stream_seconds(graphs)), max(before.step_seconds, busiest_stream_seconds(before.graphs))
+    after = replay_graphs(
+        graphs, sorted(left_out), in_order=in_order, changes=[change.option for change in changes.of_graphs]
+    )
+    seconds, replayed = (
+        max(after.step_seconds, busiest_stream_seconds(graphs)),
+        max(before.step_seconds, busiest_stream_seconds(before.graphs)),
+    )
     if seconds > after.step_seconds or replayed > before.step_seconds:
         what = "the host alone would be faster than the busiest stream, which is the bottleneck"
         assumed.append(("steady state", f"{what}, with the changes and without"))

@@ -7,10 +7,10 @@ messages are small the gain is overstated. With one rank only, the time its coll
 from collections.abc import Callable, Sequence
 
 from planner.errors import InputError
-from planner.replay.graph import ExecutionGraph
-from planner.replay.whatif.asked import parse_factor
-from planner.replay.whatif.change import ChangedGraphs
-from planner.replay.whatif.scale import op_filter, scale_ops
+from planner.replay.dependencies.execution_graph import ExecutionGraph
+from planner.replay.whatif.graph_change import ChangedGraphs
+from planner.replay.whatif.scaled_work import op_filter, scale_ops
+from planner.replay.whatif.whatif_options import parse_factor
 
 
 def change_bandwidth(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:

@@ -8,10 +8,10 @@ data-parallel.
 from collections.abc import Callable, Sequence
 
 from planner.errors import InputError
-from planner.replay.classes import kernel_class
-from planner.replay.graph import ExecutionGraph
-from planner.replay.whatif.change import ChangedGraphs
-from planner.replay.whatif.scale import scale_ops
+from planner.replay.dependencies.execution_graph import ExecutionGraph
+from planner.replay.recording.kernel_classes import kernel_class
+from planner.replay.whatif.graph_change import ChangedGraphs
+from planner.replay.whatif.scaled_work import scale_ops
 
 RING_COLLECTIVES = {"all-reduce", "reduce-scatter", "all-gather"}
 MAX_RANKS = 1_000_000
@@ -26,7 +26,8 @@ def change_data_parallel(text: str) -> Callable[[Sequence[ExecutionGraph]], Chan
     def apply(graphs: Sequence[ExecutionGraph]) -> ChangedGraphs:
         old = graphs[0].trace.world_size or 0
         mine = [
-            {i for i, op in enumerate(graph.trace.ops) if kernel_class(op.name, op.kind) in RING_COLLECTIVES} for graph in graphs
+            {i for i, op in enumerate(graph.trace.ops) if kernel_class(op.name, op.kind) in RING_COLLECTIVES}
+            for graph in graphs
         ]
         count = sum(map(len, mine))
         if old < 2 or not count:

@@ -1,4 +1,4 @@
-// Columns of integers back into rows of events; see planner/report/columns.py.
+// Columns of integers back into rows of events; see planner/report/timeline_columns.py.
 
 const COMPUTE = new Set(["F", "B", "I", "W", "update"]);
 const patterns = []; // decoded on first use

@@ -7,10 +7,10 @@ from functools import lru_cache
 from planner.specs.layers.audio import Audio
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.decoder import Decoder
-from planner.specs.layers.text import TextEncoder
+from planner.specs.layers.text_encoder import TextEncoder
 from planner.specs.layers.vit import Vit
 
-__all__ = ["Audio", "Decoder", "Module", "TextEncoder", "Vit", "module_kind_counts", "kind_counts", "layer_kinds"]
+__all__ = ["Audio", "Decoder", "Module", "TextEncoder", "Vit", "kind_counts", "layer_kinds", "module_kind_counts"]
 
 Module = Decoder | Vit | Audio | TextEncoder  # what a file may say, by its `kind`
 

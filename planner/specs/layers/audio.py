@@ -3,9 +3,9 @@
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, LayerCount
-from planner.specs.layers.ends import EmbeddingHeadWeight
-from planner.specs.layers.heads import check_heads, norm_parameters
-from planner.specs.layers.stack import Bias, Norm, InputUnit, ModuleStack
+from planner.specs.layers.embedding_head import EmbeddingHeadWeight
+from planner.specs.layers.head_widths import check_heads, norm_parameters
+from planner.specs.layers.stack import Bias, InputUnit, ModuleStack, Norm
 
 CONVOLUTION = 3  # width in frames of each of the two convolutions (arXiv 2212.04356, §2.2)
 FRAMES_PER_TOKEN = 2  # frames per token: the stride of the second one

@@ -9,7 +9,12 @@ from planner.errors import InputError
 T = TypeVar("T")
 
 Block = Literal["attention", "mlp", "experts", "state_space", "cross_attention"]
-PATTERN_LETTERS: dict[str, Block] = {"M": "state_space", "*": "attention", "-": "mlp", "E": "experts"}  # letters of a pattern
+PATTERN_LETTERS: dict[str, Block] = {
+    "M": "state_space",
+    "*": "attention",
+    "-": "mlp",
+    "E": "experts",
+}  # letters of a pattern
 LayerKind = str  # a key of NAMED_KINDS, or the blocks of any other kind: `attention+mlp`
 NAMED_KINDS: dict[LayerKind, tuple[Block, ...]] = {
     "dense": ("attention", "mlp"),

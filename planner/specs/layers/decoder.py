@@ -4,11 +4,11 @@ from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount, Positive, Share
 from planner.specs.layers.blocks import PATTERN_LETTERS, LayerKind, pattern_kinds
-from planner.specs.layers.ends import EmbeddingHeadWeight
-from planner.specs.layers.heads import check_heads, head_dim, norm_parameters
+from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
+from planner.specs.layers.embedding_head import EmbeddingHeadWeight
+from planner.specs.layers.head_widths import check_heads, head_dim, norm_parameters
 from planner.specs.layers.stack import Activation, Bias, Norm
-from planner.specs.layers.worded import TextStack
-from planner.specs.parts import Experts, LatentAttentionShape, StateSpace
+from planner.specs.layers.text_stack import TextStack
 
 
 class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
@@ -83,7 +83,9 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
 
     @property
     def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
-        head = EmbeddingHeadWeight("tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, 1.0, "outputs", self.tied)
+        head = EmbeddingHeadWeight(
+            "tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, 1.0, "outputs", self.tied
+        )
         words = EmbeddingHeadWeight("embedding", True, self.vocab, self.hidden, sharded_dim="outputs")
         norm = EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden))
         places = {

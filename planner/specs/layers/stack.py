@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from planner.specs.base import Spec
 from planner.specs.layers.blocks import LayerKind
-from planner.specs.layers.ends import EmbeddingHeadWeight
-from planner.specs.parts import Experts, LatentAttentionShape, StateSpace
+from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
+from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all

@@ -3,9 +3,9 @@
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount
-from planner.specs.layers.ends import EmbeddingHeadWeight
-from planner.specs.layers.heads import check_heads, norm_parameters
-from planner.specs.layers.stack import Bias, Norm, InputUnit, ModuleStack
+from planner.specs.layers.embedding_head import EmbeddingHeadWeight
+from planner.specs.layers.head_widths import check_heads, norm_parameters
+from planner.specs.layers.stack import Bias, InputUnit, ModuleStack, Norm
 
 
 class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
@@ -43,7 +43,13 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         """Patch embedding, norm, and a projector: two linears with biases over merge × merge adjacent tokens."""
         wide, each = self.hidden * self.merge**2, 1.0 / self.merge**2
         return (
-            EmbeddingHeadWeight("patch embedding", True, self.hidden, self.channels * self.frames * self.patch**2, products_per_token=1.0),
+            EmbeddingHeadWeight(
+                "patch embedding",
+                True,
+                self.hidden,
+                self.channels * self.frames * self.patch**2,
+                products_per_token=1.0,
+            ),
             EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden)),
             EmbeddingHeadWeight("projector", False, wide, wide, wide, each, "outputs"),
             EmbeddingHeadWeight("projector", False, self.out, wide, self.out, each, "inputs"),

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files
-from planner.costs.compute.contention import GAMMA, KAPPA, CONTENTION_SPREAD, DeviceUse, concurrent_demand, slowdown
+from planner.costs.compute.contention import CONTENTION_SPREAD, GAMMA, KAPPA, DeviceUse, concurrent_demand, slowdown
 from planner.costs.pricing import pricing_of
-from planner.plan.beside import PASS_PHASES
-from planner.plan.expand import expand
-from planner.plan.model import Plan, SharedDeviceItems
+from planner.plan.plan_file import Plan, SharedDeviceItems
+from planner.plan.tasks.concurrent_passes import PASS_PHASES
+from planner.plan.tasks.expand import expand
 from planner.specs.base import with_fields
 
 SHARED = files.read(Path(__file__).parents[2] / "golden/by_hand/shared-devices/plan.yaml", Plan)

@@ -6,22 +6,22 @@ from itertools import pairwise
 import pytest
 
 from planner import files, pipeline
-from planner.costs.compute.recomputing import unmeasured_recompute
-from planner.costs.memory.caps import ActivationBytes, token_cap
+from planner.costs.compute.recompute_fits import unmeasured_recompute
+from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
-from planner.plan.expand import expand
-from planner.plan.model import Plan, Prices, SequenceSplit
+from planner.plan.plan_file import Plan, Prices, SequenceSplit
 from planner.plan.task import Task
+from planner.plan.tasks.expand import expand
+from planner.scoring.plan_memory import PlanMemory
+from planner.scoring.score import score
 from planner.specs import library
-from planner.specs.accounting import PLANNER_RUNTIME_MEMORY
 from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
+from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, ModuleCosts, PassCosts, PassFit, Profile
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Limits
-from planner.specs.profile import CollectiveCosts, PassFit, ModuleCosts, PassCosts, CollectivePoint, Profile
-from planner.verify.held import PlanMemory
-from planner.verify.score import score
-from planner.why.machine import with_memory
+from planner.why.changed_cluster import with_memory
 from tests.plans import sharded_plan, staged_plan
 
 FORWARD = PassFit(ms_per_token2=1e-4, ms_per_token=0.02, ms=0.3)
@@ -32,7 +32,9 @@ def layer(more: float, kept: float) -> PassCosts:
     """Its backward takes twice forward, and so much of it again."""
     each = (getattr(FORWARD, name) * (2 + more) for name in ("ms_per_token2", "ms_per_token", "ms"))
     backward = PassFit(**dict(zip(("ms_per_token2", "ms_per_token", "ms"), each, strict=True)))
-    return PassCosts(forward=FORWARD, backward=backward, activation_kib_per_token=kept, working_kib_per_token=16.0 - kept)
+    return PassCosts(
+        forward=FORWARD, backward=backward, activation_kib_per_token=kept, working_kib_per_token=16.0 - kept
+    )
 
 
 MEASURED = ModuleCosts(

@@ -5,14 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.costs.columns import SELECTIVE_PARTS, LayoutColumns, stack_columns
-from planner.costs.memory.activations import kept_block_bytes, input_bytes, layer_activations
+from planner.costs.layout_columns import SELECTIVE_PARTS, LayoutColumns, stack_columns
+from planner.costs.memory.activations import input_bytes, kept_block_bytes, layer_activations
 from planner.specs import library
-from planner.specs.accounting import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from planner.specs.base import with_fields
+from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
 from planner.specs.layers import Decoder, kind_counts
+from planner.specs.layers.components import Experts, LatentAttentionShape
 from planner.specs.model import Model
-from planner.specs.parts import Experts, LatentAttentionShape
 
 PAPER = MemoryCoefficients(dropout=True, flash=False)
 FLASH = MemoryCoefficients()
@@ -155,4 +155,6 @@ def test_recomputation_keeps_less(name):
         for kind in kind_counts(module):
             kept = layer_activations(module, kind, at, PLANNER_RUNTIME_MEMORY)
             least = input_bytes(module, at)
-            assert kept.without_recompute > kept.with_recompute and (kept.with_recompute == least if kind == "mlp" else kept.with_recompute > least), kind
+            assert kept.without_recompute > kept.with_recompute and (
+                kept.with_recompute == least if kind == "mlp" else kept.with_recompute > least
+            ), kind

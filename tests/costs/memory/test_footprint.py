@@ -7,13 +7,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from planner.costs.columns import LayoutColumns, stack_columns
+from planner.costs.layout_columns import LayoutColumns, stack_columns
 from planner.costs.memory.footprint import Footprint, footprint, fullest_stage, oom_probability
-from planner.costs.memory.states import zero_state_bytes
-from planner.specs.accounting import MemoryCoefficients
+from planner.costs.memory.model_states import zero_state_bytes
 from planner.specs.base import with_fields
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Decoder
-from planner.specs.parts import Experts
+from planner.specs.layers.components import Experts
 
 DENSE = Decoder(layers=16, hidden=256, heads=8, kv_heads=8, ffn=1024, vocab=4096)
 MOE = with_fields(DENSE, moe=Experts(experts=8, topk=2, ffn=256))
@@ -77,7 +77,9 @@ def test_a_layer_is_recomputed_after_logits_are_freed():
 
 
 def test_optimizer_step_and_logits_do_not_coincide():
-    narrow = footprint(DENSE, replace(SETUP, ranks=4, micro_batch=1, seq=1, ep=1), MemoryCoefficients(gradient_bytes=2), 0)
+    narrow = footprint(
+        DENSE, replace(SETUP, ranks=4, micro_batch=1, seq=1, ep=1), MemoryCoefficients(gradient_bytes=2), 0
+    )
     assert narrow.allocated == pytest.approx(narrow.states + narrow.update + narrow.workspace)
 
 

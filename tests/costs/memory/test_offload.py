@@ -4,21 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.columns import columns_of
-from planner.costs.compute.assumed import ASSUMED_RATES
-from planner.costs.memory.allowed import device_accounting
-from planner.costs.memory.caps import ActivationBytes, token_cap
+from planner.costs.compute.assumed_rates import ASSUMED_RATES
+from planner.costs.layout_columns import columns_of
+from planner.costs.memory.allowed_memory import device_accounting
 from planner.costs.memory.footprint import layer_token_bytes, token_logit_bytes
 from planner.costs.memory.offload import STEPS, Offloading, offloading_of
+from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import Pricing
-from planner.plan.model import Layout, Prices, SequenceSplit
+from planner.plan.plan_file import Layout, Prices, SequenceSplit
 from planner.specs import library
-from planner.specs.accounting import PLANNER_RUNTIME_MEMORY
 from planner.specs.base import Layers, Ranks, with_fields
-from planner.specs.cluster import Cluster
+from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.profile import Profile
 from planner.specs.job import Limits
 from planner.specs.model import Model
-from planner.specs.profile import Profile
 from planner.specs.shapes import resident_layers
 
 DEVICE = library.read_named("h100-80gb", Profile)[0].device

@@ -10,11 +10,11 @@ from statistics import median
 
 import pytest
 
-from planner.plan.model import Layout
-from planner.plan.words import layout_text
-from planner.strategies.static.best import simulate_layout
-from planner.strategies.static.screen import fixed_fields, step_parts, layout_problem, screen
-from planner.strategies.static.space import layout_at, layout_space
+from planner.plan.descriptions import layout_text
+from planner.plan.plan_file import Layout
+from planner.strategies.static.layout_screening import fixed_fields, layout_problem, screen, step_parts
+from planner.strategies.static.layout_space import layout_at, layout_space
+from planner.strategies.static.simulated_layouts import simulate_layout
 from tests.static_jobs import static_inputs
 
 MODELS = [

@@ -4,11 +4,11 @@ import pytest
 
 from planner import pipeline
 from planner.costs.pricing import Pricing
-from planner.costs.step.sequences import allowed_degrees, packing_problem
+from planner.costs.step.packing_problem import allowed_degrees, packing_problem
 from planner.packing.balanced import best_balanced, best_of_shape
-from planner.packing.packed import packing_seconds
+from planner.packing.packed_groups import packing_seconds
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.base import data_parallel_layouts, plan_uses
+from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 
 JOB = "flexsp-gpt-7b-a100x64"
 # arXiv 2412.01523 and its released solver: ms over tokens, MB of all-to-all per token, GB/s by degree
@@ -67,7 +67,9 @@ def released(shared):
 
 
 def test_its_own_static_figures_come_out(released):
-    static = [packing_seconds(problem, best_of_shape(problem, shape_of(problem, 64))) * 1e3 for problem in problems(released)]
+    static = [
+        packing_seconds(problem, best_of_shape(problem, shape_of(problem, 64))) * 1e3 for problem in problems(released)
+    ]
     assert [round(value, 1) for value in static] == list(STATIC_64)
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from planner.costs.columns import LayoutColumns
-from planner.costs.compute.assumed import complete_rates
-from planner.costs.compute.machine import MachineModel
-from planner.costs.network.network import NetworkModel, NetworkLevel
-from planner.costs.step.stage import layer_seconds
+from planner.costs.compute.assumed_rates import complete_rates
+from planner.costs.compute.machine_model import MachineModel
+from planner.costs.layout_columns import LayoutColumns
+from planner.costs.network.network_model import NetworkLevel, NetworkModel
+from planner.costs.step.stage_seconds import layer_seconds
 from planner.specs import library
+from planner.specs.framework.software import Software
+from planner.specs.hardware.profile import Profile
 from planner.specs.model import Model
-from planner.specs.profile import Profile
-from planner.specs.software import Software
 
 ATTENTION = frozenset({"attention"})
 PUBLISHED_MS = {  # sequence parallel, recomputed whole, made again → forward, backward
@@ -28,7 +28,14 @@ def milliseconds(sequence_parallel: bool, full: float, again: frozenset[str]) ->
     rates = complete_rates(device.rates)
     network = NetworkModel((NetworkLevel(8, 300 * (rates.link_share or 1), 3), NetworkLevel(64, 25, 8)))
     setup = LayoutColumns(
-        ranks=8, seq=2048, batch=4, micro_batch=4, tp=8, sequence_parallel=sequence_parallel, full_recompute=full, recomputed_parts=again
+        ranks=8,
+        seq=2048,
+        batch=4,
+        micro_batch=4,
+        tp=8,
+        sequence_parallel=sequence_parallel,
+        full_recompute=full,
+        recomputed_parts=again,
     )
     found = layer_seconds(module, "dense", None, setup, MachineModel(device.device, rates, network, software.timing))
     return float(found.forward.seconds) * 1e3, float(found.backward.seconds) * 1e3

@@ -4,9 +4,9 @@ from itertools import product
 from random import Random
 
 from planner.costs.cost import NO_COST, Cost
-from planner.plan.expand import expand
-from planner.plan.model import Group, Layout, Plan, Step
+from planner.plan.plan_file import Group, Layout, Plan, Step
 from planner.plan.schedules import Slot
+from planner.plan.tasks.expand import expand
 from planner.simulate import simulate
 from planner.simulate.timeline import Timeline
 from planner.specs.base import Ranks

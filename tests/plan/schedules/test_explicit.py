@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from planner import files
 from planner.errors import InputError
-from planner.plan.expand import expand
-from planner.plan.legal import violations
-from planner.plan.merge import check_waits
-from planner.plan.model import TaskPlacement, Plan, Step
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan, Step, TaskPlacement
 from planner.plan.schedules import SCHEDULES, schedule_slots
 from planner.plan.schedules.explicit import parse_slots, slot_lines
+from planner.plan.tasks.expand import expand
+from planner.plan.tasks.merge_orders import check_waits
 from planner.specs.base import with_fields
 from tests.plan.schedules.made import ordered_plan, some_order
 from tests.plans import encoder_plan

@@ -1,0 +1,126 @@
+"""Files of a fit to published records: the coefficients of each framework, and the sustained rates of devices."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from planner import files
+from planner.calibrate.coefficients import GENERIC, SAME_CHIP, SUSTAINED_PRECISIONS, CoefficientName, with_coefficients
+from planner.calibrate.framework_facts import FRAMEWORKS
+from planner.calibrate.framework_fit import FittedCoefficients, Logs
+from planner.costs.compute.assumed_rates import ASSUMED_SPREAD
+from planner.published.published_case import PublishedCase
+from planner.specs import library
+from planner.specs.base import with_fields
+from planner.specs.framework.software import Software
+from planner.specs.hardware.device_rates import FitQuality
+from planner.specs.hardware.profile import Profile, Provenance
+
+DIGITS = 4
+KIND = "least squares on published steps"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFit:
+    """A fit to published step times with its log errors (cases,), log(predicted/measured seconds)."""
+
+    cases: Sequence[PublishedCase]
+    coefficients: FittedCoefficients
+    fitted_logs: Logs  # of the fit to all sources
+    held_out_logs: Logs  # of the fits without the case's source; NaN where it was not held out
+    generic_logs: Logs  # the same with the generic framework's coefficients
+    spreads: Mapping[str, float]  # half-width of the 80 % interval, of each framework
+
+
+def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
+    """The file of a framework; the generic one's errors are of every held-out record, as of an unknown framework."""
+    facts = FRAMEWORKS.get(name, FRAMEWORKS[GENERIC])
+    values = {
+        coefficient: four_digits(value)
+        for coefficient, value in fit.coefficients.values.items()
+        if coefficient.owner == name
+    }
+    timing = with_coefficients(facts.timing, name, values)
+    if name == GENERIC:
+        timing = with_fields(timing, shard_ms=0.0)
+    return Software(
+        format=Software.FORMAT,
+        name=name,
+        provenance=Provenance(source=KIND, date=date, note=facts.about),
+        timing=with_fields(timing, **{each: float(getattr(timing, each)) for each in timing.__struct_fields__}),
+        accounting=facts.accounting,
+        spread=round(fit.spreads[name], 3),
+        fitted={"time": fit_summary(name, fit, date)},
+    )
+
+
+def fit_summary(name: str, fit: PublishedFit, date: str) -> FitQuality:
+    """A framework's records, the errors on them, and the coefficients that they do not determine."""
+    used_cases = np.array([name in (GENERIC, case.software) for case in fit.cases])
+    outside = (fit.generic_logs if name == GENERIC else fit.held_out_logs)[used_cases]
+    inside = np.abs(np.exp(fit.fitted_logs[used_cases]) - 1)
+    held_out = np.abs(np.exp(outside[np.isfinite(outside)]) - 1)
+    coefficients = [coefficient for coefficient in fit.coefficients.values if coefficient.owner == name]
+    return FitQuality(
+        rows=int(used_cases.sum()),
+        median_error=four_digits(np.median(inside)) if len(inside) else 0.0,
+        p90_error=four_digits(np.quantile(inside, 0.9)) if len(inside) else 0.0,
+        left_out_error=four_digits(np.median(held_out)) if len(held_out) else None,
+        held=tuple(coefficient.name for coefficient in coefficients if fit.coefficients.stays_at_prior(coefficient)),
+        sources=tuple(sorted({case.origin.source for case, used in zip(fit.cases, used_cases, strict=True) if used})),
+        date=date,
+    )
+
+
+def sustained_rates(fit: PublishedFit) -> dict[str, dict[str, float]]:
+    """Sustained rates of each device by precision; boards with one chip share them."""
+    rates: dict[str, dict[str, float]] = {}
+    owners = {coefficient.owner for coefficient in fit.coefficients.values if coefficient.name in SUSTAINED_PRECISIONS}
+    chips = {
+        **{board: chip for board, chip in SAME_CHIP.items() if chip in owners},
+        **{owner: owner for owner in owners},
+    }
+    for board, chip in sorted(chips.items()):
+        values = {name: fit.coefficients.values.get(CoefficientName(chip, name)) for name in SUSTAINED_PRECISIONS}
+        rates[board] = {name: four_digits(value) for name, value in values.items() if value is not None}
+    return rates
+
+
+def write_software(fit: PublishedFit, folder: Path, date: str) -> list[Path]:
+    """Write a file of each framework in the records, and of the generic one; returns their paths."""
+    names = sorted({GENERIC, *(case.software for case in fit.cases)})
+    paths = [folder / f"{name}.yaml" for name in names]
+    for name, path in zip(names, paths, strict=True):
+        files.write(path, framework_file(name, fit, date))
+    return paths
+
+
+def write_fit(fit: PublishedFit, folder: Path, date: str) -> list[Path]:
+    """Write `software/NAME.yaml` of each framework, `devices/NAME.yaml` of each shipped device; returns the paths."""
+    paths = write_software(fit, folder / "software", date)
+    for name, values in sustained_rates(fit).items():
+        if name in library.shipped_names(Profile):
+            paths.append(folder / "devices" / f"{name}.yaml")
+            files.write_text(
+                paths[-1], replace_sustained_rates(files.read_text(library.find_file(name, Profile)), values)
+            )
+    return paths
+
+
+def replace_sustained_rates(text: str, values: Mapping[str, float]) -> str:
+    """A device file's text with these sustained rates and nothing else changed; with new `rates` where it has none."""
+    line = "  sustained: {" + ", ".join(f"{name}: {value:g}" for name, value in values.items()) + "}\n"
+    text = re.sub(r"^  sustained: \{.*\}\n", "", text, flags=re.MULTILINE)
+    if not re.search(r"^rates:", text, flags=re.MULTILINE):
+        text += f"rates:\n  source: published\n  spread: {ASSUMED_SPREAD}\n"
+    head = re.search(r"^rates:\n  source: .*\n  spread: .*\n", text, flags=re.MULTILINE)
+    assert head, "rates begin with their source and their spread"
+    return text[: head.end()] + line + text[head.end() :]
+
+
+def four_digits(value: float) -> float:
+    """A number of four significant digits."""
+    return float(f"{float(value):.{DIGITS}g}")

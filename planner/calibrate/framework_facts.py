@@ -1,0 +1,80 @@
+"""Known facts of each framework before any fit: what it keeps in memory, and the coefficients that are not fitted.
+
+Memory accounting was matched to published peaks of real jobs; a value marked fitted rests on those records alone.
+"""
+
+from dataclasses import dataclass, field
+
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkFacts:
+    """Facts of a framework; `about`: its versions, and the source of its accounting."""
+
+    about: str
+    timing: TimingCoefficients = field(default_factory=TimingCoefficients)
+    accounting: MemoryCoefficients = field(default_factory=MemoryCoefficients)
+
+
+BEFORE_FLASH = TimingCoefficients(
+    score_bytes=14.0
+)  # softmax, mask and dropout of a score in half precision, read and written (2205.05198)
+# DeepSpeed's buckets are most of the workspace; the allocator's margin was fitted on BigScience's peaks.
+SCORES_KEPT = MemoryCoefficients(
+    flash=False, dropout=True, logit_bytes=10.0, workspace_gib=2.0, fragmentation=0.02, spread=0.17
+)
+FSDP2 = MemoryCoefficients(
+    own_master=True,
+    keeps_gathered=True,
+    selective="ops",
+    logit_bytes=14.0,  # bf16 logits, log-softmax and two float32 gradients
+    fused=False,
+    fragmentation=0.03,  # fitted
+    spread=0.1,
+)
+FRAMEWORKS = {
+    "generic": FrameworkFacts(
+        "What is common to all frameworks that were fitted: for one that nobody described. Memory: Megatron-LM's.",
+        accounting=MemoryCoefficients(spread=0.25),
+    ),
+    "megatron": FrameworkFacts(
+        "Megatron-LM of 2023 and after, with Transformer Engine. Memory: its own golden values of release jobs.",
+        accounting=MemoryCoefficients(spread=0.08),
+    ),
+    "megatron-2021": FrameworkFacts(
+        "Megatron-LM before flash attention. Memory: BigScience's peaks on V100.", BEFORE_FLASH, SCORES_KEPT
+    ),
+    "nemo": FrameworkFacts(
+        "NeMo and Megatron-Bridge. Memory: Megatron-Bridge's ablation, with the allocator's segments expandable.",
+        accounting=MemoryCoefficients(
+            gradient_bytes=2.0,
+            fp8_weight_bytes=2.0,
+            fp8_pointwise=True,  # fitted
+            logit_bytes=4.0,
+            spread=0.08,
+        ),
+    ),
+    "torchtitan": FrameworkFacts(
+        "torchtitan. Memory: its performance tables of 2024, reserved bytes.", accounting=FSDP2
+    ),
+    "internevo": FrameworkFacts(
+        "InternEvo (InternLM). Its update broadcasts each rank's part in turn. Memory: by analogy; its own table shows"
+        " a third more than any accounting of states explains, and jobs that would then not fit ran.",
+        TimingCoefficients(gradient_bytes=2.0),
+        MemoryCoefficients(gradient_bytes=2.0, logit_bytes=10.0, spread=0.25),
+    ),
+    "deepspeed": FrameworkFacts(
+        "DeepSpeed, with Megatron's or Hugging Face's models. Memory: BigScience's peaks on V100.",
+        accounting=MemoryCoefficients(workspace_gib=2.0, logit_bytes=10.0, spread=0.2),
+    ),
+    "fsdp": FrameworkFacts(
+        "PyTorch FSDP under other trainers. Memory as torchtitan's, not checked against peaks.",
+        accounting=MemoryCoefficients(own_master=True, logit_bytes=14.0, fused=False, fragmentation=0.03, spread=0.25),
+    ),
+    "primus": FrameworkFacts(
+        "AMD Primus, Megatron on ROCm. Memory: its pipelines of Qwen3-235B; the allocator's margin was fitted.",
+        accounting=MemoryCoefficients(fragmentation=0.13, spread=0.25),
+    ),
+}

@@ -1,0 +1,78 @@
+"""Fit of matrix products: 2(m + m0)(n + n0)(k + k0)/(share·peak) + launch, of bf16 and fp8 tables.
+
+Only shapes of training (many tokens, wide layers) are fitted. Errors on smaller ones, which are bound by launches and
+by reading weights, are reported apart.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.calibrate.curve_fit import BoundedCoefficient, FittedCurve, KernelFormula, fit_curve
+from planner.calibrate.kernel_tables import Array, KernelTable, Mask, read_table
+from planner.specs.hardware.device_rates import GemmCurve
+
+TOKENS, WIDTH = 1024, 512  # least m, and least n and k, of a product in training
+TOKEN_MULTIPLE = 16  # m must be a multiple: fp8 kernels require it, and run up to 15 % slower where they must pad
+DTYPES = {"bf16": "bfloat16", "fp8": "fp8"}  # names of dtypes in tables
+PEAK_SHARE = BoundedCoefficient("share", 1e-3, 1.0, 0.1, prior=None)
+
+
+@dataclass(frozen=True)
+class GemmFit:
+    """A fitted curve, and the fit's errors."""
+
+    curve: GemmCurve
+    fit: FittedCurve
+
+
+def read_gemm(path: str, dtype: str = "bf16", system: str = "") -> KernelTable:
+    """Matrix products of one dtype. Raises InputError.
+
+    Columns m, n, k, latency; gemm_dtype and system where the table has them.
+    """
+    name = DTYPES.get(dtype, dtype)
+    numbers = {"m": None, "n": None, "k": None, "latency": None}
+    return read_table(path, numbers, {"gemm_dtype": name, "system": system}).only(gemm_dtype=name, system=system)
+
+
+def fit_gemm(table: KernelTable, peak_tflops: float, sources: tuple[str, ...] = ()) -> GemmFit:
+    """The curve of a table's matrix products. Raises InputError, as `fit_curve` does."""
+    peak = peak_tflops * 1e12
+
+    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
+        return padded_seconds(rows, values, peak)
+
+    coefficients = (
+        PEAK_SHARE,
+        *(BoundedCoefficient(name, 0.0, 1e5, 100.0) for name in ("m0", "n0", "k0")),
+        BoundedCoefficient("launch_us", 0.0, 1e4, 10.0),
+    )
+    form = KernelFormula(coefficients, ("m", "n", "k"), seconds)
+    curve = fit_curve(form, table, is_training_shape(table), gemm_flops(table) / peak, sources)
+    return GemmFit(GemmCurve(**rounded_coefficients(curve.values)), curve)
+
+
+def padded_seconds(table: KernelTable, values: dict[str, float], peak: float) -> Array:
+    """Seconds (rows,) with each dimension extended by its coefficient; `peak` in FLOP/s."""
+    m, n, k = (table.numbers[axis] + values[f"{axis}0"] for axis in "mnk")
+    seconds: Array = 2 * m * n * k / (values["share"] * peak) + values["launch_us"] * 1e-6
+    return seconds
+
+
+def gemm_flops(table: KernelTable) -> Array:
+    """FLOPs (rows,)."""
+    m, n, k = (table.numbers[axis] for axis in "mnk")
+    product: Array = 2 * m * n * k
+    return product
+
+
+def is_training_shape(table: KernelTable) -> Mask:
+    """Whether each row (rows,) has a shape of training."""
+    m, n, k = (table.numbers[axis] for axis in "mnk")
+    return np.asarray((m >= TOKENS) & (m % TOKEN_MULTIPLE == 0) & (n >= WIDTH) & (k >= WIDTH))
+
+
+def rounded_coefficients(values: dict[str, float]) -> dict[str, float]:
+    """Coefficients rounded for files: shares to four decimals, lengths and microseconds to two."""
+    return {name: round(value, 4 if name.endswith("share") else 2) for name, value in values.items()}

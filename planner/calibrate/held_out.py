@@ -1,0 +1,74 @@
+"""Held-out errors: every source predicted by a fit to all other sources.
+
+A framework or device that only the held-out source has is then predicted as an unknown one: by the generic framework,
+or at the assumed sustained rate. A framework's interval is as wide as four fifths of its held-out records need. Only
+coefficients are held out: the form of the model and its constants were chosen with every source in view, and each fit
+starts from the coefficients of the fit to all sources.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from planner.calibrate.coefficients import GENERIC, CoefficientValues
+from planner.calibrate.framework_fit import Logs, fit_frameworks, measured_logs, predicted_seconds
+from planner.costs.compute.machine_model import MachineModel
+from planner.published.published_case import PublishedCase
+
+SHARE = 0.8  # of held-out records within the interval
+FEW_RECORDS = 10  # records: with fewer, a framework's interval is no narrower than the generic one's
+OnSource = Callable[[int, int, str], None]  # number done, total, name of the source
+
+
+def held_out_errors(
+    cases: Sequence[PublishedCase],
+    machines: Sequence[MachineModel],
+    start: CoefficientValues,
+    sources: Sequence[str] | None = None,
+    on_source: OnSource = lambda done, of, source: None,
+) -> tuple[Logs, Logs]:
+    """Log errors (cases,) by a fit without the case's source, with its framework's coefficients and with generic ones.
+
+    They are NaN for cases of sources that are not in `sources` (None: all). `start`: coefficients to begin each fit at.
+    """
+    asked = sorted({case.origin.source for case in cases}) if sources is None else list(sources)
+    own_errors, generic_errors = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
+    for done, source in enumerate(asked):
+        on_source(done, len(asked), source)
+        inside = [n for n, case in enumerate(cases) if case.origin.source == source]
+        outside = [n for n, case in enumerate(cases) if case.origin.source != source]
+        if not inside or not outside:
+            continue
+        others = fit_frameworks([cases[n] for n in outside], [machines[n] for n in outside], start)
+        held_out_cases, held_out_machines = [cases[n] for n in inside], [machines[n] for n in inside]
+        generic = {
+            coefficient: value
+            for coefficient, value in others.values.items()
+            if coefficient.owner not in named_frameworks(cases)
+        }
+        target = measured_logs(held_out_cases)
+        own_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, others.values)) - target
+        generic_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, generic)) - target
+    on_source(len(asked), len(asked), "")
+    return own_errors, generic_errors
+
+
+def named_frameworks(cases: Sequence[PublishedCase]) -> set[str]:
+    """The frameworks of these cases, without the generic one."""
+    return {case.software for case in cases} - {GENERIC}
+
+
+def interval_spreads(cases: Sequence[PublishedCase], own: Logs, common: Logs) -> dict[str, float]:
+    """Spread of each framework: seconds·e^±spread holds four fifths of its held-out records (generic: of all)."""
+    known = np.isfinite(common)
+    generic_width = half_width(common[known])
+    widths = {GENERIC: generic_width}
+    for name in sorted(named_frameworks(cases)):
+        errors = own[np.array([case.software == name for case in cases]) & np.isfinite(own)]
+        widths[name] = half_width(errors) if len(errors) >= FEW_RECORDS else max(generic_width, half_width(errors))
+    return widths
+
+
+def half_width(off: Logs) -> float:
+    """The least half-width that holds at least four fifths of these log errors."""
+    return float(np.quantile(np.abs(off), SHARE, method="inverted_cdf")) if len(off) else 0.0

@@ -1,0 +1,48 @@
+"""Published records whose step times are fitted, and the machines they ran on before any fit."""
+
+from collections.abc import Sequence
+
+from planner.calibrate.framework_facts import FRAMEWORKS
+from planner.costs.compute.assumed_rates import complete_rates
+from planner.costs.compute.machine_model import MachineModel
+from planner.published.pricing_machine import reachable_network
+from planner.published.published_case import PublishedCase
+from planner.specs import library
+from planner.specs.base import with_fields
+from planner.specs.hardware.profile import Profile
+from planner.specs.parameters import parameter_counts
+
+LEAST_PARAMETERS = 0.5e9  # parameters: smaller models are correctness tests, whose steps are mostly overhead
+DOUBTED_MARK = "check:"  # marks records that contradict themselves, in their notes
+
+
+def timed_cases(cases: Sequence[PublishedCase]) -> list[PublishedCase]:
+    """Cases that completed, were timed, have one module, and are not marked as doubtful."""
+    return [
+        case
+        for case in cases
+        if case.seconds
+        and not (case.oom or case.encoder)
+        and DOUBTED_MARK not in case.settings_text
+        and parameter_counts(case.module).total >= LEAST_PARAMETERS
+    ]
+
+
+def machines_of_cases(cases: Sequence[PublishedCase]) -> list[MachineModel]:
+    """The machine of each case: rates of kernels timed alone, and known facts of the framework. Raises InputError."""
+    profiles = {
+        name: without_sustained_rates(library.read_named(name, Profile)[0]) for name in {case.device for case in cases}
+    }
+    result = []
+    for case in cases:
+        device, rates = profiles[case.device].device, complete_rates(profiles[case.device].rates)
+        facts = FRAMEWORKS.get(case.software, FRAMEWORKS["generic"])
+        result.append(
+            MachineModel(device, rates, reachable_network(case.network, device, rates), facts.timing, facts.accounting)
+        )
+    return result
+
+
+def without_sustained_rates(profile: Profile) -> Profile:
+    """The profile without the sustained rates of an earlier fit."""
+    return with_fields(profile, rates=with_fields(profile.rates, sustained={})) if profile.rates else profile

@@ -1,0 +1,48 @@
+"""`planner calibrate`: fits coefficients to measurements, one's own or published."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import Json
+
+
+def calibrate(
+    folder: Annotated[Path, typer.Argument(help="Measured tables of kernels, or published step times, as CSV.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File for the profile; folder for frameworks and kernel rates."),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="For tables: the device on which they were measured.")] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For published records: predict this source from a fit of the others; `each`: every source in turn."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Fit a device's kernel rates to measured tables, or frameworks to published step times.
+
+    The columns of the files decide which. Coefficients that the data cannot determine keep their assumed values, and
+    are named.
+    """
+    from planner.cli import progress, render
+    from planner.cli.views import calibration_tables as views
+    from planner.errors import InputError
+    from planner.workflows import evidence
+
+    with progress.progress_bar("calibrating", "") as on_progress:
+        if evidence.holds_published_records(folder):
+            if device:
+                raise InputError("these are published records of many devices", where="--device", fix="leave it out")
+            fit, paths = evidence.calibrate_published(folder, output, leave_out or (), on_progress)
+        else:
+            if leave_out:
+                fix = "omit it: a fifth of the shapes of each table is held out already"
+                raise InputError("these are measured tables, not published sources", where="--leave-out", fix=fix)
+            calibrated, path = evidence.calibrate_tables(folder, device, output, on_progress)
+            render.emit(json, views.kernel_answer(calibrated, path), *views.kernel_tables(calibrated, path))
+            return
+    render.emit(json, views.framework_answer(fit, paths), *views.framework_tables(fit, paths))

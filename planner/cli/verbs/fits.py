@@ -1,0 +1,28 @@
+"""`planner fits`: tells whether a fixed layout fits in memory."""
+
+import typer
+
+from planner.cli.options import JobOrPlan, Json, Seed
+
+DOES_NOT_FIT = 3  # exit code, as for any infeasible job
+
+
+def fits(
+    job: JobOrPlan,
+    seed: Seed = 0,
+    lengths: str = typer.Option("", help="Read sequence lengths from this file instead of the job's."),
+    json: Json = False,
+) -> None:
+    """Check whether a fixed layout fits in memory, how likely, and what uses it.
+
+    Exit code 3: it does not fit; the answer names the smallest change that would.
+    """
+    from planner import pipeline
+    from planner.cli import render
+    from planner.cli.views import prediction_tables
+    from planner.specs.inputs import JobOptions
+
+    answer = pipeline.fits(job, JobOptions(seed=seed, lengths=lengths or None))
+    render.emit(json, prediction_tables.fits_summary(answer), *prediction_tables.fits_lines(answer))
+    if not answer.fits:
+        raise typer.Exit(DOES_NOT_FIT)

@@ -1,0 +1,24 @@
+"""`planner predict`: predicts the step time of a fixed layout, without planning anything."""
+
+import typer
+
+from planner.cli.options import JobOrPlan, Json, Seed
+
+
+def predict(
+    job: JobOrPlan,
+    seed: Seed = 0,
+    lengths: str = typer.Option("", help="Read sequence lengths from this file instead of the job's."),
+    json: Json = False,
+) -> None:
+    """Predict a fixed layout: step time with its parts, MFU, memory.
+
+    Degrees that fix.layouts does not give are 1; ZeRO stage and recomputation come from the job's `layout`.
+    """
+    from planner import pipeline
+    from planner.cli import render
+    from planner.cli.views import prediction_tables
+    from planner.specs.inputs import JobOptions
+
+    prediction = pipeline.predict(job, JobOptions(seed=seed, lengths=lengths or None))
+    render.emit(json, prediction_tables.prediction_summary(prediction), *prediction_tables.prediction_lines(prediction))

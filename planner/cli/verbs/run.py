@@ -1,0 +1,142 @@
+"""`planner run`: trains with a plan."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli.options import CONSTANT, Dtype, Json, PlanFile, ScheduleName, Seed, optional_duration
+from planner.errors import InputError
+from planner.extras import require_torch
+from planner.files.writable import require_writable
+from planner.specs.run_option_help import OPTION_HELP
+from planner.units import percent, plural
+
+if TYPE_CHECKING:
+    from planner.ledger.compared_run import ComparedRun
+
+INTERRUPTED = 130
+
+
+def run(
+    plan: PlanFile,
+    steps: Annotated[int | None, typer.Option(help=OPTION_HELP["steps"], min=1)] = None,
+    verify: Annotated[bool, typer.Option("--verify", help=OPTION_HELP["verify"])] = False,
+    dtype: Dtype = None,
+    learning_rate: Annotated[float, typer.Option(help=OPTION_HELP["learning_rate"], min=0.0)] = 1e-3,
+    schedule: Annotated[ScheduleName, typer.Option(help=OPTION_HELP["schedule"])] = CONSTANT,
+    warmup: Annotated[int, typer.Option(help=OPTION_HELP["warmup"], min=0)] = 0,
+    clip: Annotated[float | None, typer.Option(help=OPTION_HELP["clip"])] = None,
+    betas: Annotated[tuple[float, float], typer.Option(help=OPTION_HELP["betas"])] = (0.9, 0.999),
+    weight_decay: Annotated[float, typer.Option(help=OPTION_HELP["weight_decay"], min=0.0)] = 0.01,
+    max_time: Annotated[str | None, typer.Option(help=OPTION_HELP["max_time"])] = None,
+    metrics: Annotated[Path | None, typer.Option(help=OPTION_HELP["metrics"])] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Write the measured steps here, for `simulate --measured` and `report --measured`."),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(help="The plan's job, to plan further batches; needed if it is not beside the plan.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help=OPTION_HELP["data"])] = None,
+    weights: Annotated[Path | None, typer.Option(help=OPTION_HELP["weights"])] = None,
+    save: Annotated[Path | None, typer.Option(help=OPTION_HELP["save"])] = None,
+    save_every: Annotated[int | None, typer.Option(help=OPTION_HELP["save_every"], min=1)] = None,
+    resume: Annotated[Path | None, typer.Option(help=OPTION_HELP["resume"])] = None,
+    memory_snapshot: Annotated[Path | None, typer.Option(help=OPTION_HELP["memory_snapshot"])] = None,
+    seed: Seed = 0,
+    no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
+    json: Json = False,
+) -> None:
+    """Train with a plan, and compare predicted with measured times.
+
+    Ctrl-C ends the run after the current step and reports it; a second one ends it at once.
+
+    Starts one process per rank on this machine; on a cluster, use torchrun: torchrun --nproc-per-node N -m
+    planner.runtime PLAN.
+    """
+    from planner.workflows.tracing import write_measured_trace
+    from planner.cli import progress, render
+    from planner.cli.views import json_answers, own_run_tables, plan_tables
+
+    require_torch("run")
+    from planner.runtime import (
+        RunOptions,
+        TrainingOptions,
+        parity_failure,
+        require_quick_checks,
+        resolve_resume,
+        unenforced_shares,
+        within_tolerance,
+    )
+
+    read = pipeline.read_plan(plan)
+    options = RunOptions(
+        steps=steps,
+        verify=verify,
+        dtype=dtype.value if dtype else None,
+        seed=seed,
+        training=TrainingOptions(learning_rate, schedule.value, warmup, clip, betas, weight_decay),
+        max_seconds=optional_duration(max_time),
+        metrics=metrics.absolute() if metrics else None,
+        base=plan.parent,
+        data=data.absolute() if data else None,
+        weights=weights.absolute() if weights else None,
+        save=save.absolute() if save else None,
+        save_every=save_every,
+        resume=resume.absolute() if resume else None,
+        memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
+        source=str(plan),
+    )
+    require_outputs(trace, metrics)
+    options = resolve_resume(options)
+    require_quick_checks(read, options)  # before a progress bar says that processes start
+    for warning in filter(
+        None, (warmup_warning(options.training.warmup, options.step_count(read)), unenforced_shares(read))
+    ):
+        render.console(stderr=True).print(warning)
+    with progress.training_bar(read) as on_progress, progress.report_interrupt(on_progress) as on_step:
+        ran = pipeline.run(read, options, on_step, job)
+    trace_error = write_trace(trace, ran)
+    lines = (
+        *plan_tables.resume_line(ran),
+        *plan_tables.run_lines(ran, None if trace_error else trace),
+        *plan_tables.checkpoint_lines(ran, plan, save, steps),
+    )
+    render.emit(json, json_answers.run_answer(ran), *lines)
+    if not no_ledger:
+        own_run_tables.add_to_ledger(ran)
+    if trace_error:
+        raise trace_error
+    if ran.verified and ran.bound and not within_tolerance(ran.verified, ran.bound):
+        raise parity_failure(ran.verified, ran.bound)
+    if ran.ended == "interrupt":
+        raise typer.Exit(INTERRUPTED)
+
+
+def warmup_warning(warmup: int, steps: int) -> str:
+    """A warning that the run ends within the warm-up; empty where it does not."""
+    if warmup <= steps:
+        return ""
+    reached = percent(steps / warmup)
+    whole = f"the run of {plural(steps, 'step')}"
+    return f"--warmup {warmup} is longer than {whole}: the learning rate reaches only {reached} of its peak"
+
+
+def require_outputs(trace: Path | None, metrics: Path | None) -> None:
+    """Check before training that the run can write its files. Raises InputError."""
+    if trace and metrics and trace.resolve() == metrics.resolve():
+        raise InputError("--trace and --metrics name the same file", where=str(trace), fix="name two files")
+    if trace:
+        require_writable(trace, "--trace")
+
+
+def write_trace(trace: Path | None, ran: "ComparedRun") -> InputError | None:
+    """Write the trace, if asked for; returns the error if that failed, to be raised after the report of the run."""
+
+    try:
+        if trace:
+            write_measured_trace(trace, ran)
+    except InputError as error:
+        return error
+    return None

@@ -1,0 +1,1 @@
+"""What verbs print: tables, pictures and lines for the terminal, and JSON answers."""

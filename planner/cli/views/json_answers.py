@@ -1,0 +1,130 @@
+"""JSON answers of the verbs, one object each. Their keys are promises to other people's scripts."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from planner.check import Finding, verdict
+from planner.strategies import SolvedJob
+from planner.ledger.compared_run import ComparedRun
+from planner.plan.plan_file import Plan
+from planner.scoring.objective_value import objective_value
+from planner.scoring.plan_answer import plan_answer
+from planner.scoring.score import Score, score
+from planner.specs.hardware.profile import Profile
+from planner.units import GIB
+from planner.workflows.demo import DemoResult
+
+Summary = dict[str, Any]
+
+
+def solve_answer(result: SolvedJob, path: Path) -> Summary:
+    plan = result.plan
+    common = plan_answer(plan, [score(plan, number) for number in range(len(plan.steps))])
+    outcomes = [step.outcome or plan.outcome for step in plan.steps]
+    return {
+        **common,
+        "status": plan.outcome.status,
+        "value": plan.outcome.value,
+        "seconds": result.seconds,
+        "plan": str(path),
+        "strategy": plan.made.strategy,
+        "spread": plan.prediction.spread,
+        "peak_memory_gib": plan.prediction.peak_memory_gib,
+        "measured_share": plan.prediction.measured_share,
+        "dropped": [*plan.uses.dropped],
+        "steps": [
+            {"value": o.value, "bound": o.bound, "gap": o.gap, "seconds": seconds}
+            for o, seconds in zip(outcomes, result.step_seconds, strict=True)
+        ],
+    }
+
+
+def simulation_answer(plan: Plan, scores: Sequence[Score]) -> Summary:
+    parts = [score.timeline.breakdown() for score in scores]
+    return {
+        **plan_answer(plan, scores),
+        "plan": plan.name,
+        "breakdown": {
+            "compute": sum(p.compute for p in parts) / len(parts),
+            "exposed_comm": sum(p.exposed_comm for p in parts) / len(parts),
+            "idle": sum(p.idle for p in parts) / len(parts),
+        },
+        "memory_gib": [max(peaks) / GIB for peaks in zip(*(score.memory.peaks for score in scores), strict=True)],
+        "steps": [
+            {
+                "step_seconds": score.step_seconds,
+                "bound": objective_value(plan, score.bound.seconds, [number]),
+                "bound_by": score.bound.by,
+            }
+            for number, score in enumerate(scores)
+        ],
+    }
+
+
+def run_answer(result: ComparedRun) -> Summary:
+    return {
+        "plan": result.plan.name,
+        "machine": result.machine,
+        "step_seconds": result.step_seconds,
+        "predicted_step_seconds": result.predicted_step_seconds,
+        "losses": list(result.losses),
+        "steps_before": result.before,
+        "ended": result.ended,
+        "tokens_per_second": result.tokens_per_second,
+        "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
+        "memory_bytes": [asdict(rank) for rank in result.memory] or None,
+        "planning": planning_answer(result),
+        "verify": parity_answer(result),
+    }
+
+
+def parity_answer(result: ComparedRun) -> Summary | None:
+    """How far losses and gradients are from those of one process, and whether that is within rounding."""
+    from planner.runtime import within_tolerance
+    from planner.runtime.measure.metrics_file import finite_or_none
+
+    found = result.verified
+    if not found or not result.bound:
+        return None
+    return {
+        "loss_rel_err": finite_or_none(found.loss_rel_err),
+        "grad_rel_err": finite_or_none(found.grad_rel_err) if found.worst else None,
+        "worst": found.worst or None,
+        "steps": found.steps,
+        "items": found.items,
+        "within": within_tolerance(found, result.bound),
+    }
+
+
+def planning_answer(result: ComparedRun) -> Summary | None:
+    """Seconds of planning hidden behind training and exposed, step by step; None if all was planned ahead."""
+    steps = result.planned
+    return (
+        {
+            "hidden_seconds": sum(step.hidden_s for step in steps),
+            "exposed_seconds": sum(step.exposed_s for step in steps),
+            "steps": [{"hidden": step.hidden_s, "exposed": step.exposed_s} for step in steps],
+        }
+        if steps
+        else None
+    )
+
+
+def profile_answer(profile: Profile, path: Path) -> Summary:
+    return {"profile": str(path), "name": profile.name, "modules": profile.modules, "collectives": profile.collectives}
+
+
+def demo_answer(result: DemoResult) -> Summary:
+    solved_there = solve_answer(result.solved, result.folder / "plan.yaml")
+    return {
+        "folder": str(result.folder),
+        "solve": solved_there,
+        "run": run_answer(result.ran),
+        **findings_answer(result.findings),
+    }
+
+
+def findings_answer(listed: Sequence[Finding]) -> Summary:
+    return {"verdict": verdict(listed), "findings": [*listed]}

@@ -1,0 +1,166 @@
+"""Predictions compared with published measurements, as tables."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.views.plan_tables import table
+from planner.ledger.accuracy import AccuracyFigures, AccuracyReport
+from planner.ledger.predicted_records import PredictedRecord
+from planner.published.published_case import RecordOrigin
+from planner.units import byte_size, duration, percent
+
+ALL = "all"
+SOURCES_NAMED = 3  # beside each reason
+
+
+def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> Iterator[RenderableType]:
+    """Errors of time, order and memory by source, and why records were skipped."""
+    if with_rows:
+        yield from record_tables(ledger)
+    overall = ledger.overall
+    yield Text.assemble(
+        (f"{overall.rows_read} records", "bold"),
+        f" of {len(ledger.sources)} sources: {overall.rows_used} predicted "
+        f"({overall.rows_defaulted} with missing facts filled in from cited defaults), "
+        f"{overall.rows_read - overall.rows_used} skipped",
+    )
+    by_source = {**ledger.sources, ALL: overall}
+    for table_of in (time_table, ranking_table, memory_table):
+        yield from table_of(by_source)
+    yield from skipped_table(ledger)
+    if ledger.other_files:
+        names = ", ".join(sorted({one.origin.file for one in ledger.other_files}))
+        yield Text(f"\nfiles without such records: {names}", style="dim")
+    if svg:
+        yield Text(f"\npicture written to {svg}", style="dim")
+
+
+def time_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
+    columns = (">used", ">filled", ">skipped", ">median", ">90th %", ">bias", ">in 80 %")
+    rows = table("source", *columns, title="\nstep time: errors, and the share within the 80 % interval")
+    for name, f in by_source.items():
+        rows.add_row(
+            name,
+            str(f.rows_used),
+            str(f.rows_defaulted or ""),
+            str(f.rows_read - f.rows_used or ""),
+            share(f.time_median_error),
+            share(f.time_p90_error),
+            signed(f.bias),
+            share(f.coverage80),
+            style=style(name),
+        )
+    yield rows
+
+
+def ranking_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
+    rows = table(
+        "source",
+        ">groups",
+        ">Spearman",
+        ">loss of predicted best",
+        ">loss ≤ 5 %",
+        title="\nranking of strategies, in groups of at least four",
+    )
+    ranked = [(name, f) for name, f in by_source.items() if f.ranked_groups]
+    for name, f in ranked:
+        rows.add_row(
+            name,
+            str(f.ranked_groups),
+            "" if f.spearman_median is None else f"{f.spearman_median:.2f}",
+            share(f.best_pick_loss),
+            share(f.best_pick_close),
+            style=style(name),
+        )
+    if ranked:
+        yield rows
+
+
+def memory_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
+    rows = table(
+        "source", ">records", ">median", ">out of memory: recall", ">precision", title="\npeak memory of a rank"
+    )
+    with_memory = [(n, f) for n, f in by_source.items() if f.memory_rows or f.oom_recall[1] or f.oom_precision[1]]
+    for name, f in with_memory:
+        rows.add_row(
+            name,
+            str(f.memory_rows or ""),
+            share(f.memory_median_error),
+            k_of_n(f.oom_recall),
+            k_of_n(f.oom_precision),
+            style=style(name),
+        )
+    if with_memory:
+        yield rows
+
+
+def skipped_table(ledger: AccuracyReport) -> Iterator[RenderableType]:
+    """Why records were skipped, most frequent reason first, and in which sources."""
+    rows = table("reason", ">records", "in", title="\nskipped")
+    for reason, count in ledger.overall.rows_skipped.items():
+        by_source = {name: f.rows_skipped.get(reason, 0) for name, f in ledger.sources.items()}
+        by_count = sorted((name for name in by_source if by_source[name]), key=lambda name: (-by_source[name], name))
+        listed = ", ".join(f"{name} {by_source[name]}" for name in by_count[:SOURCES_NAMED])
+        further = f", {len(by_count) - SOURCES_NAMED} more" if len(by_count) > SOURCES_NAMED else ""
+        rows.add_row(reason, str(count), listed + further)
+    if ledger.skipped:
+        yield rows
+
+
+def record_tables(ledger: AccuracyReport) -> Iterator[RenderableType]:
+    """Predicted records, then skipped ones, each with its place in the files."""
+    rows = table("record", ">measured", ">predicted", ">error", ">memory", ">predicted", ">error", "out?")
+    rows.columns[0].overflow = "fold"
+    for column in rows.columns[1:]:
+        column.no_wrap = True
+    for record in ledger.records:
+        rows.add_row(named(record.case.origin), *record_cells(record))
+    if ledger.records:
+        yield rows
+    skipped = table("record", "skipped", "because", title="\nskipped records")
+    for one in ledger.skipped:
+        skipped.add_row(named(one.origin), one.reason, one.detail)
+    if ledger.skipped:
+        yield skipped
+    yield Text()
+
+
+def record_cells(record: PredictedRecord) -> list[str]:
+    seconds, memory = record.seconds, record.memory_bytes
+    return [
+        duration(seconds) if seconds else "",
+        duration(record.prediction.seconds) if seconds else "",
+        signed(record.time_error),
+        byte_size(memory) if memory else "",
+        byte_size(record.prediction.memory_bytes) if memory else "",
+        signed(record.memory_error),
+        out_of_memory_text(record),
+    ]
+
+
+def out_of_memory_text(record: PredictedRecord) -> str:
+    chance = percent(record.prediction.oom_probability)
+    return f"yes ({chance})" if record.case.oom else f"no ({chance})" if record.predicted_oom else ""
+
+
+def named(origin: RecordOrigin) -> str:
+    return origin.record_id or f"{origin.file}:{origin.line}"
+
+
+def style(name: str) -> str:
+    return "bold" if name == ALL else ""
+
+
+def share(value: float | None) -> str:
+    return "" if value is None else percent(value)
+
+
+def signed(value: float | None) -> str:
+    return "" if value is None else f"{value * 100:+.1f} %"
+
+
+def k_of_n(pair: tuple[int, int]) -> str:
+    return f"{pair[0]} of {pair[1]}" if pair[1] else ""

@@ -1,0 +1,114 @@
+"""The user's own runs, predicted and measured, as tables and as JSON; and adding a run to their ledger."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.render import console
+from planner.cli.views.plan_tables import table
+from planner.errors import InputError
+from planner.ledger.compared_run import ComparedRun
+from planner.ledger.run_drift import RunDrift
+from planner.ledger.run_ledger import RunEntry, UnreadLine
+from planner.units import byte_size, duration, percent
+from planner.workflows import evidence
+
+
+def drift_tables(
+    drifted: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool
+) -> Iterator[RenderableType]:
+    """Tables of the last run of every plan and machine, compared with the runs before."""
+    if drifted:
+        yield from (runs_table(one) for one in drifted if each)
+        yield drift_table(drifted)
+        yield Text("\nratio: measured / predicted; before: its median over the earlier runs", style="dim")
+    else:
+        yield Text(f"no runs in {path} yet", style="bold")
+        yield Text(
+            "`planner run PLAN` adds one each time; `planner ledger FOLDER` reads published records", style="dim"
+        )
+    for line in unread:
+        yield Text(f"{path}:{line.line} is not a run: {line.why}", style="yellow")
+
+
+def drift_table(drifted: Sequence[RunDrift]) -> RenderableType:
+    rows = table(
+        "plan, machine", ">runs", ">predicted", ">measured", ">ratio", ">before", ">peak", "", title="last runs"
+    )
+    for column in rows.columns[1:]:
+        column.no_wrap = True
+    for one in drifted:
+        last = one.last_run
+        rows.add_row(
+            Text.assemble((one.plan, "bold"), (f"\n{one.machine}", "dim")),
+            str(len(one.runs)),
+            f"{duration(last.predicted_seconds)} ± {percent(last.spread)}",
+            duration(last.measured_seconds),
+            f"{last.ratio:.2f}",
+            "" if one.earlier_ratio is None else f"{one.earlier_ratio:.2f}",
+            "" if last.measured_peak_bytes is None else byte_size(last.measured_peak_bytes),
+            drift_verdict(one),
+        )
+    return rows
+
+
+def drift_verdict(one: RunDrift) -> Text:
+    """Drifted: further from the earlier runs than the interval is wide; missed: outside the predicted interval."""
+    if one.drifted:
+        return Text("drifted", style="bold yellow")
+    return Text("missed", style="yellow") if one.missed else Text("as predicted", style="green")
+
+
+def runs_table(one: RunDrift) -> RenderableType:
+    rows = table("when", "digest", ">steps", ">predicted", ">measured", ">ratio", title=f"{one.plan} on {one.machine}")
+    for entry in one.runs:
+        seconds = (entry.predicted_seconds, entry.measured_seconds)
+        rows.add_row(
+            entry.when[:19].replace("T", " "),
+            entry.digest,
+            str(entry.steps),
+            *map(duration, seconds),
+            f"{entry.ratio:.2f}",
+        )
+    return rows
+
+
+def summary(found: Sequence[RunDrift], unread: Sequence[UnreadLine], path: Path, each: bool) -> dict[str, Any]:
+    """The JSON answer."""
+    return {
+        "ledger": str(path),
+        "drift": [drift_answer(one, each) for one in found],
+        "unread": [{"line": line.line, "why": line.why} for line in unread],
+    }
+
+
+def drift_answer(one: RunDrift, each: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "plan": one.plan,
+        "machine": one.machine,
+        "runs": len(one.runs),
+        "last": entry_answer(one.last_run),
+        "before": one.earlier_ratio,
+        "drifted": one.drifted,
+        "missed": one.missed,
+    }
+    return {**answer, "entries": [entry_answer(entry) for entry in one.runs]} if each else answer
+
+
+def entry_answer(entry: RunEntry) -> dict[str, Any]:
+    return {**asdict(entry), "ratio": entry.ratio}
+
+
+def add_to_ledger(ran: ComparedRun) -> None:
+    """Append a run to the user's ledger; a failure only prints a warning."""
+    try:
+        evidence.record_run(ran)
+    except InputError as error:
+        where = f" ({error.where})" if error.where else ""
+        console(stderr=True).print(
+            Text(f"this run was not added to the ledger: {error.message}{where}", style="yellow")
+        )

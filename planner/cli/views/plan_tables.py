@@ -1,0 +1,338 @@
+"""Tables and lines that verbs print. Every number says whether it is measured, simulated or published."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from planner.check import Finding, verdict
+from planner.costs.objective import find_objective
+from planner.strategies import SolvedJob
+from planner.ledger import PeakMemoryUse
+from planner.ledger.compared_run import ComparedRun
+from planner.ledger.memory_by_use import fullest_rank, memory_uses
+from planner.plan.descriptions import all_items_text, alternative_text, layout_text
+from planner.plan.plan_file import Outcome, Plan
+from planner.scoring.bounds import bounds_same_work
+from planner.scoring.objective_value import objective_of
+from planner.scoring.plan_memory import allowed_bytes_on
+from planner.scoring.score import Score
+from planner.specs.hardware.cluster import device_of_rank
+from planner.specs.hardware.rank_kinds import rank_kinds
+from planner.specs.shipped_models import ModelRow
+from planner.strategies import is_static
+from planner.units import GIB, MIB, byte_size, duration, percent, plural
+from planner.workflows.tracing import TRACED_STEPS
+
+if TYPE_CHECKING:
+    from planner.runtime import ParityErrors, ParityTolerance
+
+ALLOWED = "chance of running out of memory"
+STYLES = {
+    "regression": "bold red",
+    "illegal": "bold red",
+    "gain": "green",
+    "drift": "yellow",
+    "stale_inputs": "yellow",
+    "added": "cyan",
+    "removed": "cyan",
+}
+
+
+def table(*columns: str, title: str = "") -> Table:
+    """A table without borders; columns that begin with `>` are right-aligned."""
+    plain = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    plain.show_header = any(columns)
+    for column in columns:
+        plain.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    return plain
+
+
+def outcome_line(outcome: Outcome, steps: int = 1) -> Text:
+    """Step time and bound: `step 5.22 s simulated, at most 0.2 % above the best possible (bound 5.20 s, by coupled)`.
+
+    Of several steps: `6 steps 31.30 s, 5.22 s each, simulated, …`, with the bound of all together.
+    """
+    of_order, goal = bounds_same_work(outcome.bound_by), find_objective(outcome.objective)
+    optimal = "no other order of the same work is shorter" if of_order else "proven optimal"
+    status = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
+    best = "the best order of the same work" if of_order else "the best possible"
+    distance_text = (
+        f"{best} gives at most {percent(outcome.gap)} more"
+        if goal.larger_is_better
+        else f"at most {percent(outcome.gap)} above {best}"
+    )
+    distance = status or distance_text
+    each = f", {goal.formatted(outcome.value / steps)} each," if steps > 1 and not goal.larger_is_better else ""
+    return Text.assemble(
+        "step " if steps == 1 else f"{plural(steps, 'step')} ",
+        (goal.formatted(outcome.value), "bold"),
+        f"{each} simulated, {distance} ",
+        (f"(bound {goal.formatted(outcome.bound)}, by {outcome.bound_by})", "dim"),
+    )
+
+
+def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
+    """Step time with its interval, where it goes, memory, sources of the numbers, layouts and alternatives."""
+    p = plan.prediction
+    total = p.step_seconds or 1.0
+    rows = table("", "")
+    all_steps = f" for {plural(len(plan.steps), 'step')}" if len(plan.steps) > 1 else ""
+    rows.add_row("time", f"{duration(p.step_seconds)}{all_steps} ± {percent(p.spread)} (80 % interval), simulated")
+    rows.add_row(
+        "of which",
+        f"compute {percent(p.breakdown.compute / total)}, exposed communication "
+        f"{percent(p.breakdown.exposed_comm / total)}, idle {percent(p.breakdown.idle / total)}",
+    )
+    rows.add_row("memory", memory_text(plan))
+    rows.add_row("rests on", price_sources(plan))
+    for note in extrapolation_notes(plan):
+        rows.add_row("", note)
+    if len(plan.layouts) > 1:
+        rows.add_row("works on", all_items_text(plan))
+    for name, layout in plan.layouts.items():
+        rows.add_row("layout", f"{name}: {layout_text(layout)}")
+    for alternative in plan.alternatives:
+        outcome = (
+            objective_of(plan).formatted(alternative.value)
+            if alternative.value is not None
+            else f"impossible: {alternative.because}"
+        )
+        layout_of = alternative_text(alternative, plan.made.strategy)
+        why = f" ({alternative.because})" if alternative.because and alternative.value is not None else ""
+        rows.add_row("alternative", f"{layout_of}: {outcome}{why}")
+    if plan.uses.dropped:
+        too_long = plural(len(plan.uses.dropped), "sample")
+        rows.add_row("dropped", f"{too_long} longer than the job allows (uses.dropped names them)")
+    for name, items in plan.uses.left_out.items():
+        why = "whose readers were dropped, or had no room (uses.left_out names them)"
+        rows.add_row("left out", f"{plural(len(items), 'item')} of {name}, {why}")
+    if plan.then:
+        count = "" if plan.then.batches is None else f"{plan.then.batches} "
+        rows.add_row("then", f"{count}further batches from {plan.then.folder}, each planned while earlier ones train")
+    yield Text()
+    yield rows
+
+
+def memory_warning(plan: Plan, kind: str) -> str:
+    """A warning where the job's limit in tokens lets more through than the memory model allows; else empty."""
+    cap = allowed_bytes_on(plan, kind)
+    more = plan.prediction.peak_memory_gib * GIB > cap
+    return f"; by the memory model that is more than {kind} allows ({gib_text(cap)})" if more else ""
+
+
+def memory_text(plan: Plan) -> str:
+    """`67.77 GiB on the fullest rank, 73.35 GiB allowed, …`; names the rank where there are several kinds."""
+    prediction, limit = plan.prediction, plan.uses.limits.tokens_per_rank
+    kind = device_of_rank(plan.uses.cluster, prediction.fullest_rank)
+    rank = (
+        f"rank {prediction.fullest_rank}, the fullest ({kind})"
+        if len(rank_kinds(plan.uses.cluster)) > 1
+        else "the fullest rank"
+    )
+    used = f"{gib_text(prediction.peak_memory_gib * GIB)} on {rank}"
+    if limit:
+        return f"{used}, {limit:,} tokens a rank, the job's limit{memory_warning(plan, kind)}"
+    return f"{used}, {gib_text(allowed_bytes_on(plan, kind))} allowed, {percent(prediction.oom_chance)} {ALLOWED}"
+
+
+def gib_text(count_bytes: float) -> str:
+    """Memory of a rank: `67.77 GiB`; below a tenth of a GiB, `20.5 MiB`."""
+    return f"{count_bytes / GIB:.2f} GiB" if abs(count_bytes) >= GIB / 10 else f"{count_bytes / MIB:.1f} MiB"
+
+
+def price_sources(plan: Plan) -> str:
+    """The share of the time that is priced by measurements, and the sources of all prices."""
+    prices = plan.uses.prices
+    sources = sorted({costs.source for costs in prices.modules.values()} | {r.source for r in prices.rates.values()})
+    share = plan.prediction.measured_share
+    return f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
+
+
+def extrapolation_notes(plan: Plan) -> Iterator[str]:
+    """Notes on collectives that are wider than any measured one."""
+    prices, widest = plan.uses.prices, widest_collective(plan)
+    most = max((point.ranks for each in prices.collectives.values() for point in each.points), default=widest)
+    if widest > most:
+        yield f"collectives were measured over {most} ranks, the plan has groups of {widest}: extrapolated"
+
+
+def widest_collective(plan: Plan) -> int:
+    """Ranks of the largest collective: over a dimension of a layout, or over a group of sequences."""
+    dims = [max(layout.tp, layout.cp, layout.dp, layout.replica) for layout in plan.layouts.values()]
+    return max([*dims, *(prod(group.split.values()) for group in plan.groups.values())])
+
+
+def solve_lines(result: SolvedJob, path: Path) -> RenderableType:
+    plan = result.plan
+    micro_batches = sum(len(step.micro_batches) for step in plan.steps)
+    steps = f"{plural(len(plan.steps), 'step')}, " if len(plan.steps) > 1 else ""
+    return Stack(
+        Text.assemble(
+            (plan.name, "bold"), f"  {steps}{plural(micro_batches, 'micro-batch')} on {plural(plan.size, 'rank')}"
+        ),
+        outcome_line(plan.outcome, len(plan.steps)),
+        *plan_table_lines(plan),
+        Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
+        Text(f"next: planner show {path}", style="dim"),
+    )
+
+
+def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
+    """A table with a row for each step."""
+    rows = table("step", ">seconds", ">compute", ">exposed comm", ">idle", ">peak", ">tasks", title="simulated")
+    for number, score in enumerate(scores):
+        parts = score.timeline.breakdown()
+        shares = (parts.compute, parts.exposed_comm, parts.idle)
+        rows.add_row(
+            str(number),
+            f"{score.step_seconds:.4f}",
+            *(percent(part / (score.step_seconds or 1)) for part in shares),
+            gib_text(max(score.memory.peaks)),
+            str(len(score.tasks)),
+        )
+    return rows
+
+
+def trace_line(trace: Path | None, steps: int, ranks: tuple[int, int] | None = None) -> Iterator[RenderableType]:
+    """Where the trace was written, and which part; `ranks`: how many are in it, and of how many."""
+    if trace is None:
+        return
+    parts_written = []
+    if steps > 1:
+        parts_written.append(
+            f"{min(steps, TRACED_STEPS)} of {steps} steps" if steps > TRACED_STEPS else f"{steps} steps"
+        )
+    if ranks and ranks[0] < ranks[1]:
+        parts_written.append(f"{ranks[0]} of {ranks[1]} ranks: those of --trace-ranks, else one of each kind")
+    of = f" ({'; '.join(parts_written)})" if parts_written else ""
+    yield Text(f"\ntrace written to {trace}{of}: open it at ui.perfetto.dev", style="dim")
+
+
+def model_table(shipped: Sequence[ModelRow]) -> RenderableType:
+    rows = table("model", "module", "kind", ">parameters", "counted")
+    for model in shipped:
+        rows.add_row(model.model, model.module, model.kind, f"{model.parameters:,}", model.counted)
+    return rows
+
+
+def finding_lines(listed: Sequence[Finding]) -> RenderableType:
+    """The verdict, then a line and a message for each finding."""
+    lines = [Text(verdict(listed), style="bold")]
+    for finding in listed:
+        category = (f"{finding.category.replace('_', ' '):<14}", STYLES.get(finding.category, ""))
+        change = f"{finding_value(finding.old)} → {finding_value(finding.new)}".strip(" →")
+        lines.append(Text.assemble("\n", category, (finding.where, "bold"), f"  {change}"))
+        lines.append(Text(f"              {finding.message}", style="dim"))
+    return Stack(*lines)
+
+
+def finding_value(value: float | str | None) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableType]:
+    """Predicted and measured times by kind of task, the loss, and the comparison with one process."""
+    yield Text(f"a step, predicted and measured ({result.machine})")
+    rows = table("task", ">predicted", ">measured", ">ratio")
+    known = result.predicted_step_seconds
+    for kind in result.kinds:
+        ratio = f"{kind.measured / kind.predicted:.2f}" if kind.predicted else ""
+        if kind.predicted or kind.measured:
+            rows.add_row(kind.name, "" if known is None else duration(kind.predicted), duration(kind.measured), ratio)
+    yield rows
+    if result.memory:
+        yield run_memory_table(result.memory)
+    yield Text.assemble(
+        "\nstep ",
+        (duration(result.step_seconds), "bold"),
+        f" measured (median of {len(result.losses)}), {'nothing' if known is None else duration(known)} predicted; ",
+        f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}",
+    )
+    yield from price_source_note(result)
+    if result.ended != "steps":
+        why = {"time": "the time limit was reached", "interrupt": "interrupted"}[result.ended]
+        yield Text(f"ended after {plural(len(result.losses), 'step')}: {why}", style="yellow")
+    if result.planned:
+        yield planning_line(result)
+    yield from parity_line(result)
+    yield from trace_line(trace, len(result.timelines))
+
+
+def resume_line(result: ComparedRun) -> Iterator[RenderableType]:
+    """The step from which the run resumed, if it did."""
+    if result.before:
+        yield Text(f"resumed from step {result.before:,}")
+
+
+def checkpoint_lines(result: ComparedRun, plan: Path, save: Path | None, steps: int | None) -> Iterator[RenderableType]:
+    """Where the checkpoint is, and the command that resumes it; `steps`: as given by `--steps`."""
+    if save is None:
+        return
+    done, count = result.before + len(result.losses), steps or len(result.plan.steps)
+    left = [] if steps is None else ["--steps", str(steps)]
+    command = shlex.join(["planner", "run", str(plan), "--resume", str(save), *(left if done < count else [])])
+    more = "" if done < count or result.ended != "steps" else " --steps MORE"
+    yield Text(f"saved to {save} after {plural(done, 'step')}; to resume:")
+    yield Text(f"  {command}{more}", no_wrap=True, overflow="ignore")
+
+
+def run_memory_table(ranks: Sequence[PeakMemoryUse]) -> RenderableType:
+    """Memory of the fullest rank in its fullest step, predicted and measured, and the range over all ranks."""
+    fullest = fullest_rank(ranks)
+    which = f"rank {fullest.rank}, the fullest of {len(ranks)}" if len(ranks) > 1 else f"rank {fullest.rank}"
+    rows = table("memory", ">predicted", ">measured", ">ratio", title=f"\n{which}, in its fullest step")
+    if len(ranks) > 1:
+        rows.add_column("all ranks", justify="right")
+    each = [[*memory_uses(rank)] for rank in ranks]
+    for part, *of_all in zip(memory_uses(fullest), *each, strict=True):
+        ratio = f"{part.measured / part.predicted:.2f}" if part.predicted else ""
+        expected = "" if part.predicted is None else byte_size(part.predicted)
+        measured = [other.measured for other in of_all]
+        range_text = [f"{byte_size(min(measured))} – {byte_size(max(measured))}"] if len(ranks) > 1 else []
+        rows.add_row(part.name, expected, byte_size(part.measured), ratio, *range_text)
+    return rows
+
+
+def price_source_note(result: ComparedRun) -> Iterator[RenderableType]:
+    """A note on the source of predictions where nothing was measured on this machine."""
+    prices = result.plan.uses.prices
+    if result.predicted_step_seconds is None:
+        yield Text("the plan has no prices (uses.prices): nothing is predicted", style="dim")
+    elif not result.plan.prediction.measured_share and "measured" not in {c.source for c in prices.modules.values()}:
+        note = f"predicted from shipped rates of `{prices.profile}`; planner profile MODEL measures this machine"
+        if is_static(result.plan.made.strategy):
+            note = f"predicted from rates of `{prices.profile}`, as every static layout: nothing was measured here"
+        yield Text(note, style="dim")
+
+
+def parity_line(result: ComparedRun) -> Iterator[RenderableType]:
+    """Whether losses and gradients are those of one process."""
+    if result.verified and result.bound:
+        line, same = parity_text(result.verified, result.bound)
+        yield Text(line, style="green" if same else "bold red")
+
+
+def parity_text(found: "ParityErrors", bound: "ParityTolerance") -> tuple[str, bool]:
+    """A line on the comparison with one process, and whether they agree."""
+    from planner.runtime import parity_errors_text, within_tolerance
+
+    same = within_tolerance(found, bound)
+    return f"{'same as' if same else 'differs from'} one process: {parity_errors_text(found)}", same
+
+
+def planning_line(result: ComparedRun) -> Text:
+    """Planning time hidden behind training, and the exposed rest that training waited for."""
+    steps = result.planned
+    hidden, exposed = sum(step.hidden_s for step in steps), sum(step.exposed_s for step in steps)
+    waited = sum(step.exposed_s > 0 for step in steps)
+    return Text(
+        f"planning: hidden {duration(hidden)}, exposed {duration(exposed) if exposed else '0'} measured; "
+        f"training waited for {waited or 'none'} of {len(steps)} steps planned meanwhile"
+    )

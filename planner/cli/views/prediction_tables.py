@@ -1,0 +1,166 @@
+"""What `planner predict` and `planner fits` print, and their JSON answers."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.views.plan_tables import gib_text, table
+from planner.costs.memory.footprint import Footprint
+from planner.costs.objective import STEP_SECONDS
+from planner.plan.descriptions import all_items_text, layout_text
+from planner.plan.plan_file import Plan
+from planner.scoring.objective_value import objective_of, sample_modules
+from planner.scoring.plan_answer import PlanAnswer, plan_answer
+from planner.strategies.static.layout_change import LayoutChange
+from planner.strategies.static.memory_fit import MemoryFit, StageMemory
+from planner.strategies.static.static_prediction import StaticPrediction
+from planner.units import GIB, duration, percent, plural
+
+LEAST = 5e-4  # share of the step: less is 0.0 %
+EXPLAINED = 0.01  # share of the step above which what simulation adds is explained
+SIMULATION_NOTE = (
+    "the parts assume equal sequences, evenly distributed; the simulation takes them as they are: ranks and stages "
+    "wait for those with more tokens or layers"
+)
+COLUMNS = 4  # stages in a table: the JSON answer has all
+
+
+def prediction_lines(prediction: StaticPrediction) -> Iterator[RenderableType]:
+    """Step time with its parts, memory, and the sources of the numbers."""
+    facts, ranks = plan_answer(prediction.plan, prediction.scores), prediction.plan.size
+    seconds, memory = facts["step_seconds"], facts["memory"]
+    low, high = (duration(each) for each in facts["interval_seconds"])
+    for name, layout in prediction.plan.layouts.items():
+        of_module = f"  of {name}" if len(prediction.plan.layouts) > 1 else ""
+        yield Text.assemble((layout_text(layout), "bold"), f"{of_module}  on {plural(len(layout.ranks), 'rank')}")
+    if len(prediction.plan.layouts) > 1:
+        yield Text("; ".join([all_items_text(prediction.plan), *left_out(prediction.plan)]))
+    closed = f"; closed form {duration(prediction.closed_seconds)}" if prediction.closed_seconds else ""
+    yield Text.assemble("step ", (duration(seconds), "bold"), f" simulated, {low} to {high} (80 % interval){closed}")
+    rate, goal = facts["tokens_per_second"], objective_of(prediction.plan)
+    objective_text = "" if facts["objective"] == STEP_SECONDS else f"{goal.formatted(facts['value'])}, "
+    of = f" of {' and '.join(sample_modules(prediction.plan))}" if len(prediction.plan.layouts) > 1 else ""
+    yield Text(f"{objective_text}{rate:,.0f} tokens/s{of}, {rate / ranks:,.0f} per rank, MFU {percent(facts['mfu'])}\n")
+    yield parts_table(prediction, seconds)
+    if prediction.closed_seconds and abs(seconds - prediction.closed_seconds) >= EXPLAINED * seconds:
+        yield Text(SIMULATION_NOTE, style="dim")
+    used, allowed = gib_text(memory["peak_gib"] * GIB), gib_text(memory["allowed_gib"] * GIB)
+    risk = f"{percent(memory['chance'])} chance of running out"
+    yield Text(f"\nmemory: {used} with context and buffers on the fullest rank, {allowed} allowed, {risk}\n")
+    sources = table("", "rests on", "")
+    for what, source in prediction.sources.items():
+        sources.add_row("", what, source)
+    yield sources
+
+
+def left_out(plan: Plan) -> Iterator[str]:
+    for name, items in plan.uses.left_out.items():
+        yield f"{plural(len(items), 'item')} of {name} left out: their readers were dropped, or had no room"
+
+
+def parts_table(found: StaticPrediction, seconds: float) -> RenderableType:
+    """Seconds by part, and what simulation adds to the closed form; parts near zero are left out."""
+    rows = table("part", ">seconds", ">share")
+    rest = {"simulation adds": seconds - found.closed_seconds} if found.closed_seconds else {}
+    for name, each in {**found.parts, **rest}.items():
+        if abs(each) >= LEAST * seconds:
+            rows.add_row(name, duration(each), percent(each / seconds))
+    return rows
+
+
+def prediction_summary(found: StaticPrediction) -> PlanAnswer:
+    return {
+        **plan_answer(found.plan, found.scores),
+        "ranks": found.plan.size,
+        "closed_form_seconds": found.closed_seconds,
+        "parts": found.parts,
+        "sources": found.sources,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- fits
+
+
+def fits_lines(answered: MemoryFit) -> Iterator[RenderableType]:
+    """Whether it fits, what uses the memory, and the smallest change that would fit."""
+    verdict, style = ("fits", "bold green") if answered.fits else ("does not fit", "bold red")
+    fullest, by_module = answered.fullest, answered.plan.layouts.items()
+    layouts = " and ".join(
+        f"{name} {layout_text(layout)}" if len(by_module) > 1 else layout_text(layout) for name, layout in by_module
+    )
+    chance = f"{percent(fullest.chance)} chance of running out of memory, on {stage_text(answered, fullest)}"
+    yield Text.assemble((layouts, "bold"), " ", (verdict, style), f" in {answered.device}: {chance}\n")
+    yield memory_use_table(answered)
+    if not answered.fits:
+        yield Text(f"\n{change_text(answered)}")
+
+
+def memory_use_table(found: MemoryFit) -> RenderableType:
+    """Bytes of each kind on the first two stages, the fullest and the last."""
+    stages = shown_stages(found)
+    heading = "on one rank of" if len(found.plan.layouts) == 1 else "on one rank of stages"
+    rows = table(heading, *(f">{stage_text(found, use)}" for use in stages))
+    for field in fields(Footprint):
+        sizes = [float(getattr(use.taken, field.name)) for use in stages]
+        if any(sizes):
+            rows.add_row(field.name, *map(gib_text, sizes))
+    rows.add_row("peak", *(gib_text(float(use.taken.total)) for use in stages), style="bold")
+    rows.add_row("allowed", *(gib_text(use.allowed) for use in stages))
+    rows.add_row("device", *(gib_text(found.device_bytes) for _ in stages))
+    rows.add_row("chance of running out", *(percent(use.chance) for use in stages))
+    return rows
+
+
+def stage_text(found: MemoryFit, use: StageMemory) -> str:
+    """`stage 1`; with several modules `llm 1, vit 0`: the stage of each that a rank holds."""
+    if len(found.plan.layouts) == 1:
+        return f"stage {use.stage}"
+    return ", ".join(
+        f"{name} {stage}" if found.plan.layouts[name].pp > 1 else name for name, stage in use.holds.items()
+    )
+
+
+def shown_stages(found: MemoryFit) -> list[StageMemory]:
+    last = len(found.stages) - 1
+    return [found.stages[stage] for stage in sorted({0, min(1, last), found.fullest.stage, last})][:COLUMNS]
+
+
+def change_text(found: MemoryFit) -> str:
+    """The smallest change that would fit, with its memory and step time."""
+    change: LayoutChange | None = found.change
+    if change is None:
+        return "no change that was tried fits: it needs more ranks, shorter sequences, or another layout"
+    used = f"{gib_text(change.bytes_needed)}, {duration(change.seconds)} a step by the closed form"
+    return f"the smallest change that fits: {', '.join(change.differences)} ({used})"
+
+
+def gib(taken: Footprint) -> dict[str, float]:
+    parts = {name: float(size) / GIB for name, size in asdict(taken).items()}
+    return {**parts, "total": float(taken.total) / GIB}
+
+
+def fits_summary(found: MemoryFit) -> dict[str, Any]:
+    """The JSON answer of `planner fits`; sizes in GiB."""
+    change = found.change
+    return {
+        **plan_answer(found.plan, found.scores),
+        "fits": found.fits,
+        "device": found.device,
+        "device_gib": found.device_bytes / GIB,
+        "fullest": found.fullest.stage,
+        "stages": [
+            {
+                "stage": use.stage,
+                "holds": use.holds,
+                "chance": use.chance,
+                "allowed_gib": use.allowed / GIB,
+                **gib(use.taken),
+            }
+            for use in found.stages
+        ],
+        "change": change
+        and {"what": [*change.differences], "step_seconds": change.seconds, "total": change.bytes_needed / GIB},
+    }

@@ -1,0 +1,184 @@
+"""Draws a timeline with a line for each rank, time to the right: pipelines, and ranks that synchronise once a step.
+
+Passes differ in shade, so that no colour is needed: forward, backward, or the input and weight gradients of a backward.
+The number at the start of a pass is its micro-batch. Ranks that look the same share a line.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.canvas import NOTHING, Canvas, Cell, cell_line, rank_labels
+from planner.plan.task import Phase
+from planner.simulate import TaskEvent, Timeline
+from planner.simulate.drawn_ranks import rank_kinds
+from planner.specs.base import Ranks
+from planner.units import duration
+
+PASSES: dict[Phase, tuple[str, str, str]] = {  # symbol, colour where there is one module, name
+    "F": ("█", "blue", "forward"),
+    "B": ("▓", "green", "backward"),
+    "I": ("▒", "cyan", "input gradients"),
+    "W": ("░", "yellow", "weight gradients"),
+}
+MODULES = ("blue", "yellow", "green", "magenta", "cyan", "red")
+COMMUNICATING: Cell = ("~", "bright_black")
+SHOWN = 16  # lines
+CLEAR = 0.75  # share of a column above which it shows only that
+
+
+class PassCell(NamedTuple):
+    """The pass that a cell shows."""
+
+    phase: Phase
+    module: str
+    micro_batch: str
+
+
+class Lane(NamedTuple):
+    """Ranks that look the same, and what their line shows."""
+
+    ranks: Ranks
+    owners: tuple[PassCell | bool, ...]  # by column; False: idle, True: communication only
+
+
+def rank_lanes(timeline: Timeline, canvas: Canvas) -> RenderableType:
+    """Draw the timeline in at most SHOWN lines."""
+    all_lanes, drawn_lanes, names = fitted(timeline, canvas)
+    passes = {owner for lane in all_lanes for owner in lane.owners if isinstance(owner, PassCell)}
+    style = LaneStyle(sorted({owner.module for owner in passes}), canvas.plain)
+    drawn = [cell_line(painted(lane.owners, style), name) for lane, name in zip(drawn_lanes, names, strict=True)]
+    if len(all_lanes) > SHOWN:
+        drawn.insert(SHOWN // 2, Text(f"… {len(all_lanes) - SHOWN} more that look different", style="dim"))
+    communicates = any(True in lane.owners for lane in all_lanes)
+    return Stack(Text(), *drawn, legend({owner.phase for owner in passes}, style, communicates, timeline.step_seconds))
+
+
+def fitted(timeline: Timeline, canvas: Canvas) -> tuple[list[Lane], list[Lane], list[str]]:
+    """All lanes, those to draw and their labels; wider labels leave fewer columns, so more lanes look the same."""
+    for reserved in (6, 8, 10, 12, 16, 20):
+        all_lanes = group_lanes(timeline, max(10, canvas.width - reserved))
+        drawn_lanes = [*all_lanes[: SHOWN // 2], *all_lanes[-SHOWN // 2 :]] if len(all_lanes) > SHOWN else all_lanes
+        names = rank_labels([lane.ranks for lane in drawn_lanes], canvas)
+        if len(names[0]) <= reserved:
+            break
+    return all_lanes, drawn_lanes, names
+
+
+def group_lanes(timeline: Timeline, columns: int) -> list[Lane]:
+    """Group all ranks by what their lines show, lowest rank first."""
+    kinds: dict[int, list[int]] = {}
+    for rank, kind in enumerate(rank_kinds(timeline)):
+        kinds.setdefault(kind, []).append(rank)
+    events: dict[int, list[TaskEvent]] = {kind: [] for kind in kinds}
+    for event in timeline.events:
+        for rank in event.ranks:
+            if rank in events:
+                events[rank].append(event)
+    looks: dict[tuple[PassCell | bool, ...], list[int]] = {}
+    for kind, ranks in kinds.items():
+        looks.setdefault(column_owners(events[kind], timeline.step_seconds, columns), []).extend(ranks)
+    return sorted(Lane(Ranks(sorted(ranks)), look) for look, ranks in looks.items())
+
+
+def column_owners(events: Sequence[TaskEvent], seconds: float, columns: int) -> tuple[PassCell | bool, ...]:
+    """What each column shows: what takes most of it, or several things in turn where they share it."""
+    pass_shares: list[dict[PassCell | bool, float]] = [{} for _ in range(columns)]
+    communication = [0.0] * columns
+    scale = columns / seconds if seconds else 0.0
+    for event in events:
+        first, last = event.start * scale, event.end * scale
+        owner = PassCell(event.phase, event.module, event.id.rsplit("/", 2)[-2]) if event.phase in PASSES else None
+        for column in range(int(first), min(columns, int(last) + 1)):
+            overlap_share = min(last, column + 1) - max(first, column)
+            if owner:
+                pass_shares[column][owner] = pass_shares[column].get(owner, 0.0) + overlap_share
+            elif event.stream != "compute":
+                communication[column] += overlap_share
+    turns = ColumnTurns()
+    return tuple(
+        turns.take(overlap_share, talk) for overlap_share, talk in zip(pass_shares, communication, strict=True)
+    )
+
+
+class ColumnTurns:
+    """Columns in which several things happen show them in turn, in proportion to their shares of the time."""
+
+    def __init__(self) -> None:
+        self.due: dict[object, float] = {}
+
+    def take(self, parts: dict[PassCell | bool, float], talk: float) -> PassCell | bool:
+        """Choose what a column shows. `parts`: share of each pass; `talk`: of communication, exposed or hidden."""
+        rest = max(0.0, 1.0 - sum(parts.values()))
+        parts = {**parts, True: min(rest, talk), False: max(0.0, rest - talk)}
+        most = max(parts, key=lambda owner: parts[owner])
+        if parts[most] >= CLEAR:
+            return most
+        shares: dict[object, float] = {}
+        for owner, part in parts.items():
+            shares[owner_kind(owner)] = shares.get(owner_kind(owner), 0.0) + part
+        for each, part in shares.items():
+            self.due[each] = self.due.get(each, 0.0) + part
+        taken = max((each for each, part in shares.items() if part > 0), key=lambda each: self.due[each])
+        self.due[taken] -= 1.0
+        return max((owner for owner in parts if owner_kind(owner) == taken), key=lambda owner: parts[owner])
+
+
+def owner_kind(owner: PassCell | bool) -> object:
+    return owner[:2] if isinstance(owner, PassCell) else owner
+
+
+class LaneStyle(NamedTuple):
+    """Colours mean passes where there is one module, else modules; without colours, letters mean modules."""
+
+    modules: list[str]
+    plain: bool
+
+    def look(self, owner: PassCell) -> tuple[str, str]:
+        symbol, colour, _ = PASSES[owner.phase]
+        return symbol, colour if len(self.modules) == 1 else self.colour(owner.module)
+
+    def colour(self, module: str) -> str:
+        return MODULES[self.modules.index(module) % len(MODULES)]
+
+    def letter(self, module: str) -> str:
+        """First letter of the module's name if that is unique, else a letter of the alphabet."""
+        if len(self.modules) == 1 or not self.plain:
+            return ""
+        alone = len({name[0] for name in self.modules}) == len(self.modules)
+        return module[0] if alone else "abcdefghijklmnopqrstuvwxyz"[self.modules.index(module) % 26]
+
+    def number(self, owner: PassCell) -> str:
+        return self.letter(owner.module) + owner.micro_batch
+
+
+def painted(owned: Sequence[PassCell | bool], style: LaneStyle) -> list[Cell]:
+    """Cells of a lane; a pass that is wide enough begins with its micro-batch."""
+    cells: list[Cell] = []
+    start = 0
+    for column, owner in enumerate(owned):
+        if not isinstance(owner, PassCell):
+            cells.append(COMMUNICATING if owner else NOTHING)
+            continue
+        start = column if column == 0 or owned[column - 1] != owner else start
+        symbol, colour = style.look(owner)
+        number, place = style.number(owner), column - start
+        wide = owned[start : start + len(number) + 1].count(owner) == len(number) + 1
+        cells.append((number[place], f"black on {colour}") if wide and place < len(number) else (symbol, colour))
+    return cells
+
+
+def legend(phases: set[Phase], style: LaneStyle, communicates: bool, seconds: float) -> Text:
+    text = Text()
+    for module in style.modules if len(style.modules) > 1 else ():
+        letter = style.letter(module)
+        text.append(f"{letter} {module} " if letter else f"{module} ", style=style.colour(module))
+    for phase, (symbol, colour, name) in PASSES.items():
+        if phase in phases:
+            text.append(symbol, style=colour if len(style.modules) == 1 else "").append(f" {name} ", style="dim")
+    return text.append(
+        "~ communication " * communicates + f"· idle, {duration(seconds)} across, simulated", style="dim"
+    )

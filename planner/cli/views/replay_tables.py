@@ -1,0 +1,212 @@
+"""What `planner replay` prints, and its JSON answer."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.views.plan_tables import table
+from planner.replay import PathLink
+from planner.replay.timing.timed_replay import median_step_error, worst_step_error
+from planner.units import duration, percent
+from planner.workflows.replaying import ReplayAnswer
+
+SHOWN = 12  # rows of a printed table
+LONGEST = 60  # characters of a printed name
+LINKS = 10_000  # of the critical path in the JSON answer: the longest
+
+
+def summary(answer: ReplayAnswer) -> dict[str, Any]:
+    """The JSON answer."""
+    replayed = answer.replay
+    return {
+        "steps": [
+            {
+                "rank": step.rank,
+                "name": step.name,
+                "measured_seconds": step.measured,
+                "replayed_seconds": step.replayed,
+                "error": step.error,
+                "explained_seconds": explained.replayed,
+                "explained_error": explained.error,
+            }
+            for step, explained in zip(replayed.steps, answer.explained, strict=True)
+        ],
+        "measured_step_seconds": replayed.measured_step_seconds,
+        "replayed_step_seconds": replayed.step_seconds,
+        "median_error": replayed.median_error,
+        "worst_error": replayed.worst_error,
+        "explained_median_error": median_step_error(answer.explained),
+        "explained_worst_error": worst_step_error(answer.explained),
+        "copied": copied_answer(answer),
+        "breakdown": breakdown_answer(answer, 0),
+        "critical_path": [link_answer(link) for link in longest_links(answer.critical_path)],
+        "critical_path_left_out": max(0, len(answer.critical_path) - LINKS),
+        "operators": [row._asdict() for row in answer.operators],
+        "ranks": rank_answers(answer),
+        "stragglers": [{**each._asdict(), "slower": dict(each.slower)} for each in answer.stragglers],
+        "streams": [each._asdict() for each in replayed.stream_seconds()],
+        "whatif": whatif_answer(answer),
+        "notes": answer.notes,
+    }
+
+
+def copied_answer(answer: ReplayAnswer) -> dict[str, Any]:
+    """Time that is copied from the trace, as no inferred dependency accounts for it."""
+    copied = answer.replay.copied
+    return {
+        "host_seconds": copied.host,
+        "device_gap_seconds": copied.gaps,
+        "unseen_seconds": copied.unseen,
+        "operations_with_launch": copied.launched,
+        "operations": copied.operations,
+    }
+
+
+def longest_links(path: Sequence[PathLink]) -> list[PathLink]:
+    """The longest links of a very long path, in their order."""
+    kept = sorted(sorted(range(len(path)), key=lambda i: (-path[i].seconds, i))[:LINKS])
+    return [path[i] for i in kept]
+
+
+def breakdown_answer(answer: ReplayAnswer, graph: int) -> dict[str, Any]:
+    breakdown = answer.replay.breakdown(graph)
+    return {**breakdown.parts._asdict(), "kinds": breakdown.kinds}
+
+
+def link_answer(link: PathLink) -> dict[str, Any]:
+    return {
+        "rank": link.rank,
+        "where": link.lane,
+        "kind": link.kind,
+        "name": link.name,
+        "annotations": link.enclosing.annotations,
+        "operators": link.enclosing.operators,
+        "start": link.start,
+        "seconds": link.seconds,
+    }
+
+
+def rank_answers(answer: ReplayAnswer) -> list[dict[str, Any]]:
+    return [
+        {
+            "rank": graph.trace.rank,
+            "source": graph.trace.source,
+            "device": graph.trace.device,
+            "versions": graph.trace.versions,
+            "dependencies": graph.dependency_counts,
+            "breakdown": breakdown_answer(answer, g),
+        }
+        for g, graph in enumerate(answer.replay.graphs)
+    ]
+
+
+def whatif_answer(answer: ReplayAnswer) -> dict[str, Any] | None:
+    predicted = answer.predicted
+    if predicted is None:
+        return None
+    assumed = [{"change": change, "assumed": assumption} for change, assumption in predicted.assumed]
+    return {
+        "step_seconds": predicted.step_seconds,
+        "replayed_seconds": predicted.replayed_seconds,
+        "speedup": predicted.speedup,
+        "assumed": assumed,
+    }
+
+
+def replay_view(answer: ReplayAnswer, trace: Path | None) -> RenderableType:
+    """Tables and text for the terminal."""
+    return Stack(*replay_lines(answer, trace))
+
+
+def replay_lines(answer: ReplayAnswer, trace: Path | None) -> Iterator[RenderableType]:
+    replayed, copied = answer.replay, answer.replay.copied
+    yield step_table(answer)
+    yield Text.assemble(
+        "\nmedian error ",
+        (percent(replayed.median_error), "bold"),
+        f", worst {percent(replayed.worst_error)}; explained: without {duration(copied.unseen)} of waits that no "
+        f"inferred dependency accounts for, median error {percent(median_step_error(answer.explained))}, "
+        f"worst {percent(worst_step_error(answer.explained))}",
+    )
+    yield Text(
+        f"copied from the trace: {duration(copied.host)} of host threads, {duration(copied.gaps)} of gaps between "
+        f"operations; {copied.launched:,} of {copied.operations:,} operations have a launch. Waits whose dependency "
+        "was not inferred are part of this; `--without` a kind of dependency shows what that kind explains",
+        style="dim",
+    )
+    yield from (Text(), breakdown_table(answer), Text(), critical_path_table(answer))
+    if answer.stragglers:
+        yield from (Text(), stragglers(answer))
+    if answer.predicted:
+        yield from whatif_lines(answer)
+    for note in answer.notes:
+        yield plain(f"note: {note}", "dim")
+    if trace:
+        yield plain(f"trace written to {trace}: open it at ui.perfetto.dev", "dim")
+
+
+def step_table(answer: ReplayAnswer) -> RenderableType:
+    columns = (">measured", ">replayed", ">error", ">explained")
+    rows = table("rank", "step", *columns, title="steps, measured and replayed")
+    for step, explained in zip(answer.replay.steps, answer.explained, strict=True):
+        times = (duration(step.measured), duration(step.replayed), percent(step.error), duration(explained.replayed))
+        rows.add_row(str(step.rank), plain(step.name), *times)
+    return rows
+
+
+def breakdown_table(answer: ReplayAnswer) -> RenderableType:
+    """Where the time of the mean step goes, a row per rank, with the largest kinds of work."""
+    columns = (">compute", ">overlapped", ">exposed comm", ">copies", ">idle")
+    rows = table("rank", *columns, "mostly", title="where a step's time goes on the device, replayed")
+    for g, graph in enumerate(answer.replay.graphs):
+        breakdown = answer.replay.breakdown(g)
+        total = sum(breakdown.parts) or 1.0
+        kinds = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in [*breakdown.kinds.items()][:4])
+        rows.add_row(str(graph.trace.rank), *(percent(seconds / total) for seconds in breakdown.parts), kinds)
+    return rows
+
+
+def critical_path_table(answer: ReplayAnswer) -> RenderableType:
+    total = sum(link.seconds for link in answer.critical_path) or 1.0
+    title = f"the critical path through all steps, {duration(total)} replayed, by operator"
+    rows = table("operator", "kind", ">seconds", ">share", ">count", title=title)
+    for row in answer.operators[:SHOWN]:
+        rows.add_row(
+            plain(short(row.operator)), row.kind, duration(row.seconds), percent(row.seconds / total), str(row.times)
+        )
+    return rows
+
+
+def stragglers(answer: ReplayAnswer) -> RenderableType:
+    columns = (">last to arrive", ">others waited", "own work slower than the median rank's")
+    rows = table("rank", *columns, title="stragglers: ranks that others waited for, measured")
+    for each in answer.stragglers:
+        slower = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in each.slower)
+        rows.add_row(str(each.rank), f"{each.last} of {each.of}", duration(each.kept_waiting), slower)
+    return rows
+
+
+def whatif_lines(answer: ReplayAnswer) -> Iterator[RenderableType]:
+    prediction = answer.predicted
+    if prediction is None:
+        return
+    yield Text.assemble(
+        "\nwhat if: step ",
+        (duration(prediction.step_seconds), "bold"),
+        f" simulated, {duration(prediction.replayed_seconds)} replayed unchanged ({prediction.speedup:.2f} ×)",
+    )
+    for change, assumed in prediction.assumed:
+        yield plain(f"  {change}: {assumed}", "dim")
+
+
+def plain(name: str, style: str = "") -> Text:
+    """Text of a trace or path, safe to print: no markup, no control characters."""
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in name), style=style)
+
+
+def short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

@@ -1,0 +1,30 @@
+"""FSDP2's own work in a pass, where a profile measured bare layers: hooks, casts, copies into and out of its buffers.
+
+Each layer is one FSDP unit, embedding and head are another. Their collectives are tasks of their own (rank_groups.py).
+"""
+
+from typing import Literal
+
+from planner.costs.compute.cost_lines import CostLine
+from planner.plan.plan_file import Layout
+from planner.specs.hardware.profile import ModuleCosts
+from planner.units import MS
+
+
+def fsdp_line(costs: ModuleCosts, layout: Layout, layers: int, embedding_head: bool, forward: bool) -> CostLine:
+    """The constant that FSDP2 adds to one pass over so many layers, whatever the number of tokens."""
+    how = resharding(layout)
+    units = costs.fsdp.get(how) if how else None
+    if units is None:
+        return CostLine()
+    each, outside = (unit.forward_ms if forward else unit.backward_ms for unit in (units.layer, units.ends))
+    return CostLine(const=(layers * each + (outside if embedding_head else 0.0)) * MS)
+
+
+def resharding(layout: Layout) -> Literal["held", "resharded"] | None:
+    """Whether FSDP2 reshards a module's units after forward; None where it does nothing, since no other rank shares any
+    of their states, and the optimizer updates the very weights that are computed with.
+    """
+    if layout.data_ranks == 1 and layout.dtype != "bf16":
+        return None
+    return "resharded" if layout.zero == 3 else "held"

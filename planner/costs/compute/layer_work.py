@@ -1,0 +1,243 @@
+"""Work of one rank in one forward pass over one layer: matrix products, attention, memory traffic.
+
+Shapes follow Megatron's sharding (arXiv 1909.08053, 2205.05198): heads and the MLP's width over tp, tokens over cp, and
+norms and residuals over tp as well under sequence parallelism. Experts (arXiv 2504.14960) have a mesh of their own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.costs.layout_columns import LayoutColumns, Number
+from planner.specs.layers import Module
+from planner.specs.layers.blocks import Block as Name
+from planner.specs.layers.blocks import LayerKind, block_entry, kind_blocks
+from planner.specs.layers.head_widths import head_dim, kv_heads
+from planner.specs.shapes import key_width, query_width
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """`count` products of m×k with k×n."""
+
+    m: Number
+    n: Number
+    k: Number
+    count: Number = 1
+    grouped: bool = False  # grouped GEMM over several experts
+    part: str = ""  # what selective recomputation recomputes it with (costs/layout_columns.py, RecomputedPart)
+    has_weights: bool = True  # one factor is weights; else both are activations, and neither is kept for backward
+    layer_precision: bool = True  # in the layer's own precision; else never in fp8
+
+    @property
+    def flops(self) -> Number:
+        """FLOPs of a forward."""
+        return 2.0 * self.m * self.n * self.k * self.count
+
+    @property
+    def weights(self) -> Number:
+        """Weights of the products on this rank."""
+        return self.n * self.k * self.count if self.has_weights else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCore:
+    """The core of attention: scores, softmax, weighted sum."""
+
+    pairs: Number  # query-key pairs of one head, on this rank
+    heads: Number  # on this rank
+    width: Number  # of a head, mean of key and value width
+    length: Number  # tokens of the sequence that a kernel works on
+    head_dim: int
+    dtype: str = "bf16"
+
+    @property
+    def flops(self) -> Number:
+        """FLOPs of a forward."""
+        return 4.0 * self.pairs * self.heads * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWork:
+    """Work of one layer, or of what is outside the layers."""
+
+    matmuls: tuple[Matmul, ...]
+    attention: AttentionCore | None
+    cross_attention: AttentionCore | None  # cross attention
+    memory_bytes: Number  # bytes that kernels bound by memory read and write: norms, residuals, activations
+    kernels: int  # launched by one pass
+
+
+class BlockWork(NamedTuple):
+    """Work of one block of a layer, without its norm and residual."""
+
+    matmuls: tuple[Matmul, ...]
+    memory_bytes: Number
+    kernels: int
+
+
+def layer_work(module: Module, kind: LayerKind, at: LayoutColumns, window: int | None = None) -> LayerWork:
+    """Forward work of one layer on one rank, for one micro-batch."""
+    names = kind_blocks(kind)
+    each = [block_entry(block, BLOCK_WORK, "the work")(module, at) for block in names]
+    shards = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
+    residual = at.element * at.tokens * module.hidden * 5.0 * len(names) / shards  # a norm in and out, a residual sum
+    return LayerWork(
+        tuple(product for block in each for product in block.matmuls),
+        attention_core(module, at, window) if "attention" in names else None,
+        cross_attention_core(module, at) if "cross_attention" in names else None,
+        sum((block.memory_bytes for block in each), residual),
+        sum(block.kernels for block in each) + 3 * len(names),
+    )
+
+
+def attention_block(module: Module, at: LayoutColumns) -> BlockWork:
+    """The projections around attention, and the rotation of its heads."""
+    tokens = at.tokens
+    queries, keys = query_width(module), key_width(module)
+    latent = module.latent_attention
+    moved = at.element * tokens * 2.0 * (queries + keys) / at.tp
+    if latent is None:
+        qkv = Matmul(
+            tokens, queries / at.tp + 2.0 * np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module), module.hidden
+        )
+        return BlockWork((qkv, Matmul(tokens, module.hidden, queries / at.tp)), moved, 4)
+    narrow = np.where(at.sequence_parallel, tokens / at.tp, tokens)  # the down projections are replicated
+    heads = module.heads / at.tp
+    down = [Matmul(narrow, latent.kv_rank + latent.rope_dim, module.hidden)]
+    if latent.q_rank:
+        down.append(Matmul(narrow, latent.q_rank, module.hidden))
+    up = [
+        Matmul(tokens, heads * (latent.nope_dim + latent.rope_dim), latent.q_rank or module.hidden),
+        Matmul(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank),
+        Matmul(tokens, module.hidden, heads * latent.value_dim),
+    ]
+    return BlockWork((*down, *up), moved * 2.0, 10)
+
+
+def rank_key_width(module: Module, at: LayoutColumns) -> Number:
+    """Width of one rank's keys: they are repeated where more ranks shard heads than there are key heads."""
+    return np.maximum(kv_heads(module) / (at.tp * at.ulysses), 1.0) * head_dim(module)
+
+
+def attention_core(module: Module, at: LayoutColumns, window: int | None) -> AttentionCore:
+    """Attention of one micro-batch: causal, half of all pairs; within a window, at most its width per query."""
+    length = at.seq
+    pairs = length * (length / 2.0 if module.causal else length)
+    if window is not None:
+        width = np.minimum(length, float(window))
+        pairs = width * (length - width / 2.0 if module.causal else length)
+    latent = module.latent_attention
+    size = head_dim(module)
+    mean_width = (size + latent.value_dim) / 2.0 if latent else size
+    heads = module.heads / (at.tp * at.ulysses)
+    dtype = "float32" if at.full_precision else "bf16"
+    return AttentionCore(at.micro_batch * pairs / at.ring, heads, mean_width, length / at.ring, size, dtype)
+
+
+def cross_attention_block(module: Module, at: LayoutColumns) -> BlockWork:
+    """Queries of the layer's own tokens, keys and values of what is read, and the output projection."""
+    queries, keys = query_width(module) / at.tp, np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module)
+    products = (
+        Matmul(at.tokens, queries, module.hidden),
+        Matmul(at.tokens * at.cross_reads, 2.0 * keys, module.cross_attention_width),
+        Matmul(at.tokens, module.hidden, queries),
+    )
+    return BlockWork(products, at.element * at.tokens * 2.0 * queries, 4)
+
+
+def cross_attention_core(module: Module, at: LayoutColumns) -> AttentionCore:
+    """Cross attention of one micro-batch: every token attends to all that is read."""
+    heads, size = module.heads / (at.tp * at.ulysses), head_dim(module)
+    pairs = at.micro_batch * at.seq * at.seq * at.cross_reads
+    return AttentionCore(
+        pairs / at.ring, heads, size, at.seq / at.ring, size, "float32" if at.full_precision else "bf16"
+    )
+
+
+def dense_mlp_block(module: Module, at: LayoutColumns) -> BlockWork:
+    """The dense MLP."""
+    return mlp_of_width(module, module.ffn, at)
+
+
+def mlp_of_width(module: Module, width: Number, at: LayoutColumns) -> BlockWork:
+    """An MLP of this width: up (and gate), the activation, down."""
+    inputs, tokens, own = 2 if module.gated else 1, at.tokens, width / at.tp
+    products = (
+        Matmul(tokens, inputs * own, module.hidden, part="mlp"),
+        Matmul(tokens, module.hidden, own, part="mlp"),
+    )
+    return BlockWork(products, at.element * tokens * (inputs + 1.0) * own, 3)
+
+
+def expert_block(module: Module, at: LayoutColumns) -> BlockWork:
+    """Router, permutation, the routed experts of this rank, and the shared ones.
+
+    Each rank dispatches its own tokens, and receives as many in the mean, times etp, whose ranks shard each expert.
+    """
+    moe = module.routed_experts
+    assert moe is not None
+    own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens)
+    copies = own * moe.topk * at.etp
+    local = moe.experts / at.ep
+    inputs = 2 if module.gated else 1
+    each = copies / local
+    products = (
+        Matmul(own, moe.experts, module.hidden, layer_precision=False),
+        Matmul(each, inputs * moe.ffn / at.etp, module.hidden, local, grouped=True, part="moe"),
+        Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True, part="moe"),
+    )
+    moved = at.element * copies * ((inputs + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out
+    if not moe.shared_ffn:
+        return BlockWork(products, moved, 14)
+    shared = mlp_of_width(module, moe.shared_ffn, at)
+    return BlockWork(products + shared.matmuls, moved + shared.memory_bytes, 14 + shared.kernels)
+
+
+def state_space_block(module: Module, at: LayoutColumns) -> BlockWork:
+    """The projections, a depthwise convolution, and the scan in chunks of Q tokens (arXiv 2405.21060, §6): C·Bᵀ once
+    for each chunk and group; per head the chunk's own output, the state it leaves, and the output from earlier states.
+    """
+    space = module.ssm
+    assert space is not None
+    tokens, inner, convolved, heads = (
+        at.tokens,
+        space.inner_width / at.tp,
+        space.convolution_channels / at.tp,
+        space.heads / at.tp,
+    )
+    chunk, channels, chunks = space.chunk, space.head_dim, tokens / space.chunk
+    projected = inner + convolved + heads
+    scanned = (
+        Matmul(chunk, chunk, space.state, chunks * np.maximum(1.0, space.groups / at.tp), has_weights=False),
+        Matmul(chunk, channels, chunk, chunks * heads, has_weights=False),
+        Matmul(space.state, channels, chunk, chunks * heads, has_weights=False),
+        Matmul(chunk, channels, space.state, chunks * heads, has_weights=False),
+    )
+    products = (Matmul(tokens, projected, module.hidden), *scanned, Matmul(tokens, module.hidden, inner))
+    moved = at.element * tokens * (3.0 * convolved + 5.0 * inner)  # convolved, scanned, gated and normed
+    return BlockWork(products, moved, 10)
+
+
+BLOCK_WORK: dict[Name, Callable[[Module, LayoutColumns], BlockWork]] = {
+    "attention": attention_block,
+    "cross_attention": cross_attention_block,
+    "mlp": dense_mlp_block,
+    "experts": expert_block,
+    "state_space": state_space_block,
+}
+
+
+def head_work(module: Module, at: LayoutColumns) -> LayerWork:
+    """Logits over this rank's shard of the vocabulary, and the loss in float32; or what an encoder has outside its
+    layers.
+    """
+    share = sum(
+        end.flops / (2.0 * module.hidden) / (at.tp if end.sharded_dim else 1.0) for end in module.embedding_head
+    )
+    product = Matmul(at.tokens, share, module.hidden, layer_precision=False)
+    if not module.output_vocabulary:
+        return LayerWork((product,), None, None, at.tokens * module.hidden * at.element * 4.0, 6)
+    return LayerWork((product,), None, None, at.tokens * (module.output_vocabulary / at.tp) * (at.element + 4.0 * 4), 8)

@@ -1,0 +1,182 @@
+"""The machine that a static layout runs on: kernel rates, network bandwidth, and the framework that launches
+kernels.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.costs.compute.assumed_rates import complete_rates
+from planner.costs.compute.layer_work import AttentionCore, LayerWork, Matmul
+from planner.costs.layout_columns import Number, Precision
+from planner.costs.network.network_model import NetworkModel, network_of
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.device_rates import AttentionCurve, DeviceRates
+from planner.specs.hardware.profile import Device
+from planner.units import GB, US
+
+TERA = 1e12
+MEGATRON_ACCOUNTING = MemoryCoefficients()
+# The exposed share of the memory traffic of gradient accumulation; other tiles of the product hide the rest. Of 0, 0.3,
+# 0.5 and 1 it had the least error over published records.
+EXPOSED_ACCUMULATION = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class MachineModel:
+    """A device with its rates and network, and a framework's coefficients."""
+
+    device: Device
+    rates: DeviceRates
+    network: NetworkModel
+    timing: TimingCoefficients
+    accounting: MemoryCoefficients = MEGATRON_ACCOUNTING
+
+    def matmul(self, product: Matmul, precision: Precision) -> Number:
+        """Seconds of a matrix product: m, n and k each count a few more for filling the device, and one launch."""
+        dtype = precision if product.layer_precision or precision != "fp8" else "bf16"
+        dtype = "float32" if dtype == "float64" else dtype
+        curve = self.rates.gemm.get(dtype) or self.rates.gemm["bf16"]
+        share = curve.share * self.sustained_share(dtype) * (self.grouped_share if product.grouped else 1.0)
+        n0 = curve.n0 * (self.timing.cast if dtype == "fp8" else 1.0)
+        filled = 2.0 * (product.m + curve.m0) * (product.n + n0) * (product.k + curve.k0) * product.count
+        return filled / (share * self.peak(dtype)) + curve.launch_us * US
+
+    @property
+    def grouped_share(self) -> Number:
+        """The share of a single product's rate that grouped products of several experts reach, at most 1."""
+        return np.minimum(1.0, (self.rates.grouped_share or 1.0) * self.timing.experts)
+
+    def attention(self, core: AttentionCore, forward: bool) -> Number:
+        """Seconds of flash attention, and one launch."""
+        per_pair, fill = self.attention_terms(core, forward)
+        pairs = core.pairs * core.heads * core.width * (1.0 + fill / core.length)
+        return per_pair * pairs + self.attention_launch(core)
+
+    def attention_launch(self, core: AttentionCore) -> float:
+        """Seconds of one launch of attention."""
+        return self.attention_curve(core).launch_us * US
+
+    def attention_curve(self, core: AttentionCore) -> AttentionCurve:
+        """The rate curve of attention for this head dimension."""
+        return self.rates.attention.get(str(core.head_dim)) or self.rates.attention["any"]
+
+    def attention_terms(self, core: AttentionCore, forward: bool) -> tuple[Number, float]:
+        """Seconds per pair of tokens, head and element of a head; and the tokens that a kernel's start is worth.
+        Backward has 2.5 times the work of forward (arXiv 2307.08691).
+        """
+        curve = self.attention_curve(core)
+        share = (curve.share if forward else curve.backward_share) * self.sustained_share("bf16")
+        share *= self.timing.attention if "fp8" in self.device.tflops else 1.0  # Ampere has no newer kernels
+        return 4.0 * (1.0 if forward else 2.5) / (share * self.peak(core.dtype)), curve.s0
+
+    def score_seconds(self, core: AttentionCore) -> Number:
+        """Seconds of writing and reading the attention matrix, where it is materialised."""
+        return core.pairs * core.heads * self.timing.score_bytes / self.bandwidth
+
+    def memory_seconds(self, work: LayerWork) -> Number:
+        """Seconds of kernels that are bound by memory."""
+        return work.memory_bytes * self.timing.passes / self.bandwidth
+
+    def operand_seconds(self, work: LayerWork, element: float) -> Number:
+        """Seconds of reading the operands of matrix products and writing their results, at memory bandwidth."""
+        each = (p.count * (p.m * p.k + p.k * p.n + p.m * p.n) for p in work.matmuls)
+        return element * sum(each) / self.bandwidth
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second of device memory that kernels reach."""
+        return self.device.memory_gb_per_s * GB * (self.rates.memory_share or 1.0)
+
+    def sustained_share(self, dtype: str) -> float:
+        """The share of an isolated kernel's rate that is sustained in training, where clocks fall and other kernels
+        run.
+        """
+        return self.rates.sustained.get(dtype, self.rates.sustained.get("bf16", 1.0)) * self.timing.kernels
+
+    def peak(self, dtype: str) -> float:
+        """FLOP/s of a dtype on the data sheet."""
+        return peak_flops(self.device, dtype)
+
+    def forward(self, work: LayerWork, precision: Precision) -> Number:
+        """Seconds of one forward pass over this work, attention aside."""
+        seconds = self.memory_seconds(work) + self.launch_gap_seconds(work)
+        for product in work.matmuls:
+            seconds = seconds + self.matmul(product, precision)
+        return seconds
+
+    def backward(self, work: LayerWork, precision: Precision, products: int = 2) -> Number:
+        """Seconds of one backward pass, attention aside: an input and, where weights are trained, a weight gradient per
+        product, and twice the memory traffic. Products without weights are recomputed, and have two gradients.
+        """
+        seconds = 2.0 * self.memory_seconds(work) + self.launch_gap_seconds(work)
+        for product in work.matmuls:
+            seconds = seconds + self.matmul(product, precision) * (1.0 if product.has_weights else 3.0)
+        return seconds + self.weight_gradient_seconds(work, precision) if products > 1 else seconds
+
+    def weight_gradient_seconds(self, work: LayerWork, precision: Precision) -> Number:
+        """Seconds of the weight gradients of a backward; attention has none."""
+        seconds: Number = 0.0
+        for product in work.matmuls:
+            if product.has_weights:
+                seconds = seconds + self.matmul(product, precision) + self.accumulation_seconds(product)
+        return seconds
+
+    def attention_seconds(self, core: AttentionCore, forward: bool) -> Number:
+        """Seconds of attention with its matrix, where that is materialised: written and read twice as often in
+        backward.
+        """
+        return self.attention(core, forward) + (1.0 if forward else 2.0) * self.score_seconds(core)
+
+    def accumulation_seconds(self, product: Matmul) -> Number:
+        """Seconds of adding weight gradients to those of earlier micro-batches, however few the tokens."""
+        return EXPOSED_ACCUMULATION * 2.0 * self.timing.gradient_bytes * product.weights / self.bandwidth
+
+    def launch_gap_seconds(self, work: LayerWork) -> Number:
+        """Seconds between kernels on the device."""
+        return np.asarray(work.kernels * self.rates.launch_us * US)
+
+    def host_seconds(self, work: LayerWork, tp: Number) -> Number:
+        """Seconds in which the host launches one pass over a layer, whatever its size. The device waits where it is
+        quicker.
+        """
+        experts = self.timing.expert_us if any(p.grouped for p in work.matmuls) else 0.0
+        return np.asarray((self.timing.layer_us + experts + np.where(tp > 1, self.timing.tp_us, 0.0)) * US)
+
+    @property
+    def dp_window(self) -> float:
+        """The share of concurrent compute in which replicas can communicate; 0 on a CPU, where both use the
+        same cores.
+        """
+        return self.timing.dp_window if self.device.kind == "cuda" else 0.0
+
+    @property
+    def exposed_send_share(self) -> float:
+        """The share of sends between stages that is exposed."""
+        return self.timing.pp_exposed if self.device.kind == "cuda" else 1.0
+
+    def jitter(self, ranks: Number) -> Number:
+        """The share that is added to everything because the slowest of many ranks is critical."""
+        return self.timing.jitter * np.log2(np.maximum(1.0, ranks / self.network.per_node))
+
+
+def peak_flops(device: Device, dtype: str) -> float:
+    """FLOP/s of a dtype on the data sheet, or of the next dtype that the device has."""
+    tflops = device.tflops
+    half = tflops.get("bf16") or tflops.get("fp16")
+    peak = tflops.get(dtype) or (half if dtype in ("fp8", "fp16", "bf16") else None)
+    return (peak or max(tflops.values())) * TERA
+
+
+def machine_of(
+    cluster: Cluster,
+    device: Device,
+    rates: DeviceRates | None,
+    timing: TimingCoefficients,
+    accounting: MemoryCoefficients | None = None,
+) -> MachineModel:
+    """The machine that ranks of one kind in a cluster form."""
+    known = complete_rates(rates, device.kind)
+    return MachineModel(device, known, network_of(cluster, known), timing, accounting or MEGATRON_ACCOUNTING)

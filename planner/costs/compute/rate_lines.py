@@ -1,0 +1,220 @@
+"""Seconds of passes at a device's rates, as cost lines over the items of a task: the closed form's own formulas.
+
+Every formula of a layer is linear in the tokens of a rank, except attention, which grows with the pairs of tokens
+(compute/machine_model.py), ring communication, which attention hides, and the host's launches, a lower bound for every
+layer. So two token counts determine the linear part exactly, and the other three are terms of their own.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from planner.costs.compute.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
+from planner.costs.compute.layer_work import LayerWork, head_work, layer_work
+from planner.costs.compute.machine_model import MachineModel
+from planner.costs.layer_pass import LayerPass, RecomputeCounts, fully_recomputed_layers
+from planner.costs.layout_columns import LayoutColumns, Number, recompute_columns
+from planner.costs.network.layer_traffic import (
+    LayerGroups,
+    expert_seconds,
+    ring_traffic,
+    tensor_seconds,
+    ulysses_seconds,
+)
+from planner.costs.step.stage_seconds import recompute_seconds
+from planner.specs.layers import Module, layer_kinds
+from planner.specs.layers.blocks import LayerKind, kind_blocks
+from planner.units import MS
+
+LINE_TOKENS = float(2**20)  # tokens of an item, the second point of a straight line
+
+
+def layers_line(
+    module: Module,
+    at: LayoutColumns,
+    machine: MachineModel,
+    places: LayerGroups,
+    forward: bool,
+    recompute: RecomputeCounts,
+) -> CostLine:
+    """A pass over these layers, each as the mean of the module's; `recompute`: how many layers use which
+    recomputation.
+    """
+    line = CostLine()
+    for how, count in recompute:
+        full, parts = recompute_columns(how)
+        each = replace(at, recomputed_parts=parts)
+        line += mean_layer_line(module, each, machine, places, forward) * count
+        if full and not forward:
+            line += mean_layer_line(module, at, machine, places, True) * count
+    return line
+
+
+def mean_layer_line(
+    module: Module, at: LayoutColumns, machine: MachineModel, places: LayerGroups, forward: bool
+) -> CostLine:
+    """One layer in the mean of all: kinds and windows alternate over the stages."""
+    kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
+    line = CostLine()
+    for (kind, window), count in sorted(kinds.items(), key=str):
+        work = layer_work(module, kind, at, window)
+        device = layer_compute_line(module, kind, window, at, machine, forward) + tp_ep_line(
+            module, kind, at, machine, places, forward
+        )
+        host = float(machine.host_seconds(work, at.tp))
+        launched = replace(device, launches=(LaunchTerm(1.0, device, host),))
+        line += (launched + cp_line(module, work, at, machine, places, forward)) * (count / module.layers)
+    return line
+
+
+def layer_compute_line(
+    module: Module, kind: LayerKind, window: int | None, at: LayoutColumns, machine: MachineModel, forward: bool
+) -> CostLine:
+    """Compute of one layer, with what it recomputes in part."""
+
+    def body(work: LayerWork) -> Number:
+        own = machine.forward(work, at.dtype) if forward else machine.backward(work, at.dtype)
+        return own if forward else own + recompute_seconds(work, at, machine)
+
+    line = linear_line(lambda tokens: body(layer_work(module, kind, replace(at, seq=tokens), window)))
+    for recomputes in (False, True) if recomputes_attention(at, forward) else (False,):
+        if "attention" in kind_blocks(kind):
+            line += attention_line(module, kind, window, at, machine, forward or recomputes)
+        if "cross_attention" in kind_blocks(kind):
+            line += cross_attention_line(module, kind, at, machine, forward or recomputes)
+    return line
+
+
+def recomputes_attention(at: LayoutColumns, forward: bool) -> bool:
+    """Whether this pass recomputes attention."""
+    return not forward and "attention" in at.recomputed_parts
+
+
+def attention_line(
+    module: Module, kind: LayerKind, window: int | None, at: LayoutColumns, machine: MachineModel, forward: bool
+) -> CostLine:
+    """Attention of one layer, in pairs of tokens of an item."""
+    core = layer_work(module, kind, at, None).attention
+    assert core
+    per_pair, fill = machine.attention_terms(core, forward)
+    ring, causal = float(at.ring), module.causal
+    each = float(per_pair * core.heads * core.width) / ring
+    scores = float(core.heads) * machine.timing.score_bytes / machine.bandwidth * (1.0 if forward else 2.0) / ring
+    launch = CostLine(const=machine.attention_launch(core))
+    if window is not None:
+        windowed = (WindowTerm(each, fill * ring, window, causal), WindowTerm(scores, 0.0, window, causal))
+        return launch + CostLine(windows=windowed if scores else windowed[:1])
+    half = 0.5 if causal else 1.0
+    return launch + CostLine(quad=(each + scores) * half, lin=each * half * fill * ring)
+
+
+def cross_attention_line(
+    module: Module, kind: LayerKind, at: LayoutColumns, machine: MachineModel, forward: bool
+) -> CostLine:
+    """Cross attention of one layer: each token attends to as many as are read per token in the mean."""
+    core = layer_work(module, kind, at).cross_attention
+    assert core
+    per_pair, fill = machine.attention_terms(core, forward)
+    each = float(per_pair * core.heads * core.width) * at.cross_reads
+    scores = (
+        float(core.heads) * machine.timing.score_bytes / machine.bandwidth * (1.0 if forward else 2.0) * at.cross_reads
+    )
+    return CostLine(quad=each + scores, lin=each * fill, const=machine.attention_launch(core))
+
+
+def tp_ep_line(
+    module: Module, kind: LayerKind, at: LayoutColumns, machine: MachineModel, places: LayerGroups, forward: bool
+) -> CostLine:
+    """Exposed communication of one layer's tp and expert ranks."""
+    which = 0 if forward else 1
+
+    def waited(tokens: float) -> Number:
+        sized = replace(at, seq=tokens)
+        return (
+            tensor_seconds(module, kind, sized, machine, places)[which]
+            + expert_seconds(module, kind, sized, machine)[which]
+        )
+
+    return exchange(waited)
+
+
+def cp_line(
+    module: Module, work: LayerWork, at: LayoutColumns, machine: MachineModel, places: LayerGroups, forward: bool
+) -> CostLine:
+    """Communication of the ranks that share an item: Ulysses' all-to-alls, and the ring of keys and values.
+
+    None for a layer without attention.
+    """
+    if work.attention is None:
+        return CostLine()
+    line = exchange(lambda tokens: ulysses_seconds(module, replace(at, seq=tokens), machine, places))
+    if at.ring == 1:
+        return line
+    sent = ring_traffic(module, at, machine, work.attention, forward, places)
+    moved = max(0.0, float(sent.send_seconds - sent.linear))
+    return line + CostLine(
+        const=float(sent.once), comm_const=float(sent.once), rings=(RingTerm(moved, float(sent.squared)),)
+    )
+
+
+def head_line(module: Module, at: LayoutColumns, machine: MachineModel, forward: bool) -> CostLine:
+    """Logits and loss, or what an encoder has behind its last layer."""
+
+    def seconds(tokens: float) -> Number:
+        work = head_work(module, replace(at, seq=tokens))
+        return machine.forward(work, at.dtype) if forward else machine.backward(work, at.dtype)
+
+    return linear_line(seconds)
+
+
+def weight_gradient_line(
+    module: Module, at: LayoutColumns, machine: MachineModel, layers: float, embedding_head: bool
+) -> CostLine:
+    """The weight gradients of a backward (W); its input gradients (I) are the rest."""
+
+    def gradients(kind: LayerKind, tokens: float) -> Number:
+        return machine.weight_gradient_seconds(layer_work(module, kind, replace(at, seq=tokens)), at.dtype)
+
+    line = CostLine()
+    for kind, count in sorted(Counter(layer_kinds(module)).items()):
+        line += linear_line(partial(gradients, kind)) * (layers * count / module.layers)
+    head = linear_line(
+        lambda tokens: machine.weight_gradient_seconds(head_work(module, replace(at, seq=tokens)), at.dtype)
+    )
+    return line + head if embedding_head else line
+
+
+def memory_traffic_line(
+    module: Module, at: LayoutColumns, part: LayerPass, seconds: Callable[[LayerWork], Number]
+) -> CostLine:
+    """Seconds that the kernels of a pass spend on memory, from those of a forward: a backward moves twice as much, and
+    once more where it recomputes the forward.
+    """
+
+    def taken(kind: LayerKind, tokens: float) -> Number:
+        return seconds(layer_work(module, kind, replace(at, seq=tokens)))
+
+    times = 1.0 if part.forward else 2.0
+    layers, line = times * sum(count for _, count in part.recompute) + fully_recomputed_layers(part), CostLine()
+    for kind, count in sorted(Counter(layer_kinds(module)).items()):
+        line += linear_line(partial(taken, kind)) * (layers * count / module.layers)
+    head = linear_line(lambda tokens: seconds(head_work(module, replace(at, seq=tokens))))
+    return line + head * times if part.embedding_head else line
+
+
+def stage_constant_line(at: LayoutColumns, machine: MachineModel) -> CostLine:
+    """The constant of a pass on a stage, divided among the chunks of a rank."""
+    return CostLine(const=machine.timing.micro_batch_ms * MS / float(at.vpp))
+
+
+def linear_line(seconds: Callable[[float], Number]) -> CostLine:
+    """The line through two token counts."""
+    once = float(seconds(0.0))
+    return CostLine(lin=(float(seconds(LINE_TOKENS)) - once) / LINE_TOKENS, const=once)
+
+
+def exchange(seconds: Callable[[float], Number]) -> CostLine:
+    """The same of exposed communication."""
+    line = linear_line(seconds)
+    return replace(line, comm_lin=line.lin, comm_const=line.const)

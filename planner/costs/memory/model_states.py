@@ -1,0 +1,234 @@
+"""Bytes of weights, gradients and optimizer states on one rank of a pipeline stage, and of what ZeRO-3 gathers.
+
+ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 everything (Rajbhandari et al., arXiv 1910.02054). The
+dense part has dp·cp·replica copies, experts have ranks / (pp·ep·etp).
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs.layout_columns import LayoutColumns, Number
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.layers import Module, kind_counts, layer_kinds
+from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
+from planner.specs.layers.embedding_head import EmbeddingHeadWeight
+from planner.specs.layers.head_widths import head_dim, norm_parameters
+from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
+
+CAST_BYTES = 2.0  # bytes of a gathered weight
+
+
+class StageParameters(NamedTuple):
+    """Parameters on one rank before ZeRO shards them."""
+
+    layers: Number  # the layers' dense part
+    embedding_head: Number  # embedding, learned positions, final norm, head
+    experts: Number
+
+
+class StateBytes(NamedTuple):
+    """Bytes of model states on one rank."""
+
+    weights: Number
+    gradients: Number
+    optimizer: Number
+
+    @property
+    def total(self) -> Number:
+        return self.weights + self.gradients + self.optimizer
+
+
+def layers_before(layers: int, at: LayoutColumns, chunk: Number) -> Number:
+    """Layers in front of a chunk, of pp·vpp. Where they do not divide evenly, embedding and head count as one layer
+    each; where that does not either, chunks differ by one.
+    """
+    chunks = at.pp * at.vpp
+    with_ends = (np.mod(layers, chunks) != 0) & (np.mod(layers + 2, chunks) == 0)
+    plain = np.floor(layers * chunk / chunks + 0.5)
+    return np.where(with_ends, np.clip((layers + 2) * chunk / chunks - 1, 0, layers), plain)
+
+
+@lru_cache(maxsize=1024)
+def kinds_before(module: Module) -> dict[LayerKind, NDArray[np.int64]]:
+    """Layers of each kind in front of each layer, and in all: arrays (layers + 1,)."""
+    kinds = layer_kinds(module)
+    return {kind: np.cumsum([0, *(each == kind for each in kinds)]) for kind in kind_counts(module)}
+
+
+def stage_layers(module: Module, at: LayoutColumns, stage: Number) -> dict[LayerKind, Number]:
+    """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, …"""
+    before = kinds_before(module)
+    held: dict[LayerKind, Number] = dict.fromkeys(before, 0)
+    for index in range(int(np.max(at.vpp))):
+        chunk = index * at.pp + stage
+        first, last = (layers_before(module.layers, at, end).astype(int) for end in (chunk, chunk + 1))
+        first, last = (np.minimum(end, module.layers) for end in (first, last))
+        for kind, count in before.items():
+            held[kind] = held[kind] + np.where(index < at.vpp, count[last] - count[first], 0)
+    return held
+
+
+def replicated_parameters(module: Module, kind: LayerKind) -> int:
+    """Parameters of a layer that each tensor-parallel rank has in full: norms, the router, latent attention's down
+    projections, and biases of what is reduced over these ranks.
+    """
+    norm = norm_parameters(module, module.hidden)
+    return sum(
+        block_entry(block, REPLICATED_PARAMETERS, "what each rank of tp has whole")(module) + norm
+        for block in kind_blocks(kind)
+    )
+
+
+def replicated_attention(module: Module) -> int:
+    """Replicated parameters of attention: latent down projections and their norms, norms of heads, and the
+    output bias.
+    """
+    bias, latent = output_bias(module), module.latent_attention
+    if latent:
+        compressed = latent.q_rank + latent.kv_rank
+        return module.hidden * (compressed + latent.rope_dim) + norm_parameters(module, compressed) + bias
+    return 2 * norm_parameters(module, head_dim(module)) + bias if module.has_qk_norm else bias
+
+
+def output_bias(module: Module) -> int:
+    """Parameters of the bias of attention's output projection."""
+    return module.hidden if module.bias not in ("none", "qkv") else 0
+
+
+def replicated_mlp(module: Module) -> int:
+    """Replicated parameters of an MLP: the bias of its down projection."""
+    return module.hidden if module.bias in ("all", "all_but_key") else 0
+
+
+def replicated_state_space(module: Module) -> int:
+    """Replicated parameters of a state space: the bias of its output projection."""
+    return module.hidden if module.ssm and module.ssm.bias else 0
+
+
+REPLICATED_PARAMETERS: dict[Block, Callable[[Module], int]] = {
+    "attention": replicated_attention,
+    "cross_attention": output_bias,
+    "mlp": replicated_mlp,
+    "experts": router_parameters,
+    "state_space": replicated_state_space,
+}
+
+
+def rank_layer_parameters(module: Module, kind: LayerKind, at: LayoutColumns) -> tuple[Number, Number]:
+    """Parameters of one layer on one rank: of its dense part, and of its experts."""
+    whole, experts = replicated_parameters(module, kind), layer_expert_parameters(module, kind)
+    split = layer_parameters(module, kind) - experts - whole
+    return whole + split / at.tp, experts / (at.ep * at.etp)
+
+
+def layer_expert_parameters(module: Module, kind: LayerKind) -> int:
+    """Parameters of one layer's routed experts."""
+    return expert_parameters(module) if "experts" in kind_blocks(kind) else 0
+
+
+def table_parameters(module: Module) -> int:
+    """Parameters of an embedding, or of a head."""
+    return module.input_vocabulary * module.hidden
+
+
+def rank_embedding_head(module: Module, at: LayoutColumns, stage: Number) -> Number:
+    """Parameters outside the layers on one rank: the embedding on the first stage, the head on the last, even where it
+    is tied.
+    """
+    own = [
+        (end.before_layers, np.where(end.tied & (at.pp == 1), 0.0, rank_end_parameters(end, at)))
+        for end in module.embedding_head
+    ]
+    first, last = (sum(size for front, size in own if front == side) for side in (True, False))
+    return np.where(stage == 0, first, 0.0) + np.where(stage == at.pp - 1, last, 0.0)
+
+
+def rank_end_parameters(end: EmbeddingHeadWeight, at: LayoutColumns) -> Number:
+    """Parameters of one matrix outside the layers on one tp rank; vocabularies are padded to a multiple of tp."""
+    return end.parameters - end.sharded_parameters + end.sharded_parameters / at.tp
+
+
+def stage_parameters(module: Module, at: LayoutColumns, stage: Number) -> StageParameters:
+    """Parameters on one rank of a stage."""
+    layers: Number = 0.0
+    experts: Number = 0.0
+    for kind, count in stage_layers(module, at, stage).items():
+        dense, sparse = rank_layer_parameters(module, kind, at)
+        layers, experts = layers + count * dense, experts + count * sparse
+    return StageParameters(layers, rank_embedding_head(module, at, stage), experts)
+
+
+def per_parameter(at: LayoutColumns, accounting: MemoryCoefficients) -> StateBytes:
+    """Bytes of model states per unsharded parameter of a layer."""
+    if at.full_precision:
+        return StateBytes(at.element, at.element, 2.0 * at.element)
+    if accounting.own_master:  # below ZeRO-3, the weights of compute stay gathered besides
+        unsharded = np.asarray(at.zero) < 3
+        extra = np.where(unsharded, 4.0, 0.0)
+        return StateBytes(
+            np.where(unsharded, 2.0, 4.0), accounting.gradient_bytes, accounting.optimizer_bytes - 4.0 + extra
+        )
+    weight = accounting.fp8_weight_bytes if at.dtype == "fp8" else 2.0
+    return StateBytes(weight, accounting.gradient_bytes, accounting.optimizer_bytes)
+
+
+def zero_shards(at: LayoutColumns, replicas: Number) -> Number:
+    """Ranks over which ZeRO shards what has so many replicas."""
+    return np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, replicas), replicas)
+
+
+def zero_sharded_bytes(
+    count: Number, each: StateBytes, at: LayoutColumns, accounting: MemoryCoefficients, replicas: Number
+) -> StateBytes:
+    """Bytes of `count` parameters on one of their replicas, under ZeRO."""
+    over, first = zero_shards(at, replicas), 3 if accounting.holds_gradients else 2
+    degrees = (np.where(np.asarray(at.zero) >= stage, over, 1.0) for stage in (3, first, 1))
+    return StateBytes(*(count * size / degree for size, degree in zip(each, degrees, strict=True)))
+
+
+def zero_state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> StateBytes:
+    """Bytes of weights, gradients and optimizer states on one rank of a stage. Stages count from 0 to pp − 1."""
+    part, each = stage_parameters(module, at, stage), per_parameter(at, accounting)
+    ends = (
+        each if at.full_precision or accounting.own_master else each._replace(weights=CAST_BYTES)
+    )  # embedding and head are never in fp8
+    replicas = at.data_ranks
+    parts = (
+        zero_sharded_bytes(part.layers, each, at, accounting, replicas),
+        zero_sharded_bytes(part.embedding_head, ends, at, accounting, replicas),
+        zero_sharded_bytes(part.experts, each, at, accounting, at.edp),
+    )
+    whole = StateBytes(*(sum(sizes) for sizes in zip(*parts, strict=True)))
+    return StateBytes(whole.weights, 0.0, 0.0) if at.adapters else whole  # adapters themselves are next to nothing
+
+
+def update_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
+    """Bytes of a float32 copy of the shard's gradients, during the optimizer's step, where gradients are narrower."""
+    if accounting.gradient_bytes >= 4.0 or at.full_precision or at.adapters:
+        return 0.0
+    part, copy = stage_parameters(module, at, stage), StateBytes(0.0, 0.0, 4.0)
+    dense = zero_sharded_bytes(part.layers + part.embedding_head, copy, at, accounting, at.data_ranks)
+    return dense.optimizer + zero_sharded_bytes(part.experts, copy, at, accounting, at.edp).optimizer
+
+
+def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
+    """Bytes that ZeRO-3 gathers on each rank: the layer in use and the next, the head, and the gradients of the largest
+    of these as computed and as reduced; or the whole stage, where it stays gathered.
+    """
+    part, cast = stage_parameters(module, at, stage), at.element
+    layer = np.maximum.reduce(
+        [sum(rank_layer_parameters(module, kind, at)) for kind in stage_layers(module, at, stage)]
+    )
+    end, gradient = (
+        np.minimum(part.embedding_head, table_parameters(module) / at.tp),
+        max(cast, accounting.gradient_bytes),
+    )
+    once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(layer, end)
+    if accounting.keeps_gathered:
+        stays = (cast + gradient) * (part.layers + part.embedding_head + part.experts)
+        once = np.where(np.asarray(at.pp) > 1, np.maximum(stays, once), once)
+    return np.where(np.asarray(at.zero) >= 3, once, 0.0)

@@ -1,0 +1,73 @@
+"""How many tokens of a micro-batch a rank can hold: what model states, buffers and margin leave for activations."""
+
+from typing import NamedTuple
+
+from planner.costs.layout_columns import columns_of
+from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
+from planner.costs.memory.footprint import Footprint, footprint
+from planner.plan.plan_file import Layout
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.hardware.profile import Device
+from planner.specs.job import Limits
+from planner.specs.layers import Module
+
+MOST_TOKENS = 2**40  # the limit where activations take next to nothing
+
+
+class ActivationBytes(NamedTuple):
+    """Bytes of some items' activations on each rank of a group: kept by layers from forward to backward; of the head,
+    from logits to their gradient; and recomputed during one layer's backward, when the head's are freed.
+    """
+
+    layers: float
+    head: float
+    recomputed: float
+
+    @property
+    def recompute_extra(self) -> float:
+        """Bytes that a backward holds on top of what forwards kept."""
+        return max(0.0, self.recomputed - self.head)
+
+    @property
+    def peak(self) -> float:
+        """Peak bytes of one micro-batch."""
+        return self.layers + self.head + self.recompute_extra
+
+
+def idle_footprint(
+    module: Module, layout: Layout, device: Device, accounting: MemoryCoefficients, stage: int
+) -> Footprint:
+    """What a rank of a stage holds however few tokens it has."""
+    return footprint(module, columns_of(layout), device_accounting(device, accounting), stage).without_activations
+
+
+def activation_room(
+    module: Module, layout: Layout, device: Device, limits: Limits, accounting: MemoryCoefficients
+) -> float:
+    """Bytes left for activations on the ranks of the fullest stage; below 0 where the states do not fit."""
+    most, share = allowed_bytes(device, limits, accounting), 1.0 + device_accounting(device, accounting).fragmentation
+    stages = (idle_footprint(module, layout, device, accounting, stage) for stage in range(layout.pp))
+    return min(
+        -1.0
+        if float(each.total) > most
+        else (most - float(each.outside_allocator)) / share - float(each.besides_activations)
+        for each in stages
+    )
+
+
+def token_cap(
+    module: Module,
+    held: ActivationBytes,
+    layout: Layout,
+    device: Device,
+    limits: Limits,
+    accounting: MemoryCoefficients,
+) -> int:
+    """Tokens of a micro-batch that one rank can hold, or the job's own limit; may be ≤ 0.
+
+    `held`: of one token, on one rank.
+    """
+    if limits.tokens_per_rank is not None:
+        return limits.tokens_per_rank
+    available = activation_room(module, layout, device, limits, accounting)
+    return int(min(available // held.peak, MOST_TOKENS)) if held.peak > 0 else MOST_TOKENS

@@ -1,0 +1,152 @@
+"""Data-parallel communication of a step: gradients reduced, parameters gathered, and the optimizer on its shard.
+
+ZeRO (arXiv 1910.02054): from stage 1 on each replica updates a shard, and what it updated is gathered; under stage 3
+parameters are gathered for each micro-batch's forward and backward, and its gradients are reduced at once, as FSDP
+does. With HSDP (arXiv 2304.11277) each shard of gradients is then all-reduced over its copies.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.costs.compute.machine_model import MachineModel
+from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.memory.model_states import layer_expert_parameters, rank_embedding_head, stage_layers
+from planner.costs.network.network_model import CommGroup, NetworkModel, strided_group
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.layers import Module
+from planner.specs.parameters import embedding_head_parameters, layer_parameters
+from planner.units import GB, MS
+
+BF16_BYTES = 2.0  # bytes of an element
+# Adam reads gradient, master weight and two moments in float32, and writes three of them and weights.
+UPDATE_BYTES = 30.0
+
+
+class ReplicatedParameters(NamedTuple):
+    """Parameters on one rank, and the ranks that shard or replicate them."""
+
+    count: Number
+    stay_gathered: (
+        Number  # those that stay gathered from forward to backward: outside the layers, as FSDP2's root module
+    )
+    shard: CommGroup  # ranks over which ZeRO shards them
+    copies: CommGroup  # ranks that have the same shard (HSDP)
+    calls: Number  # collectives that they take
+
+
+def replicated_on_stage(module: Module, at: LayoutColumns) -> tuple[ReplicatedParameters, ReplicatedParameters]:
+    """Parameters of the first stage, whose backward ends last: the dense part with its dp·cp·replica copies, and the
+    experts with fewer.
+    """
+    layers, stage = stage_layers(module, at, 0), 0.0
+    outside = np.where(at.pp > 1, rank_embedding_head(module, at, 0), embedding_head_parameters(module) / at.tp)
+    for kind, count in layers.items():
+        stage = stage + count * (layer_parameters(module, kind) - layer_expert_parameters(module, kind))
+    sparse = sum(layer_expert_parameters(module, kind) * count for kind, count in layers.items())
+    calls = sum(layers.values())
+    over = np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, at.edp), at.edp)
+    shard, copies = strided_group(at.sharding, at.tp), strided_group(at.replica, at.tp * at.sharding)
+    stride = at.ep * at.etp
+    experts = ReplicatedParameters(
+        sparse / stride, 0.0, strided_group(over, stride), strided_group(at.edp / over, stride * over), calls
+    )
+    return ReplicatedParameters(stage / at.tp + outside, outside, shard, copies, calls), experts
+
+
+class ReplicaExchange(NamedTuple):
+    """Seconds of one reduction of all gradients, and of gathering parameters for forward, and again for backward."""
+
+    reduce: Number = 0.0
+    gather: Number = 0.0
+    gather_again: Number = 0.0
+
+
+def replica_exchange(
+    part: ReplicatedParameters, at: LayoutColumns, network: NetworkModel, timing: TimingCoefficients
+) -> ReplicaExchange:
+    """Seconds of the collectives of these parameters, over rings; without ZeRO nothing is sharded, and gradients are
+    all-reduced over all replicas.
+    """
+    width = at.element if at.full_precision else timing.gradient_bytes
+    gradients, weights = part.count * width, part.count * at.element
+    between = network.all_reduce(gradients / part.shard.size, part.copies, part.calls)
+    sharded = scatter_gradients(gradients, part, at, network, width) + between
+    everyone = CommGroup(
+        part.shard.size * part.copies.size, part.shard.stride, np.maximum(part.shard.span, part.copies.span)
+    )
+    unsharded = part._replace(shard=everyone)
+    whole = scatter_gradients(gradients, unsharded, at, network, width) + network.all_gather(
+        gradients, everyone, part.calls
+    )
+    gather = network.all_gather(weights, part.shard, part.calls)
+    again = network.all_gather(weights - part.stay_gathered * at.element, part.shard, part.calls)
+    present = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, and pays no latency for them
+    gathers = present * np.where(at.zero > 0, 1.0, 0.0)
+    return ReplicaExchange(present * np.where(at.zero > 0, sharded, whole), gathers * gather, gathers * again)
+
+
+def scatter_gradients(
+    gradients: Number, part: ReplicatedParameters, at: LayoutColumns, network: NetworkModel, width: float
+) -> Number:
+    """Seconds of a reduce-scatter of gradients: around a ring that sums on its way, or in bf16 by all-to-all."""
+    if at.gradients == "bf16":
+        return network.all_to_all(gradients * BF16_BYTES / width, part.shard, part.calls)
+    return network.reduce_scatter(gradients, part.shard, part.calls)
+
+
+def exposed_part(seconds: Number, compute: Number, window: Number, uncovered: Number) -> Number:
+    """Exposed seconds of a collective next to `compute` seconds of compute, of which it can use the share `window`.
+
+    `uncovered` is the share of the collective with no compute next to it, as the first layer's gather and the last
+    one's reduction.
+    """
+    return np.maximum(seconds * uncovered, seconds - window * compute * (1.0 - uncovered))
+
+
+def exposed_dp_seconds(
+    module: Module, at: LayoutColumns, machine: MachineModel, compute: tuple[Number, Number]
+) -> Number:
+    """Exposed seconds of data-parallel communication in a step. `compute`: of one micro-batch on a stage, forward and
+    backward.
+    """
+    parts = [replica_exchange(part, at, machine.network, machine.timing) for part in replicated_on_stage(module, at)]
+    reduce, gather, again = (sum(numbers) for numbers in zip(*parts, strict=True))
+    uncovered, window, (forward, backward) = at.pp / module.layers, machine.dp_window, compute
+    gathered, reduced = (
+        exposed_part(gather, forward, window, uncovered),
+        exposed_part(reduce, backward, window, uncovered),
+    )
+    kept = np.asarray(machine.accounting.keeps_gathered) & (np.asarray(at.pp) > 1)
+    times = np.where(kept, 1.0, at.micro_batches) * at.vpp
+    reductions = 1.0 if machine.accounting.holds_gradients else at.micro_batches
+    once = gathered + reduced * np.where(at.zero == 2, np.where(at.pp > 1, 1.0, reductions), 1.0)
+    if at.adapters:
+        return np.zeros_like(once)
+    first = np.minimum(1.0, uncovered * at.vpp)  # one layer of each chunk
+    forwards = exposed_part(gather / at.vpp, forward / at.vpp, window, first)
+    backwards = exposed_part((again + reduce) / at.vpp, backward / at.vpp, window, first)
+    return np.where(at.zero >= 3, (forwards + backwards) * times, once)
+
+
+def optimizer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds of the optimizer on one rank: bound by memory, and a constant for each rank that has a shard."""
+    if at.adapters:
+        return 0.0
+    return update_pass_seconds(
+        replicated_on_stage(module, at), at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB)
+    ) + shards_seconds(replicated_on_stage(module, at)[0], at, machine.timing)
+
+
+def update_pass_seconds(parts: Sequence[ReplicatedParameters], at: LayoutColumns, per_parameter: float) -> Number:
+    """Seconds of the optimizer's pass over the parameters that a rank updates."""
+    seconds: Number = 0.0
+    for part in parts:
+        seconds = seconds + part.count / np.where(at.zero > 0, part.shard.size, 1.0) * per_parameter
+    return seconds
+
+
+def shards_seconds(dense: ReplicatedParameters, at: LayoutColumns, timing: TimingCoefficients) -> Number:
+    """Seconds of the framework's work for each rank that has a shard."""
+    return timing.shard_ms * MS * np.maximum(0.0, np.where(at.zero > 0, dense.shard.size, 1.0) - 1.0)

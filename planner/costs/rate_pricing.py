@@ -1,0 +1,190 @@
+"""Prices of a module without fits: its shape at the rates of its device, with the coefficients of its framework."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from planner.costs.compute.cost_lines import CostLine
+from planner.costs.compute.layer_work import LayerWork
+from planner.costs.compute.machine_model import MachineModel
+from planner.costs.compute.rate_lines import (
+    head_line,
+    layers_line,
+    memory_traffic_line,
+    stage_constant_line,
+    weight_gradient_line,
+)
+from planner.costs.cost import Cost
+from planner.costs.layer_pass import LayerPass, RecomputeCounts, recompute_counts
+from planner.costs.layout_columns import LayoutColumns, Number, columns_of, recompute_columns
+from planner.costs.memory.allowed_memory import device_accounting
+from planner.costs.memory.footprint import layer_token_bytes, token_logit_bytes
+from planner.costs.memory.token_caps import ActivationBytes
+from planner.costs.network.layer_traffic import LayerGroups
+from planner.costs.network.network_model import CommGroup, strided_group
+from planner.costs.network.rank_groups import pass_groups, replicated_by_task
+from planner.costs.network.replica_exchange import (
+    UPDATE_BYTES,
+    ReplicaExchange,
+    replica_exchange,
+    shards_seconds,
+    update_pass_seconds,
+)
+from planner.plan.plan_file import Layout, SequenceSplit
+from planner.plan.task import Task
+from planner.specs.base import Layers, Ranks
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.layers import Module
+from planner.units import GB, MS
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RatePricing:
+    """Prices a module by rates, on ranks of one device kind."""
+
+    spec: Module
+    layout: Layout
+    cluster: Cluster
+    machine: MachineModel
+    spread: float  # of a step's seconds
+    cross_reads: float = 0.0  # tokens that cross attention reads per token of a sequence, in the mean of all items
+    found: dict[Key, CostLine] = field(default_factory=dict)  # cost lines of passes, by all that they depend on
+    tokens: dict[Key, ActivationBytes] = field(default_factory=dict)  # bytes of activations that one token leaves
+
+    @property
+    def straggler_factor(self) -> float:
+        """The straggler factor: how much longer everything takes on many ranks, of which the slowest is critical."""
+        return 1.0 + float(self.machine.jitter(len(self.layout.ranks)))
+
+    def compute_cost(self, seconds: float, comm: float = 0.0) -> Cost:
+        """Seconds with the source of the rates and the spread of a step."""
+        return Cost(seconds, self.machine.rates.source, self.spread, comm)
+
+    def pass_line(self, part: LayerPass) -> tuple[CostLine, Cost]:
+        """The cost line of a pass, communication of its group included; and a cost with their source."""
+        groups = pass_groups(part, self.layout, self.cluster)
+        key = (part._replace(module="", ranks=Ranks()), groups)
+        if key not in self.found:
+            at, line = self.pass_columns(part), CostLine()
+            for each, recompute in self.by_placement(part):
+                line += layers_line(self.spec, each, self.machine, groups, part.forward, recompute)
+            line += stage_constant_line(at, self.machine)
+            line += head_line(self.spec, at, self.machine, part.forward) if part.embedding_head else CostLine()
+            self.found[key] = line * self.straggler_factor
+        return self.found[key], self.compute_cost(0.0)
+
+    def weight_gradient_line(self, part: LayerPass) -> CostLine:
+        """The cost line of a backward's weight gradients (W)."""
+        line = CostLine()
+        for number, (at, recompute) in enumerate(self.by_placement(part)):
+            layers = sum(count for _, count in recompute)
+            line += weight_gradient_line(self.spec, at, self.machine, layers, part.embedding_head and not number)
+        return line * self.straggler_factor
+
+    def memory_lines(self, part: LayerPass) -> tuple[CostLine, CostLine]:
+        """Cost lines of the kernels that are bound by memory, and of streaming all bytes of the pass at memory
+        bandwidth.
+        """
+        memory_bound = streamed = CostLine()
+        for number, (at, recompute) in enumerate(self.by_placement(part)):
+            own = part._replace(recompute=recompute, embedding_head=part.embedding_head and not number)
+            memory_bound += memory_traffic_line(self.spec, at, own, self.machine.memory_seconds)
+            streamed += memory_traffic_line(self.spec, at, own, self.streaming_seconds)
+        return memory_bound * self.straggler_factor, streamed * self.straggler_factor
+
+    def streaming_seconds(self, work: LayerWork) -> Number:
+        """Seconds in which memory bandwidth moves all bytes of some work, operands of its matrix products included."""
+        return self.machine.memory_seconds(work) + self.machine.operand_seconds(work, self.layout_columns.element)
+
+    def by_placement(self, part: LayerPass) -> list[tuple[LayoutColumns, RecomputeCounts]]:
+        """The pass by placement of experts: the columns of each, and how many of its layers use which recomputation."""
+        at, placements = self.pass_columns(part), part.by_placement or ((self.layout.expert_placement, part.recompute),)
+        return [(replace(at, **placement._asdict()), recompute) for placement, recompute in placements]
+
+    @property
+    def layout_columns(self) -> LayoutColumns:
+        """Columns of the layout for layers that no range of `experts` names."""
+        return replace(
+            columns_of(self.layout.with_expert_placement(self.layout.expert_placement)), cross_reads=self.cross_reads
+        )
+
+    def pass_columns(self, part: LayerPass) -> LayoutColumns:
+        """The same with the degrees of the pass's group for cp, and without recomputation."""
+        at = self.layout_columns
+        return replace(
+            at, cp=part.split.degree, ulysses=part.split.ulysses, full_recompute=0.0, recomputed_parts=frozenset()
+        )
+
+    def activation_bytes(
+        self, layers: Layers, ends: bool, split: SequenceSplit, sizes: Sequence[int]
+    ) -> ActivationBytes:
+        """Bytes of activations that a micro-batch of `sizes` tokens leaves on each rank of a group, in these layers."""
+        tokens = sum(sizes)
+        if not tokens:
+            return ActivationBytes(0.0, 0.0, 0.0)
+        typical = sum(size * size for size in sizes) / tokens  # length of the sequence that the mean token is in
+        key = (layers, ends, 0.0 if self.machine.accounting.flash else typical)
+        if key not in self.tokens:
+            self.tokens[key] = self.token_activation_bytes(layers, ends, typical)
+        return ActivationBytes(*(each * tokens / split.degree for each in self.tokens[key]))
+
+    def token_activation_bytes(self, layers: Layers, ends: bool, seq: float) -> ActivationBytes:
+        """Bytes of activations of one token, from a sequence of `seq` tokens, on one rank of tp without cp."""
+        at = replace(self.layout_columns, seq=seq)
+        accounting = device_accounting(self.machine.device, self.machine.accounting)
+        kept, peak_recomputed = 0.0, 0.0
+        counts = Counter(
+            (self.spec.layer_kind(layer), self.layout.layer_recompute(layer), placed.expert_placement)
+            for placed, placed_layers in self.layout.by_expert_placement(layers)
+            for layer in placed_layers
+        )
+        for (kind, how, placement), count in counts.items():
+            full, parts = recompute_columns(how)
+            each = replace(at, full_recompute=full, recomputed_parts=parts, **placement._asdict())
+            own, recomputed_bytes = layer_token_bytes(self.spec, kind, each, accounting)
+            kept, peak_recomputed = kept + count * float(own), max(peak_recomputed, float(recomputed_bytes))
+        return ActivationBytes(
+            kept, float(token_logit_bytes(self.spec, at, accounting)) if ends else 0.0, peak_recomputed
+        )
+
+    def layer_lines(self) -> list[CostLine]:
+        """Cost lines of one layer on one rank, forward and backward, with the placement and recomputation of most
+        layers.
+        """
+        most, _ = max(self.layout.by_expert_placement(range(self.spec.layers)), key=lambda each: len(each[1]))
+        at = replace(
+            columns_of(most),
+            cross_reads=self.cross_reads,
+            cp=1,
+            ulysses=1,
+            full_recompute=0.0,
+            recomputed_parts=frozenset(),
+        )
+        layers = recompute_counts(self.layout, range(self.spec.layers))
+        how = max(layers, key=lambda each: each[1])[0]
+        groups = LayerGroups(strided_group(self.layout.tp), strided_group(1), strided_group(1))
+        return [layers_line(self.spec, at, self.machine, groups, forward, ((how, 1),)) for forward in (True, False)]
+
+    def replica_exchange(self, task: Task) -> tuple[ReplicaExchange, Cost]:
+        """Seconds in which replicas exchange the task's gradients and parameters; and a cost with their source."""
+        at, machine = self.layout_columns, self.machine
+        parts = replicated_by_task(task, self.spec, self.layout, self.cluster)
+        each = [replica_exchange(part, at, machine.network, machine.timing) for part in parts]
+        return ReplicaExchange(*(float(sum(numbers)) for numbers in zip(*each, strict=True))), self.compute_cost(0.0)
+
+    def update_cost(self, task: Task) -> Cost:
+        """The optimizer's step over the parameters that a rank updates, and the framework's constant per step."""
+        at, machine = self.layout_columns, self.machine
+        parts = replicated_by_task(task, self.spec, self.layout, self.cluster)
+        own = update_pass_seconds(parts, at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB))
+        own = own + shards_seconds(parts[0], at, machine.timing)
+        return self.compute_cost(float(own) * self.straggler_factor + machine.timing.step_ms * MS)
+
+    def send_cost(self, size_bytes: float, ranks: CommGroup) -> Cost:
+        """A point-to-point send, as far as it is exposed."""
+        seconds = (
+            float(self.machine.network.p2p(size_bytes, ranks)) * self.machine.exposed_send_share * self.straggler_factor
+        )
+        return self.compute_cost(seconds, seconds)

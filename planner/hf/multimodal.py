@@ -1,0 +1,89 @@
+"""Multimodal models: an encoder whose tokens a decoder reads."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from planner.hf.decoders import llama, mistral, qwen2, qwen3
+from planner.hf.encoders import audio_encoder, clip, projector_parameters, qwen2_5_vision, qwen2_vision, siglip
+from planner.hf.hf_config import HfConfig
+from planner.specs.base import with_fields
+from planner.specs.layers import Decoder, Module, Vit
+
+Modules = dict[str, Module]
+Family = TypeVar("Family")
+TEXT_READERS: dict[str, Callable[[HfConfig], Decoder]] = {
+    "llama": llama,
+    "mistral": mistral,
+    "qwen2": qwen2,
+    "qwen3": qwen3,
+}
+VISION_READERS: dict[str, Callable[[HfConfig, int | None], Vit]] = {
+    "clip_vision_model": clip,
+    "siglip_vision_model": siglip,
+}
+
+
+def llava(config: HfConfig) -> Modules:
+    """LLaVA (arXiv 2304.08485): an image tower, two linears of the decoder's width, a decoder."""
+    config.assume(multimodal_projector_bias=True, projector_hidden_act="gelu")
+    text, part = read_text(config), config.section("vision_config")
+    vision = reader_for(part, VISION_READERS)(part, text.hidden)
+    part.read_keys |= {"vocab_size"}  # of the tower's twin for text
+    config.expect("projector_hidden_act", ("gelu",))
+    config.read_keys |= {"image_token_index", "image_token_id", "image_seq_length"}
+    bias = 2 * text.hidden if config.flag("multimodal_projector_bias") else 0
+    source_parameters = vision.hidden * text.hidden + text.hidden**2 + bias
+    words = f"its projector is {text.hidden} wide within, the spec's {vision.hidden}"
+    config.leave_out(words, source_parameters - projector_parameters(vision))
+    return {"vision": vision, "llm": text}
+
+
+def qwen2_vl(config: HfConfig) -> Modules:
+    """Qwen2-VL (arXiv 2409.12191): a vision tower and a Qwen2 decoder."""
+    return with_vision(config, qwen2_vision)
+
+
+def qwen2_5_vl(config: HfConfig) -> Modules:
+    """Qwen2.5-VL (arXiv 2502.13923): a vision tower with windows and a Qwen2 decoder."""
+    return with_vision(config, qwen2_5_vision)
+
+
+def with_vision(config: HfConfig, tower: Callable[[HfConfig], Vit]) -> Modules:
+    """A Qwen decoder with a vision tower. The decoder's keys are at the top of older files, in a mapping of
+    newer ones.
+    """
+    config.read_keys |= {"image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}
+    config.read_keys |= {"vision_token_id"}
+    text = read_text(config, qwen2) if "text_config" in config.values else qwen2(config.assume(rope_theta=1e6))
+    part = config.section("vision_config")
+    vision = tower(part)
+    if vision.out != text.hidden:
+        key = "out_hidden_size" if "out_hidden_size" in part.values else "hidden_size"
+        raise part.wrong_value(key, f"the decoder's width, {text.hidden}")
+    return {"vision": vision, "llm": text}
+
+
+def qwen2_audio(config: HfConfig) -> Modules:
+    """Qwen2-Audio (arXiv 2407.10759): Whisper's encoder, pairs of its tokens averaged, one linear, a decoder."""
+    text, part = read_text(config), config.section("audio_config")
+    config.read_keys |= {"audio_token_index", "audio_token_id", "ignore_index"}
+    part.assume(num_mel_bins=128, encoder_layers=32, encoder_attention_heads=20, encoder_ffn_dim=5120, d_model=1280)
+    return {"audio": audio_encoder(part, text.hidden, pool=2), "llm": text}
+
+
+def read_text(config: HfConfig, family: Callable[[HfConfig], Decoder] | None = None) -> Decoder:
+    """The decoder in `text_config`; tied if the whole file says so, or says nothing and the text config does."""
+    part = config.section("text_config")
+    if family is not None:
+        part.assume(rope_theta=1e6)
+    text = (family or reader_for(part, TEXT_READERS))(part)
+    tied = config.assume(tie_word_embeddings=text.tied).flag("tie_word_embeddings")
+    return with_fields(text, tied=tied)
+
+
+def reader_for(part: HfConfig, families: dict[str, Family]) -> Family:
+    """The reader for the `model_type` of a part. Raises InputError where there is none."""
+    kind = part.text("model_type")
+    if kind not in families:
+        raise part.key_error("model_type", f"a {kind} is not read here", f"one of {', '.join(families)}")
+    return families[kind]

@@ -1,0 +1,153 @@
+"""Writes a decoder as the config.json of the family that has such layers: the inverse of reading it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from planner.errors import InputError
+from planner.hf.decoders import FULL, SLIDING
+from planner.hf.write_hybrids import MAX_POSITIONS, bamba, hybrid_family, nemotron_h
+from planner.specs.layers import Decoder, Module
+from planner.specs.layers.head_widths import head_dim, kv_heads
+
+ARCHITECTURES = {
+    "bamba": "BambaForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "nemotron_h": "NemotronHForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+}
+
+
+def to_config(module: Module) -> dict[str, Any]:
+    """A module as a config.json that transformers reads. Raises InputError where no family written here has such
+    layers.
+    """
+    write = CONFIG_WRITERS.get(type(module))
+    config = write(module) if write else None
+    if config is None:
+        fix = f"a decoder as one of {', '.join(ARCHITECTURES)}"
+        raise InputError("no config.json is written of such a module", where=type(module).__name__.lower(), fix=fix)
+    return config
+
+
+def decoder_config(module: Decoder) -> dict[str, Any] | None:
+    """A decoder as a config.json; None where no family has such layers."""
+    kind = decoder_family(module)
+    if kind is None:
+        return None
+    head = {"architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": module.vocab}
+    if kind == "gpt2":
+        return head | gpt2(module)
+    if kind == "nemotron_h":
+        return head | nemotron_h(module)
+    if kind == "bamba":
+        return head | llama_keys(module) | bamba(module)
+    config = head | llama_keys(module)
+    if kind == "llama":
+        config["mlp_bias"] = module.bias == "all"
+    if kind != "mistral" and kind != "mixtral" and kind != "qwen2":
+        config["attention_bias"] = module.bias != "none"
+    if kind in ("mistral", "mixtral"):
+        config["sliding_window"] = module.window
+    if kind in ("qwen2", "qwen3", "qwen3_moe"):
+        config |= window_keys(module)
+    return config | expert_keys(module, kind)
+
+
+def decoder_family(module: Decoder) -> str | None:
+    """The family with such layers; None where there is none."""
+    if module.pattern:
+        return hybrid_family(module)
+    if module.latent or module.sinks or not plain_layers(module):
+        return None
+    if module.positions == "learned":
+        return "gpt2" if module.moe is None and module.window is None else None
+    if module.moe:
+        if module.qk_norm and not module.full_every and module.bias in ("none", "attention"):
+            return "qwen3_moe"
+        return (
+            "mixtral" if (module.bias, module.full_every, moe_layers(module).count(False)) == ("none", 0, 0) else None
+        )
+    if module.qk_norm:
+        return "qwen3" if module.bias in ("none", "attention") else None
+    if module.bias == "qkv":
+        return "qwen2"
+    if module.window is None:
+        return "llama"
+    return "mistral" if module.bias == "none" and not module.full_every else None
+
+
+def plain_layers(module: Decoder) -> bool:
+    """Whether layers are in the style of GPT-2 or of Llama, with plain experts or none."""
+    foreign = module.positions in ("none", "relative") or module.cross or module.scaled_head
+    if foreign or module.activation or module.rotary_share < 1:
+        return False
+    styles = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)  # GPT-2, Llama
+    style = module.gated, module.norm, module.bias, module.qk_norm
+    moe = module.moe
+    plain = moe is None or not (moe.shared_ffn or moe.router_bias or moe.scores != "softmax" or moe.capacity)
+    normalised = moe is None or module.qk_norm or (moe.normalised and moe.ffn == module.ffn)
+    return style == styles[module.positions == "rope"] and plain and normalised
+
+
+def llama_keys(module: Decoder) -> dict[str, Any]:
+    """Keys that Llama and its descendants have in common."""
+    return {
+        "hidden_size": module.hidden,
+        "intermediate_size": module.ffn,
+        "num_hidden_layers": module.layers,
+        "num_attention_heads": module.heads,
+        "num_key_value_heads": kv_heads(module),
+        "head_dim": head_dim(module),
+        "hidden_act": "silu",
+        "rms_norm_eps": module.norm_eps,
+        "rope_theta": module.rope_base,
+        "tie_word_embeddings": module.tied,
+        "max_position_embeddings": MAX_POSITIONS,
+    }
+
+
+def gpt2(module: Decoder) -> dict[str, Any]:
+    """Keys of GPT-2's shape."""
+    return {
+        "n_embd": module.hidden,
+        "n_inner": module.ffn,
+        "n_layer": module.layers,
+        "n_head": module.heads,
+        "n_positions": module.max_positions,
+        "activation_function": "gelu",
+        "layer_norm_epsilon": module.norm_eps,
+        "tie_word_embeddings": module.tied,
+    }
+
+
+def window_keys(module: Decoder) -> dict[str, Any]:
+    """Qwen's keys of sliding windows."""
+    kinds = [SLIDING if module.window_of(layer) else FULL for layer in range(module.layers)]
+    return {"use_sliding_window": SLIDING in kinds, "sliding_window": module.window, "layer_types": kinds}
+
+
+def moe_layers(module: Decoder) -> list[bool]:
+    """Whether each layer has experts."""
+    return [module.layer_kind(layer) == "moe" for layer in range(module.layers)]
+
+
+def expert_keys(module: Decoder, kind: str) -> dict[str, Any]:
+    """Keys of the experts of Mixtral or Qwen3-MoE."""
+    moe = module.moe
+    if moe is None:
+        return {}
+    config: dict[str, Any] = {"num_experts_per_tok": moe.topk, "output_router_logits": moe.balance > 0}
+    config |= {"router_aux_loss_coef": moe.balance} if moe.balance else {}
+    if kind == "mixtral":
+        return config | {"num_local_experts": moe.experts}
+    dense = [layer for layer, has in enumerate(moe_layers(module)) if not has]
+    config |= {"num_experts": moe.experts, "moe_intermediate_size": moe.ffn, "decoder_sparse_step": 1}
+    return config | {"mlp_only_layers": dense, "norm_topk_prob": moe.normalised}
+
+
+CONFIG_WRITERS: dict[type, Callable[[Any], dict[str, Any] | None]] = {Decoder: decoder_config}

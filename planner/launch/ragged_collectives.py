@@ -1,0 +1,120 @@
+"""Collectives over rows of which every rank has a different number, with gradients.
+
+All are one all-to-all with uneven splits: no rank pads, and a rank sends only what others need.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from planner.launch.communication_meter import CommunicationMeter
+
+Sizes = Sequence[int]  # rows of each rank of the group
+
+
+class RaggedGroup:
+    """One rank of one group. Without a group, a rank by itself, every operation is the identity.
+
+    (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, meter: CommunicationMeter) -> None:
+        self.group, self.meter = group, meter
+        self.size = 1 if group is None else dist.get_world_size(group)
+        self.index = 0 if group is None else dist.get_rank(group)
+
+    def all_to_all(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
+        """Send `sent[i]` rows of x `(rows, ...)` to rank i, and receive `received[i]`: `(sum(received), ...)`. Backward
+        reverses it.
+        """
+        out: Tensor = _AllToAll.apply(x, self, sent, received)  # type: ignore[no-untyped-call]
+        return out
+
+    def all_gather(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """The rows of all ranks, `(sum(sizes), ...)`, from x `(sizes[index], ...)`. Backward reduce-scatters."""
+        out: Tensor = _AllGather.apply(x, self, sizes)  # type: ignore[no-untyped-call]
+        return out
+
+    def reduce_scatter(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """This rank's rows `(sizes[index], ...)` of the sum of x `(sum(sizes), ...)` over the ranks. Backward
+        all-gathers.
+        """
+        out: Tensor = _ReduceScatter.apply(x, self, sizes)  # type: ignore[no-untyped-call]
+        return out
+
+    def all_reduce_no_grad(self, x: Tensor) -> Tensor:
+        """The sum of x (any shape) over the ranks, on all, without a gradient."""
+        if self.group is None:
+            return x
+        out = x.detach().clone()
+        with self.meter.measure(x.device, 2 * x.nbytes * (self.size - 1) // self.size):
+            dist.all_reduce(out, group=self.group)
+        return out
+
+    def all_to_all_no_grad(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
+        """`all_to_all` without a gradient; the shapes are the same."""
+        if self.group is None:
+            return x
+        out = x.new_empty(sum(received), *x.shape[1:])
+        row_bytes = x.element_size() * x[:1].numel()
+        with self.meter.measure(x.device, row_bytes * (len(x) - sent[self.index])):
+            dist.all_to_all_single(out, x.contiguous(), [*received], [*sent], group=self.group)
+        return out
+
+    def all_gather_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """`all_gather` without a gradient; the shapes are the same."""
+        if self.group is None:
+            return x
+        return self.all_to_all_no_grad(x.repeat(self.size, *[1] * (x.dim() - 1)), [len(x)] * self.size, sizes)
+
+    def reduce_scatter_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """`reduce_scatter` without a gradient; the shapes are the same."""
+        if self.group is None:
+            return x
+        own_rows = sizes[self.index]
+        parts = self.all_to_all_no_grad(x, sizes, [own_rows] * self.size)
+        return parts.view(self.size, own_rows, *x.shape[1:]).sum(0)  # accumulates in float32 also where x is bfloat16
+
+
+class _AllToAll(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sent: Sizes, received: Sizes) -> Tensor:
+        ctx.ragged, ctx.sent, ctx.received = ragged, sent, received
+        return as_new_tensor(ragged.all_to_all_no_grad(x, sent, received), x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return ctx.ragged.swap(gradient, ctx.received, ctx.sent), None, None, None
+
+
+class _AllGather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sizes: Sizes) -> Tensor:
+        ctx.ragged, ctx.sizes = ragged, sizes
+        return as_new_tensor(ragged.all_gather_no_grad(x, sizes), x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.ragged.sums(gradient, ctx.sizes), None, None
+
+
+class _ReduceScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sizes: Sizes) -> Tensor:
+        ctx.ragged, ctx.sizes = ragged, sizes
+        return as_new_tensor(ragged.reduce_scatter_no_grad(x, sizes), x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.ragged.copies(gradient, ctx.sizes), None, None
+
+
+def as_new_tensor(out: Tensor, x: Tensor) -> Tensor:
+    """A view of the output (any shape) where it is the input x itself, which an autograd function may not return."""
+    return x.view_as(x) if out is x else out

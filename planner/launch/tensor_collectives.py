@@ -1,0 +1,173 @@
+"""Collectives of a tensor-parallel block: what its ranks all-gather before matrices, and reduce-scatter after them.
+
+Shards of a packed batch differ by at most one unit of tokens, so each is padded to the largest, and equal collectives
+suffice: the sequence-parallel pair of arXiv 2205.05198, which together send as much as one all-reduce. Each is the
+backward of the other. These functions replace DTensor, whose operators cost the host a dispatch each: a tiny gated MLP
+on one CPU rank, forward and backward, took ten times as long with its parallel styles (torch 2.13).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
+from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.process_groups import ProcessGroups
+from planner.models.sharding import EqualShard
+from planner.models.tensor_parallel import NO_TENSOR_PARALLEL, TensorParallel
+from planner.specs.sequence_sharding import even_sizes
+
+Sizes = Sequence[int]  # rows of each rank, descending
+
+
+class TensorParallelGroup:
+    """The `TensorParallel` of one rank, of `tokens` that the block shares in whole units.
+
+    A row may stand for several tokens, as merged patches do: then every rank has proportionally fewer rows.
+
+    (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
+    """
+
+    def __init__(self, group: dist.ProcessGroup, tokens: int, unit: int, meter: CommunicationMeter) -> None:
+        self.group, self.tokens, self.meter = group, tokens, meter
+        self.shard = EqualShard(dist.get_rank(group), dist.get_world_size(group))
+        self.sizes = even_sizes(tokens, self.shard.count, unit)
+
+    def local_rows(self, x: Tensor) -> Tensor:
+        """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`."""
+        out: Tensor = _LocalRows.apply(x, self)  # type: ignore[no-untyped-call]
+        return out
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        """All-gather x `(local_tokens, ...)` to `(tokens, ...)`."""
+        out: Tensor = _AllGatherRows.apply(x, self)  # type: ignore[no-untyped-call]
+        return out
+
+    def reduce_scatter(self, x: Tensor) -> Tensor:
+        """Reduce-scatter partial sums x `(tokens, ...)` to `(local_tokens, ...)`."""
+        out: Tensor = _ReduceScatterRows.apply(x, self)  # type: ignore[no-untyped-call]
+        return out
+
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
+        """The sum of x (any shape) over the ranks."""
+        out: Tensor = _AllReduceSum.apply(x, self)  # type: ignore[no-untyped-call]
+        return out
+
+    @torch.no_grad()
+    def all_reduce_max(self, x: Tensor) -> Tensor:
+        """The maximum of x (any shape) over the ranks, without a gradient."""
+        return self.all_reduce_no_grad(x, dist.ReduceOp.MAX)
+
+    def rows_by_rank(self, count: int) -> Sizes:
+        """Rows of each rank, where `count` rows in all stand for the block's tokens."""
+        return [size * count // self.tokens for size in self.sizes] if count != self.tokens else self.sizes
+
+    def own_rows(self, x: Tensor) -> Tensor:
+        """This rank's rows `(local_tokens, ...)` of x `(tokens, ...)`: a view."""
+        sizes = self.rows_by_rank(len(x))
+        return x.narrow(0, sum(sizes[: self.shard.index]), sizes[self.shard.index])
+
+    def all_gather_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """The rows of every rank `(sum(sizes), ...)`, of which x `(sizes[index], ...)` is this rank's; without a
+        gradient.
+        """
+        largest, ranks = sizes[0], len(sizes)
+        sent = x.contiguous() if len(x) == largest else pad_shards([x], largest)
+        out = x.new_empty(ranks * largest, *x.shape[1:])
+        if largest:
+            with self.meter.measure(x.device, sent.nbytes * (ranks - 1)):
+                ALL_GATHER(out, sent, group=self.group)
+        if sizes[-1] == largest:
+            return out
+        return torch.cat([rows[:size] for rows, size in zip(torch.split(out, largest), sizes, strict=True)])
+
+    def reduce_scatter_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
+        """This rank's rows `(sizes[index], ...)` of the sum of x `(sum(sizes), ...)` over the ranks; without a
+        gradient.
+        """
+        largest, ranks, size = sizes[0], len(sizes), sizes[self.shard.index]
+        sent = x.contiguous() if sizes[-1] == largest else pad_shards(torch.split(x, list(sizes)), largest)
+        out = x.new_empty(largest, *x.shape[1:])
+        if largest:
+            with self.meter.measure(x.device, out.nbytes * (ranks - 1)):
+                REDUCE_SCATTER(out, sent, group=self.group)
+        return out if size == largest else out[:size]
+
+    def all_reduce_no_grad(self, x: Tensor, op: Any = dist.ReduceOp.SUM) -> Tensor:
+        """The reduction of x (any shape) over the ranks; without a gradient."""
+        out, ranks = x.clone(memory_format=torch.contiguous_format), self.shard.count
+        if out.numel():
+            with self.meter.measure(x.device, 2 * out.nbytes * (ranks - 1) // ranks):
+                dist.all_reduce(out, op, group=self.group)
+        return out
+
+
+def pad_shards(shards: Sequence[Tensor], rows: int) -> Tensor:
+    """Shards `(at most rows, ...)`, each padded with zeros to `rows`, one after the other: `(shards * rows, ...)`."""
+    parts = [part for x in shards for part in (x, x.new_zeros(rows - len(x), *x.shape[1:])) if len(part)]
+    return torch.cat(parts) if parts else shards[0]
+
+
+class _LocalRows(torch.autograd.Function):
+    """Local rows; backward all-gathers the ranks' gradients of their rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
+        ctx.block, ctx.sizes = block, block.rows_by_rank(len(x))
+        return block.own_rows(x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.block.all_gather(gradient, ctx.sizes), None
+
+
+class _AllGatherRows(torch.autograd.Function):
+    """All-gather; backward sums the gradients of all ranks, each of which used every row for part of its result."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
+        ctx.block = block
+        return block.all_gather_no_grad(x, block.sizes)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.block.reduce_scatter(gradient, ctx.block.sizes), None
+
+
+class _ReduceScatterRows(torch.autograd.Function):
+    """Reduce-scatter; the gradient of every rank's summand is that of the sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
+        ctx.block, ctx.sizes = block, block.rows_by_rank(len(x))
+        return block.reduce_scatter_no_grad(x, ctx.sizes)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.block.all_gather(gradient, ctx.sizes), None
+
+
+class _AllReduceSum(torch.autograd.Function):
+    """All-reduce; what follows the sum is the same on all ranks, and so is its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
+        return block.all_reduce_no_grad(x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+def tensor_parallel_over(
+    groups: ProcessGroups, ranks: Sequence[int], tokens: int, unit: int, meter: CommunicationMeter
+) -> TensorParallel:
+    """This rank's `TensorParallel` for the tokens of one micro-batch, each of which comes to all ranks of the block."""
+    return TensorParallelGroup(groups[ranks], tokens, unit, meter) if len(ranks) > 1 and tokens else NO_TENSOR_PARALLEL

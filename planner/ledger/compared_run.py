@@ -1,0 +1,83 @@
+"""A run of a plan: what was measured of each step, beside what was predicted of it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from planner.ledger.memory_by_use import PeakMemoryUse, peak_memory_use
+from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeline, seconds_by_kind
+from planner.plan.plan_file import Plan
+from planner.plan.tasks.expand import expand
+from planner.scoring.score import Score, score
+from planner.simulate import Timeline, TracedStep
+
+if TYPE_CHECKING:
+    from planner.runtime import ParityErrors, ParityTolerance, PlanningTime, RunResult, StepResult, StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run of a plan: what was measured, beside what was predicted."""
+
+    plan: Plan
+    machine: str
+    losses: tuple[float, ...]  # per step, per token
+    tokens_per_second: float
+    step_seconds: float  # median
+    predicted_step_seconds: float | None  # None: the plan has no prices
+    kinds: list[KindSeconds]  # of the measured steps
+    timelines: tuple[Timeline, ...]  # one per measured step: the last ones
+    traced: tuple[TracedStep, ...]  # the same with their tasks
+    planned: "tuple[PlanningTime, ...]"  # the steps that were planned while it lasted
+    verified: "ParityErrors | None"
+    peak_bytes: int | None = None  # of tensors on the fullest rank; None: not counted, as on the CPU
+    ended: "StopReason" = "steps"  # why it was over
+    bound: "ParityTolerance | None" = None  # of what was verified
+    memory: tuple[PeakMemoryUse, ...] = ()  # by rank; none where torch does not count it: on the CPU
+    before: int = 0  # steps of the checkpoint that it resumed
+
+
+FollowedSteps = Iterable[tuple[Plan, int]]  # of each step of a run, the plan that it followed, and the number of its step
+
+
+def compare_run(
+    plan: Plan, scores: Sequence[Score], result: "RunResult", followed_steps: FollowedSteps, tolerance: "ParityTolerance | None"
+) -> ComparedRun:
+    """A run's result beside the scores of the plan's steps (none: the plan has no prices)."""
+    predicted, traced, memory = [], [], []
+    for at, (step, (followed, number)) in enumerate(zip(result.steps, followed_steps, strict=True), result.steps_before):
+        expected = (scores[number] if followed is plan else score(followed)) if scores else None
+        if expected:
+            predicted.append(expected.timeline)
+        if not step.measured:  # an early step: only the last ones are kept
+            continue
+        memory.append((step.memory, expected))
+        of_plan = number if followed is plan else at  # steps planned during the run are beyond the plan's own
+        traced.append(traced_step(followed, number, step, of_plan, at))
+    return ComparedRun(
+        plan=plan,
+        machine=result.machine,
+        losses=tuple(step.loss for step in result.steps),
+        tokens_per_second=sum(step.tokens for step in result.steps) / sum(step.seconds for step in result.steps),
+        step_seconds=median(step.seconds for step in result.steps),
+        predicted_step_seconds=median(t.step_seconds for t in predicted) if predicted else None,
+        kinds=seconds_by_kind(predicted[len(predicted) - len(traced) :], [step.timeline for step in traced]),
+        timelines=tuple(step.timeline for step in traced),
+        traced=tuple(traced),
+        planned=tuple(step.planning for step in result.steps if step.planning),
+        verified=result.verify,
+        peak_bytes=max((peak for step in result.steps for peak in step.peak_bytes if peak), default=None),
+        ended=result.stop_reason,
+        bound=tolerance,
+        memory=peak_memory_use(plan, memory),
+        before=result.steps_before,
+    )
+
+
+def traced_step(followed: Plan, number: int, step: "StepResult", of_plan: int, at: int) -> TracedStep:
+    """One measured step as a timeline with its tasks."""
+    records = [MeasuredTask(m.id, m.rank, m.start, m.end, m.comm) for m in step.measured]
+    tasks = expand(followed, number)  # of every group, also of those that do alike
+    timeline = measured_timeline(records, tasks, followed.size, step.seconds)
+    return TracedStep(timeline, tasks, "measured", None, of_plan, at)

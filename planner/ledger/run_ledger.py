@@ -1,0 +1,161 @@
+"""The user's ledger of runs: one JSON line for each run made here, with its prediction."""
+
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from planner.errors import InputError
+from planner.files.file_lock import hold_lock
+from planner.ledger.work_kinds import KindSeconds
+
+FORMAT = "planner.run/1"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """One run of a plan, measured and predicted; the fields are the keys of its line."""
+
+    when: str  # ISO 8601 in UTC, so that text order is time order
+    machine: str
+    plan: str  # its name
+    digest: str  # of its text: tells plans of one name apart
+    steps: int  # that were trained
+    predicted_seconds: float  # of a step, median
+    spread: float  # half-width of the 80 % interval over predicted_seconds
+    measured_seconds: float  # of a step, median
+    predicted_peak_bytes: float | None = None  # of the fullest rank
+    measured_peak_bytes: float | None = None  # None: not measured, as on the CPU
+    kinds: tuple[KindSeconds, ...] = ()  # of the mean step
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted seconds."""
+        return self.measured_seconds / self.predicted_seconds
+
+
+class UnreadLine(NamedTuple):
+    """A line that is not a valid entry."""
+
+    line: int  # 1-based
+    why: str
+
+
+def default_path() -> Path:
+    """`$XDG_DATA_HOME/planner/ledger.jsonl`, by default below ~/.local/share."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "planner" / "ledger.jsonl"
+
+
+def append_entry(path: Path, entry: RunEntry) -> None:
+    """Append an entry atomically: one write at the file's end, under a lock. Raises InputError.
+
+    An unfinished last line is terminated first, so that it corrupts no other.
+    """
+    line = json.dumps({"format": FORMAT, **asdict(entry)}, allow_nan=False)
+    with hold_lock(path.with_suffix(".lock"), "another process is writing this ledger"):
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                write_line(handle, line.encode())
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="free space there") from error
+
+
+def write_line(handle: int, line: bytes) -> None:
+    """Write a whole line or nothing. Raises OSError."""
+    size = os.fstat(handle).st_size
+    unfinished = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+    whole = b"\n" * unfinished + line + b"\n"
+    if os.write(handle, whole) != len(whole):
+        os.ftruncate(handle, size)  # a full disk accepts a part: remove it
+        raise OSError(28, "No space left on device")
+
+
+def read_entries(path: Path) -> tuple[list[RunEntry], list[UnreadLine]]:
+    """Every line, as an entry or with the reason why it is none; empty without the file. Raises InputError."""
+    try:
+        *lines, unfinished = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        raise InputError(f"cannot read the file: {error.strerror}", where=str(path), fix="check the path") from error
+    entries, unread = [], []
+    for number, line in enumerate(lines, start=1):
+        try:
+            entries.append(parse_entry(json.loads(line)))
+        except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+            unread.append(UnreadLine(number, str(error)))
+    if unfinished:
+        unread.append(UnreadLine(len(lines) + 1, "the last line is incomplete: its writer was interrupted"))
+    return entries, unread
+
+
+def parse_entry(data: Any) -> RunEntry:
+    """The entry of a parsed line, every field checked; keys of later versions are ignored. Raises ValueError."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"it does not begin with `format: {FORMAT}`")
+    kinds = data.get("kinds", [])
+    if not isinstance(kinds, list):
+        raise ValueError("`kinds` is not a list")
+    return RunEntry(
+        when=parse_field(data, "when", require_text),
+        machine=parse_field(data, "machine", require_text),
+        plan=parse_field(data, "plan", require_text),
+        digest=parse_field(data, "digest", require_text),
+        steps=int(parse_field(data, "steps", require_positive)),
+        predicted_seconds=parse_field(data, "predicted_seconds", require_positive),
+        spread=parse_field(data, "spread", require_amount),
+        measured_seconds=parse_field(data, "measured_seconds", require_positive),
+        predicted_peak_bytes=parse_field(data, "predicted_peak_bytes", require_positive_or_none),
+        measured_peak_bytes=parse_field(data, "measured_peak_bytes", require_positive_or_none),
+        kinds=tuple(parse_kind(one) for one in kinds),
+    )
+
+
+def parse_kind(data: Any) -> KindSeconds:
+    """The seconds of one kind of work. Raises ValueError."""
+    if not isinstance(data, dict):
+        raise ValueError("a kind of work is not an object")
+    return KindSeconds(
+        parse_field(data, "name", require_text),
+        parse_field(data, "predicted", require_amount),
+        parse_field(data, "measured", require_amount),
+    )
+
+
+def parse_field(data: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
+    """A required value that passes `check`. Raises ValueError with its name."""
+    if name not in data:
+        raise ValueError(f"`{name}` is missing")
+    try:
+        return check(data[name])
+    except ValueError as error:
+        raise ValueError(f"`{name}` {error}") from None
+
+
+def require_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("is not text")
+    return value
+
+
+def require_amount(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise ValueError("is not a number from 0")
+    return float(value)
+
+
+def require_positive(value: Any) -> float:
+    if require_amount(value) == 0:
+        raise ValueError("is 0")
+    return float(value)
+
+
+def require_positive_or_none(value: Any) -> float | None:
+    return None if value is None else require_positive(value)

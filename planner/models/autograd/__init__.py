@@ -1,0 +1,1 @@
+"""What forwards save for backward, and when gradients are computed: recompute, offload, deferred weight gradients."""

@@ -1,0 +1,1 @@
+"""Weights read from and written to Hugging Face and native checkpoints in safetensors files."""

@@ -1,0 +1,136 @@
+"""Reads weights of a Hugging Face checkpoint into these models, and writes them: the same numbers under other names."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from planner import files, hf
+from planner.errors import InputError
+from planner.hf.weight_names import stored_names, weight_family
+from planner.models.build import build, init_weights
+from planner.models.checkpoints.native import fill_from_full, load_native
+from planner.models.checkpoints.safetensors_files import (
+    SINGLE_FILE,
+    SafetensorsCheckpoint,
+    TensorDescription,
+    write_tensors_streamed,
+)
+from planner.models.sharding import parameter_splits
+from planner.specs.layers import Module
+
+CONFIG = "config.json"
+META = torch.device("meta")
+COMPUTED_BUFFERS = (
+    "rotary_emb.inv_freq",
+    "embeddings.position_ids",
+)  # which older checkpoints contain, although they are computed
+TIED_COPIES = {
+    "lm_head.weight",
+    *(f"cls.predictions.decoder.{leaf}" for leaf in ("weight", "bias")),
+}  # which some checkpoints repeat although they are tied
+
+
+@dataclass(frozen=True, slots=True)
+class InitialWeights:
+    """The initial weights of training."""
+
+    seed: int = 0  # of random weights
+    checkpoint: Path | None = None  # a Hugging Face checkpoint, for modules that are decoders
+    native_file: Path | None = None  # a file of all parameters under the names of these models; it takes precedence
+
+
+def set_initial_weights(model: nn.Module, spec: Module, first: InitialWeights) -> None:
+    """Set the initial weights of the shard of a module that this rank holds. Raises InputError."""
+    if first.native_file is not None:
+        load_native(model, first.native_file)
+    elif first.checkpoint is not None and not spec.feature_width:
+        load_checkpoint(model, spec, first.checkpoint)
+    else:
+        init_weights(model, first.seed)
+
+
+def load_checkpoint(model: nn.Module, spec: Module, folder: Path) -> None:
+    """Load a Hugging Face checkpoint into the shard of a decoder that this rank holds, cast to the parameters' dtype.
+    Raises InputError.
+    """
+    checkpoint = SafetensorsCheckpoint(folder)
+
+    def read(name: str) -> Tensor:
+        return read_stacked(checkpoint, stored_names(name, spec))
+
+    fill_from_full(dict(model.named_parameters()), parameter_splits(model), read, folder)
+
+
+def require_checkpoint(spec: Module, folder: Path) -> None:
+    """Raises InputError unless the checkpoint has exactly the parameters of the full model, with their shapes."""
+    weight_family(spec)  # raises for a kind that is not stored
+    checkpoint = SafetensorsCheckpoint(folder)
+    used: set[str] = set()
+    for name, parameter in build(spec, device=META).named_parameters():
+        stored = stored_names(name, spec)
+        each = tuple(parameter.shape if len(stored) == 1 else parameter.shape[1:])
+        for stored_name in stored:
+            if checkpoint.shape(stored_name) != each:
+                what = f"`{stored_name}` is {[*checkpoint.shape(stored_name)]}, the model has {[*each]}"
+                raise InputError(what, where=str(folder), fix="give the weights of this very model")
+        used.update(stored)
+    twins = TIED_COPIES if spec.ties_head else set[str]()
+    unknown = sorted(name for name in checkpoint.entries.keys() - used - twins if not name.endswith(COMPUTED_BUFFERS))
+    if unknown:
+        what = f"the checkpoint has {len(unknown)} tensors that the model has not, such as `{unknown[0]}`"
+        raise InputError(what, where=str(folder), fix="make the model from its own config.json: planner import hf")
+
+
+def save_checkpoint(weights: Mapping[str, Tensor], spec: Module, folder: Path) -> None:
+    """Write full parameters, by their names here, as config.json and model.safetensors. Raises InputError."""
+    described = {name: TensorDescription(values.dtype, tuple(values.shape)) for name, values in weights.items()}
+    save_checkpoint_streamed(described, weights.items(), spec, folder)
+
+
+def save_checkpoint_streamed(
+    described: Mapping[str, TensorDescription], weights: Iterable[tuple[str, Tensor]], spec: Module, folder: Path
+) -> None:
+    """Write full parameters that arrive one by one, in the order in which they are described, as config.json and
+    model.safetensors. Raises InputError.
+    """
+    stored: dict[str, TensorDescription] = {}
+    for name, (dtype, shape) in described.items():
+        names = stored_names(name, spec)
+        stored |= dict.fromkeys(names, TensorDescription(dtype, shape if len(names) == 1 else shape[1:]))
+    files.write_text(folder / CONFIG, files.json_text(hf.to_config(spec)) + "\n", durable=True)
+    write_tensors_streamed(
+        folder / SINGLE_FILE, stored, (each for name, values in weights for each in stored_tensors(name, values, spec))
+    )
+
+
+def stored_tensors(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
+    """The stored tensors of one parameter: itself, or that of each expert, `(experts, ...)` to `(...)`."""
+    if len(stored_names(name, spec)) == 1:
+        yield values
+    else:
+        yield from values
+
+
+def require_saveable(spec: Module) -> None:
+    """Raises InputError for a module of which no Hugging Face checkpoint can be written."""
+    hf.to_config(spec)
+    weight_family(spec)
+
+
+def saveable(spec: Module) -> bool:
+    """Whether a Hugging Face checkpoint can be written of this module."""
+    try:
+        require_saveable(spec)
+    except InputError:
+        return False
+    return True
+
+
+def read_stacked(checkpoint: SafetensorsCheckpoint, names: tuple[str, ...]) -> Tensor:
+    """One stored tensor, or those of all experts stacked to `(experts, ...)`."""
+    if len(names) == 1:
+        return checkpoint.read(names[0])
+    return torch.stack([checkpoint.read(name) for name in names])

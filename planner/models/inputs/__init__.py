@@ -1,0 +1,1 @@
+"""Sources of samples, and the packed batches made of them."""

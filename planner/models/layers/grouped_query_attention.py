@@ -1,0 +1,77 @@
+"""Grouped-query attention over packed documents: projections per token, attention through the sequence-parallel group.
+
+The ranks of a tensor-parallel block share the query heads; where they cannot share key and value heads, each has all of
+those matrices, and computes what its query heads read.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from planner.models.autograd.recompute import recompute_along
+from planner.models.batch import Batch
+from planner.models.kernels.attention import ScoreOptions, attention_per_document
+from planner.models.kernels.attention_tiles import Masking
+from planner.models.kernels.relative_positions import UNIT_SCALE
+from planner.models.kernels.rotary_positions import apply_rotary
+from planner.models.layers.key_heads import key_value_projection, local_key_heads
+from planner.models.layers.linear import column_parallel, row_parallel
+from planner.models.layers.norms import build_norm
+from planner.models.layers.position_encoding import PositionEncoding
+from planner.models.sharding import ModuleShard, ParameterSplit
+from planner.specs.layers import Module
+from planner.specs.layers.head_widths import head_dim, kv_heads
+
+
+class GroupedQueryAttention(nn.Module):
+    """Grouped-query self-attention with its projections."""
+
+    def __init__(self, spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> None:
+        super().__init__()
+        part, self.head_dim = shard.tp, head_dim(spec)
+        self.part, self.heads = part, part.size(spec.heads)
+        self.kv_heads = len(local_key_heads(spec.heads, kv_heads(spec), part))
+        self.masking = Masking(spec.causal, spec.window_of(layer))
+        queries, bias = spec.heads * self.head_dim, spec.bias != "none"
+        self.query = column_parallel(spec.hidden, queries, bias, dtype, part)
+        self.key = key_value_projection(spec, bias and spec.bias != "all_but_key", dtype, part)
+        self.value = key_value_projection(spec, bias, dtype, part)
+        self.output = row_parallel(queries, spec.hidden, has_output_bias(spec), dtype, part)
+        normalise_heads = spec.has_qk_norm
+        self.query_norm = build_norm(spec, dtype, self.head_dim) if normalise_heads else None
+        self.key_norm = build_norm(spec, dtype, self.head_dim) if normalise_heads else None
+        self.sinks = sink_logits(spec, dtype, self.heads)
+        self.splits = {} if self.sinks is None else {"sinks": (ParameterSplit(0, part, "tp"),)}
+
+    def forward(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
+        """x `(local_tokens, hidden)` to the same shape. `encoding` is that of `position_encoding`."""
+        tensor = batch.tensor_parallel_for(self.part)
+        x = recompute_along(tensor.all_gather, x)
+        tokens = len(x)
+        q = self.query(x).view(tokens, self.heads, self.head_dim)
+        k = self.key(x).view(tokens, self.kv_heads, self.head_dim)
+        v = self.value(x).view(tokens, self.kv_heads, self.head_dim)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        if isinstance(encoding, Tensor):
+            boundaries, local_bias = (
+                (batch.cu_seqlens, batch.cu_seqlens),
+                encoding[slice(*self.part.span(len(encoding)))],
+            )
+            out = attention_per_document(
+                q, k, v, boundaries, ScoreOptions(self.masking.causal, UNIT_SCALE, local_bias.to(q.dtype))
+            )
+        else:
+            if encoding is not None:
+                q, k = apply_rotary(q, encoding), apply_rotary(k, encoding)
+            out = batch.sequence_parallel.attend(q, k, v, batch.cu_seqlens, self.masking, self.sinks)
+        return self.output(out.reshape(tokens, self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]
+
+
+def has_output_bias(spec: Module) -> bool:
+    """Whether the output projection of attention has a bias."""
+    return spec.bias not in ("none", "qkv")
+
+
+def sink_logits(spec: Module, dtype: torch.dtype, heads: int) -> nn.Parameter | None:
+    """One learned logit for each of these heads, `(heads)`, beside the scores of all keys (arXiv 2508.10925)."""
+    return nn.Parameter(torch.empty(heads, dtype=dtype)) if spec.sink_heads else None

@@ -1,0 +1,100 @@
+"""One layer of a network, block by block: self-attention or a state space, cross-attention, and an MLP or mixture of
+experts.
+
+All work is per token except attention (through the batch's sequence-parallel group), state spaces (which scan whole
+documents) and the dispatch to experts.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from planner.models.autograd.recompute import recomputing, run_recomputed
+from planner.models.batch import Batch
+from planner.models.layers.cross_attention import CrossAttention
+from planner.models.layers.grouped_query_attention import GroupedQueryAttention
+from planner.models.layers.latent_attention import LatentAttention
+from planner.models.layers.mixture_of_experts import MixtureOfExperts
+from planner.models.layers.mlp import Mlp
+from planner.models.layers.norms import build_norm
+from planner.models.layers.position_encoding import PositionEncoding
+from planner.models.layers.state_space import StateSpaceBlock
+from planner.models.sharding import ModuleShard
+from planner.specs.layers import Module
+from planner.specs.layers.blocks import kind_blocks
+
+
+class NetworkLayer(nn.Module):
+    """One layer. Pre-norm: each block adds its output for the norm of x to x. Post-norm: it adds its output for x to x,
+    and then applies the norm to the sum.
+
+    autograd/recompute.py says what is recomputed in the backward pass.
+    """
+
+    def __init__(self, spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> None:
+        super().__init__()
+        self.recompute = shard.recompute.get(layer, "none")
+        self.post_norm = spec.has_post_norm
+        self.blocks: list[str] = []  # names of the modules, in order
+        for block in kind_blocks(spec.layer_kind(layer)):
+            self.blocks.append("mlp" if block == "experts" else block)
+            setattr(self, f"{self.blocks[-1]}_norm", build_norm(spec, dtype))
+            setattr(self, self.blocks[-1], build_block(block, spec, layer, dtype, shard))
+
+    def forward(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
+        """x `(local_tokens, hidden)` to the same shape."""
+        if self.recompute == "none" or not torch.is_grad_enabled():
+            return self._run_blocks(x, encoding, batch)
+        if self.recompute == "full":
+            return run_recomputed(self._run_blocks, x, encoding, batch)
+        if self.post_norm:
+            x = x + self._block("attention", x, encoding, batch)
+            return run_recomputed(self._after_attention, x, batch)
+        for block in self.blocks:
+            if block == "mlp":
+                x = x + run_recomputed(self._normed_mlp, x, batch)
+            else:
+                with recomputing(self._norm(block), x) as normed:
+                    x = x + self._block(block, normed, encoding, batch)
+        return x
+
+    def _run_blocks(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
+        for block in self.blocks:
+            if self.post_norm:
+                x = self._norm(block)(x + self._block(block, x, encoding, batch))
+            else:
+                x = x + self._block(block, self._norm(block)(x), encoding, batch)
+        return x
+
+    def _after_attention(self, x: Tensor, batch: Batch) -> Tensor:
+        """Post-norm: everything after attention."""
+        x = self._norm("attention")(x)
+        return self._norm("mlp")(x + self._block("mlp", x, None, batch))  # type: ignore[no-any-return]
+
+    def _norm(self, block: str) -> nn.Module:
+        return getattr(self, f"{block}_norm")  # type: ignore[no-any-return]
+
+    def _block(self, block: str, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
+        arguments = (encoding, batch) if block == "attention" else (batch,)
+        return getattr(self, block)(x, *arguments)  # type: ignore[no-any-return]
+
+    def _normed_mlp(self, x: Tensor, batch: Batch) -> Tensor:
+        return self._block("mlp", self._norm("mlp")(x), None, batch)
+
+
+def build_block(block: str, spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> nn.Module:
+    """The module of one block."""
+    moe, space = spec.routed_experts, spec.ssm
+    if block == "state_space" and space:
+        return StateSpaceBlock(spec, space, dtype, shard)
+    if block == "experts" and moe:
+        return MixtureOfExperts(spec, moe, layer, dtype, shard)
+    if block == "cross_attention":
+        return CrossAttention(spec, dtype, shard)
+    return build_attention(spec, layer, dtype, shard) if block == "attention" else Mlp(spec, spec.ffn, dtype, shard)
+
+
+def build_attention(spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> nn.Module:
+    """The module of self-attention: latent or grouped-query."""
+    if spec.latent_attention:
+        return LatentAttention(spec, spec.latent_attention, layer, dtype, shard)
+    return GroupedQueryAttention(spec, layer, dtype, shard)

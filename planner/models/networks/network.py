@@ -1,0 +1,63 @@
+"""What all networks have in common: an embedding, layers, and a head; a rank may hold only some of them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from planner.models.autograd.activation_offload import run_layers
+from planner.models.batch import Batch
+from planner.models.layers.layer import NetworkLayer
+from planner.models.layers.position_encoding import PositionEncoding, encoding_tensors, position_encoding
+from planner.models.sharding import FULL_MODULE, ModuleShard
+from planner.specs.base import Layers
+from planner.specs.layers import Module
+
+
+class Network(nn.Module, ABC):
+    """A network over a packed batch. Layers are named by their number in the whole module, so parameters have the same
+    names on every rank.
+
+    Every layer, and then the whole network, can be wrapped by `fully_shard`.
+    """
+
+    feeds_module = False  # whether another module reads its outputs, so that there is no loss
+
+    def __init__(self, spec: Module, dtype: torch.dtype, shard: ModuleShard = FULL_MODULE) -> None:
+        super().__init__()
+        self.spec, self.shard = spec, shard
+        held_layers = [layer for layer in range(spec.layers) if shard.holds(layer)]
+        self.has_first_layer, self.has_last_layer = shard.holds(0), shard.holds(spec.layers - 1)
+        buckets = spec.relative_buckets if self.has_first_layer else 0
+        self.relative = nn.Embedding(buckets, spec.heads, dtype=dtype) if buckets else None
+        self.layers = nn.ModuleDict({str(layer): NetworkLayer(spec, layer, dtype, shard) for layer in held_layers})
+
+    @abstractmethod
+    def embed(self, batch: Batch) -> Tensor:
+        """The input of the first layer, `(local_tokens, hidden)`."""
+
+    @abstractmethod
+    def output(self, x: Tensor, batch: Batch) -> Tensor:
+        """From the output of the last layer x `(local_tokens, hidden)` to the summed loss (scalar), or to what another
+        module reads.
+        """
+
+    def position_encoding(self, x: Tensor, batch: Batch) -> PositionEncoding | None:
+        """The position encoding of this batch for all layers. x `(local_tokens, hidden)` gives the device and dtype."""
+        return position_encoding(self.spec, batch, None if self.relative is None else self.relative.weight, x.dtype)
+
+    def forward(self, batch: Batch, x: Tensor | None = None, layers: Layers | None = None) -> Tensor:
+        """From the input x `(local_tokens, hidden)` of `layers` (None: all that are held) to their output, of the same
+        shape.
+
+        The first layer's input is made here where x is None. The last layer's output becomes the loss (scalar), summed
+        over this rank's own tokens, or what another module reads. Without tokens the loss and all gradients are zero.
+        """
+        if x is None:
+            x = self.embed(batch)
+        encoding = self.position_encoding(x, batch)
+        numbers: Iterable[str] = self.layers if layers is None else map(str, layers)
+        x = run_layers([self.layers[number] for number in numbers], x, encoding_tensors(encoding), encoding, batch)
+        has_head = self.has_last_layer and (layers is None or layers[-1] == self.spec.layers - 1)
+        return self.output(x, batch) if has_head else x

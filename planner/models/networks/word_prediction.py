@@ -1,0 +1,74 @@
+"""A module with a word embedding, which may end in the summed cross-entropy of words.
+
+The ranks of a tensor-parallel block share the vocabulary. One that tp does not divide is replicated, and each rank
+applies it to its own rows.
+"""
+
+from abc import abstractmethod
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from planner.models.autograd.deferred_weights import deferring_weight_gradients
+from planner.models.batch import Batch
+from planner.models.layers.vocabulary import VocabularyEmbedding, sharded_cross_entropy
+from planner.models.networks.network import Network
+from planner.models.sharding import FULL_MODULE, ModuleShard
+from planner.models.tensor_parallel import TensorParallel
+from planner.specs.layers import Module
+
+MAX_LOGITS = 2**27  # at a time: 512 MiB in float32, plus a copy in a narrower dtype and their gradient
+
+
+class WordPredictionNetwork(Network):
+    """A network with a word embedding."""
+
+    def __init__(self, spec: Module, dtype: torch.dtype, shard: ModuleShard = FULL_MODULE) -> None:
+        super().__init__(spec, dtype, shard)
+        self.vocabulary_shard = shard.tp_shard(spec.input_vocabulary)
+        self.shared_embedding: tuple[
+            VocabularyEmbedding, ...
+        ] = ()  # in a tuple, so that it adds no parameters to this module
+        if not spec.borrows_embedding and (self.has_first_layer or (spec.ties_head and self.has_last_layer)):
+            self.embedding = VocabularyEmbedding(spec.input_vocabulary, spec.hidden, dtype, self.vocabulary_shard)
+        self.loss_tokens = max(
+            1, MAX_LOGITS // self.vocabulary_shard.size(spec.input_vocabulary)
+        )  # tokens whose logits are in memory at a time
+
+    @abstractmethod
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits `(tokens, words / tp)` of this rank's words, from the head's input x `(tokens, hidden)`."""
+
+    def share_embedding(self, table: VocabularyEmbedding) -> None:
+        """Use the embedding table of the module that reads this one's outputs, in the same process."""
+        self.shared_embedding = (table,)
+
+    def embed_words(self, batch: Batch) -> Tensor:
+        """Embeddings `(local_tokens, hidden)` of the batch's words."""
+        table = self.shared_embedding[0] if self.shared_embedding else self.embedding
+        return table(self.local_words(batch, batch.inputs), batch.tensor_parallel_for(self.vocabulary_shard))  # type: ignore[no-any-return]
+
+    def local_words(self, batch: Batch, of_block: Tensor) -> Tensor:
+        """Of the block's words `(tokens)` those that this rank looks up: all where the table is sharded, else its own
+        rows `(local_tokens)`.
+        """
+        return of_block if self.vocabulary_shard.count > 1 else batch.tensor_parallel.local_rows(of_block)
+
+    def summed_loss(self, x: Tensor, batch: Batch) -> Tensor:
+        """The summed cross-entropy (scalar) of this rank's rows x `(local_tokens, hidden)`, in chunks; where there are
+        several, backward recomputes the logits of each.
+        """
+        tensor, targets = batch.tensor_parallel_for(self.vocabulary_shard), self.local_words(batch, batch.targets)
+        x = tensor.all_gather(x)
+        chunks = list(zip(*(torch.split(y, self.loss_tokens) for y in (x, targets)), strict=True))
+        if len(chunks) == 1:
+            return tensor.local_rows(self._losses(tensor, *chunks[0])).sum()
+        run = partial(checkpoint, self._losses, tensor, use_reentrant=False, preserve_rng_state=False)
+        with deferring_weight_gradients(None):  # W would need the gradients of all logits at once
+            return tensor.local_rows(torch.cat([run(*chunk) for chunk in chunks])).sum()
+
+    def _losses(self, tensor: TensorParallel, x: Tensor, targets: Tensor) -> Tensor:
+        """The cross-entropy of each token `(tokens)`, from x `(tokens, hidden)` and targets `(tokens)`."""
+        return sharded_cross_entropy(self.logits(x), targets, tensor, self.vocabulary_shard)

@@ -1,0 +1,63 @@
+"""How ranks that share the matrices of a layer share its tokens (sequence parallelism beside tensor parallelism, arXiv
+2205.05198): they all-gather tokens before a matrix, and reduce-scatter after it.
+"""
+
+from typing import Protocol
+
+from torch import Tensor
+
+from planner.models.sharding import EqualShard
+
+
+class TensorParallel(Protocol):
+    """The ranks of one tensor-parallel block in one micro-batch: `tokens` in all, `local_tokens` of them on
+    this rank.
+    """
+
+    @property
+    def shard(self) -> EqualShard:
+        """This rank's index in the block, and the number of ranks."""
+
+    def local_rows(self, x: Tensor) -> Tensor:
+        """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`. Backward all-gathers."""
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        """All-gather x `(local_tokens, ...)` to `(tokens, ...)`. Backward reduce-scatters."""
+
+    def reduce_scatter(self, x: Tensor) -> Tensor:
+        """Reduce-scatter partial sums x `(tokens, ...)` to `(local_tokens, ...)`. Backward all-gathers."""
+
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
+        """The sum of x (any shape) over the ranks, on all. Backward is the identity, since all ranks continue alike."""
+
+    def all_reduce_max(self, x: Tensor) -> Tensor:
+        """The maximum of x (any shape) over the ranks, on all; without a gradient."""
+
+
+class NoTensorParallel:
+    """A rank that shares no matrices: all operations are the identity."""
+
+    shard = EqualShard()
+
+    def local_rows(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
+        return x
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
+        return x
+
+    def reduce_scatter(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
+        return x
+
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
+        return x
+
+    def all_reduce_max(self, x: Tensor) -> Tensor:
+        """x (any shape) itself."""
+        return x
+
+
+NO_TENSOR_PARALLEL = NoTensorParallel()

@@ -1,0 +1,62 @@
+"""Finds the job from which a plan was solved, and its inputs: they define the data of the next batches."""
+
+from pathlib import Path
+
+from planner import files
+from planner.errors import InputError
+from planner.plan.plan_file import Plan, SourceFile
+from planner.specs import library
+from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.specs.job import Job
+
+SHIPPED = "profiles/"  # prefix of the paths of shipped files, see strategies/plan_drafts.py
+
+
+def inputs_of_plan(plan: Plan, base: Path, job: str | None = None) -> Inputs:
+    """The inputs of a plan in folder `base`; `job`: path of its job, if not beside the plan.
+
+    Raises InputError when the job is not found, or it or its lengths have changed since.
+    """
+    path = library.find_file(job, Job) if job else job_file(plan, base)
+    made = plan.made
+    lengths = plan.uses.sources.get("lengths")
+    options = JobOptions(
+        first_row=made.first_row,
+        seed=made.seed,
+        effort=made.effort,
+        lengths=str(source_path(lengths, path.parent)) if lengths else None,
+    )
+    for role in ("job", "lengths"):
+        source = plan.uses.sources.get(role)
+        path_now = source_path(source, path.parent) if source and role != "job" else path
+        if source and files.digest(path_now) != source.sha256:
+            raise InputError(
+                f"the {role} changed since the plan was made", where=str(path_now), fix=f"planner solve {path} again"
+            )
+    return load_job(str(path.absolute()), options)
+
+
+def job_file(plan: Plan, base: Path) -> Path:
+    """The shipped job, or the one beside the plan."""
+    source = plan.uses.sources.get("job")
+    if source is None:
+        raise InputError(
+            "the plan does not name its job, whose data the next batches come from",
+            where=f"{plan.name} (uses.sources)",
+            fix="name the job with --job",
+        )
+    path = source_path(source, base)
+    if not library.is_file(path):
+        raise InputError(
+            "the plan's job, whose data the next batches come from, is missing",
+            where=str(path),
+            fix="name it with --job, or keep the plan beside it",
+        )
+    return path
+
+
+def source_path(source: SourceFile, base: Path) -> Path:
+    """Path of a source file, which is relative to the folder of the job unless it is shipped."""
+    if source.path.startswith(SHIPPED):
+        return library.shipped_folder() / source.path.removeprefix(SHIPPED)
+    return base / source.path

@@ -1,0 +1,117 @@
+"""The planner process, which plans steps while others train, and ends with the run."""
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from planner import files
+from planner.errors import PlannerError, RunFailed
+from planner.files.file_lock import hold_lock, is_locked
+from planner.files.folder_queue import FolderQueue
+from planner.launch.failures import describe_exception
+from planner.launch.interrupts import ignoring_interrupts
+from planner.launch.processes import die_with_parent
+from planner.online.look_ahead import LookAheadPlanner
+from planner.online.plan_inputs import inputs_of_plan
+from planner.plan.plan_file import Plan
+from planner.plan.step_files import FAILED_FILE, PLANNER_LOCK, RUN_LOCK
+from planner.specs.inputs import Inputs
+
+IDLE_S = 0.01  # interval at which it looks which steps were taken
+EXIT_S = 5.0
+BUSY = "another planner writes steps into this folder"
+
+
+@contextmanager
+def run_planner(plan: Plan, folder: Path | None, until: int, base: Path, job: str | None) -> Iterator[None]:
+    """Runs a planner process inside the block, which plans steps up to `until` into the emptied `folder`; None: no
+    planner.
+
+    Raises the planner's InputError or Infeasible when the run failed because a step was missing.
+    """
+    if folder is None:
+        yield
+        return
+    inputs = inputs_of_plan(plan, base, job)
+    with hold_lock(folder / PLANNER_LOCK, BUSY):
+        FolderQueue(folder).clear()
+    context = multiprocessing.get_context("spawn")  # the launcher's fork server has loaded torch
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=serve, args=(sender, inputs, plan, folder, until), name="planner")
+    with ignoring_interrupts():
+        process.start()
+    sender.close()
+    try:
+        receive_report(receiver)  # waits until it holds its lock
+        yield
+    except RunFailed as error:
+        receive_report(receiver, error)
+        raise
+    finally:
+        process.terminate()
+        process.join(EXIT_S)
+        process.kill()
+        process.join()
+        receiver.close()
+
+
+def receive_report(pipe: Connection, failed: RunFailed | None = None) -> None:
+    """Waits for a report of the planner; after a failure of the run, only reads one that is there. Raises the error
+    that ended the planner.
+    """
+    if failed and not pipe.poll():
+        return
+    report: tuple[str, str, PlannerError | None] | None
+    try:
+        report = pipe.recv()
+    except (EOFError, OSError):
+        report = None if failed else ("the planner process ended before it started planning", "", None)
+    if report:
+        text, _, error = report
+        raise error or RunFailed(f"planning failed: {text}") from failed
+
+
+def serve(pipe: Connection, inputs: Inputs, plan: Plan, folder: Path, until: int) -> None:
+    """Main function of the planner process, until its parent ends it."""
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    try:
+        with planner_lock(folder):
+            pipe.send(None)
+            ahead = LookAheadPlanner(inputs, plan, FolderQueue(folder), until)
+            while True:
+                if not ahead.advance():
+                    time.sleep(IDLE_S)
+    except BaseException as error:
+        pipe.send(describe_exception(error))
+        raise SystemExit(1) from None
+
+
+@contextmanager
+def planner_lock(folder: Path) -> Iterator[None]:
+    """Locks the folder as its planner, and writes errors to a file for ranks that wait for a step."""
+    with hold_lock(folder / PLANNER_LOCK, BUSY):
+        (folder / FAILED_FILE).unlink(missing_ok=True)
+        try:
+            yield
+        except Exception as error:
+            files.write_text(folder / FAILED_FILE, str(error))
+            raise
+
+
+def plan_beside_run(inputs: Inputs, plan: Plan, folder: Path, until: int | None) -> None:
+    """Plans for a run that another launcher starts or has started, until that ends."""
+    with planner_lock(folder):
+        ahead = LookAheadPlanner(inputs, plan, FolderQueue(folder), until)
+        running = False
+        while True:
+            busy = ahead.advance()
+            running_now = is_locked(folder / RUN_LOCK)
+            if running and not running_now:
+                return
+            running |= running_now
+            if not busy:
+                time.sleep(IDLE_S)

@@ -1,0 +1,202 @@
+"""Longest-first fill where ranks synchronise once per step: within a time limit for the step, each group of ranks runs
+micro-batch after micro-batch, as many as fit (ByteScale, arXiv 2502.21231, section 5).
+
+Sequences are taken longest first, each into the open group where it leaves the least rank-time free. A group whose
+micro-batches are full begins another one, which costs its constant again. A new group takes free ranks, with the
+cheapest shape that fits; when there are none, the wider group with most time left is split into narrower ones. When
+some sequence fits nowhere, the time limit was too short.
+"""
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.costs.step.packing_table import PackingTable
+from planner.packing.free_ranks import FreeRanks
+from planner.packing.packed_groups import PackedGroup, Packing
+
+ShapeSeconds = dict[
+    int, float
+]  # shape → seconds that a sequence adds to a group of that shape, the cheapest shape first
+
+
+class FillRules(NamedTuple):
+    """Free parameters of the fill, over which the search varies."""
+
+    new_micro_batch_weight: float = 2.0  # weight of the constant of a new micro-batch when groups are compared
+    excess_constants: float = 2.0  # excess over the cheapest shape, in constants, above which a new group is opened
+    open_first: bool = False  # open a new group rather than begin a micro-batch in an open one
+
+
+@dataclass(slots=True)
+class GroupStream:
+    """A group of ranks and its micro-batches, from when its ranks became free."""
+
+    shape: int
+    first: int  # first rank
+    seconds_left: float  # seconds
+    micro_batches: list[list[int]] = field(default_factory=list)  # row of the table of each item, by micro-batch
+    tokens_left: list[int] = field(default_factory=list)  # tokens left in each micro-batch
+    most_tokens_left: int = 0  # the largest of these
+
+    def begin_micro_batch(self, constant: float, room: int) -> None:
+        """Begin another micro-batch."""
+        self.seconds_left -= constant
+        self.micro_batches.append([])
+        self.tokens_left.append(room)
+        self.most_tokens_left = room
+
+    def add_item(self, item: int, size: int, seconds: float) -> None:
+        """Add an item to a micro-batch that was just begun, otherwise to the one that it fills best.
+
+        An item larger than any micro-batch takes a whole one and offloads the rest.
+        """
+        fitting = [(room, at) for at, room in enumerate(self.tokens_left) if room >= size]
+        at = min(fitting)[1] if fitting and self.micro_batches[-1] else len(self.tokens_left) - 1
+        self.micro_batches[at].append(item)
+        self.tokens_left[at] -= min(size, self.tokens_left[at])
+        self.most_tokens_left = max(self.tokens_left)
+        self.seconds_left -= seconds
+
+
+class GroupChoice(NamedTuple):
+    """An open group that could take a sequence; the least waste compares first."""
+
+    waste: float  # rank-seconds
+    position: int  # in the list of its shape
+    shape: int
+    new_micro_batch: bool  # whether the group begins another micro-batch for it
+
+
+class StreamFill:
+    """The state of one fill."""
+
+    def __init__(self, table: PackingTable, span: float, rules: FillRules) -> None:
+        self.rules = rules
+        self.degrees: list[int] = table.degrees.tolist()
+        self.rooms: list[int] = table.rooms.tolist()
+        self.constants: list[float] = table.constants.tolist()
+        self.pools = [shape.pool for shape in table.problem.shapes]
+        self.free_ranks = [FreeRanks(pool, span) for pool in table.problem.pools]
+        self.streams: list[GroupStream] = []
+        self.open: dict[int, list[tuple[float, int]]] = {}  # by shape: (seconds left, stream), rising
+
+    def assign(self, item: int, size: int, shape_seconds: ShapeSeconds) -> bool:
+        """Assign a sequence to a group; returns False when it fits nowhere."""
+        choice = self.best_open_group(size, shape_seconds)
+        number = None
+        if (
+            choice is None
+            or (choice.new_micro_batch and self.rules.open_first)
+            or self.too_expensive(choice, shape_seconds)
+        ):
+            number = self.open_group(shape_seconds)
+        if number is None and choice is None:
+            number = self.split_wider_group(shape_seconds)
+        if number is None:
+            if choice is None:
+                return False
+            number = self.open[choice.shape].pop(choice.position)[1]
+            if self.streams[number].most_tokens_left < size:
+                self.streams[number].begin_micro_batch(self.constants[choice.shape], self.rooms[choice.shape])
+        stream = self.streams[number]
+        stream.add_item(item, size, shape_seconds[stream.shape])
+        insort(self.open.setdefault(stream.shape, []), (stream.seconds_left, number))
+        return True
+
+    def best_open_group(self, size: int, shape_seconds: ShapeSeconds) -> GroupChoice | None:
+        """The open group where a sequence leaves the least rank-time free, the cost of a new micro-batch included."""
+        best = None
+        for shape, open_groups in self.open.items():
+            if shape not in shape_seconds:
+                continue
+            seconds, constant, degree = shape_seconds[shape], self.constants[shape], self.degrees[shape]
+            at = bisect_left(open_groups, (seconds, -1))
+            while at < len(open_groups) and self.streams[open_groups[at][1]].most_tokens_left < size:
+                at += 1
+            if at < len(open_groups):
+                best = lesser_waste(best, GroupChoice((open_groups[at][0] - seconds) * degree, at, shape, False))
+            at = bisect_left(open_groups, (seconds + constant, -1))
+            if at < len(open_groups):
+                waste = open_groups[at][0] - seconds - constant + self.rules.new_micro_batch_weight * constant
+                best = lesser_waste(best, GroupChoice(waste * degree, at, shape, True))
+        return best
+
+    def too_expensive(self, choice: GroupChoice, shape_seconds: ShapeSeconds) -> bool:
+        """Whether the chosen shape costs too many rank-seconds beyond the cheapest."""
+        cheapest = min(seconds * self.degrees[shape] for shape, seconds in shape_seconds.items())
+        constant = min(self.constants[shape] * self.degrees[shape] for shape in shape_seconds)
+        return (
+            shape_seconds[choice.shape] * self.degrees[choice.shape] - cheapest > self.rules.excess_constants * constant
+        )
+
+    def open_group(self, shape_seconds: ShapeSeconds) -> int | None:
+        """Index of a new group on free ranks, of the cheapest shape that fits; None if none does."""
+        for shape, seconds in shape_seconds.items():
+            segment = self.free_ranks[self.pools[shape]].allocate(self.degrees[shape], seconds + self.constants[shape])
+            if segment:
+                self.streams.append(GroupStream(shape, segment.first, segment.seconds_left))
+                self.streams[-1].begin_micro_batch(self.constants[shape], self.rooms[shape])
+                return len(self.streams) - 1
+        return None
+
+    def split_wider_group(self, shape_seconds: ShapeSeconds) -> int | None:
+        """Index of a new group on ranks of a wider one, the one with most time left; None if none fits."""
+        for shape, seconds in shape_seconds.items():
+            wider = [
+                open_groups[-1]
+                for other, open_groups in self.open.items()
+                if open_groups and self.is_wider(other, shape)
+            ]
+            if wider and max(wider)[0] >= seconds + self.constants[shape]:
+                left, number = max(wider)
+                ended = self.streams[number]
+                self.open[ended.shape].remove((left, number))
+                self.free_ranks[self.pools[shape]].release(ended.first, self.degrees[ended.shape], left)
+                return self.open_group({shape: seconds})
+        return None
+
+    def is_wider(self, other: int, shape: int) -> bool:
+        return self.pools[other] == self.pools[shape] and self.degrees[other] > self.degrees[shape]
+
+
+def lesser_waste(best: GroupChoice | None, other: GroupChoice) -> GroupChoice:
+    return other if best is None or other < best else best
+
+
+def shape_seconds_of(table: PackingTable) -> list[ShapeSeconds]:
+    """Seconds of every row of the table on the shapes that may hold it, the cheapest in rank-seconds first."""
+    cheapest_first = np.argsort(table.rank_seconds, axis=1, kind="stable").tolist()
+    table_rows = zip(cheapest_first, table.seconds.tolist(), strict=True)
+    return [{shape: seconds[shape] for shape in shapes if seconds[shape] < inf} for shapes, seconds in table_rows]
+
+
+def fill_streams(
+    table: PackingTable, shape_seconds: list[ShapeSeconds], span: float, rules: FillRules, order: list[int]
+) -> Packing | None:
+    """A packing that is done within `span` seconds, or None. `order`: rows of the table, roughly longest first."""
+    state, sizes = StreamFill(table, span, rules), table.sizes.tolist()
+    if all(state.assign(item, sizes[item], shape_seconds[item]) for item in order):
+        return micro_batches_of(table, state.streams)
+    return None
+
+
+def micro_batches_of(table: PackingTable, streams: list[GroupStream]) -> Packing:
+    """The packing of these streams: every rank runs its micro-batches in the order in which its groups were opened."""
+    micro_batches: list[list[PackedGroup]] = []
+    next_index: dict[int, int] = {}
+    items = table.items.tolist()
+    for stream in streams:
+        ranks = range(stream.first, stream.first + int(table.degrees[stream.shape]))
+        start = max(next_index.get(rank, 0) for rank in ranks)
+        for number, batch in enumerate(stream.micro_batches):
+            while len(micro_batches) <= start + number:
+                micro_batches.append([])
+            micro_batches[start + number].append(
+                PackedGroup(stream.shape, tuple(items[i] for i in batch), stream.first)
+            )
+        next_index.update(dict.fromkeys(ranks, start + len(stream.micro_batches)))
+    return tuple(tuple(micro_batch) for micro_batch in micro_batches)

@@ -1,0 +1,76 @@
+"""Joins plans of consecutive batches into one plan: a step for each, all their groups, and summed outcomes."""
+
+from collections.abc import Sequence
+
+from planner.plan.plan_file import Breakdown, Group, Outcome, Plan, Prediction
+from planner.specs.base import with_fields
+
+
+def join_plans(plans: Sequence[Plan]) -> Plan:
+    """Return one plan; each step keeps its own outcome and prediction. All other decisions must agree."""
+    first = plans[0]
+    if len(plans) == 1:
+        return first
+    items = {
+        module: {item: size for plan in plans for item, size in plan.uses.items[module].items()}
+        for module in first.uses.items
+    }
+    feeds = {
+        edge: {item: fed for plan in plans for item, fed in plan.uses.feeds[edge].items()} for edge in first.uses.feeds
+    }
+    dropped = tuple(sample for plan in plans for sample in plan.uses.dropped)
+    steps = [
+        with_fields(step, outcome=plan.outcome, prediction=plan.prediction) for plan in plans for step in plan.steps
+    ]
+    return with_fields(
+        first,
+        made=with_fields(first.made, batches=len(plans)),
+        outcome=total_outcome([plan.outcome for plan in plans]),
+        prediction=total_prediction([plan.prediction for plan in plans]),
+        groups=all_groups(plans),
+        steps=tuple(steps),
+        uses=with_fields(first.uses, items=items, feeds=feeds, dropped=dropped),
+    )
+
+
+def all_groups(plans: Sequence[Plan]) -> dict[str, Group]:
+    """Return the groups of all plans, by first rank, large before small."""
+    groups = {name: group for plan in plans for name, group in plan.groups.items()}
+    return dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks), entry[0])))
+
+
+def total_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return values and bounds summed over steps, optimal where each of them is."""
+    value, bound = sum(o.value for o in outcomes), sum(o.bound for o in outcomes)
+    return Outcome(
+        status="optimal" if all(o.status == "optimal" for o in outcomes) else "feasible",
+        value=round_digits(value),
+        bound=round_digits(bound),
+        gap=round_digits((value - bound) / bound if bound > 0 else 0.0),
+        bound_by="+".join(sorted({name for o in outcomes for name in o.bound_by.split("+")})),
+        effort=outcomes[0].effort if len({o.effort for o in outcomes}) == 1 else "each step says its own",
+    )
+
+
+def total_prediction(predictions: Sequence[Prediction]) -> Prediction:
+    """Return seconds summed, memory of the step most likely to run out, spread and measured share weighted by time."""
+    fullest = max(predictions, key=lambda each: (each.oom_chance, each.peak_memory_gib))
+    total = sum(p.step_seconds for p in predictions) or 1.0
+    return Prediction(
+        step_seconds=round_digits(sum(p.step_seconds for p in predictions)),
+        spread=round_digits(sum(p.spread * p.step_seconds for p in predictions) / total),
+        peak_memory_gib=fullest.peak_memory_gib,
+        fullest_rank=fullest.fullest_rank,
+        oom_chance=fullest.oom_chance,
+        breakdown=Breakdown(
+            compute=round_digits(sum(p.breakdown.compute for p in predictions)),
+            exposed_comm=round_digits(sum(p.breakdown.exposed_comm for p in predictions)),
+            idle=round_digits(sum(p.breakdown.idle for p in predictions)),
+        ),
+        measured_share=round_digits(sum(p.measured_share * p.step_seconds for p in predictions) / total),
+    )
+
+
+def round_digits(number: float) -> float:
+    """Round to nine significant digits, so that files are the same on all machines."""
+    return float(f"{number:.9g}")

@@ -1,0 +1,458 @@
+"""The structs of the plan file: one decision that people can read, verify, diff and launch.
+
+Six nouns (Layout, Group, Assignment, Step, Order, Outcome) say everything that was decided; tasks are derived from them
+by `plan/tasks/expand.py` and never stored. `uses` carries what is needed to check, price and build the plan without any
+other file.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import msgspec
+
+from planner.plan.task_reference import TaskName, TaskRef, parse_task_ref
+from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
+from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.hardware.cluster import Cluster, RankKind
+from planner.specs.hardware.device_rates import DeviceRates
+from planner.specs.hardware.profile import CollectiveCosts, Device, ModuleCosts
+from planner.specs.job import Fix, Limits
+from planner.specs.layers import Module
+from planner.specs.model import EdgeInput
+from planner.specs.parallelism import (
+    DEFAULT_RANK_ORDER,
+    Dispatch,
+    Dtype,
+    GradientDtype,
+    OverlappedKind,
+    Parallelism,
+    Recompute,
+    Schedule,
+    Sync,
+    ZeroStage,
+)
+from planner.specs.workload.items import Size, item_tokens
+
+
+class PlanOrigin(Spec, omit_defaults=False):
+    """Which program, strategy and options made the plan: enough to reproduce it."""
+
+    by: str
+    strategy: str
+    seed: int = 0
+    effort: Annotated[int, msgspec.Meta(ge=1, le=4)] = 2
+    batches: Count = 1
+    first_row: Index = 0
+
+
+class SourceFile(Spec):
+    """The digest of an input file when the plan was made: another digest means stale inputs, not a worse plan."""
+
+    path: str
+    sha256: str
+
+
+class Prices(Spec):
+    """The costs that the plan was priced with: the part of a profile that it needs.
+
+    Where ranks are of several kinds, an entry names its kind: `llm@h100-80gb` (specs/hardware/rank_kinds.py).
+    """
+
+    profile: str
+    modules: dict[str, ModuleCosts] = {}
+    collectives: dict[str, CollectiveCosts] = {}
+    rates: dict[str, DeviceRates] = {}  # by kind of rank, where modules' costs follow from them
+    timing: TimingCoefficients = TimingCoefficients()
+    accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
+    spread: Amount = 0.3  # of a step's seconds where rates price it: their 80 % interval is seconds·e^±spread
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether there are prices of any module."""
+        return bool(self.modules or self.rates)
+
+
+class PlanInputs(Spec, kw_only=True):
+    """Everything that is needed to check, price and build the plan."""
+
+    models: dict[Name, Module]
+    cluster: Cluster
+    devices: dict[str, Device]
+    # By edge, `vit>llm`, or by source, `vit`, if it has one edge: item of the source → item or items that read it
+    feeds: dict[str, dict[Index, Index | tuple[Index, ...]]] = {}
+    dropped: tuple[Index, ...] = ()  # samples of the batch that were too long for the job
+    left_out: dict[str, tuple[Index, ...]] = {}  # by module: items whose readers were dropped or had no room for them
+    degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees that the bound is for
+    limits: Limits = Limits()
+    fix: Fix = Fix()
+    prices: Prices
+    sources: dict[str, SourceFile] = {}
+    items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
+
+    def tokens(self, module: str, item: int) -> int:
+        """Return the tokens of an item in the layers of its module."""
+        return item_tokens(self.items[module][item])
+
+
+class Outcome(Spec, kw_only=True):
+    """The objective value of the plan, and how far it can be from the optimum at most."""
+
+    status: Literal["optimal", "feasible", "by_hand"]
+    objective: str = "step_seconds"  # a name of costs/objective.py, in whose unit value and bound are
+    value: Amount
+    bound: Amount
+    gap: float  # (value − bound) / bound; of what is better when it is more, (bound − value) / value
+    bound_by: str
+    effort: str = ""  # work spent, in the strategy's own count
+
+
+class Alternative(Spec):
+    """A plan that was tried and not chosen, and the objective value that it would have given."""
+
+    strategy: str
+    zero: ZeroStage
+    sync: Sync
+    value: Amount | None = None  # in the unit of the plan's objective; None: there is no such plan
+    because: str = ""  # the binding constraint, or why the step takes longer
+    layouts: dict[Name, Parallelism] = {}  # of modules whose layout is another one; fields left out have defaults
+
+
+class Breakdown(Spec):
+    """Seconds of a step by use, the mean over ranks; they add up to the step."""
+
+    compute: Amount
+    exposed_comm: Amount
+    idle: Amount
+
+
+class Prediction(Spec, kw_only=True):
+    """Simulated step time and peak memory of a step."""
+
+    step_seconds: Amount
+    spread: Amount  # half-width of the 80 % interval over the value
+    peak_memory_gib: Amount  # on the rank that uses the largest share of its allowed memory
+    fullest_rank: Index = 0  # that rank; of several, the first
+    oom_chance: Share = 0.0  # probability of running out of memory there
+    breakdown: Breakdown
+    measured_share: Share  # share of the step that is priced by a measurement or by a fit of one
+
+
+class ExpertPlacement(NamedTuple):
+    """Degrees by which a layer's experts are sharded over the ranks of its stage, and how tokens are dispatched."""
+
+    ep: int
+    etp: int
+    dispatch: Dispatch
+
+
+class ExpertLayout(Spec):
+    """Overrides of a layout for the experts of some layers; None: as the layout."""
+
+    ep: RankCount | None = None
+    etp: RankCount | None = None
+    dispatch: Dispatch | None = None
+
+
+class Layout(Parallelism, kw_only=True):
+    """How one module is placed on ranks: a parallelism with every field decided, its ranks and its stages.
+
+    `micro_batch` holds where all micro-batches are alike; where groups change, steps say what is in a micro-batch.
+    """
+
+    ranks: Ranks
+    stages: tuple[Layers, ...] = ()  # layers of each pipeline stage, or of each chunk; empty: one stage holds all
+    tp: RankCount = 1
+    cp: RankCount = 1
+    ulysses: RankCount = 1
+    pp: RankCount = 1
+    vpp: LayerCount = 1
+    ep: RankCount = 1
+    etp: RankCount = 1
+    dp: RankCount = 1
+    replica: RankCount = 1
+    rank_order: str = DEFAULT_RANK_ORDER
+    sequence_parallel: bool = True
+    zero: ZeroStage = 0
+    recompute: Recompute | dict[str | int, Recompute] = "none"
+    offload: Share = 0.0
+    schedule: Schedule | None = None  # where there are stages; None: 1f1b, or interleaved where ranks have chunks
+    dispatch: Dispatch = "all_to_all"
+    dtype: Dtype = "bf16"
+    gradients: GradientDtype = "float32"
+    micro_batch: Count = 1
+    overlap: tuple[OverlappedKind, ...] = ()
+    experts: dict[
+        str | int, ExpertLayout
+    ] = {}  # ranges of layers → how their experts differ from `ep`, `etp`, `dispatch`
+
+    @property
+    def mesh(self) -> dict[str, int]:
+        """Sizes of the dims of the rank mesh, slowest-varying first."""
+        return {dim: getattr(self, dim) for dim in reversed(self.rank_order.split("-"))}
+
+    @property
+    def state_shards(self) -> int:
+        """Return the number of ranks over which ZeRO shards states."""
+        return self.dp * self.cp
+
+    @property
+    def data_ranks(self) -> int:
+        """Return the number of ranks at one position of pp and tp, each with other tokens: they reduce a gradient."""
+        return self.state_shards * self.replica
+
+    @property
+    def default_split(self) -> "SequenceSplit":
+        """How items are sharded in groups that have no `split` of their own."""
+        return SequenceSplit(self.ulysses, self.cp // self.ulysses)
+
+    def recompute_counts(self, layers: Iterable[int]) -> dict[Recompute, int]:
+        """Return how many of these layers have each kind of recomputation, in order of first appearance."""
+        if not isinstance(self.recompute, dict):
+            return {self.recompute: len([*layers])}
+        by_layer = {
+            layer: how for layer_range, how in self.recompute.items() for layer in Layers.from_file(layer_range)
+        }
+        return dict(Counter(by_layer.get(layer, "none") for layer in layers))
+
+    @property
+    def expert_placement(self) -> ExpertPlacement:
+        """The placement of experts of layers in no range of `experts`."""
+        return ExpertPlacement(self.ep, self.etp, self.dispatch)
+
+    def with_expert_placement(self, placement: ExpertPlacement) -> "Layout":
+        """Return the layout with this placement for the experts of all layers."""
+        unchanged = not self.experts and placement == self.expert_placement
+        return self if unchanged else msgspec.structs.replace(self, **placement._asdict(), experts={})
+
+    def at_layer(self, layer: int) -> "Layout":
+        """Return the layout of one layer: its placement of experts applies to all layers."""
+        return self.by_expert_placement((layer,))[0][0]
+
+    def by_expert_placement(self, layers: Iterable[int]) -> "list[tuple[Layout, Layers]]":
+        """Group these layers by the placement of their experts; each group comes with the layout that it has."""
+        if not self.experts:
+            return [(self, Layers(layers))]
+        overrides = {layer: own for layer_range, own in self.experts.items() for layer in Layers.from_file(layer_range)}
+        by_placement: dict[ExpertPlacement, list[int]] = {}
+        for layer in layers:
+            own = overrides.get(layer, ExpertLayout())
+            placement = ExpertPlacement(own.ep or self.ep, own.etp or self.etp, own.dispatch or self.dispatch)
+            by_placement.setdefault(placement, []).append(layer)
+        return [(self.with_expert_placement(placement), Layers(own)) for placement, own in by_placement.items()]
+
+    def layer_recompute(self, layer: int) -> Recompute:
+        """Return what one layer recomputes in its backward."""
+        return next(iter(self.recompute_counts((layer,))))
+
+
+class SequenceSplit(NamedTuple):
+    """How a group shards each item: by heads in blocks of consecutive ranks (Ulysses), by tokens in rings."""
+
+    ulysses: int = 1  # ranks of a block
+    ring: int = 1  # blocks
+
+    @property
+    def degree(self) -> int:
+        """The number of ranks over which an item's tokens are sharded."""
+        return self.ulysses * self.ring
+
+    def ulysses_blocks(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+        """Return the blocks of ranks that exchange heads by all-to-all."""
+        return [ranks[first : first + self.ulysses] for first in range(0, len(ranks), self.ulysses)]
+
+    def rings(self, ranks: Sequence[int]) -> list[Sequence[int]]:
+        """Return the rings: ranks with the same index in each block."""
+        return [ranks[index :: self.ulysses] for index in range(self.ulysses)]
+
+
+class Group(Spec):
+    """Ranks that work together on the same items."""
+
+    ranks: Ranks
+    split: dict[Literal["ulysses", "ring"], RankCount] = {}  # empty: as the layout of the module
+
+    def resolved_split(self, layout: Layout) -> SequenceSplit:
+        """Return how the group shards an item of a module with this layout."""
+        return SequenceSplit(**self.split) if self.split else layout.default_split
+
+
+class OffloadedItem(Spec):
+    """An item whose share of offloaded activations is another than its layout's."""
+
+    item: Index
+    offload: Share | None = None  # share of its activations in host memory; None: as the layout of the module
+
+
+ItemEntry = Index | OffloadedItem
+
+
+class SharedDeviceItems(Spec):
+    """Items of a group that has a share of its devices' compute (SMs, cores); other groups have the rest."""
+
+    items: tuple[ItemEntry, ...]
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+
+
+MicroBatch = dict[str, tuple[ItemEntry, ...] | dict[str, tuple[ItemEntry, ...] | SharedDeviceItems]]
+
+
+class Edge(Spec):
+    """Outputs of an encoder are resharded into inputs of a decoder, or of another encoder. They replace the embeddings
+    of the first tokens of the items that they feed (plan/tokens/encoder_outputs.py), and no loss is taken of these
+    tokens. Or cross attention in every layer reads them beside the tokens.
+
+    The groups' splits on both sides determine which rank holds which outputs; `reshard` states the result: zig-zag
+    where any of the reader's groups is a ring.
+    """
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    by: EdgeInput = "tokens"
+    reshard: Literal["contiguous", "zigzag"] = "contiguous"
+
+    @property
+    def name(self) -> str:
+        """How `uses.feeds` and groups of transfers call the edge: `vit>llm`."""
+        return f"{self.source}>{self.target}"
+
+
+class TaskPlacement(Spec):
+    """A task of an encoder, placed before, after or beside another task: `vit.F1` beside `llm.send.F1@2`."""
+
+    do: TaskName
+    on: str  # the group of the task
+    before: TaskName | None = None
+    after: TaskName | None = None
+    beside: TaskName | None = None
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.before, self.after, self.beside))) != 1:
+            raise ValueError("say exactly one of before, after, beside | keep one of them")
+        if "/" in self.do:
+            raise ValueError(f"`{self.do}` names a group, and so does `on` | leave it to `on`")
+
+    @property
+    def moved(self) -> TaskRef:
+        """The task that is placed, with its group."""
+        return replace(parse_task_ref(self.do), group=self.on)
+
+    @property
+    def anchor(self) -> TaskRef:
+        """The task that it is placed before, after or beside."""
+        return parse_task_ref(next(each for each in (self.before, self.after, self.beside) if each))
+
+
+class Step(Spec):
+    """The work between two optimizer updates."""
+
+    sync: Sync
+    micro_batches: tuple[MicroBatch, ...]
+    # module → name of a schedule, or a line of slots for each pipeline rank; `place` → placements
+    order: dict[str, str | tuple[str | TaskPlacement, ...]] = {}
+    outcome: Outcome | None = None
+    prediction: Prediction | None = None
+
+    def order_of(self, module: str) -> str | tuple[str, ...] | None:
+        """Return a schedule's name, or lines of slots (plan/schedules/explicit.py); None: not given by the step."""
+        order = self.order.get(module)
+        return (
+            order if order is None or isinstance(order, str) else tuple(each for each in order if isinstance(each, str))
+        )
+
+    @property
+    def placements(self) -> tuple[TaskPlacement, ...]:
+        """The placements of tasks of encoders, in the file's order."""
+        return tuple(place for place in self.order.get("place", ()) if isinstance(place, TaskPlacement))
+
+
+class FollowingSteps(Spec, kw_only=True):
+    """Further steps are read one by one from a folder: each is planned while earlier ones train."""
+
+    folder: str = msgspec.field(name="from")  # relative to the plan file
+    batches: Index | None = None  # further batches of the data; None: unlimited
+
+
+class Plan(Spec, kw_only=True):
+    """A plan file, `planner.plan/1`."""
+
+    FORMAT: ClassVar[str] = "planner.plan/1"
+    format: str
+    name: str
+    made: PlanOrigin
+    outcome: Outcome
+    prediction: Prediction
+    alternatives: tuple[Alternative, ...] = ()
+    ranks: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
+    layouts: Annotated[dict[Name, Layout], msgspec.Meta(min_length=1)]
+    groups: dict[Name, Group]
+    edges: tuple[Edge, ...] = ()
+    steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
+    then: FollowingSteps | None = None
+    uses: PlanInputs  # last in the file: it is long
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return sum(kind.count for kind in self.ranks)
+
+    def feeds_of(self, edge: Edge) -> dict[int, tuple[int, ...]]:
+        """Return, by item of the edge's source, the items of its target that read its outputs."""
+        readers_of = self.uses.feeds.get(edge.name, self.uses.feeds.get(edge.source, {}))
+        return {item: (readers,) if isinstance(readers, int) else readers for item, readers in readers_of.items()}
+
+    def order_of(self, step: Step, module: str) -> str | tuple[str, ...] | None:
+        """Return the order of a module's passes: the step's, else the layout's schedule; None: neither has one."""
+        order = step.order_of(module)
+        return self.layouts[module].schedule if order is None else order
+
+
+class Assignment(NamedTuple):
+    """Items of one module that one group works on in one micro-batch."""
+
+    module: str
+    layers: Layers | None  # None: all layers
+    group: str
+    entries: tuple[Any, ...]
+    share: float = 1.0  # of each device's compute, while one of its tasks runs
+
+    @property
+    def items(self) -> tuple[int, ...]:
+        """The items by number."""
+        return tuple(entry.item if isinstance(entry, OffloadedItem) else entry for entry in self.entries)
+
+    def offload_shares(self, layout: Layout) -> tuple[float, ...]:
+        """Return, item by item, the share of activations that is offloaded in a module with this layout."""
+        shares = (entry.offload if isinstance(entry, OffloadedItem) else None for entry in self.entries)
+        return tuple(layout.offload if share is None else share for share in shares)
+
+
+def assignments(plan: Plan, micro_batch: MicroBatch) -> Iterator[Assignment]:
+    """Yield the assignments of one micro-batch, whether it names modules or, in a plan of one module, groups."""
+    for key, value in micro_batch.items():
+        if isinstance(value, dict):
+            module, layers = parse_module_key(key)
+            for group, content in value.items():
+                with_share = content if isinstance(content, SharedDeviceItems) else SharedDeviceItems(items=content)
+                yield Assignment(module, layers, group, with_share.items, with_share.share)
+        else:
+            yield Assignment(next(iter(plan.layouts)), None, key, value)
+
+
+def parse_module_key(key: str) -> tuple[str, Layers | None]:
+    """Parse `vit[0-11]` into its module and its layers."""
+    match = re.fullmatch(r"(.+?)\[([\d,+-]+)\]", key)
+    if not match:
+        return key, None
+    try:
+        return match[1], Layers.from_file(match[2])  # type: ignore[return-value]
+    except ValueError:
+        return key, None
+
+
+def group_name(ranks: Ranks) -> str:
+    """Return the default name of a group, made of its ranks: `g0-31`."""
+    return "g" + str(ranks).replace(",", "+")

@@ -1,0 +1,82 @@
+"""Step files: further steps of a plan, called their head. The head and a step file together are a complete plan.
+
+The planning process and the run exchange them through a folder (files/folder_queue.py) only; both check what they read.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from planner import files
+from planner.errors import InputError
+from planner.plan.legal.plan_laws import require_legal
+from planner.plan.plan_file import Plan, Step
+from planner.specs.base import Amount, Index, Spec, with_fields
+from planner.specs.workload.items import Size
+
+STEP_FILE, SPENT_FILE = "step.yaml", "spent.yaml"  # files of a step's folder
+PLANNER_LOCK, RUN_LOCK = "planner.lock", "run.lock"  # of the folder: held while the planner, and the run, is alive
+FAILED_FILE = "failed.txt"  # of the folder: why planning failed
+
+Effort = Annotated[int, msgspec.Meta(ge=0, le=4)]  # 0: balanced without a search
+
+
+class StepFile(Spec, kw_only=True):
+    """A step file, `planner.step/1`: one batch, on groups that the head has."""
+
+    FORMAT: ClassVar[str] = "planner.step/1"
+    format: str
+    head: str  # digest of the plan that it follows
+    number: Index  # of the step in its run
+    first_row: Index  # the batch's first sample of the data
+    effort: Effort
+    step: Step  # with its outcome and prediction
+    dropped: tuple[Index, ...] = ()  # samples of the batch that were too long for the job
+    items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
+
+
+class PlanningTime(Spec, kw_only=True):
+    """Seconds spent on planning a step. They are a file of their own, so that a step's bytes depend on no clock."""
+
+    FORMAT: ClassVar[str] = "planner.spent/1"
+    format: str
+    effort: Effort  # the last that was tried
+    seconds: Amount
+
+
+class PlanHead:
+    """A plan that step files continue, with its digest, which is computed once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.digest = hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16]
+
+    def complete_plan(self, file: StepFile, name: str) -> Plan:
+        """Return a plan of this step alone, checked; `name` is the file's name in errors.
+
+        Raises InputError where the step is of another head, has no outcome or prediction, or is illegal.
+        """
+        if file.head != self.digest:
+            raise InputError("this step follows another plan", where=name, fix="remove it: it will be planned again")
+        if file.step.outcome is None or file.step.prediction is None:
+            raise InputError(
+                "the step has no outcome or no prediction", where=name, fix="give it outcome and prediction"
+            )
+        head = self.plan
+        plan = with_fields(
+            head,
+            made=with_fields(head.made, batches=1, first_row=file.first_row),
+            outcome=file.step.outcome,
+            prediction=file.step.prediction,
+            steps=(file.step,),
+            then=None,
+            uses=with_fields(head.uses, items=file.items, dropped=file.dropped),
+        )
+        require_legal(plan, name)
+        return plan
+
+    def read_plan(self, path: Path) -> Plan:
+        """Read the step of a slot's folder as a complete plan. Raises InputError."""
+        return self.complete_plan(files.read(path / STEP_FILE, StepFile), str(path / STEP_FILE))

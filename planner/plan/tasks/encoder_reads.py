@@ -1,0 +1,91 @@
+"""Which passes of a module read an encoder's outputs, and which of its passes return their gradients."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from planner.plan.plan_file import Edge, Plan
+from planner.plan.task import Phase, Task
+from planner.plan.tasks.module_work import GroupWork, ModuleWork, pass_task
+
+
+class EdgeReads:
+    """The passes of an edge's target that read its outputs: those through its first layer, in `order`."""
+
+    def __init__(self, plan: Plan, edge: Edge, target: ModuleWork, order: Sequence[Task]) -> None:
+        self.target, self.feeds = target, plan.feeds_of(edge)
+        first = [task for task in order if task.module == target.module and not task.layers[0]]
+        self.forwards = sorted((task for task in first if task.phase == "F"), key=lambda task: task.micro_batch or 0)
+        self.readers: dict[int, list[int]] = defaultdict(list)  # item → indices of the forwards that work on it
+        for number, task in enumerate(self.forwards):
+            for item in dict.fromkeys(task.items):
+                self.readers[item].append(number)
+        self.synchronised_ids: dict[int | None, list[str]] = defaultdict(
+            list
+        )  # micro-batch → ids of its gather and forwards
+        self.backward_ids: dict[
+            tuple[int | None, str], str
+        ] = {}  # micro-batch, group → id of the pass that makes the gradient of its inputs
+        for task in first:
+            if task.phase in ("gather", "F"):
+                self.synchronised_ids[task.micro_batch].append(task.id)
+            elif task.phase in ("B", "I"):
+                self.backward_ids[task.micro_batch, task.group] = task.id
+
+    def of(self, c: GroupWork) -> "EncoderRead | None":
+        """Return what the target reads of a group's work; None: nothing."""
+        indices = [index for index, item in enumerate(c.items) if self.feeds.get(item)]
+        fed = {reader for index in indices for reader in self.feeds[c.items[index]]}
+        numbers = sorted({number for item in fed for number in self.readers[item]})
+        if not numbers:
+            return None
+        forwards = [self.forwards[number] for number in numbers]
+        back = [
+            self.backward_ids[key] for task in forwards if (key := (task.micro_batch, task.group)) in self.backward_ids
+        ]
+        return EncoderRead(self.target, with_items(c, indices), self.blocked_ids(forwards), tuple(back))
+
+    def blocked_ids(self, forwards: Sequence[Task]) -> set[str]:
+        """Return the ids of these forwards; and where all ranks of the target's stage synchronise in a micro-batch, of
+        its gather and all its forwards: none of them can end before the readers have the outputs.
+        """
+        if not self.target.syncs_each_micro_batch:
+            return {task.id for task in forwards}
+        return {
+            id for micro_batch in {task.micro_batch for task in forwards} for id in self.synchronised_ids[micro_batch]
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderRead:
+    """What a module reads of one group's work in an encoder."""
+
+    target: ModuleWork
+    cell: GroupWork  # with only the items that are read
+    blocked_ids: set[str]  # ids of tasks that cannot end before the outputs arrive
+    backward_ids: tuple[str, ...]  # ids of the passes that make their gradients
+
+    def transfer(self, source: ModuleWork, of: Phase) -> tuple[Task, Task]:
+        """Return the send and recv of outputs from the source's last stage to the target's first, or of their gradients
+        (`of`: B) in the other direction.
+        """
+        source_task = pass_task(source, len(source.stages) - 1, of, self.cell)
+        target_ranks = self.target.stage_ranks(0, self.target.layout.ranks)
+        name = f"{self.cell.group}>{self.target.module}"
+        send_ranks, recv_ranks = (source_task.ranks, target_ranks) if of == "F" else (target_ranks, source_task.ranks)
+        after = (source_task.id,) if of == "F" else self.backward_ids
+        send = replace(source_task, phase="send", of=of, group=name, ranks=send_ranks, peers=recv_ranks, after=after)
+        recv = replace(
+            source_task, phase="recv", of=of, group=name, ranks=recv_ranks, peers=send_ranks, after=(send.id,)
+        )
+        return send, recv
+
+
+def with_items(c: GroupWork, indices: Sequence[int]) -> GroupWork:
+    """Return a group's work restricted to the items at these indices."""
+    if len(indices) == len(c.items):
+        return c
+    items, sizes = (tuple(each[index] for index in indices) for each in (c.items, c.sizes))
+    offload = tuple(c.offload[index] for index in indices) if c.offload else ()
+    parts = tuple(c.parts[index] for index in indices) if c.parts else ()
+    return replace(c, items=items, sizes=sizes, offload=offload, parts=parts)

@@ -1,0 +1,121 @@
+"""Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, else each
+forward directly before its first reader, and backwards after everything else. Gradients of outputs are summed over all
+readers, so a backward waits for every one of these.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from planner.plan.plan_file import Plan, Step, parse_module_key
+from planner.plan.task import Phase, Task
+from planner.plan.tasks.encoder_reads import EdgeReads
+from planner.plan.tasks.module_work import GroupWork, ModuleWork, group_tasks, slot_tasks
+from planner.plan.tasks.placements import ModulePlacements, ResolvedPlacement, TaskUnit, insert_placed_tasks
+from planner.plan.tasks.task_inserter import TaskInserter
+from planner.specs.base import Layers
+
+
+def insert_encoder_tasks(
+    plan: Plan, step: Step, encoder: ModuleWork, works: Mapping[str, ModuleWork], order: list[Task]
+) -> list[Task]:
+    """Return `order` with the encoder's tasks inserted: all forwards first, then all backwards."""
+    edges = [edge for edge in plan.edges if edge.source == encoder.module]
+    readings = [EdgeReads(plan, edge, works[edge.target], order) for edge in edges]
+    placements, line = ModulePlacements(step, encoder, [edge.target for edge in edges]), TaskInserter(order)
+    unit_forwards: dict[TaskUnit, list[Task]] = {}
+    units = [
+        TaskUnit(cells, tuple(read for reading in readings for c in cells if (read := reading.of(c))))
+        for cells in task_units(encoder)
+    ]
+    for unit in placements.insertion_order(units, forward=True):
+        placed = placements.of(unit, forward=True)
+        unit_forwards[unit] = forward_tasks(encoder, unit, placed)
+        for read in unit.reads:
+            line.add_wait(read.blocked_ids, read.transfer(encoder, "F")[1].id)
+        unplaced = insert_placed_tasks(line, unit_forwards[unit], placed, works)
+        placed_ids = {task.id for task in unit_forwards[unit]} - {task.id for task in unplaced}
+        line.insert_late(unplaced, {i for read in unit.reads for i in read.blocked_ids}, placed_ids)
+        unit_forwards[unit] = unit_forwards[unit] if placed else []
+    split_backwards = placements.split_backwards
+    for unit in placements.insertion_order(units, forward=False):
+        backward = backward_tasks(encoder, unit, split_backwards)
+        backward = [rewire(task, unit_forwards[unit]) for task in backward]
+        line.insert_at_end(insert_placed_tasks(line, backward, placements.of(unit, forward=False), works))
+    return line.resulting_order()
+
+
+def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
+    """Return the parts of each micro-batch whose tasks stay together: the whole micro-batch where all ranks synchronise
+    in it, as in ZeRO-3's one gather and sync; else each group's work.
+    """
+    return [
+        cells
+        for micro_batch in encoder.micro_batches
+        if micro_batch
+        for cells in ([micro_batch] if encoder.syncs_each_micro_batch else [(c,) for c in micro_batch])
+    ]
+
+
+def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[Task]:
+    """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends."""
+    tasks: list[Task] = []
+    for stage in range(len(encoder.stages)):
+        for task in unit_tasks(encoder, stage, "F", unit):
+            named = [layers for each in placed if each.moved.phase == "F" and (layers := each.layers(task))]
+            tasks += split_by_layers(rewire(task, tasks if placed else []), named if task.phase == "F" else [])
+    forward = tasks if placed else []
+    transfers = [read.transfer(encoder, "F") for read in unit.reads]
+    return tasks + [task for send, recv in transfers for task in (rewire(send, forward), recv)]
+
+
+def backward_tasks(encoder: ModuleWork, unit: TaskUnit, split_backwards: Mapping[tuple[int, int], Phase]) -> list[Task]:
+    """Return the transfers of gradients from all readers, then the unit's backward, last stage first. Where it is split
+    into I and W, the gradients of weights come last.
+    """
+    tasks: list[Task] = []
+    weights: list[Task] = []
+    received: dict[str, list[str]] = {}  # group → ids of the recvs of its gradients
+    for read in unit.reads:
+        send, recv = read.transfer(encoder, "B")
+        tasks += [send, recv]
+        received.setdefault(read.cell.group, []).append(recv.id)
+    for stage in reversed(range(len(encoder.stages))):
+        in_two = (unit.micro_batch, stage) in split_backwards
+        for task in unit_tasks(encoder, stage, "I" if in_two else "B", unit):
+            last = stage == len(encoder.stages) - 1 and task.phase in ("B", "I")
+            tasks.append(task.with_dependencies(*received.get(task.group, ())) if last else task)
+        weights += unit_tasks(encoder, stage, "W", unit) if in_two else []
+    return tasks + weights
+
+
+def unit_tasks(encoder: ModuleWork, stage: int, phase: Phase, unit: TaskUnit) -> list[Task]:
+    """Return the unit's tasks on a stage; under ZeRO-3 with the gather or sync of its micro-batch."""
+    if encoder.syncs_each_micro_batch:
+        return slot_tasks(encoder, stage, phase, unit.micro_batch)
+    return [task for c in unit.cells for task in group_tasks(encoder, stage, phase, c)]
+
+
+def split_by_layers(task: Task, named: list[set[int]]) -> list[Task]:
+    """Split a task into runs of layers that are named by the same placements; each waits for the one before it."""
+    runs = [Layers(run) for _, run in groupby(task.layers, lambda layer: [layer in layers for layers in named])]
+    parts = [replace(task, layers=runs[0])]
+    for run in runs[1:]:
+        parts.append(replace(task, layers=run, after=(parts[-1].id,)))
+    return parts
+
+
+def rewire(task: Task, forward: list[Task]) -> Task:
+    """Replace dependencies on a forward that was split by its last part, the one with the last layer.
+
+    `forward`: the forward of a unit with placements; others are not split.
+    """
+    if not forward:
+        return task
+    known = {t.id for t in forward}
+    last = {(t.group, t.layers[-1]): t.id for t in forward if t.phase == "F"}
+    missing = {i: parse_module_key(i.partition("/")[0])[1] for i in task.after if "/F/" in i and i not in known}
+    after = tuple(
+        last.get((i.rpartition("/")[2], layers[-1]), i) if (layers := missing.get(i)) else i for i in task.after
+    )
+    return replace(task, after=after)

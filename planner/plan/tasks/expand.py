@@ -1,0 +1,138 @@
+"""Expands a plan into tasks: the one place that defines what a plan means, for simulator and runtime alike.
+
+Tasks of modules that feed no other follow their own schedules and are merged into one order, which ends with the
+reductions that run once a step, and the updates. Tasks of encoders are then inserted where the plan places them, or
+directly before their readers: each encoder after all modules that it feeds.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+
+from planner.errors import InputError
+from planner.plan.mesh.synchronisation import synchronised_phases
+from planner.plan.plan_file import Plan, Step
+from planner.plan.schedules import Slot
+from planner.plan.task import Phase, Task
+from planner.plan.tasks.encoder_tasks import insert_encoder_tasks
+from planner.plan.tasks.merge_orders import merge_orders, topological_order
+from planner.plan.tasks.module_work import ModuleWork, collective_task, module_work, pass_task, stage_tasks
+from planner.plan.tasks.placements import PLACE_KEY, ModulePlacements, check_placements, encoder_insertion_order
+from planner.specs.base import with_fields
+
+FinalPasses = Mapping[
+    tuple[int, int], Phase
+]  # micro-batch, chunk → the pass that completes its gradients; where missing: B
+
+
+def expand(plan: Plan, number: int = 0, others: Container[int] = ()) -> tuple[Task, ...]:
+    """Return all tasks of one step, in an order that every rank follows, without those of groups on the ranks `others`,
+    which are identical to other groups (plan/mesh/identical_groups.py).
+
+    Raises InputError when dependencies are cyclic, or a placement names no task.
+    """
+    step = plan.steps[number]
+    try:
+        return tuple(step_tasks(plan, step, others))
+    except InputError as error:
+        raise first_placement_error(plan, step, others) or error from None
+
+
+def first_placement_error(plan: Plan, step: Step, others: Container[int]) -> InputError | None:
+    """Return the error of the first placement that, together with those before it, allows no order."""
+    for number in range(-1, len(step.placements)):
+        try:
+            step_tasks(plan, with_fields(step, order={**step.order, "place": step.placements[: number + 1]}), others)
+        except InputError as error:
+            return InputError(error.message, where=f"{PLACE_KEY}[{number}]", fix=error.fix) if number >= 0 else None
+    return None
+
+
+def step_tasks(plan: Plan, step: Step, others: Container[int]) -> list[Task]:
+    """Return the tasks of a step in order. Raises InputError, whose place does not say which placement is wrong."""
+    works = {module: module_work(plan, step, module, others) for module in plan.layouts}
+    feeding = {edge.source for edge in plan.edges}
+    slots = {name: work.slots(step.order_of(name)) for name, work in works.items() if name not in feeding}
+    order = merge_orders(
+        [rank_tasks for name, of_ranks in slots.items() for rank_tasks in stage_tasks(works[name], of_ranks)]
+    )
+    for name, work in works.items():
+        order += closing_tasks(work, final_passes(slots[name]) if name in slots else placed_passes(step, work))
+    for module in encoder_insertion_order(plan, step):
+        order = insert_encoder_tasks(plan, step, works[module], works, order)
+    if not plan.edges:
+        return order
+    check_placements(step, works, order)
+    return topological_order(order, synchronised_phases(plan))
+
+
+def closing_tasks(work: ModuleWork, finals: Sequence[FinalPasses | None]) -> list[Task]:
+    """Return what runs once a step: reduction of gradients that no micro-batch reduced, update, all-gather of weights
+    that the update sharded.
+
+    `finals`: by pipeline rank; None: it has forwards only, and nothing to update.
+    """
+    tasks: list[Task] = []
+    for pipeline_rank, last in enumerate(finals):
+        if last is None:
+            continue
+        replicated = work.reduces_gradients and work.layout.zero < 3
+        update = collective_task(work, pipeline_rank, "update", None)
+        if replicated:
+            tasks.append(
+                collective_task(work, pipeline_rank, "sync", None).with_dependencies(
+                    *backward_ids(work, pipeline_rank, last)
+                )
+            )
+            update = update.with_dependencies(tasks[-1].id)
+        else:
+            update = update.with_dependencies(*backward_ids(work, pipeline_rank, last), *sync_ids(work, pipeline_rank))
+        tasks.append(update)
+        if replicated and work.layout.zero:
+            tasks.append(collective_task(work, pipeline_rank, "gather", None).with_dependencies(update.id))
+    return tasks
+
+
+def final_passes(slots: Sequence[Sequence[Slot]]) -> list[FinalPasses | None]:
+    """Return, by pipeline rank, the passes that complete the gradients of a module with a schedule."""
+    finals = [
+        {(micro_batch, chunk): phase for phase, micro_batch, chunk in of_rank if phase in ("B", "W")}
+        for of_rank in slots
+    ]
+    return [last or (None if of_rank else {}) for last, of_rank in zip(finals, slots, strict=True)]
+
+
+def placed_passes(step: Step, work: ModuleWork) -> list[FinalPasses | None]:
+    """Return, by pipeline rank, the passes that complete the gradients of an encoder."""
+    split_backwards, pipeline = ModulePlacements(step, work).split_backwards.items(), work.pipeline_ranks
+    return [
+        {
+            (micro_batch, stage // pipeline): phase
+            for (micro_batch, stage), phase in split_backwards
+            if stage % pipeline == pipeline_rank
+        }
+        for pipeline_rank in range(pipeline)
+    ]
+
+
+def backward_ids(work: ModuleWork, pipeline_rank: int, last: FinalPasses) -> list[str]:
+    """Return the ids of the passes that complete the gradients of a pipeline rank."""
+    chunks = [*enumerate(range(pipeline_rank, len(work.stages), work.pipeline_ranks))]
+    return [
+        task.id
+        for micro_batch in work.micro_batches
+        for c in micro_batch
+        for chunk, stage in chunks
+        if (task := pass_task(work, stage, last.get((c.micro_batch, chunk), "B"), c)).ranks
+    ]
+
+
+def sync_ids(work: ModuleWork, pipeline_rank: int) -> list[str]:
+    """Return the ids of the reductions of each micro-batch on a pipeline rank; none below ZeRO-3."""
+    if work.layout.zero < 3:
+        return []
+    chunks = range(pipeline_rank, len(work.stages), work.pipeline_ranks)
+    return [
+        collective_task(work, chunk, "sync", number).id
+        for number, micro_batch in enumerate(work.micro_batches)
+        if micro_batch
+        for chunk in chunks
+    ]

@@ -1,0 +1,1 @@
+"""Which rank holds which tokens, and how encoders' outputs are resharded to their readers."""

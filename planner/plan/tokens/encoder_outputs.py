@@ -1,0 +1,52 @@
+"""Positions of encoders' outputs in the items that read them.
+
+Outputs replace the first tokens of an item, or cross attention reads them beside its tokens. In both cases they are
+ordered by edge, then by number of the encoder item. An item may feed several items of several modules, and its readers
+may feed others in turn.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from planner.plan.plan_file import Plan
+from planner.specs.model import EdgeInput
+
+ItemKey = tuple[str, int]  # module, item
+
+
+@dataclass(frozen=True, slots=True)
+class FedSpan:
+    """The outputs of one encoder item in one of its readers."""
+
+    target: ItemKey
+    first: int  # token of the target that the first output replaces, or its index among all outputs that it attends to
+    outputs: int
+    by: EdgeInput = "tokens"
+
+    @property
+    def last(self) -> int:
+        """The index after the last output."""
+        return self.first + self.outputs
+
+
+def fed_spans(plan: Plan) -> dict[ItemKey, list[FedSpan]]:
+    """Return, by encoder item, all positions where its outputs are read."""
+    used: dict[tuple[ItemKey, EdgeInput], int] = defaultdict(int)
+    spans: dict[ItemKey, list[FedSpan]] = defaultdict(list)
+    for edge in plan.edges:
+        tokens_per_output = plan.uses.models[edge.source].tokens_per_output
+        for item, readers in sorted(plan.feeds_of(edge).items()):
+            outputs = plan.uses.tokens(edge.source, item) // tokens_per_output
+            for reader in readers:
+                target = (edge.target, reader)
+                spans[edge.source, item].append(FedSpan(target, used[target, edge.by], outputs, edge.by))
+                used[target, edge.by] += outputs
+    return spans
+
+
+def fed_tokens(plan: Plan, by: EdgeInput = "tokens") -> dict[ItemKey, int]:
+    """Return, by reading item, how many of its tokens are outputs of encoders, or how many cross attention reads."""
+    counts: dict[ItemKey, int] = {}
+    for fed in (fed for of_item in fed_spans(plan).values() for fed in of_item if fed.by == by):
+        counts[fed.target] = max(counts.get(fed.target, 0), fed.last)
+    return counts

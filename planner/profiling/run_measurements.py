@@ -1,0 +1,84 @@
+"""Runs measurements on all ranks, combines their time spans into samples, and writes each to the journal at once."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.launch.processes import launch
+from planner.launch.worker import DeviceKind, usable_cores
+from planner.profiling.measurement import (
+    COLLECTIVES,
+    MeasuredSample,
+    Measurement,
+    TimeSpan,
+    collective_seconds,
+    elapsed_seconds,
+)
+from planner.profiling.sample_journal import SampleJournal
+from planner.specs.layers import Module
+from planner.specs.parallelism import Dtype
+
+OnProgress = Callable[[int, int, str, float], None]  # measurements done, in all, text of the last one, seconds left
+
+
+@dataclass(slots=True)
+class SampleCollector:
+    """Receives reports of all ranks; a measurement is done when all have reported it."""
+
+    measurements: Sequence[Measurement]
+    ranks: int
+    journal: SampleJournal
+    on_progress: OnProgress
+    before: int  # measurements that were done in an earlier run
+    reports: dict[int, dict[int, list[TimeSpan]]] = field(default_factory=dict)  # index of measurement → rank → spans
+    began: float = 0.0
+    expected_s: float = 0.0  # expected seconds of what was done since `began`
+
+    def receive(self, rank: int, report: Any) -> None:
+        index, spans = report
+        reports = self.reports.setdefault(index, {})
+        reports[rank] = spans
+        if len(reports) < self.ranks:
+            return
+        measurement = self.measurements[index]
+        values = sample_values(measurement, [spans for _, spans in sorted(self.reports.pop(index).items())])
+        self.journal.append(
+            MeasuredSample(measurement.context, measurement.kind, measurement.sizes, measurement.round, values)
+        )
+        self.report(index, measurement)
+
+    def report(self, index: int, measurement: Measurement) -> None:
+        """Reports progress, with the time left: expected seconds of the rest, scaled by actual over expected so far."""
+        left = sum(measurement.expected_s for measurement in self.measurements[index + 1 :])
+        if not self.began:  # the first report: processes have just started
+            self.began = time.monotonic()
+        else:
+            self.expected_s += measurement.expected_s
+            left *= (time.monotonic() - self.began) / max(self.expected_s, 1e-9)
+        self.on_progress(self.before + index + 1, self.before + len(self.measurements), measurement.text, left)
+
+
+def sample_values(measurement: Measurement, reports: Sequence[Sequence[TimeSpan]]) -> tuple[float, ...]:
+    """Values of a sample from the spans of all ranks; of collectives the mean over groups, which run independently."""
+    by_repeat = zip(*reports, strict=True)
+    if measurement.kind in COLLECTIVES:
+        size = measurement.sizes[0]
+        durations = [
+            collective_seconds(of_all[first : first + size])
+            for of_all in by_repeat
+            for first in range(0, len(of_all), size)
+        ]
+        return (sum(durations) / (len(reports) // size) / measurement.repeats,)
+    repeats = 1 if measurement.kind == "kept" else measurement.repeats
+    return tuple(elapsed_seconds(spans, usable_cores()) / repeats for spans in by_repeat)
+
+
+def run_measurements(collector: SampleCollector, specs: dict[str, Module], dtype: Dtype, kind: DeviceKind) -> None:
+    """Runs the collector's measurements on as many processes as it has ranks."""
+    from planner.profiling.profile_rank import rank_main
+
+    total = collector.before + len(collector.measurements)
+    expected_s = sum(measurement.expected_s for measurement in collector.measurements)
+    collector.on_progress(collector.before, total, f"starting {collector.ranks} processes", expected_s)
+    launch(rank_main, collector.ranks, collector.measurements, specs, dtype, on_message=collector.receive, kind=kind)

@@ -1,0 +1,101 @@
+"""Predictions of published cases from the shipped profiles of their devices and frameworks."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from planner.costs.compute.assumed_rates import step_spread
+from planner.costs.compute.machine_model import MachineModel
+from planner.costs.cost import least_trusted
+from planner.costs.layout_columns import LayoutColumns
+from planner.costs.memory.footprint import Footprint, footprint, fullest_stage, oom_probability
+from planner.published.case_seconds import case_seconds, encoder_setup, group_cases, setup_with_adapters
+from planner.published.memory_accounting import adjusted_accounting
+from planner.published.pricing_machine import pricing_machine
+from planner.published.published_case import CasePrediction, PublishedCase
+from planner.specs import library
+from planner.specs.base import with_fields
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.framework.software import Software
+from planner.specs.hardware.profile import Profile
+from planner.units import GIB
+
+# Which figure of the allocator frameworks print as peak memory, where it is not the allocated bytes.
+REPORTED_FIGURE = {"torchtitan": "reserved", "primus": "total"}
+NAMED_MODULES = re.compile(r"core[ _-]?att")
+OFFLOADED = re.compile(r"activation[- ]offload|offload\w* (?:of )?activations")
+DeviceAndFramework = tuple[Profile, Software]
+
+
+def predict_cases(cases: Sequence[PublishedCase]) -> list[CasePrediction]:
+    """Seconds, memory and spread of each case, in order. Raises InputError for a profile that cannot be read."""
+    parts = {(case.device, case.software): shipped_profiles(case) for case in cases}
+    step = case_seconds(group_cases(cases), len(cases), machine_by_case(parts))
+    return [
+        predict_case(case, parts[case.device, case.software], float(each))
+        for case, each in zip(cases, step, strict=True)
+    ]
+
+
+def shipped_profiles(case: PublishedCase) -> DeviceAndFramework:
+    """The device's profile and the framework's coefficients. Raises InputError."""
+    where = f"{case.origin.file}:{case.origin.line}"
+    profile, _ = library.read_named(case.device, Profile, where=where)
+    software, _ = library.read_named(case.software, Software, where=where)
+    return profile, software
+
+
+def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callable[[PublishedCase], MachineModel]:
+    """The machine of a case, as a function over these profiles."""
+    """The machine of a case, as a function over these profiles."""
+    return lambda case: pricing_machine(case, *parts[case.device, case.software])
+
+
+def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float) -> CasePrediction:
+    """The prediction of a case; its memory is that of the rank the record names, its OOM probability the fullest's."""
+    profile, software = parts
+    software = with_fields(
+        software, accounting=adjusted_accounting(case.settings_text, case.software, software.accounting)
+    )
+    setup, accounted = setup_with_adapters(case), software.accounting
+    fullest = fullest_footprint(case, setup, accounted)
+    least = fullest_footprint(case, least_memory_setup(case, setup), accounted)
+    chance = oom_probability(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
+    return CasePrediction(
+        seconds=step,
+        spread=step_spread(software.spread, profile.rates),
+        memory_bytes=float(reported_bytes(case, software, fullest)),
+        oom_probability=float(chance),
+        source=least_trusted([profile.rates.source if profile.rates else "analytic", "fitted"]),
+    )
+
+
+def fullest_footprint(case: PublishedCase, setup: LayoutColumns, accounted: MemoryCoefficients) -> Footprint:
+    """Memory of the fullest rank, with the encoder on the same rank."""
+    decoder = fullest_stage(case.module, setup, accounted)
+    return (
+        decoder.sharing_ranks(fullest_stage(case.encoder.module, encoder_setup(case.encoder, setup), accounted))
+        if case.encoder
+        else decoder
+    )
+
+
+def least_memory_setup(case: PublishedCase, setup: LayoutColumns) -> LayoutColumns:
+    """The setup that needs the least memory of those a record may describe.
+
+    Where it states neither recomputation nor offload, every layer may have been recomputed, as anybody would before
+    running out of memory. Selective recomputation without named modules states as little: flash attention recomputes by
+    itself.
+    """
+    vague = setup.recomputed_parts == {"attention"} and not NAMED_MODULES.search(case.settings_text)
+    unsaid = "recompute" in (*case.defaulted, *case.assumed) or vague or OFFLOADED.search(case.settings_text)
+    return replace(setup, full_recompute=1.0) if unsaid else setup
+
+
+def reported_bytes(case: PublishedCase, software: Software, fullest: Footprint) -> float:
+    """Bytes of the rank that the record's figure is of, as its framework counts them."""
+    setup = setup_with_adapters(case)
+    stages = {"first": 0.0, "last": float(setup.pp) - 1.0}
+    if case.memory_rank in stages and case.encoder is None:
+        fullest = footprint(case.module, setup, software.accounting, stages[case.memory_rank])
+    return float(getattr(fullest, REPORTED_FIGURE.get(case.software, "allocated")))

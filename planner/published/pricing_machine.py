@@ -1,0 +1,35 @@
+"""The machine that prices a case: its device's rates, its framework's coefficients, and its record's network."""
+
+from planner.costs.compute.assumed_rates import adapter_gb_per_s, complete_rates, link_gb_per_s
+from planner.costs.compute.machine_model import MachineModel
+from planner.costs.network.network_model import NetworkLevel, NetworkModel
+from planner.published.published_case import PublishedCase, StatedNetwork
+from planner.specs.base import MAX_RANKS
+from planner.specs.framework.software import Software
+from planner.specs.hardware.device_rates import DeviceRates
+from planner.specs.hardware.profile import Device, Profile
+
+NODE_LATENCY_US, NETWORK_LATENCY_US = (
+    3.0,
+    8.0,
+)  # latency of a hop within and between nodes: NCCL's smallest messages, rounded up
+
+
+def pricing_machine(case: PublishedCase, profile: Profile, software: Software) -> MachineModel:
+    """The machine of a case, from its device's profile and its framework."""
+    rates = complete_rates(profile.rates)
+    return MachineModel(
+        profile.device,
+        rates,
+        reachable_network(case.network, profile.device, rates),
+        software.timing,
+        software.accounting,
+    )
+
+
+def reachable_network(fabric: StatedNetwork, device: Device, rates: DeviceRates) -> NetworkModel:
+    """Bandwidths that collectives reach on the stated links and adapters, else on the device's usual ones."""
+    near = fabric.node_gb_per_s or link_gb_per_s(device)
+    far = min(fabric.between_gb_per_s or adapter_gb_per_s(device), near)
+    within = NetworkLevel(fabric.ranks_per_node, near * (rates.link_share or 1.0), NODE_LATENCY_US)
+    return NetworkModel((within, NetworkLevel(MAX_RANKS, far * (rates.adapter_share or 1.0), NETWORK_LATENCY_US)))

@@ -1,0 +1,76 @@
+"""A published measurement that can be predicted, its prediction, or the reason why it cannot be predicted."""
+
+from dataclasses import dataclass
+
+from planner.costs.layout_columns import LayoutColumns
+from planner.specs.layers import Module
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOrigin:
+    """Where a record comes from: its source, its identifiers, and its line in the file."""
+
+    source: str  # source_id
+    record_id: str  # row_id
+    group_id: str  # group_id: records of one job, whose strategies are ranked against each other
+    file: str
+    line: int  # in that file, 1-based; the header is line 1
+
+
+@dataclass(frozen=True, slots=True)
+class StatedNetwork:
+    """The stated network of a record; GB/s per rank in one direction."""
+
+    ranks_per_node: int  # ranks of a node
+    node_gb_per_s: float | None = None  # None: the bandwidth of the device's own links
+    between_gb_per_s: float | None = None  # None: the usual adapter of machines with this device
+
+
+@dataclass(frozen=True, slots=True)
+class CaseEncoder:
+    """The encoder that a decoder attends to: on the same ranks with the same layout, before it in each micro-batch."""
+
+    module: Module
+    seq: int  # its input tokens for each sequence of the decoder
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCase:
+    """A published measurement as a setup that can be priced."""
+
+    origin: RecordOrigin
+    module: Module
+    setup: LayoutColumns
+    device: str  # name of a profile in profiles/devices
+    software: str  # name of a framework in profiles/software
+    network: StatedNetwork
+    adapters: bool  # only low-rank adapters are trained: other weights have no gradients and no optimizer state
+    settings_text: str  # other settings as free text, in lower case
+    seconds: float | None  # of a measured step; None: the record states none
+    memory_bytes: float | None  # measured peak of the rank that `memory_rank` names
+    memory_rank: str  # worst, first, last
+    oom: bool  # the run ran out of memory
+    encoder: CaseEncoder | None = None
+    device_bytes: float | None = None  # memory where the board's differs from its profile's; None: the profile's
+    defaulted: tuple[str, ...] = ()  # blank columns filled from the source's cited defaults
+    assumed: tuple[str, ...] = ()  # blank columns that nothing states: as the framework usually has them
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRecord:
+    """A record that cannot be predicted, with the reason."""
+
+    origin: RecordOrigin
+    reason: str  # one of a few, so that they can be counted
+    detail: str = ""  # what is wrong in this record
+
+
+@dataclass(frozen=True, slots=True)
+class CasePrediction:
+    """Predicted step time and memory of a case."""
+
+    seconds: float
+    spread: float  # half-width of the 80 % interval: seconds·e^±spread
+    memory_bytes: float
+    oom_probability: float
+    source: str  # fitted, published or analytic: the least trusted of its inputs

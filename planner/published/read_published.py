@@ -1,0 +1,149 @@
+"""Reader of a folder of published measurements: each record as a case, or skipped with the reason."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from planner import files
+from planner.errors import InputError
+from planner.published import platforms, trained_model
+from planner.published.measured_figures import FlopsCounting, measured_figures, trains_adapters_only
+from planner.published.platforms import framework_name
+from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
+from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
+from planner.published.record_setup import RecordPlatform, record_setup, settings_text
+from planner.published.source_defaults import defaults_of_source, fill_defaults
+from planner.specs import library
+from planner.specs.hardware.profile import Device, Profile
+
+MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "peak_mem")
+MEMORY_TOLERANCE = 1.1  # over a device's memory: figures printed as GB may be GiB
+NOMINAL_TOLERANCE = 0.1  # by which a nominal memory size may differ from what the device reports
+VARIABLE_LENGTHS = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
+
+
+def read_published(directory: Path) -> tuple[list[PublishedCase], list[SkippedRecord]]:
+    """Every record of every CSV file exactly once, by file name and line; a file of another schema is skipped whole.
+
+    Raises InputError where this is no directory, holds no file of the schema, or holds one that cannot be read.
+    """
+    if not directory.is_dir():
+        raise InputError("not a directory", where=str(directory), fix="give a folder of CSV files")
+    cases: list[PublishedCase] = []
+    skipped: list[SkippedRecord] = []
+    paths = sorted(path for path in directory.glob("*.csv") if path.is_file())
+    published = [path for path in paths if is_published_file(path)]
+    if not published:
+        what = "no CSV file here has the columns of the published schema (row_id, source_id, …)"
+        raise InputError(what, where=str(directory), fix="give a folder of such files")
+    for path in paths:
+        if path not in published:
+            skipped.append(
+                SkippedRecord(RecordOrigin(path.stem, "", "", path.name, 1), "file not of the schema", path.name)
+            )
+    for each in unique_cases(published):
+        if isinstance(each, PublishedCase):
+            cases.append(each)
+        else:
+            skipped.append(each)
+    return cases, skipped
+
+
+def unique_cases(paths: list[Path]) -> Iterator[PublishedCase | SkippedRecord]:
+    """Every record as a case or skipped; a measurement that is published twice counts once."""
+    seen: dict[tuple[object, ...], str] = {}
+    for path in paths:
+        for record in read_records(path):
+            try:
+                case = read_case(record)
+            except UnusableRecord as why:
+                yield SkippedRecord(record.origin, why.reason, why.detail)
+                continue
+            key = measurement_key(record, case)
+            if key in seen:
+                yield SkippedRecord(case.origin, "printed twice", f"as {seen[key]}")
+                continue
+            seen[key] = case.origin.record_id
+            yield case
+
+
+def measurement_key(record: PublishedRecord, case: PublishedCase) -> tuple[object, ...]:
+    """Equal for two prints of one measurement: the setup, and every measured digit."""
+    stated = (record.text("framework"), record.text("date_or_version"), record.text("task"), record.text("status"))
+    digits = tuple(record.text(name) for name in MEASURED)
+    source = case.origin.source
+    model = files.json_text(case.module)
+    return source, stated, digits, model, case.setup, case.device, case.network
+
+
+def read_case(record: PublishedRecord) -> PublishedCase:
+    """A record as a case. Raises UnusableRecord, and InputError for a shipped file that cannot be read."""
+    if record.text(EXTRA_CELLS):
+        raise UnusableRecord("unreadable row", f"more cells than columns: {record.text(EXTRA_CELLS)[:60]}")
+    if VARIABLE_LENGTHS.search(record.text("task").lower()):
+        raise UnusableRecord("sequences of different lengths", record.text("task"))
+    source_facts, origin = defaults_of_source(record), record.origin
+    completed = fill_defaults(record, source_facts)
+    record = completed.record
+    model = trained_model.model_of_record(record)
+    device = platforms.device_name(record)
+    facts = shipped_device(device)
+    name = completed.software or framework_name(record)
+    fabric = platforms.stated_network(record, device)
+    counted = record
+    if model.decoder_tokens:  # printed FLOPs count both modules, ours one: drop them
+        counted = record.with_cells(
+            {"seq_len": str(model.decoder_tokens), "tflops_per_gpu": "", "mfu_pct": "", "hfu_pct": ""}
+        )
+    columns, assumed = record_setup(counted, model.module, RecordPlatform(device, name, fabric.ranks_per_node))
+    if model.encoder:
+        columns = replace(columns, cross_reads=model.encoder.seq / columns.seq)
+    counting = FlopsCounting(source_facts.attention, source_facts.recomputed)
+    figures = measured_figures(counted, model.module, columns, counting, peak_flops(facts, columns.dtype))
+    board = stated_device_bytes(record, facts)
+    if (figures.memory_bytes or 0.0) > MEMORY_TOLERANCE * (board or facts.memory_gib * 2**30):
+        raise UnusableRecord(
+            "impossible figures", f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')} on {device}"
+        )
+    return PublishedCase(
+        origin=origin,
+        module=model.module,
+        setup=columns,
+        device=device,
+        software=name,
+        network=fabric,
+        adapters=trains_adapters_only(record),
+        settings_text=settings_text(record),
+        seconds=figures.seconds,
+        memory_bytes=figures.memory_bytes,
+        memory_rank=source_facts.memory_rank or figures.memory_rank,
+        oom=figures.oom,
+        encoder=model.encoder,
+        device_bytes=board,
+        defaulted=tuple(sorted(completed.filled_columns)),
+        assumed=tuple(sorted({*assumed, *model.assumed} - {*completed.filled_columns})),
+    )
+
+
+@lru_cache(maxsize=64)
+def shipped_device(name: str) -> Device:
+    """Facts of a shipped device. Raises UnusableRecord."""
+    if name not in library.shipped_names(Profile):
+        raise UnusableRecord("no profile of the device", name)
+    return files.read(library.find_file(name, Profile), Profile).device
+
+
+def stated_device_bytes(record: PublishedRecord, facts: Device) -> float | None:
+    """The stated device memory where it differs from the profile's, else None. Raises UnusableRecord."""
+    stated = platforms.stated_memory_gb(record)
+    if stated is None or abs(stated / (facts.memory_gib * 2**30 / 1e9) - 1) < NOMINAL_TOLERANCE:
+        return None
+    return stated * 1e9
+
+
+def peak_flops(facts: Device, precision: str) -> float | None:
+    """Peak FLOP/s of a device in a precision; None where its profile states none."""
+    tflops = facts.tflops.get(precision) or (facts.tflops.get("bf16") if precision == "fp16" else None)
+    return tflops * 1e12 if tflops else None

@@ -1,0 +1,114 @@
+"""The parallelization strategy of a published record, as a setup that can be priced."""
+
+import re
+from typing import NamedTuple
+
+from planner.costs.layout_columns import LayoutColumns
+from planner.published import exchange_settings, megatron_arguments
+from planner.published.batch_sizes import batch_sizes
+from planner.published.platforms import matmul_precision
+from planner.published.rank_degrees import RankDegrees, rank_degrees
+from planner.published.recompute_setting import recompute_setting, stated_recompute
+from planner.published.record_files import PublishedRecord, UnusableRecord
+from planner.published.zero_sharding import shard_copies, sharding_stage
+from planner.specs.layers import Module
+from planner.specs.parallelism import Schedule
+
+SCHEDULES: tuple[tuple[str, Schedule | None], ...] = (
+    (r"\bv[- ]?(half|min)\b|dualpipe|bidirectional|chimera|hanayo|seq1f1b|terapipe", None),
+    (r"zero[- ]?bubble|\bzb(?:[- ]?[hv]\d?|b|v)?\b|zbv", "zb_h1"),
+    (r"gpipe|\bafab\b|all forward", "gpipe"),
+    (r"interleav", "interleaved"),
+)
+TEXT_COLUMNS = ("framework", "task", "precision", "recompute", "other_settings", "notes")
+SEQUENCE_PARALLEL = re.compile(r"sequence[ _-]parallel\s*[=:]\s*(true|false|on|off)")
+
+
+class RecordPlatform(NamedTuple):
+    """Where a record ran: its device, its framework, and the ranks of a node."""
+
+    device: str
+    software: str
+    ranks_per_node: int
+
+
+def record_setup(record: PublishedRecord, module: Module, machine: RecordPlatform) -> tuple[LayoutColumns, list[str]]:
+    """The setup of a record, and the blank columns that were assumed. Raises UnusableRecord."""
+    degrees = rank_degrees(record, module, machine.software)
+    size = batch_sizes(record, degrees)
+    stage, guessed_stage = sharding_stage(record, machine.software)
+    dtype, guessed_precision = matmul_precision(record, machine.device)
+    split, guessed_split = sequence_parallel(record, degrees, module, machine.software)
+    full, parts = recompute_setting(record, machine.software, module.layers / (degrees.pp * degrees.vpp))
+    guesses = {
+        "zero_stage": guessed_stage and degrees.dp * degrees.cp > 1,
+        "precision": guessed_precision,
+        "sp": guessed_split,
+    }
+    guesses |= {"recompute": not stated_recompute(record)}
+    words = exchange_settings.exchange_settings(settings_text(record), module)
+    assumed = [*degrees.assumed, *size.assumed, *(name for name, guessed in guesses.items() if guessed)]
+    columns = LayoutColumns(
+        ranks=degrees.ranks,
+        seq=size.seq,
+        batch=size.batch,
+        micro_batch=size.micro_batch,
+        tp=degrees.tp,
+        cp=degrees.cp,
+        pp=degrees.pp,
+        vpp=degrees.vpp,
+        ep=degrees.ep,
+        etp=degrees.etp,
+        zero=stage,
+        replica=shard_copies(record, stage, degrees, machine.ranks_per_node),
+        sequence_parallel=split,
+        full_recompute=full,
+        recomputed_parts=parts,
+        dtype=dtype,
+        schedule=pipeline_schedule(record, degrees),
+        overlap=words.overlap,
+        dispatch=words.dispatch,
+        balanced=words.balanced_experts,
+    )
+    return columns, assumed
+
+
+def settings_text(record: PublishedRecord) -> str:
+    """The record's free-text columns, joined, in lower case."""
+    return " | ".join(record.text(name) for name in TEXT_COLUMNS if record.text(name)).lower()
+
+
+def pipeline_schedule(record: PublishedRecord, degrees: RankDegrees) -> Schedule:
+    """The pipeline schedule. Raises UnusableRecord for one that has no cost model."""
+    text = record.text("other_settings").lower()
+    if degrees.pp == 1:
+        return "1f1b"
+    for words, name in SCHEDULES:
+        if re.search(words, text):
+            if name is None:
+                raise UnusableRecord("schedule not understood", record.text("other_settings")[:60])
+            return name if name != "interleaved" or degrees.vpp > 1 else "1f1b"
+    return "interleaved" if degrees.vpp > 1 else "1f1b"
+
+
+def sequence_parallel(
+    record: PublishedRecord, degrees: RankDegrees, module: Module, software: str
+) -> tuple[bool, bool]:
+    """Whether norms are sharded over tp too (sequence parallelism), and whether that is assumed. Raises UnusableRecord.
+
+    NeMo's and Megatron-Bridge's recipes use it wherever tp > 1, torchtitan always, and experts need it in Megatron;
+    in Megatron-LM it is an option since 2022 (arXiv 2205.05198); Megatron-DeepSpeed branched off before.
+    """
+    text = record.stated("sp").lower()
+    if text and not re.fullmatch(r"\d+", text):
+        return bool(record.flag("sp")), False
+    if text:
+        return int(text[:9]) > 0, False
+    match = SEQUENCE_PARALLEL.search(f"{record.text('other_settings')} {record.text('notes')}".lower())
+    if match:
+        return match[1] in ("true", "on"), False
+    if megatron_arguments.arguments_of(record):
+        return module.routed_experts is not None, False
+    if software in ("megatron-2021", "deepspeed"):
+        return False, False
+    return True, degrees.tp > 1 and software not in ("torchtitan", "nemo") and module.routed_experts is None

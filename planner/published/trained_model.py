@@ -1,0 +1,154 @@
+"""The module that a record trains: from its shape columns, else the shipped spec of that name."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from planner import files
+from planner.published import bert_and_t5, megatron_arguments
+from planner.published.batch_sizes import sequence_length
+from planner.published.model_names import plain_words, spec_name, undescribed_layers
+from planner.published.published_case import CaseEncoder
+from planner.published.record_files import PublishedRecord, UnusableRecord
+from planner.specs import library
+from planner.specs.base import with_fields
+from planner.specs.layers import Decoder, Module
+from planner.specs.layers.components import Experts
+from planner.specs.model import Model
+from planner.specs.parameters import parameter_counts
+
+SHAPE = ("layers", "hidden", "heads")
+PARAMETER_TOLERANCE = 0.3  # by which parameters of the shape may differ from the stated number
+MOST_LAYERS = 10_000  # the limit of model files
+GPT = {"gated": False, "norm": "layer", "bias": "all", "positions": "learned", "tied": True}
+LLAMA = {"gated": True, "norm": "rms", "bias": "none", "positions": "rope", "tied": False}
+MPT = {"gated": False, "norm": "layer", "bias": "none", "positions": "rope", "tied": True}  # ALiBi: no table either
+# Pattern of family or model name: fields of its layers, and its vocabulary where the record states none.
+# GPT-2's 50,257 tokens, padded to a multiple of 128 on each of 8 ranks (Megatron-LM), are 51,200.
+STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
+    (r"mpt", MPT, 50368),
+    (r"llama 3|llama 4", LLAMA, 128256),
+    (r"qwen 2|qwen 1", {**LLAMA, "bias": "qkv"}, 151936),
+    (r"qwen 3", {**LLAMA, "qk_norm": True}, 151936),
+    (r"qwen", LLAMA, 151936),
+    (r"intern ?lm", LLAMA, 103168),
+    (r"deep ?seek|kimi|moonlight", LLAMA, 129280),
+    (r"grok", {**LLAMA, "tied": True}, 131072),
+    (r"yi\b", LLAMA, 64000),
+    (r"llama|mistral|mixtral|vicuna|baichuan|aquila", LLAMA, 32000),
+    (r"gpt|megatron|bloom|opt\b|turing|mt nlg", GPT, 51200),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """A record's model; `assumed`: columns that were filled with what is usual for its family."""
+
+    module: Module
+    assumed: tuple[str, ...] = ()
+    decoder_tokens: int | None = None  # decoder tokens of a sequence, where the record states the encoder's
+    encoder: CaseEncoder | None = None
+
+
+def model_of_record(record: PublishedRecord) -> TrainedModel:
+    """The model of a record, from its columns or its name. Raises UnusableRecord."""
+    family, model = record.text("family"), record.text("model")
+    other = undescribed_layers(family, model, record.text("task"))
+    if other:
+        raise UnusableRecord("layers of a kind that is not described", f"{model}: {other}")
+    text = plain_words(family, model)
+    if re.search(r"\bt 5\b", text):
+        decoder, tokens, encoder = bert_and_t5.t5_encoder_decoder(record)
+        return TrainedModel(
+            decoder,
+            ("decoder's layers", "decoder's tokens", "vocab"),
+            tokens,
+            CaseEncoder(encoder, sequence_length(record)),
+        )
+    if re.search(r"\bbert\b", text):
+        return TrainedModel(bert_and_t5.bert_encoder(record), ("vocab",))
+    shape = {name: record.count(name) for name in SHAPE}
+    if all(shape.values()):
+        return model_from_columns(record)
+    name = spec_name(model, family, library.shipped_names(Model))
+    if name is None:
+        raise UnusableRecord("no spec of the model", model or "not stated")
+    return TrainedModel(with_stated_layers(record, shipped_module(name)))
+
+
+@lru_cache(maxsize=64)
+def shipped_module(name: str) -> Module:
+    """The only module of a shipped model. Raises UnusableRecord."""
+    model = files.read(library.find_file(name, Model), Model)
+    modules = list(model.modules.values())
+    if len(modules) > 1 or modules[0].feature_width:
+        raise UnusableRecord("layers of a kind that is not described", f"{name}: several modules")
+    return modules[0]
+
+
+def with_stated_layers(record: PublishedRecord, module: Module) -> Module:
+    """The module with the stated number of layers, as benchmarks shorten models. Raises UnusableRecord."""
+    layers = record.count("layers")
+    return module if layers is None else build_decoder(module, layers=layers)
+
+
+def model_from_columns(record: PublishedRecord) -> TrainedModel:
+    """The model of the shape columns, with the layers of its family. Raises UnusableRecord."""
+    style, vocab, assumed = family_style(record)
+    hidden, ffn, experts = record.count("hidden") or 0, record.count("ffn"), record.count("experts")
+    stated_arguments = megatron_arguments.arguments_of(record)
+    fields: dict[str, Any] = {**style, **stated_arguments.decoder_fields(style["positions"] == "learned")}
+    ffn = ffn or stated_arguments.gated_ffn(hidden)
+    if ffn is None and fields["gated"] and not (experts and stated_arguments.expert_ffn):
+        raise UnusableRecord("shape of the model not stated", "ffn")
+    if fields["positions"] == "learned":
+        fields["max_positions"] = stated_arguments.max_positions or record.count("seq_len") or 2048
+    width = ffn or 4 * hidden
+    if experts and experts > 1:
+        topk = record.count("topk") or stated_arguments.topk
+        if not topk:
+            raise UnusableRecord("shape of the model not stated", "topk")
+        fields["moe"] = stated_arguments.with_stated_experts(
+            Experts(experts=experts, topk=min(topk, experts), ffn=stated_arguments.expert_ffn or width)
+        )
+    fields |= {"layers": record.count("layers"), "hidden": hidden, "heads": record.count("heads"), "ffn": width}
+    tokens = stated_arguments.padded_vocab(record.count("vocab"), record.count("tp") or 1)
+    fields |= {"kv_heads": record.count("kv_heads"), "vocab": tokens or vocab}
+    module = build_decoder(None, **{name: value for name, value in fields.items() if value is not None})
+    require_parameter_count(record, module)
+    return TrainedModel(module, assumed if record.count("vocab") else ("vocab", *assumed))
+
+
+def family_style(record: PublishedRecord) -> tuple[dict[str, Any], int, tuple[str, ...]]:
+    """Fields of the family's layers, its vocabulary, and what of these is assumed. Raises UnusableRecord.
+
+    Of an unknown family, an MLP four times as wide as the model is a GPT's, and any other is gated.
+    """
+    for name in ("family", "model"):
+        text = plain_words(record.text(name))
+        for words, style, vocab in STYLES:
+            if re.search(words, text):
+                return style, vocab, ()
+    ffn, hidden = record.count("ffn"), record.count("hidden")
+    if ffn is None or hidden is None:
+        raise UnusableRecord("no spec of the model", f"{record.text('model')}: of what family")
+    return (GPT, 51200, ("family",)) if ffn == 4 * hidden else (LLAMA, 32000, ("family",))
+
+
+def build_decoder(module: Module | None, **fields: Any) -> Module:
+    """`module` with these fields changed, or a new decoder of them. Raises UnusableRecord."""
+    if (fields.get("layers") or 0) > MOST_LAYERS:
+        raise UnusableRecord("impossible figures", f"{fields['layers']} layers")
+    try:
+        return with_fields(module, **fields) if module else Decoder(**fields)
+    except (ValueError, TypeError) as error:
+        raise UnusableRecord("impossible figures", str(error)) from error
+
+
+def require_parameter_count(record: PublishedRecord, module: Module) -> None:
+    """Raises UnusableRecord where the stated number of parameters differs from the shape's by over 30 %."""
+    stated = record.positive("params_b")
+    count = parameter_counts(module).total / 1e9
+    if stated and not 1 / (1 + PARAMETER_TOLERANCE) <= count / stated <= 1 + PARAMETER_TOLERANCE:
+        raise UnusableRecord("impossible figures", f"{count:.3g} billion parameters of its shape, {stated:g} as stated")

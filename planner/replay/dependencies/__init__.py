@@ -1,0 +1,1 @@
+"""The execution graph of one recorded trace: who waits for whom, and what every operation takes."""

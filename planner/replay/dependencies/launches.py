@@ -1,0 +1,126 @@
+"""Dependencies of the device on the host: a call launches one operation, or all of a CUDA graph, into stream queues.
+
+Where an operation began before its call returned, the call is cut there and its rest runs concurrently. Where a call
+returned only after its own copy, as with pageable memory, the host waited for the copy.
+"""
+
+from bisect import bisect_right
+
+from planner.replay.dependencies.host_segments import HostSegment, HostThreads
+from planner.replay.recording.recorded_trace import DeviceOp, RecordedTrace, RuntimeCall
+from planner.replay.recording.runtime_calls import call_effect
+from planner.units import US
+
+TIME_RESOLUTION = 1.001 * US  # resolution of times: older traces count whole microseconds
+MAX_CLOCK_SKEW = 50 * US  # between host and device clocks; an operation that starts earlier has another launch
+FULL_QUEUE_OPS = 500  # queued operations from which a queue may be full; CUDA queues hold about a thousand
+MIN_BLOCKING_CALL = 20 * US  # a call of at least this duration may have waited
+MAX_RETURN_LATENCY = 100 * US  # at most, from the end of what a call waited for to its return
+
+
+class StreamQueues:
+    """Per stream, its operations with the times at which they were queued, began and ended, each non-decreasing."""
+
+    def __init__(self, trace: RecordedTrace, queued_at: list[float]) -> None:
+        self.ops: list[list[int]] = [[] for _ in trace.streams]
+        self.queued: list[list[float]] = [[] for _ in trace.streams]
+        self.starts: list[list[float]] = [[] for _ in trace.streams]
+        self.ends: list[list[float]] = [[] for _ in trace.streams]
+        for i, op in enumerate(trace.ops):
+            for values, value in ((self.queued, queued_at[i]), (self.starts, op.start), (self.ends, op.end)):
+                last = values[op.stream][-1] if values[op.stream] else value
+                values[op.stream].append(max(last, value))
+            self.ops[op.stream].append(i)
+
+    def last_queued(self, stream: int, time: float) -> int:
+        """The last operation queued on a stream at `time`; −1: none."""
+        found = bisect_right(self.queued[stream], time)
+        return self.ops[stream][found - 1] if found else -1
+
+    def last_ended(self, stream: int, time: float) -> int:
+        """The last operation of a stream that had ended at `time`; −1: none."""
+        found = bisect_right(self.ends[stream], time)
+        return self.ops[stream][found - 1] if found else -1
+
+    def queued_not_begun(self, stream: int, time: float) -> int:
+        """Number of operations queued but not begun at `time`."""
+        return bisect_right(self.queued[stream], time) - bisect_right(self.starts[stream], time)
+
+
+def queue_times(trace: RecordedTrace) -> tuple[list[float], list[int]]:
+    """For each operation, when it was queued (at the latest when it began) and by which call; −1: unknown."""
+    first: dict[int, int] = {}
+    for i, call in enumerate(trace.calls):
+        if call.correlation >= 0 and call_effect(call.name) == "work":
+            first.setdefault(call.correlation, i)
+    calls = [first.get(op.correlation, -1) for op in trace.ops]
+    calls = [
+        call if call < 0 or trace.calls[call].start <= trace.ops[i].start + MAX_CLOCK_SKEW else -1
+        for i, call in enumerate(calls)
+    ]
+    earliest: dict[int, float] = {}
+    for op, call_number in zip(trace.ops, calls, strict=True):
+        earliest[call_number] = min(op.start, earliest.get(call_number, op.start))
+    queued_at = []
+    for op, call_number in zip(trace.ops, calls, strict=True):
+        if call_number < 0:
+            queued_at.append(0.0)
+            continue
+        call = trace.calls[call_number]
+        issued = call.start if blocks_on_own_copy(op, call) else min(call.end, earliest[call_number])
+        queued_at.append(max(call.start, issued))
+    enforce_stream_order(trace, queued_at, calls)
+    return queued_at, calls
+
+
+def enforce_stream_order(trace: RecordedTrace, queued_at: list[float], calls: list[int]) -> None:
+    """Make queue times ascend on each stream; an operation launched after its successors loses its launch."""
+    least = [float("inf")] * len(trace.streams)  # queue time of later operations
+    for i in range(len(queued_at) - 1, -1, -1):
+        if calls[i] < 0:
+            continue
+        stream = trace.ops[i].stream
+        if queued_at[i] > least[stream]:
+            if trace.calls[calls[i]].start > least[stream]:
+                queued_at[i], calls[i] = 0.0, -1
+                continue
+            queued_at[i] = least[stream]
+        least[stream] = queued_at[i]
+
+
+def cut_at_launches(
+    trace: RecordedTrace, threads: HostThreads, queues: StreamQueues, queued_at: list[float], calls: list[int]
+) -> list[HostSegment | None]:
+    """Cut host threads where they launch; return the segment that queues each operation, None where unknown."""
+    segments: dict[int, HostSegment] = {}
+    for i, call_number in enumerate(calls):
+        if call_number >= 0 and call_number not in segments:
+            call = trace.calls[call_number]
+            awaited = op_that_made_room(trace.ops[i], call, queued_at[i], queues)
+            if awaited >= 0:
+                threads.cut(call.thread, call.start)
+            segment = segments[call_number] = threads.cut(call.thread, queued_at[i])
+            if awaited >= 0:
+                segment.awaited_ops += (awaited,)
+            elif blocks_on_own_copy(trace.ops[i], call):
+                threads.cut(call.thread, call.end).awaited_ops += (i,)
+    return [segments.get(call_number) for call_number in calls]
+
+
+def op_that_made_room(op: DeviceOp, call: RuntimeCall, queued_at: float, queues: StreamQueues) -> int:
+    """The operation whose end made room in a full queue, if the call waited for room; else −1."""
+    if (
+        call.end - call.start < MIN_BLOCKING_CALL
+        or queued_at < call.end
+        or queues.queued_not_begun(op.stream, call.end - TIME_RESOLUTION) < FULL_QUEUE_OPS
+    ):
+        return -1
+    found = queues.last_ended(op.stream, call.end)
+    ended = queues.ends[op.stream][bisect_right(queues.ends[op.stream], call.end) - 1] if found >= 0 else 0.0
+    return found if found >= 0 and call.start <= ended and call.end - ended <= MAX_RETURN_LATENCY else -1
+
+
+def blocks_on_own_copy(op: DeviceOp, call: RuntimeCall) -> bool:
+    """Whether a call blocked on its own copy: pageable or not asynchronous, and done before the call returned."""
+    blocking = "pageable" in op.name.lower() or "Async" not in call.name
+    return op.kind == "memcpy" and blocking and op.end <= call.end + TIME_RESOLUTION

@@ -1,0 +1,215 @@
+"""Reads a trace file of torch.profiler into a RecordedTrace; anomalies that do no harm become notes.
+
+Host spans are operators, annotations and all calls of the device runtime; of Python frames only modules are kept.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError
+from planner.replay.recording.flow_arrows import FlowArrows, normalised_id
+from planner.replay.recording.kineto_events import (
+    EXPORT_FIX,
+    EventArgs,
+    EventDecoder,
+    NumberOrText,
+    TraceEvent,
+    parse_int,
+    parse_number,
+)
+from planner.replay.recording.recorded_trace import DeviceOp, RecordedTrace, RuntimeCall, StepMark, SyncTarget
+from planner.replay.recording.runtime_calls import call_effect
+from planner.replay.recording.span_arrays import SpanArrays, median_start
+from planner.replay.recording.trace_metadata import TraceMetadata
+from planner.units import US
+
+DEVICE_CATEGORIES = {
+    "kernel": "kernel",
+    "gpu_memcpy": "memcpy",
+    "memcpy": "memcpy",
+    "gpu_memset": "memset",
+    "memset": "memset",
+}
+CALL_CATEGORIES = {"cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "privateuse1_runtime"}
+OPERATOR_CATEGORIES = {"cpu_op", "operator"}
+ANNOTATION_CATEGORIES = {"user_annotation", "python_function"}
+PROFILER_STEP = re.compile(r"^ProfilerStep#?(\d+)")
+MODULE = "nn.Module: "
+NO_ARGS = EventArgs()
+MAX_SPANS = 4_000_000  # of operators, calls and device operations together
+
+SpanMask = NDArray[np.bool_]
+ResolvedSpan = tuple[str, int, float, float, int, int]
+
+
+def read_kineto_trace(path: str | Path) -> RecordedTrace:
+    """Read the trace at `path`. Raises InputError."""
+    decoding = EventDecoder(Path(path))
+    reading = TraceAssembler(str(path))
+    for events in decoding.events():
+        reading.add(events)
+    if decoding.file.events is None:
+        raise InputError("the file has no `traceEvents`", where=str(path), fix=EXPORT_FIX)
+    return reading.assemble(TraceMetadata(str(path), decoding.file))
+
+
+class TraceAssembler:
+    """Sorts events into host spans, calls, device operations, steps and arrows, and assembles a trace of them."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.anomalies = Counter[str]()
+        self.threads: dict[tuple[str, str], int] = {}
+        self.streams: dict[tuple[int, int | str], int] = {}
+        self.groups: dict[str, int] = {"": 0}
+        self.kinds = sorted({*DEVICE_CATEGORIES.values()})
+        self.host, self.calls, self.steps = SpanArrays(), SpanArrays(), SpanArrays()
+        self.ops = {kind: SpanArrays() for kind in self.kinds}
+        self.sync_targets: dict[int, SyncTarget] = {}
+        self.flows = FlowArrows()
+
+    def add(self, events: list[TraceEvent]) -> None:
+        """Add a batch of events. Raises InputError."""
+        for event in events:
+            if event.ph == "X":
+                self.add_span(event)
+            elif event.ph in ("s", "f") and not self.flows.add(event):
+                self.anomalies["without a time"] += 1
+        if len(self.host) + sum(map(len, self.ops.values())) > MAX_SPANS:
+            what = f"the trace has more than {MAX_SPANS:,} operators, calls and device operations"
+            raise InputError(what, where=self.source, fix="record fewer steps")
+
+    def add_span(self, event: TraceEvent) -> None:
+        """Add a complete event (`ph: X`)."""
+        category = (event.cat or "").lower()
+        start, duration = parse_number(event.ts), parse_number(event.dur)
+        if start is None:
+            self.anomalies["without a time"] += 1
+            return
+        if duration is None or duration < 0:
+            self.anomalies["that end before they begin" if duration is not None else "without a duration"] += 1
+            duration = 0.0
+        times = (start, duration)
+        if category in DEVICE_CATEGORIES:
+            self.add_op(event, DEVICE_CATEGORIES[category], times)
+        elif category in CALL_CATEGORIES:
+            self.add_call(event, times)
+        elif category == "cuda_sync":
+            args = event.args or NO_ARGS
+            self.sync_targets[parse_int(args.correlation)] = SyncTarget(
+                self.stream_if_named(args.device, args.stream),
+                self.stream_if_named(args.device, args.on_stream),
+                parse_int(args.record),
+            )
+        elif category in OPERATOR_CATEGORIES or category in ANNOTATION_CATEGORIES:
+            self.add_host_span(event, category, times)
+
+    def add_op(self, event: TraceEvent, kind: str, times: tuple[float, float]) -> None:
+        args = event.args or NO_ARGS
+        device = event.pid if args.device is None else args.device
+        stream = self.stream_number(device, event.tid if args.stream is None else args.stream)
+        group = str(args.group) if args.group is not None else ""
+        number_of = self.groups.setdefault(group, len(self.groups))
+        self.ops[kind].add(stream, times, event.name or "", self.correlation(args), number_of)
+
+    def add_call(self, event: TraceEvent, times: tuple[float, float]) -> None:
+        name, thread = event.name or "", self.thread_number(event)
+        self.host.add(thread, times, name)
+        if call_effect(name) != "nothing":
+            self.calls.add(thread, times, name, self.correlation(event.args or NO_ARGS))
+
+    def add_host_span(self, event: TraceEvent, category: str, times: tuple[float, float]) -> None:
+        name = event.name or ""
+        if category == "python_function" and not name.startswith(MODULE):
+            return
+        thread = self.thread_number(event)
+        if PROFILER_STEP.match(name) and category == "user_annotation":
+            self.steps.add(thread, times, name)
+        self.host.add(thread, times, name, extra=category in ANNOTATION_CATEGORIES)
+
+    def thread_number(self, event: TraceEvent) -> int:
+        return self.threads.setdefault((normalised_id(event.pid), normalised_id(event.tid)), len(self.threads))
+
+    def stream_number(self, device: NumberOrText, stream: NumberOrText) -> int:
+        """The number of a stream, which the file may identify by a number or by another name."""
+        stream_id = parse_int(stream, 0) if stream is None or parse_number(stream) is not None else str(stream)
+        return self.streams.setdefault((parse_int(device, 0), stream_id), len(self.streams))
+
+    def stream_if_named(self, device: NumberOrText, stream: NumberOrText) -> int:
+        """The number of a stream; −1 where the event does not name one."""
+        return -1 if stream is None or parse_int(stream, 0) < 0 else self.stream_number(device, stream)
+
+    def correlation(self, args: EventArgs) -> int:
+        """The correlation id that a launching call shares with its device operations; −1: none."""
+        found = parse_int(args.correlation if args.correlation is not None else args.external)
+        return found if -1 <= found < 1 << 62 else -1
+
+    def assemble(self, about: TraceMetadata) -> RecordedTrace:
+        """The trace of all events that were added. Raises InputError."""
+        all_spans = [self.host, *self.ops.values()]
+        center = median_start(all_spans)
+        plausible = {id(spans): spans.plausible(center) for spans in (*all_spans, self.calls, self.steps)}
+        implausible = sum(int((~plausible[id(spans)]).sum()) for spans in all_spans)
+        self.anomalies["dropped, more than a day from the others,"] += implausible
+        if not plausible[id(self.host)].any():
+            message = "the trace has no spans of a host (`ph: X` with a `cat` such as cpu_op)"
+            raise InputError(message, where=self.source, fix=EXPORT_FIX)
+        base = min(
+            float(spans.starts()[plausible[id(spans)]].min()) for spans in all_spans if plausible[id(spans)].any()
+        )
+        calls, ops = self.join_launches(base, plausible)
+        steps = [StepMark(*each[:4]) for each in resolved_spans(self.steps, base, plausible[id(self.steps)])]
+        notes = [f"{count} events {what} in the trace" for what, count in sorted(self.anomalies.items()) if count]
+        return RecordedTrace(
+            source=self.source,
+            rank=about.rank(),
+            world_size=about.world_size(),
+            device=about.device(),
+            versions=about.versions(),
+            base=base * US,
+            threads=tuple(f"thread {tid}" for _, tid in self.threads),
+            streams=tuple(f"stream {stream}" for _, stream in self.streams),
+            host=self.host.host_spans(base, plausible[id(self.host)]),
+            calls=tuple(sorted(calls, key=lambda call: (call.thread, call.start, call.end))),
+            ops=tuple(sorted(ops, key=lambda op: (op.stream, op.start, op.end))),
+            sync_targets=self.sync_targets,
+            arrows=tuple(self.flows.forward_backward_arrows(self.threads, US, base)),
+            steps=tuple(sorted(steps, key=lambda mark: (mark.start, mark.end))),
+            notes=(*about.notes(), *notes),
+        )
+
+    def join_launches(self, base: float, plausible: dict[int, SpanMask]) -> tuple[list[RuntimeCall], list[DeviceOp]]:
+        """Calls and device operations; without correlation ids they are joined by launch arrows."""
+        by_call, by_op = (
+            self.flows.launch_correlations()
+            if any(-1 in spans.correlation for spans in self.ops.values())
+            else ({}, {})
+        )
+        groups = [*self.groups]
+        found = resolved_spans(self.calls, base, plausible[id(self.calls)], by_call)
+        calls = [RuntimeCall(*each[:5]) for each in found]
+        ops = []
+        for kind, spans in self.ops.items():
+            for name, stream, begin, end, correlation, group in resolved_spans(
+                spans, base, plausible[id(spans)], by_op
+            ):
+                ops.append(DeviceOp(name, kind, stream, begin, end, correlation, groups[group]))
+        return calls, ops
+
+
+def resolved_spans(
+    spans: SpanArrays, base: float, plausible: SpanMask, arrows: dict[float, int] | None = None
+) -> Iterator[ResolvedSpan]:
+    """Name, track, begin and end in seconds, correlation (else that of an arrow that starts there) and tag of spans."""
+    names = [*spans.names]
+    begins, ends = spans.begin_end_seconds(base)
+    for i in np.flatnonzero(plausible).tolist():
+        correlation = spans.correlation[i]
+        if correlation < 0 and arrows:
+            correlation = arrows.get(spans.start[i], -1)
+        yield names[spans.name[i]], spans.track[i], float(begins[i]), float(ends[i]), correlation, spans.tag[i]

@@ -1,0 +1,1 @@
+"""Graphs of one or more ranks on one clock, and what their times say: breakdown, critical path, stragglers."""

@@ -1,0 +1,79 @@
+"""Writes a replay as a Chrome trace with the measured and the replayed timeline: two processes for each rank.
+
+Names come from recorded traces and are escaped as JSON; times are microseconds since the first capture began.
+"""
+
+import gzip
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from planner.files.atomic_write import atomic_write
+from planner.replay.recording.operator_stacks import enclosing_spans
+from planner.replay.timing.matched_collectives import capture_offsets, rank_of_graph
+from planner.replay.timing.timed_replay import Replay
+from planner.units import US
+
+Record = dict[str, Any]
+
+
+RECORDS_PER_BATCH = 10_000  # records in memory at a time
+
+
+def write_chrome_trace(path: Path, replay: Replay) -> None:
+    """Write one JSON object for ui.perfetto.dev atomically, gzipped when the name ends in .gz."""
+    with atomic_write(path) as out:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed:
+                packed.writelines(chrome_trace_bytes(replay))
+        else:
+            out.writelines(chrome_trace_bytes(replay))
+
+
+def chrome_trace_bytes(replay: Replay) -> Iterator[bytes]:
+    """The bytes of that object in parts."""
+    records = (record for g in range(len(replay.graphs)) for record in rank_records(replay, g))
+    yield b'{"displayTimeUnit": "ms", "otherData": {"planner": "measured and replayed"}, "traceEvents": [\n'
+    before = b""
+    for batch in record_batches(records):
+        yield before + b",\n".join(map(msgspec.json.encode, batch))
+        before = b",\n"
+    yield b"\n]}\n"
+
+
+def record_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    remaining = iter(records)
+    while batch := [*islice(remaining, RECORDS_PER_BATCH)]:
+        yield batch
+
+
+def rank_records(replay: Replay, g: int) -> Iterator[Record]:
+    """All records of one rank: process and thread names, host segments, device operations."""
+    graph = replay.graphs[g]
+    begin = capture_offsets(replay.graphs)[0][g] if len(replay.graphs) > 1 else 0.0
+    threads = len(graph.trace.threads)
+    for side, label in enumerate(("measured", "replayed")):
+        rank = rank_of_graph(replay.graphs, g)
+        yield {"ph": "M", "name": "process_name", "pid": 2 * g + side, "args": {"name": f"rank {rank} {label}"}}
+        for number, name in enumerate((*graph.trace.threads, *graph.trace.streams)):
+            yield {"ph": "M", "name": "thread_name", "pid": 2 * g + side, "tid": number, "args": {"name": name}}
+    moments = [(segment.thread, segment.end - segment.seconds / 2) for segment in graph.segments]
+    for segment, within in zip(graph.segments, enclosing_spans(graph.trace.host, moments), strict=True):
+        duration = segment.seconds + segment.unseen
+        if duration > 0:
+            end = replay.segment_end(g, segment.number)
+            for side, until in enumerate((segment.end + begin, end)):
+                yield complete_event(2 * g + side, segment.thread, within.operator, until - duration, until)
+    starts, ends = (each.tolist() for each in replay.op_times(g))
+    for i, op in enumerate(graph.trace.ops):
+        yield complete_event(2 * g, threads + op.stream, op.name, op.start + begin, op.end + begin)
+        yield complete_event(2 * g + 1, threads + op.stream, op.name, starts[i], ends[i])
+
+
+def complete_event(process: int, thread: int, name: str, start: float, end: float) -> Record:
+    """A complete event; times in seconds."""
+    begin, stop = round(start / US, 3), round(end / US, 3)
+    return {"ph": "X", "name": name, "pid": process, "tid": thread, "ts": begin, "dur": round(stop - begin, 3)}

@@ -1,0 +1,140 @@
+"""The critical path of a replay: the chain of causes that ends with its last step, and the operators on it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.replay.recording.kernel_classes import kernel_class
+from planner.replay.recording.operator_stacks import EnclosingSpans, enclosing_spans
+from planner.replay.timing.matched_collectives import rank_of_graph
+from planner.replay.timing.timed_replay import Replay
+from planner.simulate.activities import NOBODY
+
+
+class PathLink(NamedTuple):
+    """One activity of the path: a host segment or a device operation."""
+
+    rank: int
+    lane: str  # thread or stream
+    kind: str  # "host", "launch", or the class of the operation
+    name: str  # of the device operation; "" for the host
+    enclosing: EnclosingSpans
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+class OperatorShare(NamedTuple):
+    """What one operator contributes to the path by one class of work; the fields are keys of the JSON answer."""
+
+    operator: str
+    kind: str
+    seconds: float
+    times: int
+
+
+class ActivityOrigin(NamedTuple):
+    """The host segment or operation that an activity stands for; both −1: a marker or a launch delay."""
+
+    graph: int
+    segment: int = -1
+    op: int = -1
+
+
+def origin_of(replay: Replay, activity: int) -> ActivityOrigin:
+    """The host segment or operation that an activity stands for."""
+    activities = replay.activities
+    if (
+        0 <= activity - activities.first_collective < len(replay.collectives)
+    ):  # a collective is attributed to the first of its ranks
+        g, op = replay.collectives[activity - activities.first_collective].collective.ops[0]
+        return ActivityOrigin(g, op=op)
+    for g, graph in enumerate(replay.graphs):
+        if 0 <= activity - activities.first_segments[g] < len(graph.segments):
+            return ActivityOrigin(g, segment=activity - activities.first_segments[g])
+        op = int(np.searchsorted(activities.op_numbers[g], activity))
+        if op < len(graph.op_timings) and activities.op_numbers[g][op] == activity:
+            return ActivityOrigin(g, op=op)
+    return ActivityOrigin(0)
+
+
+def find_critical_path(replay: Replay) -> list[PathLink]:
+    """Links from the beginning of the first step to the end of the last one, on whichever rank that ends last."""
+    ends = [
+        (replay.segment_end(g, graph.steps[-1].end.number), -g) for g, graph in enumerate(replay.graphs) if graph.steps
+    ]
+    if not ends:
+        return []
+    g = -max(ends)[1]
+    low = min(replay.segment_end(each, graph.steps[0].begin.number) for each, graph in enumerate(replay.graphs))
+    activity = replay.activities.first_segments[g] + replay.graphs[g].steps[-1].end.number
+    starts, stops, causes = replay.times
+    chain: list[tuple[ActivityOrigin, float, float]] = []
+    while activity != NOBODY and stops[activity] > low:
+        if stops[activity] > starts[activity]:
+            times = (max(low, float(starts[activity])), float(stops[activity]))
+            chain.append((origin_of(replay, activity), *times))
+        activity = int(causes[activity])
+    chain.reverse()
+    return merge_host_links(links_of_chain(replay, chain))
+
+
+def links_of_chain(replay: Replay, chain: list[tuple[ActivityOrigin, float, float]]) -> list[PathLink]:
+    """The links of a chain, each with the operators that enclose it or its launch."""
+    found: dict[int, list[tuple[int, EnclosingSpans]]] = {}
+    for g, graph in enumerate(replay.graphs):
+        mine = [i for i, (origin, _, _) in enumerate(chain) if origin.graph == g]
+        moments = []
+        for i in mine:
+            origin = chain[i][0]
+            call = graph.launching_calls[origin.op] if origin.op >= 0 else -1
+            if origin.segment >= 0:
+                segment = graph.segments[origin.segment]
+                moments.append((segment.thread, segment.end - segment.seconds / 2))
+            elif call >= 0:
+                moments.append((graph.trace.calls[call].thread, graph.trace.calls[call].start))
+            else:
+                moments.append((-1, 0.0))
+        found[g] = [*zip(mine, enclosing_spans(graph.trace.host, moments), strict=True)]
+    within = {i: each for pairs in found.values() for i, each in pairs}
+    return [link_of_origin(replay, origin, within[i], (start, end)) for i, (origin, start, end) in enumerate(chain)]
+
+
+def link_of_origin(
+    replay: Replay, origin: ActivityOrigin, within: EnclosingSpans, times: tuple[float, float]
+) -> PathLink:
+    graph, rank = replay.graphs[origin.graph], rank_of_graph(replay.graphs, origin.graph)
+    if origin.op >= 0:
+        op = graph.trace.ops[origin.op]
+        return PathLink(rank, graph.trace.streams[op.stream], kernel_class(op.name, op.kind), op.name, within, *times)
+    if origin.segment >= 0:
+        thread = graph.trace.threads[graph.segments[origin.segment].thread]
+        return PathLink(rank, thread, "host", "", within, *times)
+    return PathLink(rank, "launch", "launch latency", "", within, *times)
+
+
+def merge_host_links(links: list[PathLink]) -> list[PathLink]:
+    """Merge adjacent host links in the same operator."""
+    found: list[PathLink] = []
+    for each in links:
+        last = found[-1] if found else None
+        if last and not each.name and last[:5] == each[:5] and last.end == each.start:
+            found[-1] = last._replace(end=each.end)
+        else:
+            found.append(each)
+    return found
+
+
+def rank_operators(links: list[PathLink]) -> list[OperatorShare]:
+    """Operators by their seconds on the path, the longest first."""
+    seconds: dict[tuple[str, str], float] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for each in links:
+        key = (each.enclosing.operator, each.kind)
+        seconds[key] = seconds.get(key, 0.0) + each.seconds
+        counts[key] = counts.get(key, 0) + 1
+    shares = [OperatorShare(*key, total, counts[key]) for key, total in seconds.items()]
+    return sorted(shares, key=lambda share: (-share.seconds, share.operator, share.kind))

@@ -1,0 +1,146 @@
+"""Draws every micro-batch as a band of ranks by time, with a block for each group."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from planner.errors import InputError
+from planner.plan.plan_file import Assignment, Plan, assignments
+from planner.report.bound_text import degrees_text
+from planner.report.tags import Content, Markup, details, join, table, tag
+from planner.scoring.score import Score
+from planner.units import duration, percent, plural
+from planner.why.group_loads import group_loads
+from planner.why.plan_problem import single_step
+
+TALL, LOW = 340, 16  # heights in px: of the longest step, of the shortest micro-batch
+LINES = 400  # of a table; further ones are counted
+WIDE = (0.02, 0.06, 0.2)  # shares of the width from which a label fits: on any screen, on a desktop, with its tokens
+THIN = 0.01  # share of the width below which an edge around a block would hide it
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One group in one micro-batch."""
+
+    group: str
+    ranks: int
+    first: int
+    items: int
+    tokens: int
+    longest: int
+    seconds: float
+    slack: float  # seconds by which it could be longer without delaying the step
+    waits_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One micro-batch."""
+
+    number: int
+    seconds: float
+    composition: str
+    blocks: tuple[Block, ...]
+
+
+def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
+    """The bands of a step in which all ranks synchronise in every micro-batch."""
+    busy = score.timeline.group_seconds()
+    waits = group_slacks(plan, number, score)
+    found = []
+    for at, micro_batch in enumerate(plan.steps[number].micro_batches):
+        placed = [*assignments(plan, micro_batch)]
+        blocks = [block(plan, a, busy.get((at, a.group), 0.0), waits.get((at, a.group), (0.0, ""))) for a in placed]
+        longest = max((each.seconds for each in blocks), default=0.0)
+        found.append(Band(at, longest, degrees_text(plan, placed), tuple(blocks)))
+    return found
+
+
+def group_slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str], tuple[float, str]]:
+    """Slack of each group, and whom it waits for; empty for plans other than of one module on all ranks."""
+    try:
+        return {
+            (each.micro_batch, each.group): (each.slack, each.waits_for)
+            for each in group_loads(single_step(plan, number), score)
+        }
+    except InputError:
+        return {}
+
+
+def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) -> Block:
+    ranks = plan.groups[a.group].ranks
+    sizes = [plan.uses.tokens(a.module, item) for item in a.items]
+    return Block(a.group, len(ranks), ranks[0], len(sizes), sum(sizes), max(sizes, default=0), seconds, *wait)
+
+
+def picture(size: int, found: Sequence[Band], longest_step: float) -> Markup:
+    """Draw ranks from left to right, time from top to bottom; heights are to scale over all steps of the page."""
+    return join(band_markup(size, each, longest_step) for each in found)
+
+
+def band_markup(size: int, shown: Band, longest_step: float) -> Markup:
+    tall = max(LOW, round(TALL * shown.seconds / (longest_step or 1.0)))
+    drawn = [drawn_block(each, size, shown.seconds, tall) for each in shown.blocks]
+    label = f"micro-batch {shown.number}: groups of {shown.composition} ranks"
+    svg = tag("svg", drawn, width="100%", height=tall, role="img", aria_label=label, class_="band")
+    head = tag(
+        "h3",
+        f"Micro-batch {shown.number} ",
+        tag("span", f"{duration(shown.seconds)} · ⟨{shown.composition}⟩ · {band_text(shown)}"),
+    )
+    return tag("div", head, svg, class_="micro-batch")
+
+
+def band_text(shown: Band) -> str:
+    return f"{plural(sum(b.items for b in shown.blocks), 'sequence')}, {sum(b.tokens for b in shown.blocks):,} tokens"
+
+
+def drawn_block(shown: Block, size: int, span: float, tall: int) -> Markup:
+    x, width = 100 * shown.first / size, 100 * shown.ranks / size
+    high = max(2.0, tall * shown.seconds / (span or 1.0))
+    inner = tag("rect", x=f"{x:.3f}%", y=0, width=f"{width:.3f}%", height=round(high, 1))
+    middle, texts = f"{x + width / 2:.3f}%", []
+    if shown.ranks / size >= WIDE[0] and high >= 14:
+        small = None if shown.ranks / size >= WIDE[1] else "desk"
+        y = min(high / 2 + 4, tall - 3)
+        texts.append(tag("text", str(shown.ranks), x=middle, y=round(y, 1), class_=small))
+        if shown.ranks / size >= WIDE[2] and high >= 48:
+            texts.append(tag("text", f"{shown.tokens:,} tokens", x=middle, y=round(y + 17, 1), class_="soft"))
+    edge = " thin" if shown.ranks / size < THIN else ""
+    return tag("g", tag("title", block_text(shown)), inner, texts, class_=f"block d{shade(shown.ranks)}{edge}")
+
+
+def shade(ranks: int) -> int:
+    """CSS class by number of ranks: twice the ranks are a shade darker."""
+    return min(7, ranks.bit_length() - 1)
+
+
+def block_text(shown: Block) -> str:
+    waits = f"; waits {duration(shown.slack)} for {shown.waits_for}" if shown.waits_for else ""
+    return (
+        f"{shown.group}: {plural(shown.ranks, 'rank')}, {plural(shown.items, 'sequence')}, {shown.tokens:,} tokens "
+        f"(longest {shown.longest:,}), {duration(shown.seconds)} simulated{waits}"
+    )
+
+
+def legend(found: Sequence[Band]) -> Markup:
+    sizes = sorted({each.ranks for shown in found for each in shown.blocks}, reverse=True)
+    names = [tag("li", tag("i", class_=f"d{shade(size)}"), plural(size, "rank")) for size in sizes]
+    return tag("ul", names, tag("li", tag("i", class_="idle"), "idle"), class_="legend")
+
+
+def groups_table(found: Sequence[Band]) -> Content:
+    """The groups as a table."""
+    rows = [line for shown in found for line in lines(shown)]
+    heads = ("micro-batch", "group", ">ranks", ">sequences", ">tokens", ">longest", ">seconds", ">of its micro-batch")
+    more = f"and {len(rows) - LINES:,} further groups, which the plan file names" if len(rows) > LINES else None
+    return details(
+        "These groups as a table", table(heads, rows[:LINES], "Groups, simulated"), tag("p", more) if more else None
+    )
+
+
+def lines(shown: Band) -> Iterator[tuple[str, ...]]:
+    for each in shown.blocks:
+        share = percent(each.seconds / (shown.seconds or 1.0))
+        counts = (each.ranks, each.items, each.tokens, each.longest)
+        yield str(shown.number), each.group, *(f"{count:,}" for count in counts), f"{each.seconds:.4f}", share

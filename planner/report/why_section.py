@@ -1,0 +1,118 @@
+"""The section that explains a plan: its bound, the parts of its time, the alternatives, and what would help."""
+
+from collections.abc import Sequence
+
+from planner.costs.objective import STEP_SECONDS
+from planner.errors import InputError
+from planner.plan.descriptions import alternative_text, layout_text
+from planner.plan.plan_file import Alternative, Plan
+from planner.report.bound_text import bound_text
+from planner.report.tags import Content, Markup, join, keep_units, section, table, tag
+from planner.scoring.objective_value import objective_of
+from planner.scoring.score import Score
+from planner.units import duration, percent
+from planner.why import WhyPlan
+from planner.why.plan_problem import single_step
+from planner.why.step_facts import StepFacts, step_facts
+
+
+def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Markup:
+    """The section."""
+    worst = max(scores, key=lambda score: score.step_seconds / (score.bound.seconds or score.step_seconds or 1.0))
+    bound = min(worst.bound.seconds, worst.step_seconds)
+    words = bound_text(worst.step_seconds, bound, worst.bound.by)
+    whose = f"Of {len(scores)} steps, the one furthest from its bound: " if len(scores) > 1 else ""
+    said = f"{whose}{words}" if whose else words[0].upper() + words[1:]
+    of = step_parts(plan, scores)
+    more = sensitivity_table(why) if why else None if plan.made.strategy == "by_hand" else hint()
+    return section(
+        "why", "Why this plan", tag("p", keep_units(said)), layout_table(plan), of, alternatives_table(plan), more
+    )
+
+
+def layout_table(plan: Plan) -> Markup:
+    rows = [(name, str(layout.ranks), layout_text(layout)) for name, layout in plan.layouts.items()]
+    return join(tag("h3", "Layout"), table(("module", "ranks", "layout"), rows))
+
+
+def step_parts(plan: Plan, scores: Sequence[Score]) -> Content:
+    """Parts of the step in seconds of the mean rank; only for plans of one module on all ranks."""
+    try:
+        each = [step_facts(single_step(plan, number), score) for number, score in enumerate(scores)]
+    except InputError:
+        return None
+    value = sum(f.value for f in each) or 1.0
+    rows = [
+        (join(name, tag("small", why)), f"{sum(seconds) / len(each):.4f}", percent(sum(seconds) / value))
+        for name, seconds, why in components(each)
+    ]
+    heads = ("of the mean rank", ">seconds", ">of the step")
+    full = sum(f.held for f in each) / (sum(f.room for f in each) or 1)
+    room = f"Groups use {percent(full)} of their token capacity."
+    mean = "" if len(each) == 1 else f", mean of {len(each)} steps"
+    return join(tag("h3", "Parts of the step"), table(heads, rows, f"Simulated{mean}"), tag("p", room))
+
+
+def components(each: Sequence[StepFacts]) -> list[tuple[str, list[float], str]]:
+    return [
+        ("compute", [f.compute - f.fixed for f in each], "grows with the tokens"),
+        (
+            "fixed cost of micro-batches",
+            [f.fixed for f in each],
+            "independent of their tokens; fewer micro-batches save it",
+        ),
+        ("exchange across nodes", [f.exchange_across for f in each], "groups that are wider than a node"),
+        ("exchange within nodes", [f.exchange_within for f in each], "groups inside one node"),
+        ("gathers and reductions", [f.other_comm for f in each], "of weights and gradients, exposed"),
+        ("idle in a group", [f.idle - f.unheld for f in each], "waiting for slower groups"),
+        ("idle without a group", [f.unheld for f in each], "the rank is in no group"),
+    ]
+
+
+def alternatives_table(plan: Plan) -> Content:
+    """A table of the alternatives that were tried."""
+    if not plan.alternatives:
+        return None
+    rows = [
+        (
+            alternative_text(other, plan.made.strategy),
+            alternative_value(plan, other),
+            relative_change(plan, other),
+            other.because,
+        )
+        for other in plan.alternatives
+    ]
+    heads = (
+        "alternative",
+        ">step" if plan.outcome.objective == STEP_SECONDS else f">{objective_of(plan).unit}",
+        ">against this plan",
+        "because",
+    )
+    return join(tag("h3", "Alternatives"), table(heads, rows, "Alternatives, simulated when the plan was solved"))
+
+
+def alternative_value(plan: Plan, other: Alternative) -> str:
+    return "impossible" if other.value is None else objective_of(plan).formatted(other.value)
+
+
+def relative_change(plan: Plan, other: Alternative) -> str:
+    return (
+        ""
+        if other.value is None or not plan.outcome.value
+        else f"{100 * (other.value / plan.outcome.value - 1):+.1f} %"
+    )
+
+
+def hint() -> Markup:
+    asks = tag("code", "planner report PLAN --why")
+    return tag("p", "What more memory, ranks or bandwidth would save: ", asks, ".", class_="note")
+
+
+def sensitivity_table(why: WhyPlan) -> Markup:
+    """A table of the step with more memory, ranks or bandwidth, each solved again."""
+    rows = [
+        (s.what, s.because or duration(s.seconds or 0.0), "" if s.saved is None else percent(s.share or 0.0))
+        for s in why.sensitivities
+    ]
+    shown = table(("with", ">step", ">saved"), rows, f"Step {why.step} solved again, simulated")
+    return join(tag("h3", "What would help"), shown)

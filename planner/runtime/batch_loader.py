@@ -1,0 +1,42 @@
+"""A rank's batch of one micro-batch: its shard of the items of its group, and the collectives it shares them by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.process_groups import ProcessGroups
+from planner.launch.tensor_collectives import tensor_parallel_over
+from planner.launch.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
+from planner.models.batch import Batch
+from planner.models.inputs.training_items import SampleSource, batch_of_documents
+from planner.models.token_dispatch import TokenDispatcher
+from planner.plan.mesh.rank_mesh import groups_over
+from planner.plan.plan_file import Layout
+from planner.plan.task import Task
+from planner.plan.tokens.token_shards import sharing_ranks
+from planner.specs.layers import Module
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLoader:
+    """Creates the batches of one module on one rank."""
+
+    spec: Module
+    layout: Layout
+    groups: ProcessGroups
+    meter: CommunicationMeter  # counts what its collectives send
+    source: SampleSource
+    dispatch: Mapping[int, TokenDispatcher]  # token dispatch to the experts of each layer
+
+    def batch(self, task: Task, device: torch.device) -> Batch:
+        """Batch of a forward task on this rank; empty on an idle rank."""
+        ranks, unit = sharing_ranks(self.layout, task.ranks, self.groups.rank), self.spec.tokens_per_output
+        exchange = sequence_parallel_over(
+            self.groups, SharedMicroBatch(ranks, task.split, task.lengths, unit), self.meter
+        )
+        batch = batch_of_documents(self.source, self.spec, task.documents, sequence_parallel=exchange, device=device)
+        block = groups_over(self.layout, ("tp",))[self.groups.rank]
+        tensor = tensor_parallel_over(self.groups, block, len(batch.positions), unit, self.meter)
+        return replace(batch, tensor_parallel=tensor, dispatchers=self.dispatch)

@@ -1,0 +1,1 @@
+"""Checkpoints: their index, saving, and resuming from them."""

@@ -1,0 +1,127 @@
+"""The checkpoint folder: an index, and beside it the tensors of all modules. Importing this loads no torch.
+
+    FOLDER/checkpoint.yaml                    the index (planner.checkpoint/1): written last, by one rename
+    FOLDER/states-a/llm.weights.safetensors   tensors of the checkpoint in the index; the next one becomes states-b
+
+So a folder always has its last complete checkpoint, and one without an index has none. Files hold unsharded parameters
+under the names of the model zoo, whatever the layout was. torch.distributed.checkpoint is not used: it unshards only
+DTensors, which shards of tp and of experts are not here, and only it can read its files.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from planner import files
+from planner.errors import InputError
+from planner.files.writable import path_exists
+from planner.plan.plan_file import Plan
+from planner.runtime.run_options import RunOptions
+from planner.runtime.training_options import Schedule
+from planner.specs.base import Count, Name, Spec
+from planner.specs.layers import Module
+from planner.specs.parallelism import Dtype
+from planner.specs.workload.token_folder import OFFSETS, TOKENS
+
+INDEX_FILE = "checkpoint.yaml"
+TensorKind = Literal["weights", "exp_avg", "exp_avg_sq", "step"]  # step: number of updates of each parameter so far
+OPTIMIZER_KINDS: tuple[TensorKind, ...] = ("exp_avg", "exp_avg_sq", "step")  # optimizer state
+TENSOR_KINDS: tuple[TensorKind, ...] = ("weights", *OPTIMIZER_KINDS)
+StatesFolder = Literal["states-a", "states-b"]
+OTHER_STATES_FOLDER: dict[StatesFolder, StatesFolder] = {"states-a": "states-b", "states-b": "states-a"}
+READ_BYTES = 2**20  # read at once
+
+
+class TrainingRecord(Spec, kw_only=True):
+    """The fields of `TrainingOptions`."""
+
+    learning_rate: float
+    schedule: Schedule
+    warmup: int
+    clip: float | None
+    betas: tuple[float, float]
+    decay: float
+
+
+class CheckpointFile(Spec, kw_only=True):
+    """`planner.checkpoint/1`: how many steps are done, and the options that a resumed run must share."""
+
+    FORMAT: ClassVar[str] = "planner.checkpoint/1"
+    format: str
+    states: StatesFolder  # folder of the tensors, beside this file
+    steps: Count  # done: a resumed run begins with the next one's items and learning rate
+    total: Count  # planned length of the run, at which learning rate schedules end
+    seed: int
+    data: str | None = None  # digest of the tokens; None: synthetic items
+    dtypes: dict[Name, Dtype]  # by module
+    training: TrainingRecord
+    models: dict[Name, Module]
+
+
+def read_index(folder: Path) -> CheckpointFile:
+    """Reads the index of a checkpoint. Raises InputError when there is none, or it is invalid."""
+    if not path_exists(folder / INDEX_FILE, f"--resume {folder}"):
+        message, fix = (
+            f"this is no checkpoint: there is no {INDEX_FILE}",
+            "name a folder that `planner run --save` wrote",
+        )
+        raise InputError(message, where=f"--resume {folder}", fix=fix)
+    return files.read(folder / INDEX_FILE, CheckpointFile)
+
+
+def checkpoint_index(
+    plan: Plan, options: RunOptions, steps: int, states: StatesFolder, data: str | None = None
+) -> CheckpointFile:
+    """The index of a run after `steps` steps; `data`: digest of its tokens."""
+    return CheckpointFile(
+        format=CheckpointFile.FORMAT,
+        states=states,
+        steps=steps,
+        total=options.step_count(plan),
+        seed=options.seed,
+        data=data,
+        dtypes=module_dtypes(plan, options),
+        training=TrainingRecord(**asdict(options.training)),
+        models={module: plan.uses.models[module] for module in plan.layouts},
+    )
+
+
+def tensor_file(states: Path, module: str, kind: TensorKind) -> Path:
+    """Path of the safetensors file with tensors of one kind of a module."""
+    return states / f"{module}.{kind}.safetensors"
+
+
+def module_dtypes(plan: Plan, options: RunOptions) -> dict[str, Dtype]:
+    """The dtype of each module, with that of the options if they have one."""
+    return {module: options.dtype or layout.dtype for module, layout in plan.layouts.items()}
+
+
+def data_digest(options: RunOptions) -> str | None:
+    """Digest of the offsets of token rows, and of the size, first and last bytes of the tokens. Raises InputError."""
+    if options.data is None:
+        return None
+    digest = hashlib.sha256()
+    for name in (OFFSETS, TOKENS):
+        path = options.data / name
+        try:
+            for block in file_blocks(path, ends_only=name == TOKENS):
+                digest.update(block)
+        except OSError as error:
+            message = f"cannot read the tokens: {error.strerror}"
+            raise InputError(message, where=str(path), fix="check the path") from error
+    return digest.hexdigest()[:16]
+
+
+def file_blocks(path: Path, ends_only: bool) -> Iterator[bytes]:
+    """Blocks of a file; with `ends_only` its size, its first and its last block. Raises OSError."""
+    with path.open("rb") as raw:
+        if ends_only:
+            size = os.fstat(raw.fileno()).st_size
+            yield f"{size} bytes".encode()
+            yield raw.read(READ_BYTES)
+            raw.seek(max(0, size - READ_BYTES))
+        while block := raw.read(READ_BYTES):
+            yield block

@@ -1,0 +1,1 @@
+"""Messages between ranks: activations between pipeline stages, encoder outputs over edges."""

@@ -1,0 +1,153 @@
+"""Transfers of encoder outputs to the modules that read them, and of their gradients back.
+
+Both ends know every message in advance. A send of outputs is a task of all ranks that have or may read some: one
+message from each rank to each other that reads outputs it has. What a rank reads of its own outputs it copies.
+Gradients return on the same routes; an output that several ranks read gets the sum of their gradients.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from planner.launch.channels import Channels
+from planner.launch.communication_meter import CommunicationMeter
+from planner.models.batch import CrossAttentionMemory, EncoderFeatures
+from planner.plan.plan_file import Plan
+from planner.plan.task import Task
+from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.plan.tokens.resharding import TransferKey, transfer_key
+from planner.runtime.exchange.edge_transfers import EdgeTransfer, edge_transfers, transfers_by_pair
+from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
+
+
+class EdgeExchange:
+    """Transfers over edges, on one rank. `compute_dtypes`: of each module, the dtype of activations between layers."""
+
+    def __init__(
+        self, plan: Plan, channels: Channels, meter: CommunicationMeter, compute_dtypes: Mapping[str, torch.dtype]
+    ) -> None:
+        self.plan, self.channels, self.meter, self.compute_dtypes = plan, channels, meter, compute_dtypes
+        self.rank, self.device = channels.rank, channels.device
+        self.transfers: dict[TransferKey, list[EdgeTransfer]] = {}
+        self.offsets: dict[EdgeTransfer, int] = {}  # first row in the buffer of its reader on this rank
+        self.read = fed_tokens(plan, "cross_attention")
+        self.flights: Mapping[InFlightKey, MicroBatchInFlight] = {}
+        self.unsent: Counter[InFlightKey] = Counter()  # transfers whose gradients this rank has yet to send, by reader
+
+    def begin_step(self, tasks: Sequence[Task], flights: Mapping[InFlightKey, MicroBatchInFlight]) -> None:
+        """Before a step: computes transfers, and allocates buffers where outputs are read."""
+        self.transfers, self.flights, self.offsets = edge_transfers(self.plan, tasks), flights, {}
+        reading: dict[InFlightKey, list[EdgeTransfer]] = defaultdict(list)
+        for transfer in (transfer for transfers in self.transfers.values() for transfer in transfers):
+            if transfer.route.target == self.rank:
+                reading[transfer.reader].append(transfer)
+        self.unsent = Counter({key: len(transfers) for key, transfers in reading.items()})
+        for key, transfers in reading.items():
+            by_tokens = [transfer for transfer in transfers if transfer.by == "tokens"]
+            flights[key].batch = replace(flights[key].batch, features=self.features_buffer(key, by_tokens))
+            self.offsets |= {
+                transfer: transfer.route.target_row for transfer in transfers if transfer.by == "cross_attention"
+            }
+        for task in tasks:
+            attends = task.phase == "F" and self.plan.uses.models[task.module].cross_attention_width
+            if attends and self.rank in task.ranks:
+                key = in_flight_key(task, 0)
+                flights[key].batch = replace(flights[key].batch, memory=self.memory_buffer(task))
+
+    def memory_buffer(self, task: Task) -> CrossAttentionMemory:
+        """Buffer (tokens, width) for what cross attention of a forward reads."""
+        lengths = [self.read[task.module, item] for item in task.items]
+        ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+        width = self.plan.uses.models[task.module].cross_attention_width
+        return CrossAttentionMemory(self.zeros(sum(lengths), width, self.compute_dtypes[task.module]), ends)
+
+    def features_buffer(self, key: InFlightKey, reading: Sequence[EdgeTransfer]) -> EncoderFeatures | None:
+        """Buffer (tokens, hidden) for encoder outputs that replace token embeddings of a micro-batch on this rank."""
+        if not reading:
+            return None
+        rows: list[int] = []
+        for transfer in reading:
+            self.offsets[transfer] = len(rows)
+            rows += range(transfer.route.target_row, transfer.route.target_row + transfer.route.rows)
+        values = self.zeros(len(rows), self.plan.uses.models[key[0]].hidden, self.compute_dtypes[key[0]])
+        return EncoderFeatures(torch.tensor(rows, device=self.device), values)
+
+    def zeros(self, rows: int, width: int, dtype: torch.dtype) -> Tensor:
+        return torch.zeros(rows, width, dtype=dtype, device=self.device)
+
+    def receives(self, send: Task) -> Iterator[tuple[int, Callable[[], Tensor]]]:
+        """Senders of messages to this rank in `send`, and for each what makes its buffer."""
+        for (source, target), carried in transfers_by_pair(self.transfers[transfer_key(send)], send.of).items():
+            if target == self.rank != source:
+                reader = carried[0].reader[0]
+                dtype = self.compute_dtypes[send.module if send.of == "F" else reader]
+                rows, width = (
+                    sum(transfer.route.rows for transfer in carried),
+                    self.plan.uses.models[send.module].feature_width,
+                )
+                yield source, partial(self.zeros, rows, width, dtype)
+
+    def send(self, task: Task) -> None:
+        for (source, target), carried in transfers_by_pair(self.transfers[transfer_key(task)], task.of).items():
+            if source != self.rank:
+                continue
+            x = torch.cat([self.outgoing(transfer, task.of) for transfer in carried])
+            if target == self.rank:
+                self.write(x, carried, task.of)
+            else:
+                self.channels.send(target, x)
+                self.meter.bytes += x.nbytes
+            if task.of == "B":
+                self.free_sent(carried)
+
+    def free_sent(self, carried: Sequence[EdgeTransfer]) -> None:
+        """Frees encoder outputs whose gradients have all been sent."""
+        for key, count in Counter(transfer.reader for transfer in carried).items():
+            self.unsent[key] -= count
+            if not self.unsent[key]:
+                self.flights[key].batch = replace(self.flights[key].batch, features=None, memory=None)
+
+    def receive(self, task: Task) -> None:
+        for (source, target), carried in transfers_by_pair(self.transfers[transfer_key(task)], task.of).items():
+            if target == self.rank != source:
+                with self.meter.measure(self.device, 0):
+                    x = self.channels.receive(source, task.after[0])
+                self.write(x, carried, task.of)
+
+    def outgoing(self, transfer: EdgeTransfer, of: str) -> Tensor:
+        """What the sender sends on a transfer, (rows, width): outputs, or gradients with respect to them."""
+        if of == "F":
+            output = self.flights[transfer.writer].output
+            assert output is not None, "what is sent was computed before"
+            return output.detach()[transfer.route.source_row : transfer.route.source_row + transfer.route.rows]
+        values, offset = self.values(transfer), self.offsets[transfer]
+        gradient = torch.zeros_like(values) if values.grad is None else values.grad
+        return gradient[offset : offset + transfer.route.rows]
+
+    @torch.no_grad()
+    def write(self, x: Tensor, carried: Sequence[EdgeTransfer], of: str) -> None:
+        """Writes a received message (rows, width) into the reader's buffer, or adds it to the writer's gradient."""
+        for transfer, part in zip(carried, torch.split(x, [transfer.route.rows for transfer in carried]), strict=True):
+            if of == "F":
+                offset = self.offsets[transfer]
+                self.values(transfer)[offset : offset + len(part)].copy_(part)
+            else:
+                self.gradient(transfer)[transfer.route.source_row : transfer.route.source_row + len(part)] += part
+
+    def values(self, transfer: EdgeTransfer) -> Tensor:
+        batch = self.flights[transfer.reader].batch
+        buffer = batch.features if transfer.by == "tokens" else batch.memory
+        assert buffer is not None, "buffers were allocated before the step"
+        return buffer.values
+
+    def gradient(self, transfer: EdgeTransfer) -> Tensor:
+        flight = self.flights[transfer.writer]
+        assert flight.output is not None, "a gradient comes back before the backward"
+        if flight.gradient is None:
+            flight.gradient = torch.zeros_like(flight.output)
+        return flight.gradient

@@ -1,0 +1,190 @@
+"""Source of a run's steps: its plan, over and over; or a folder, where each is planned while earlier ones train.
+
+Rank 0 takes a step out of the folder and broadcasts it during the previous step, over a separate gloo group: ranks wait
+only if it has not arrived when they need it.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from planner import files
+from planner.errors import RunFailed
+from planner.files.file_lock import hold_lock, is_locked
+from planner.files.folder_queue import FolderQueue
+from planner.launch.worker import Worker
+from planner.plan.plan_file import Plan
+from planner.plan.step_files import (
+    FAILED_FILE,
+    PLANNER_LOCK,
+    RUN_LOCK,
+    SPENT_FILE,
+    STEP_FILE,
+    PlanHead,
+    PlanningTime,
+    StepFile,
+)
+from planner.plan.task import Task
+from planner.plan.tasks.expand import expand
+from planner.runtime.preflight.preflight_checks import require_executable
+from planner.runtime.run_options import RunOptions
+
+POLL_S = 0.002  # interval at which rank 0 looks for a step
+PLANNER_START_S = 30.0  # how long the planner may take to start
+PLANNER_RESTART_S = 3.0  # how long a planner that ended may take to restart
+STEP_TIMEOUT_S = 600.0  # how long a running planner may take for a step
+
+
+@dataclass(frozen=True, slots=True)
+class StepTasks:
+    """The tasks of a step, how long planning it took, and how long this rank waited for it."""
+
+    tasks: tuple[Task, ...]
+    planned_s: float | None = None  # None: planned before the run
+    waited_s: float = 0.0
+
+
+@contextmanager
+def step_source(worker: Worker, plan: Plan, options: RunOptions, first: int = 0) -> Iterator[Iterator[StepTasks]]:
+    """Iterator over the steps of a run from number `first`, the same on every rank."""
+    count, folder = options.step_count(plan), options.steps_folder(plan)
+    own = [StepTasks(expand(plan, number)) for number in range(len(plan.steps))]
+    if folder is None:
+        yield (own[number % len(own)] for number in range(first, count))
+        return
+    inbox = StepInbox(worker, plan, folder)
+    with inbox.locked(first):
+        yield inbox.steps(own, first, count)
+        inbox.cancel_fetch()
+
+
+class StepInbox:
+    """Access of one rank to the folder of steps."""
+
+    def __init__(self, worker: Worker, plan: Plan, folder: Path) -> None:
+        self.first, self.head, self.slots = worker.rank == 0, PlanHead(plan), FolderQueue(folder)
+        timeout = timedelta(seconds=2 * STEP_TIMEOUT_S)
+        self.group = dist.new_group(backend="gloo", timeout=timeout, group_desc="upcoming steps")
+        self.failed = folder / FAILED_FILE
+        self.seen = False  # whether a planner was running at some time
+        self.over = threading.Event()  # set when the run has ended
+        self.broadcasted = False  # whether rank 0 has broadcast the step that is fetched
+        self.fetching: StepFetch | None = None
+
+    @contextmanager
+    def locked(self, first: int) -> Iterator[None]:
+        """On rank 0: locks the folder for this run, and resets which steps were taken to those before `first`."""
+        if not self.first:
+            yield
+            return
+        with hold_lock(self.slots.folder / RUN_LOCK, "another run takes steps from this folder"):
+            self.slots.reset_taken(first)
+            yield
+
+    def steps(self, own: list[StepTasks], first: int, count: int) -> Iterator[StepTasks]:
+        """Yields steps; while one is trained, the next one is fetched."""
+        self.prefetch(first, own, count)
+        for number in range(first, count):
+            step = self.fetching.result() if self.fetching else own[number]
+            self.prefetch(number + 1, own, count)
+            yield step
+
+    def prefetch(self, number: int, own: list[StepTasks], count: int) -> None:
+        """Starts fetching a step, if it comes from the folder."""
+        self.fetching = StepFetch(self, number) if len(own) <= number < count else None
+
+    def cancel_fetch(self) -> None:
+        """Cancels the step that is being fetched when a run stops early; rank 0 broadcasts None if it has not broadcast
+        the step itself.
+        """
+        if self.fetching:
+            self.over.set()
+            self.fetching.join()
+            if self.first and not self.broadcasted:
+                self.broadcast([None])
+
+    def broadcast(self, message: list[Any]) -> None:
+        """Broadcasts the message of rank 0, in place."""
+        self.broadcasted = True
+        dist.broadcast_object_list(message, src=0, group=self.group)
+
+    def fetch(self, number: int) -> StepTasks | None:
+        """Takes a step on rank 0 and broadcasts it; None when the run is over."""
+        message: list[Any] = [None]
+        self.broadcasted = False
+        if self.first:
+            slot = self.take(number)
+            if slot is None:
+                return None
+            message = [(files.read_text(slot / STEP_FILE), files.read(slot / SPENT_FILE, PlanningTime).seconds)]
+        self.broadcast(message)
+        if message[0] is None:
+            return None
+        text, seconds = message[0]
+        name = f"{self.slots.folder} (step {number})"
+        plan = self.head.complete_plan(files.parse(text, StepFile, name), name)
+        require_executable(plan)
+        return StepTasks(expand(plan), seconds)
+
+    def take(self, number: int) -> Path | None:
+        """Waits for a step and takes it; None when the run ended meanwhile. Raises RunFailed when no planner is
+        running.
+        """
+        begun = last_alive = time.monotonic()
+        while not self.over.is_set():
+            alive = is_locked(
+                self.slots.folder / PLANNER_LOCK
+            )  # checked first: a step offered before it ended is then found
+            self.seen |= alive
+            slot = self.slots.take(number)
+            if slot:
+                return slot
+            if alive:
+                last_alive = time.monotonic()
+            elif self.failed.exists():
+                raise self.no_step(number, files.read_text(self.failed).partition("\n")[0])
+            elif time.monotonic() - last_alive > (PLANNER_RESTART_S if self.seen else PLANNER_START_S):
+                raise self.no_step(number, "the planner has ended" if self.seen else "there is no planner")
+            if time.monotonic() - begun > STEP_TIMEOUT_S:
+                raise self.no_step(number, "the planner is running and offered no step")
+            time.sleep(POLL_S)
+        return None
+
+    def no_step(self, number: int, why: str) -> RunFailed:
+        fix = "its error is above; with a launcher of your own, start python -m planner.online PLAN"
+        return RunFailed(f"step {number} was not planned: {why}", where=str(self.slots.folder), fix=fix)
+
+
+class StepFetch(threading.Thread):
+    """Thread that fetches a step. It is a daemon: a rank that fails does not wait for it."""
+
+    def __init__(self, inbox: StepInbox, number: int) -> None:
+        super().__init__(name=f"step {number}", daemon=True)
+        self.inbox, self.number = inbox, number
+        self.step: StepTasks | None = None
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.step = self.inbox.fetch(self.number)
+        except BaseException as error:
+            self.error = error
+
+    def result(self) -> StepTasks:
+        """Waits for the step, and notes how long; 0 if it had arrived already."""
+        begun = time.perf_counter()
+        ready = not self.is_alive()
+        self.join()
+        waited = 0.0 if ready else time.perf_counter() - begun
+        if self.error:
+            raise self.error
+        assert self.step is not None, "None only after the run is over"
+        return StepTasks(self.step.tasks, self.step.planned_s, waited)

@@ -1,0 +1,228 @@
+"""Executes this rank's tasks of one step, in the order that all ranks share, and times each of them.
+
+The state of a pass is kept by module, chunk of layers, micro-batch and group. Batches of a step are created before its
+clock starts, as a data loader would. ZeRO-3's gathers and syncs are issued by FSDP2 inside the forward and backward of
+their micro-batch, so those two tasks are only recorded here. Sends do not wait; receives are posted one message ahead.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.profiler import record_function
+
+from planner.models.autograd.activation_offload import HostCopier
+from planner.plan.task import Phase, Task
+from planner.plan.tokens.resharding import is_between_modules
+from planner.runtime.exchange.edge_exchange import EdgeExchange
+from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
+from planner.runtime.exchange.stage_transfers import StageTransfers
+from planner.runtime.execution_order import executed_by_fsdp, execution_order
+from planner.runtime.measure.executed_tasks import ExecutedTask, task_spans
+from planner.runtime.measure.gpu_memory import StepMemory, memory_counter
+from planner.runtime.measure.step_clock import CollectiveCall
+from planner.runtime.measure.task_records import TaskSpan
+from planner.runtime.run_result import RankMemory
+from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
+from planner.runtime.state.rank_state import RankState, empty_activations
+
+
+@dataclass(frozen=True, slots=True)
+class RankStepResult:
+    """Result of one step on one rank, which is sent to rank 0."""
+
+    loss: float  # sum over its own targets, divided by the number of targets of all ranks
+    seconds: float
+    passes: tuple[TaskSpan, ...]
+    items: tuple[
+        tuple[str, int], ...
+    ]  # module and item of each forward that this rank, as the first of its group, finished
+    tokens: int  # whose loss this rank computed
+    memory: RankMemory | None  # None on the CPU
+    clipped: GradientClipping | None = None  # the same on all ranks
+
+
+class TaskExecutor:
+    """One rank: its modules and optimizers, and a handler for each phase of a task."""
+
+    def __init__(
+        self, local: RankState, optimizers: Mapping[str, torch.optim.Optimizer], norm: GradientNorm | None = None
+    ) -> None:
+        self.local, self.optimizers, self.norm = local, optimizers, norm
+        self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
+        self.flights: dict[InFlightKey, MicroBatchInFlight] = {}
+        self.active: set[str] = set()  # modules that have an item in this step, on any rank
+        self.memory = StepMemory(memory_counter(local.worker.device))
+        self.mover = HostCopier(local.worker.device)
+        self.transfers = StageTransfers(local.channels, local.meter, local.worker.rank)
+        self.edges = EdgeExchange(local.plan, local.channels, local.meter, local.compute_dtypes)
+        self.handlers: dict[Phase, Callable[[Task], None]] = {
+            "F": self.forward,
+            "B": self.backward,
+            "I": self.backward,
+            "W": self.backward_of_weights,
+            "send": self.send,
+            "recv": self.receive,
+            "gather": self.gather,
+            "sync": self.sync,
+            "update": self.update,
+        }
+
+    def step(self, tasks: Sequence[Task]) -> RankStepResult:
+        """Executes this rank's tasks of a step; `tasks`: of all ranks."""
+        own = [task for task in tasks if self.worker.rank in task.ranks]
+        self.prepare(tasks, own)
+        tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.computes_loss(task))
+        self.clock.start()
+        passes_and_syncs, updates = execution_order(
+            [task for task in own if not executed_by_fsdp(task, self.local.task_gathered)]
+        )
+        done = [self.run(task) for task in passes_and_syncs]
+        self.memory.end_passes()
+        clipped = self.clip(self.norm) if self.norm else None
+        done += [self.run(task) for task in updates]
+        self.local.channels.wait_for_sends()
+        seconds = self.clock.stop()
+        return RankStepResult(
+            loss=self.loss.item(),
+            seconds=seconds,
+            passes=tuple(
+                task_spans(done, [task for task in own if executed_by_fsdp(task, self.local.task_gathered)], self.clock)
+            ),
+            items=tuple((task.module, item) for task in own if self.reports_items(task) for item in task.items),
+            tokens=tokens,
+            memory=self.memory.end(),
+            clipped=clipped,
+        )
+
+    def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
+        """Creates batches and buffers of a step, and resets gradients and stages."""
+        with_loss = [task for task in tasks if task.phase == "F" and self.local.computes_loss(task)]
+        self.targets = max(1, sum(self.local.target_count(task) for task in with_loss))  # of all ranks
+        self.active = {task.module for task in tasks if task.phase == "F" and task.items}
+        forwards = [task for task in own if task.phase == "F"]
+        self.flights.clear()  # of the previous step: frees their memory for this one
+        self.flights = {
+            self.key(task): MicroBatchInFlight(self.local.loaders[task.module].batch(task, self.worker.device))
+            for task in forwards
+        }
+        for flight in self.flights.values():
+            flight.batch.auxiliary.scale = 1 / self.targets
+        for task in own:
+            if task.phase in ("F", "B", "I"):
+                self.flight(task).add_pass(task, self.mover)
+        self.edges.begin_step(tasks, self.flights)
+        buffer = lambda recv: empty_activations(self.local.stage(recv), self.flight(recv).tokens)  # noqa: E731
+        self.transfers.expect(tasks, buffer, self.edges.receives)
+        self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        for optimizer in self.optimizers.values():
+            optimizer.zero_grad()
+        for stage in self.local.all_stages:
+            stage.begin_step()
+        self.memory.begin()
+
+    def key(self, task: Task) -> InFlightKey:
+        return in_flight_key(task, self.local.stage(task).layers[0])
+
+    def flight(self, task: Task) -> MicroBatchInFlight:
+        return self.flights[self.key(task)]
+
+    def reports_items(self, task: Task) -> bool:
+        """Whether this rank reports the items of the task as processed: one rank does for each group."""
+        return task.phase == "F" and self.local.has_last_layer(task) and task.ranks[0] == self.worker.rank
+
+    def run(self, task: Task) -> ExecutedTask:
+        """Executes one task, with marks before and after it."""
+        self.worker.begin_task(task.id)
+        calls: list[CollectiveCall] = []
+        self.clock.calls = calls
+        with record_function(f"task:{task.id}"):
+            start = self.clock.mark()
+            self.handlers[task.phase](task)
+            return ExecutedTask(task, start, self.clock.mark(), calls, self.meter.take_measured())
+
+    def clip(self, norm: GradientNorm) -> GradientClipping:
+        """Clips gradients. That is no task of the plan: its all-reduce is in the record of none."""
+        self.worker.begin_task("norm of gradients")
+        self.clock.calls = []
+        clipped = norm.clip_gradients()
+        self.meter.take_measured()
+        return clipped
+
+    def forward(self, task: Task) -> None:
+        stage, flight = self.local.stage(task), self.flight(task)
+        flight.require_input_gradients()
+        if flight.input is None and flight.output is None and task.layers[0]:  # an idle rank: no message came
+            flight.input = empty_activations(stage, 0).requires_grad_()
+        x = flight.input if flight.output is None else flight.output
+        with flight.saving_for_backward():
+            flight.output = stage.network(flight.batch, x, task.layers)
+        self.loss += flight.batch.auxiliary.total(task.layers)
+        if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
+            stage.end_forward()
+        if self.local.computes_loss(task):
+            flight.output = flight.output / self.targets
+            self.loss += flight.output.detach()
+
+    def backward(self, task: Task) -> None:
+        """Runs a whole backward (B), or its input gradients only (I)."""
+        flight = self.flight(task)
+        assert flight.output is not None, "its forward comes first"
+        if flight.gradient is None and flight.output.dim():  # an idle rank: no gradient came
+            flight.gradient = torch.zeros_like(flight.output)
+        with self.local.stage(task).backward(whole=task.phase == "B"):
+            torch.autograd.backward(flight.output, flight.gradient)
+        flight.free_activations()
+
+    def backward_of_weights(self, task: Task) -> None:
+        """Runs the weight gradients (W) of a split backward."""
+        store = self.flight(task).deferred
+        assert store is not None, "its I comes first"
+        store.accumulate()
+        self.local.stage(task).accumulate()
+
+    def send(self, task: Task) -> None:
+        """Sends activations to the next stage or gradients to the previous one; or outputs to another module or
+        gradients back.
+        """
+        if is_between_modules(task):
+            self.edges.send(task)
+            return
+        flight = self.flight(task)
+        x = flight.output if task.of == "F" else flight.input.grad if flight.input is not None else None
+        assert x is not None, "what is sent was computed before"
+        self.transfers.send(task, x.detach())
+        if task.of == "B":
+            flight.input = None
+
+    def receive(self, task: Task) -> None:
+        """Receives what `send` sent."""
+        if is_between_modules(task):
+            self.edges.receive(task)
+            return
+        flight, x = self.flight(task), self.transfers.receive(task)
+        if task.of == "F":
+            flight.input = x.requires_grad_()
+        else:
+            flight.gradient = x
+
+    def gather(self, task: Task) -> None:
+        """Gathers parameters: after the update for the next step, or for the passes of a micro-batch."""
+        for stage in self.local.stages_of(task):
+            if stage.task_gathered:
+                stage.begin_forward()
+            else:
+                stage.gather()
+
+    def sync(self, task: Task) -> None:
+        """Reduces accumulated gradients."""
+        for stage in self.local.stages_of(task):
+            stage.reduce()
+
+    def update(self, task: Task) -> None:
+        """Updates a module, after completing gradients that no sync task reduced. A module without items in this step
+        is not updated, as in one process, where it has no gradients: no weight decay, no momentum.
+        """
+        self.local.complete_gradients(task.module)
+        if task.module in self.active:
+            self.optimizers[task.module].step()

@@ -1,0 +1,1 @@
+"""Measurements of a run: task records, metrics and GPU memory."""

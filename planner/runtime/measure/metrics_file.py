@@ -1,0 +1,80 @@
+"""The metrics file: one JSON line per step, which other programs can follow while it grows.
+
+Lines are only appended: a run with the file of an earlier one continues it. An incomplete last line, of a process that
+was killed, is left as it is. Numbers that JSON does not have, such as a NaN loss, are null.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from io import SEEK_END
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError
+from planner.runtime.run_result import StepResult
+
+MetricsWriter = Callable[[int, StepResult], None]  # writes the line of a step, counted from 1
+
+
+@contextmanager
+def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
+    """Opens the file, and its folders if missing; without a path, nothing is written. Raises InputError when it cannot
+    be written.
+    """
+    if path is None:
+        yield lambda number, step: None
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab+")
+    except OSError as error:
+        fix = "name a file in a folder that can be written"
+        raise InputError(f"cannot write the file: {error.strerror}", where=str(path), fix=fix) from error
+    with file:
+        if not ends_with_newline(path):
+            file.write(b"\n")
+
+        def write(number: int, step: StepResult) -> None:
+            file.write(json.dumps(metrics_line(number, step)).encode() + b"\n")
+            file.flush()
+
+        yield write
+
+
+def ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        if not file.seek(0, SEEK_END):
+            return True
+        file.seek(-1, SEEK_END)
+        return file.read() == b"\n"
+
+
+def metrics_line(number: int, step: StepResult) -> dict[str, Any]:
+    """The JSON object of one step."""
+    return {
+        "step": number,
+        "loss": finite_or_none(step.loss),
+        "grad_norm": finite_or_none(step.grad_norm),
+        "learning_rate": step.learning_rate,
+        "tokens": step.tokens,
+        "seconds": step.seconds,
+        "tokens_per_s": finite_or_none(step.tokens / step.seconds if step.seconds else None),
+        "peak_bytes": max((peak for peak in step.peak_bytes if peak is not None), default=None),
+        "memory_bytes": fullest(step),
+    }
+
+
+def fullest(step: StepResult) -> dict[str, float] | None:
+    """The memory of the rank with the highest peak, with its number; None on the CPU."""
+    if not step.memory:
+        return None
+    rank = max(range(len(step.memory)), key=lambda rank: step.memory[rank].peak)
+    return {"rank": rank, **asdict(step.memory[rank])}
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """The value if it is finite, else None."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Comparison of a run with one process: the reference, and the tolerance."""

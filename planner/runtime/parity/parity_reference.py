@@ -1,0 +1,189 @@
+"""Parity reference: the same weights and items in one process, on rank 0, one pack of items at a time."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from planner.errors import RunFailed
+from planner.models.autograd.auxiliary_loss import AuxiliaryLosses
+from planner.models.batch import Batch, CrossAttentionMemory, EncoderFeatures
+from planner.models.build import build
+from planner.models.checkpoints.hugging_face import set_initial_weights
+from planner.models.inputs.training_items import batch_of_documents
+from planner.models.networks.network import Network
+from planner.plan.task import Task
+from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
+from planner.runtime.checkpoint.initial_weights import initial_weights_source
+from planner.runtime.execute.task_executor import RankStepResult
+from planner.runtime.parity.reference_packs import ReferencePack, reference_packs
+from planner.runtime.run_options import RunOptions
+from planner.runtime.run_result import ParityErrors
+from planner.runtime.state import full_tensors
+from planner.runtime.state.fsdp import STORED_DTYPES
+from planner.runtime.state.rank_state import RankState
+from planner.specs.model import EdgeInput
+from planner.specs.workload.items import packed_documents, part_lengths
+
+MIN_NORM_SHARE = 1e-3  # gradient errors are relative to at least this share of the largest gradient norm
+
+
+class ParityReference:
+    """Compares training steps with one process. Every rank takes part in gathering; rank 0 compares. Weights are at
+    least float32.
+    """
+
+    def __init__(self, local: RankState, options: RunOptions) -> None:
+        self.local = local
+        self.begun = False
+        self.worst = ParityErrors(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
+        self.models: dict[str, Network] = {}
+        self.fed: dict[tuple[ItemKey, EdgeInput], list[tuple[int, ItemKey]]] = defaultdict(
+            list
+        )  # by reader: first token, encoder item
+        for item, places in fed_spans(local.plan).items():
+            for place in places:
+                self.fed[place.target, place.by].append((place.first, item))
+        for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
+            stored = STORED_DTYPES[options.dtype or layout.dtype]
+            self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
+            set_initial_weights(
+                self.models[name], self.models[name].spec, initial_weights_source(options, local.resumed_from, name)
+            )
+            self.models[name].feeds_module = name in local.feeding_modules
+
+    @torch.no_grad()
+    def copy_weights(self) -> None:
+        """Before a step: copies the current weights of the run; before the first it has its own initial weights."""
+        if not self.begun:
+            self.begun = True
+            return
+        weights = full_tensors.full_weights(self.local)
+        for module, model in self.models.items():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[module][name])
+
+    def compare(self, tasks: Sequence[Task], ranks: Sequence[RankStepResult]) -> None:
+        """After a step: compares its loss and gradients, which are still allocated, with the reference's own."""
+        gradients = full_tensors.full_gradients(self.local)
+        if not self.models:
+            return
+        ended = [task for task in tasks if task.phase == "F" and self.local.has_last_layer(task)]
+        require_once(ended, [task for task in ended if self.local.computes_loss(task)], ranks)
+        reference_loss, reference = self.train(ended)
+        loss, scale = sum(rank.loss for rank in ranks), ranks[0].clipped.scale if ranks[0].clipped else 1.0
+        named = {
+            f"{module}.{name}": gradient / scale for module, of in gradients.items() for name, gradient in of.items()
+        }
+        trained = any(task.phase == "update" for task in tasks)  # else it is forward-only
+        error, name = worst_error(named, reference) if trained else (0.0, "")
+        before = self.worst
+        self.worst = ParityErrors(
+            steps=before.steps + 1,
+            items=before.items + sum(len(task.items) for task in ended),
+            loss_rel_err=max(before.loss_rel_err, relative_error(abs(loss - reference_loss), abs(reference_loss))),
+            grad_rel_err=max(before.grad_rel_err, error),
+            worst=name if error >= before.grad_rel_err else before.worst,
+        )
+
+    def train(self, ended: Sequence[Task]) -> tuple[float, dict[str, Tensor]]:
+        """Loss per target and gradients of one step in one process, each pack by itself."""
+        for model in self.models.values():
+            model.zero_grad()
+        targets, total = (
+            max(1, sum(self.local.target_count(task) for task in ended if self.local.computes_loss(task))),
+            0.0,
+        )
+        with_loss = [*filter(self.local.computes_loss, ended)]  # encoders run with the items that read them
+        for module, model in self.models.items():
+            of_module = [task for task in with_loss if task.module == module]
+            for pack in reference_packs(model.spec, self.local.plan.layouts[module], of_module):
+                batch = self.batch(module, pack, 1 / targets)
+                loss = model(batch) / targets
+                loss.backward()
+                total += loss.item() + float(batch.auxiliary.total(range(model.spec.layers)))
+        return total, {
+            f"{module}.{name}": parameter.grad.cpu()
+            for module, model in self.models.items()
+            for name, parameter in model.named_parameters()
+            if parameter.grad is not None
+        }
+
+    def batch(self, module: str, pack: ReferencePack, scale: float) -> Batch:
+        """Batch of a pack, with the outputs of all encoder items that feed it; `scale`: of auxiliary losses."""
+        spec, device = self.models[module].spec, self.local.worker.device
+        batch = batch_of_documents(self.local.sources[module], spec, pack.documents, device=device)
+        slices = tuple(rows.to(device) for rows in pack.slices)
+        features, memory = self.features(module, pack, scale), self.memory(module, pack, scale)
+        return replace(
+            batch, capacity_slices=slices, auxiliary=AuxiliaryLosses(scale), features=features, memory=memory
+        )
+
+    def features(self, module: str, pack: ReferencePack, scale: float) -> EncoderFeatures | None:
+        """Outputs of encoder items that replace token embeddings of a pack, from the first tokens of each item."""
+        rows, values, start = [], [], 0
+        for item, tokens, begin in pack.documents:
+            for first, source in () if begin else self.fed.get(((module, item), "tokens"), ()):
+                values.append(self.outputs(source, scale))
+                rows.append(start + first + torch.arange(len(values[-1]), device=values[-1].device))
+            start += tokens
+        return EncoderFeatures(torch.cat(rows), torch.cat(values)) if values else None
+
+    def memory(self, module: str, pack: ReferencePack, scale: float) -> CrossAttentionMemory | None:
+        """Outputs of the encoder items that cross attention reads for the items of a pack."""
+        sources = [self.fed.get(((module, item), "cross_attention"), ()) for item, _, _ in pack.documents]
+        values = [[self.outputs(source, scale) for _, source in of_item] for of_item in sources]
+        if not any(values):
+            return None
+        lengths = [sum(len(value) for value in of_item) for of_item in values]
+        ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+        return CrossAttentionMemory(torch.cat([value for of_item in values for value in of_item]), ends)
+
+    def outputs(self, source: ItemKey, scale: float) -> Tensor:
+        """Outputs of one encoder item, (tokens, width)."""
+        module, item = source
+        pack = ReferencePack(packed_documents((item,), (part_lengths(self.local.plan.uses.items[module][item]),)))
+        return self.models[module](self.batch(module, pack, scale))  # type: ignore[no-any-return]
+
+
+def worst_error(gradients: dict[str, Tensor], reference: dict[str, Tensor]) -> tuple[float, str]:
+    """Largest ‖g - g*‖ / ‖g*‖ of a tensor, and its name.
+
+    Some gradients are zero up to rounding, such as that of the key bias, to which softmax is invariant: a norm below
+    `MIN_NORM_SHARE` of the largest counts as that share.
+    """
+    norms = {name: gradient.double().norm().item() for name, gradient in reference.items()}
+    least = MIN_NORM_SHARE * max(norms.values())
+    errors = {
+        name: relative_error((gradients[name].double() - gradient.double()).norm().item(), max(norms[name], least))
+        for name, gradient in reference.items()
+    }
+    worst = max(errors, key=lambda name: errors[name])
+    return errors[worst], worst
+
+
+def relative_error(error: float, to: float) -> float:
+    """Relative error. Without targets, losses and gradients are zero: an error of 0 is then 0, any other infinite; so
+    is one that is not finite.
+    """
+    if error == 0:
+        return 0.0
+    return error / to if to and math.isfinite(error) else math.inf
+
+
+def require_once(ended: Sequence[Task], losses: Sequence[Task], ranks: Sequence[RankStepResult]) -> None:
+    """Raises RunFailed unless one group processed each item of the step, and one rank each token with a loss."""
+    items = [(task.module, item) for task in ended for item in task.items]
+    times = Counter(item for rank in ranks for item in rank.items)
+    tokens, processed = sum(task.tokens for task in losses), sum(rank.tokens for rank in ranks)
+    wrong = [item for item in items if times[item] != 1]
+    if wrong or len(times) != len(items) or processed != tokens:
+        what = f"item {wrong[0][1]} was processed {times[wrong[0]]} times" if wrong else f"ranks had {processed} tokens"
+        raise RunFailed(
+            f"the step was not the plan's {len(items)} items with {tokens} tokens: {what}",
+            fix="this is a bug of the runtime, please report it",
+        )

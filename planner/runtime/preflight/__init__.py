@@ -1,0 +1,1 @@
+"""Checks before launch: what cannot be run, and deadlocks."""

@@ -1,0 +1,198 @@
+"""Checks before launch: refuses plans and options that this runtime cannot execute, and plans for another machine.
+
+Checks that need no torch come first: importing it takes seconds.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import get_args
+
+from planner.errors import InputError
+from planner.files.writable import require_folder, require_writable
+from planner.launch.worker import DeviceKind
+from planner.plan.mesh.expert_layouts import expert_layouts
+from planner.plan.mesh.rank_mesh import expert_shards
+from planner.plan.plan_file import Layout, Plan
+from planner.plan.tasks.expand import expand
+from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
+from planner.runtime.run_options import RunOptions
+from planner.runtime.training_options import require_training_options
+from planner.specs.layers import Module
+from planner.specs.parallelism import Dtype
+from planner.specs.workload.items import item_tokens, packed_documents, part_lengths
+
+Refusal = tuple[str, str, str]  # message, where, fix
+
+FP8 = "matrix products in fp8 cannot be run yet"
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, WSL: without one there is no GPU
+
+
+@contextmanager
+def errors_in_plan_file(name: str, place: str = "") -> Iterator[None]:
+    """Names the plan file in any InputError raised inside: `NAME (its own place, or else `place`)`."""
+    try:
+        yield
+    except InputError as error:
+        where = error.where or place
+        raise InputError(error.message, where=f"{name} ({where})" if where else name, fix=error.fix) from error
+
+
+def require_runnable(plan: Plan, options: RunOptions) -> None:
+    """Raises InputError with the first reason why the plan cannot be run with these options."""
+    name = options.source or plan.name
+    require_quick_checks(plan, options)
+    with errors_in_plan_file(name):
+        require_executable(plan)
+    require_models(plan, options, name)
+
+
+def require_quick_checks(plan: Plan, options: RunOptions) -> None:
+    """Runs the subset of `require_runnable` that takes no time and imports no torch. Raises InputError."""
+    require_options(options)
+    options.step_count(plan)
+    require_save_folder(options)
+    require_resumable(plan, options)
+    with errors_in_plan_file(options.source or plan.name):
+        require_supported(plan)
+        require_driver(plan)
+    if options.memory_snapshot is not None and device_kind(plan) == "cpu":
+        raise InputError("torch counts no memory of the CPU", where="--memory-snapshot", fix="leave it out")
+
+
+def require_options(options: RunOptions) -> None:
+    if options.steps is not None and options.steps < 1:
+        raise InputError(f"{options.steps} steps are not enough", where="--steps", fix="run at least one")
+    known = get_args(Dtype)
+    if options.dtype is not None and options.dtype not in known:
+        raise InputError(f"no dtype is called `{options.dtype}`", where="--dtype", fix=f"one of {', '.join(known)}")
+    if options.dtype == "fp8":
+        raise InputError(FP8, where="--dtype", fix="bf16")
+    require_training_options(options.training)
+    if options.save_every is not None and options.save_every < 1:
+        raise InputError(f"cannot save every {options.save_every} steps", where="--save-every", fix="1, or more")
+    if options.save_every is not None and options.save is None:
+        raise InputError("nothing says where to save", where="--save-every", fix="--save DIR")
+    if options.max_seconds is not None and not options.max_seconds > 0:
+        raise InputError(f"invalid time limit of {options.max_seconds} s", where="--max-time", fix="such as 10m")
+
+
+def require_supported(plan: Plan) -> None:
+    """Raises InputError for the first feature of the plan that this runtime does not support. Needs no torch."""
+    for message, where, fix in refusals(plan):
+        raise InputError(message, where=where, fix=fix)
+
+
+def require_executable(plan: Plan) -> None:
+    """Raises InputError for unsupported features, and for task lists on which ranks would deadlock."""
+    from planner.runtime.preflight.deadlocks import require_no_deadlock, task_lists
+
+    require_supported(plan)
+    for number in range(len(plan.steps)):
+        tasks = expand(plan, number)
+        require_no_deadlock(plan, task_lists(tasks), f"steps[{number}]")
+
+
+def refusals(plan: Plan) -> Iterator[Refusal]:
+    """Features of the plan that this runtime does not support."""
+    for name, layout in plan.layouts.items():
+        if layout.dtype == "fp8":
+            yield FP8, f"layouts.{name}.dtype", "dtype: bf16"
+        yield from expert_refusals(layout, plan.uses.models[name], f"layouts.{name}")
+        if not layout.sequence_parallel and layout.tp > 1:
+            message = "tensor parallelism without sequence parallelism cannot be run yet"
+            yield message, f"layouts.{name}.sequence_parallel", "sequence_parallel: true"
+        if plan.uses.models[name].borrows_embedding:
+            message = f"words of `{name}` are looked up in a table on the ranks of another module: that cannot be run"
+            yield message, f"uses.models.{name}.shared_words", "shared_words: false, for a table of its own"
+        if layout.overlap:
+            message = f"exchanges of {' and '.join(layout.overlap)} beside compute cannot be run yet"
+            yield message, f"layouts.{name}.overlap", "leave `overlap` out"
+
+
+def expert_refusals(layout: Layout, spec: Module, where: str) -> Iterator[Refusal]:
+    """Unsupported features of each layout of the experts."""
+    for at in expert_layouts(layout, spec):
+        etp = at.etp
+        if spec.bias == "all" and spec.hidden % etp:
+            message = f"biases of the experts' outputs, {spec.hidden} wide, cannot be sharded over etp = {etp}"
+            yield message, f"{where}.etp", "an etp that divides the hidden size"
+        if at.dispatch == "node_level" and expert_shards(at) > 1:
+            message = "one copy of a token to each node with experts of it cannot be run yet"
+            yield message, f"{where}.dispatch", "dispatch: all_to_all, or all_gather"
+
+
+def require_models(plan: Plan, options: RunOptions, name: str) -> None:
+    """Raises InputError where a model cannot be built or cannot process an item, or data, weights or checkpoint do not
+    match the plan. Imports torch.
+    """
+    from planner.models.build import unsupported
+    from planner.models.checkpoints.hugging_face import require_checkpoint
+    from planner.models.inputs.token_source import TokenFolder, sample_source
+    from planner.models.inputs.training_items import check_batch
+    from planner.runtime.checkpoint.initial_weights import require_tensor_files
+
+    source = sample_source(options.data, options.seed)
+    for module, spec in plan.uses.models.items():
+        reason = unsupported(spec) if module in plan.layouts else None
+        sizes = plan.uses.items.get(module, {})
+        items = [(item, item_tokens(size)) for item, size in sizes.items()]
+        with errors_in_plan_file(name, f"uses.models.{module}"):
+            if reason:
+                raise InputError(reason, fix="an even one, by other heads; or only simulate the plan")
+            check_batch(spec, packed_documents([*sizes], [*map(part_lengths, sizes.values())]))
+        source.check(spec, items)
+        if isinstance(source, TokenFolder):
+            source.check_vocab(spec, items)
+    if options.weights is not None:
+        decoders = [plan.uses.models[name] for name in plan.layouts if not plan.uses.models[name].feature_width]
+        if len(decoders) != 1:
+            message = f"--weights is for plans with one decoder, this one has {len(decoders)}"
+            raise InputError(message, where="--weights", fix="leave them out")
+        require_checkpoint(decoders[0], options.weights)
+    if options.resume is not None:
+        require_tensor_files(options.resume)
+
+
+def device_kind(plan: Plan) -> DeviceKind:
+    """Kind of processor of the plan's ranks. Raises InputError when they are of several kinds."""
+    kinds = {plan.uses.devices[entry.kind].kind for entry in plan.ranks}
+    if len(kinds) > 1:
+        raise InputError("the plan's ranks are on CPUs and on GPUs", where="ranks", fix="use one kind of rank")
+    return "cuda" if kinds == {"cuda"} else "cpu"
+
+
+def require_devices(plan: Plan, local_ranks: int) -> DeviceKind:
+    """Kind of processor of the plan's ranks. Raises InputError when this machine has fewer than `local_ranks`."""
+    import torch
+
+    kind = device_kind(plan)
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "cuda" and gpus < local_ranks:
+        raise another_machine(plan, gpus)
+    return kind
+
+
+def require_driver(plan: Plan) -> None:
+    """Raises InputError where the plan is for GPUs and this machine has no GPU driver. Needs no torch."""
+    if device_kind(plan) == "cuda" and not any(Path(driver).exists() for driver in DRIVERS):
+        raise another_machine(plan, 0)
+
+
+def another_machine(plan: Plan, gpus: int) -> InputError:
+    wanted = " and ".join(f"{entry.count} of {entry.kind}" for entry in plan.ranks)
+    return InputError(
+        f"a plan for another machine: it wants {wanted}, this one has {gpus or 'no'} GPUs",
+        where="ranks",
+        fix="run it there, or plan the job for a cluster like this one",
+    )
+
+
+def require_outputs(options: RunOptions) -> None:
+    """Raises InputError where metrics, checkpoint or memory snapshots cannot be written."""
+    if options.metrics is not None:
+        require_writable(options.metrics, "--metrics")
+    if options.save is not None:
+        require_folder(options.save, f"--save {options.save}")
+    if options.memory_snapshot is not None:
+        require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")

@@ -1,0 +1,60 @@
+"""Options of a run, and the progress that it reports after each step."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.plan.plan_file import Plan
+from planner.runtime.training_options import DEFAULT_TRAINING, TrainingOptions
+from planner.specs.parallelism import Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    steps: int | None = None  # optimizer steps in all, cycling through the plan's steps or the data; None: each once
+    verify: bool = False  # compare the first pass through the plan with one process (parity)
+    dtype: Dtype | None = None  # None: the plan's
+    seed: int = 0  # of weights and items
+    training: TrainingOptions = DEFAULT_TRAINING  # AdamW, its schedule and clipping
+    max_seconds: float | None = None  # the run stops after the first step that ends later than this; None: no limit
+    metrics: Path | None = None  # file to which a JSON line is appended after each step
+    base: Path = Path()  # folder of the plan file, to which the path of its step folder is relative
+    source: str = ""  # path of the plan file in error messages; empty: the plan's name
+    data: Path | None = (
+        None  # a folder of tokens, whose row i is item i (models/inputs/token_source.py); None: synthetic items
+    )
+    weights: Path | None = None  # a Hugging Face checkpoint from which decoders start; None: random weights
+    save: Path | None = None  # folder of the checkpoint (runtime/checkpoint/); None: nothing is saved
+    save_every: int | None = None  # save after every so many steps; None: after the last one only
+    resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
+    memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
+
+    def step_count(self, plan: Plan) -> int:
+        """Number of optimizer steps of the run. Raises InputError when neither the plan nor `steps` bounds it."""
+        if self.steps is not None:
+            return self.steps
+        further = plan.then.batches if plan.then else 0
+        if further is None:
+            raise InputError(
+                "the data has no end, and nothing says how many steps to train", where="--steps", fix="say how many"
+            )
+        return len(plan.steps) + further
+
+    def saves_after(self, steps: int, last: bool) -> bool:
+        """Whether a run that saves writes a checkpoint after `steps` steps."""
+        return last or bool(self.save_every and steps % self.save_every == 0)
+
+    def steps_folder(self, plan: Plan) -> Path | None:
+        """Folder from which steps are read that are planned during the run; None when all are in the plan."""
+        return self.base / plan.then.folder if plan.then and self.step_count(plan) > len(plan.steps) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is reported when a step is done."""
+
+    step: int  # from 1
+    of: int
+    loss: float  # per token that has a target
+    tokens: int
+    seconds: float

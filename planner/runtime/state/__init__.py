@@ -1,0 +1,1 @@
+"""Parameters, gradients and optimizer states of a rank, sharded by FSDP2."""

@@ -1,0 +1,71 @@
+"""The optimizer of each module on a rank, over the rank's parameter shards, and its states."""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+
+from planner.models.checkpoints.native import fill_from_full
+from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
+from planner.runtime.checkpoint.checkpoint_index import OPTIMIZER_KINDS, tensor_file
+from planner.runtime.state.rank_state import RankState
+from planner.runtime.state.sharded_stage import ShardedStage
+from planner.runtime.training_options import TrainingOptions
+
+
+def make_optimizers(local: RankState, training: TrainingOptions) -> dict[str, Optimizer]:
+    """Creates AdamW for each module on this rank. Only matrices have weight decay."""
+    created: dict[str, Optimizer] = {}
+    for module in local.stages:
+        named = [*local.parameters(module)]
+        parts = (
+            {
+                "params": [shard for name, shard in named if has_weight_decay(name, shard)],
+                "weight_decay": training.decay,
+            },
+            {"params": [shard for name, shard in named if not has_weight_decay(name, shard)], "weight_decay": 0.0},
+        )
+        groups = [part for part in parts if part["params"]]
+        created[module] = AdamW(groups, lr=training.learning_rate, betas=training.betas)
+    return created
+
+
+def has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
+    """Whether a parameter is a matrix. Stacked biases of experts, (experts, width), are not."""
+    return parameter.dim() > 1 and not name.endswith("bias")
+
+
+def optimizer_states(optimizer: Optimizer, stage: ShardedStage, kind: str) -> dict[str, Tensor]:
+    """States of one kind (`exp_avg`, `exp_avg_sq`, or `step`, the number of updates as float32) of this rank's shards,
+    by parameter. Initialises them as AdamW does if there was no update yet.
+    """
+    for shard in stage.shards.values():
+        if not optimizer.state[shard]:
+            averages = {each: torch.zeros_like(shard) for each in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[shard] = {"step": torch.zeros((), dtype=torch.float32), **averages}
+    return {name: optimizer.state[shard][kind] for name, shard in stage.shards.items()}
+
+
+def load_optimizer_states(local: RankState, optimizers: Mapping[str, Optimizer]) -> None:
+    """Loads this rank's shards of the optimizer states of the checkpoint, if the run is resumed. Raises InputError."""
+    if local.options.resume is None or local.resumed_from is None:
+        return
+    folder = local.options.resume / local.resumed_from.states
+    for module, stages in local.stages.items():
+        for kind in OPTIMIZER_KINDS:
+            file = tensor_file(folder, module, kind)
+            for stage in stages:
+                fill_from_full(
+                    optimizer_states(optimizers[module], stage, kind),
+                    stage.splits,
+                    SafetensorsCheckpoint(file).read_mapped,
+                    file,
+                )
+
+
+def set_learning_rate(optimizers: Mapping[str, Optimizer], rate: float) -> None:
+    """Sets the learning rate of all parameter groups."""
+    groups: Iterable[dict[str, float]] = (group for each in optimizers.values() for group in each.param_groups)
+    for group in groups:
+        group["lr"] = rate

@@ -1,0 +1,137 @@
+"""What one rank holds of a plan: its chunks of every module, their batch loaders, process groups and channels."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import cached_property
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from planner.launch.channels import Channels
+from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.expert_dispatch import dispatchers_by_layer
+from planner.launch.process_groups import ProcessGroups
+from planner.launch.worker import Worker
+from planner.models.inputs.encoder_fed import EncoderFedSource
+from planner.models.inputs.token_source import sample_source
+from planner.plan.group_catalogue import process_groups
+from planner.plan.plan_file import Plan
+from planner.plan.task import Task
+from planner.plan.tasks.module_work import module_work
+from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.runtime.batch_loader import BatchLoader
+from planner.runtime.checkpoint.checkpoint_index import data_digest, read_index
+from planner.runtime.checkpoint.initial_weights import initial_weights_source
+from planner.runtime.exchange.channel_pairs import channel_pairs
+from planner.runtime.execution_order import task_gathered_encoders
+from planner.runtime.measure.step_clock import StepClock
+from planner.runtime.run_options import RunOptions
+from planner.runtime.state.fsdp import COMPUTE_DTYPES
+from planner.runtime.state.replicated_gradients import sum_replicated_gradients
+from planner.runtime.state.sharded_stage import ShardedStage
+
+FILE_TIMEOUT = timedelta(days=1)  # timeout while rank 0 writes files: a slow disk should not end a run
+
+
+class RankState:
+    """Modules, batch loaders, groups and channels of one rank. All ranks create it together, with the same groups in
+    the same order.
+    """
+
+    def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: StepClock) -> None:
+        self.worker, self.plan, self.clock, self.meter = worker, plan, clock, CommunicationMeter()
+        self.options = options
+        self.resumed_from = (
+            None if options.resume is None else read_index(options.resume)
+        )  # index of the checkpoint to resume from
+        self.source = sample_source(options.data, options.seed)
+        self.sources = {name: EncoderFedSource(self.source, fed_items(plan, name)) for name in plan.layouts}
+        self.groups = ProcessGroups(process_groups(plan))
+        self.channels = Channels(channel_pairs(plan), worker.device)
+        self.stages: dict[str, list[ShardedStage]] = {}
+        self.loaders: dict[str, BatchLoader] = {}
+        self.feeding_modules = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read
+        self.task_gathered = task_gathered_encoders(plan)
+        for name, layout in plan.layouts.items():
+            if worker.rank not in layout.ranks:
+                continue
+            spec, dtype = plan.uses.models[name], options.dtype or layout.dtype
+            chunks = module_work(plan, plan.steps[0], name).chunks(worker.rank)
+            feeds = name in self.feeding_modules
+            self.stages[name] = [ShardedStage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
+            dispatch = dispatchers_by_layer(layout, range(spec.layers), self.groups, self.meter)
+            self.loaders[name] = BatchLoader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
+            for stage in self.stages[name]:
+                stage.materialise(self.groups, initial_weights_source(options, self.resumed_from, name))
+
+    @cached_property
+    def file_group(self) -> dist.ProcessGroup:
+        """Gloo group of all ranks, with a long timeout, to gather unsharded tensors and to wait while rank 0 writes.
+        Every rank must ask for it at the same time.
+        """
+        group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=FILE_TIMEOUT, group_desc="whole tensors")
+        return group
+
+    @cached_property
+    def data_digest(self) -> str | None:
+        """Digest of the tokens; None for synthetic items."""
+        return data_digest(self.options)
+
+    @property
+    def compute_dtypes(self) -> dict[str, torch.dtype]:
+        """Dtype of activations of each module, also of modules that are not on this rank."""
+        dtypes = {name: self.options.dtype or layout.dtype for name, layout in self.plan.layouts.items()}
+        return {name: COMPUTE_DTYPES[dtype] for name, dtype in dtypes.items()}
+
+    def stage(self, task: Task) -> ShardedStage:
+        """The stage on this rank with the layers of the task."""
+        return next(stage for stage in self.stages[task.module] if task.layers[0] in stage.layers)
+
+    def stages_of(self, task: Task) -> list[ShardedStage]:
+        """All stages on this rank whose layers are among those of the task."""
+        return [stage for stage in self.stages[task.module] if set(stage.layers) <= set(task.layers)]
+
+    def complete_gradients(self, module: str) -> None:
+        """Completes the gradients of a module before its update: reduces those that no sync task did, as of a rank that
+        shares its states with none, and sums those of replicated parameters. A second call does nothing.
+        """
+        stages = self.stages[module]
+        for stage in stages:
+            if not stage.reduced:
+                stage.reduce()
+        if not stages[0].replicated_summed:
+            sum_replicated_gradients(stages, self.groups, self.meter)
+            stages[0].replicated_summed = True
+
+    @property
+    def all_stages(self) -> Iterator[ShardedStage]:
+        return (stage for stages in self.stages.values() for stage in stages)
+
+    def parameters(self, module: str) -> Iterator[tuple[str, nn.Parameter]]:
+        """Names and shards of the parameters of a module on this rank."""
+        return (named for stage in self.stages[module] for named in stage.shards.items())
+
+    def computes_loss(self, task: Task) -> bool:
+        """Whether the pass ends in a loss."""
+        return task.module not in self.feeding_modules and self.has_last_layer(task)
+
+    def target_count(self, task: Task) -> int:
+        """Number of target tokens over which the loss of a forward's items is summed."""
+        spec = self.plan.uses.models[task.module]
+        source = self.sources[task.module]
+        return sum(source.target_count(spec, *item) for item in zip(task.items, task.sizes, strict=True))
+
+    def has_last_layer(self, task: Task) -> bool:
+        """Whether the pass includes the last layer of its module."""
+        return task.layers[-1] == self.plan.uses.models[task.module].layers - 1
+
+
+def fed_items(plan: Plan, module: str) -> dict[int, int]:
+    """Number of tokens that encoder outputs replace, by item of a module."""
+    return {item: tokens for (reader, item), tokens in fed_tokens(plan).items() if reader == module}
+
+
+def empty_activations(stage: ShardedStage, tokens: int) -> torch.Tensor:
+    """Uninitialised activations between layers, (tokens, hidden)."""
+    return torch.empty(tokens, stage.spec.hidden, dtype=stage.compute_dtype, device=stage.clock.device)

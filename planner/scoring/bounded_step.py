@@ -1,0 +1,92 @@
+"""One step of a plan as lower bounds use it: tasks, their times, and the packing problem that it answers, if any."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from planner.costs.pricing import Pricing
+from planner.costs.step.packing_problem import PackingProblem, packing_problem
+from planner.plan.plan_file import Plan, assignments
+from planner.plan.task import Task
+from planner.scoring.packing_scope import standard_groups, standard_offload, standard_order, undivided_items
+from planner.scoring.stream_bound import stream_seconds
+from planner.simulate import Timeline
+
+
+@dataclass(frozen=True)
+class BoundedStep:
+    """Step `number` of a plan, expanded, priced and simulated."""
+
+    plan: Plan
+    number: int
+    pricing: Pricing
+    tasks: Sequence[Task]
+    timeline: Timeline
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds that the step takes."""
+        return self.timeline.step_seconds
+
+    @property
+    def effort(self) -> int:
+        return self.plan.made.effort
+
+    @property
+    def module(self) -> str:
+        """The first module."""
+        return next(iter(self.plan.layouts))
+
+    @property
+    def syncs_once(self) -> bool:
+        """Whether ranks synchronise only once, at the end of the step."""
+        return self.plan.steps[self.number].sync == "step"
+
+    @cached_property
+    def problem(self) -> PackingProblem | None:
+        """The packing problem of the step's sequences: one module under data parallelism; None for other steps."""
+        plan, step = self.plan, self.plan.steps[self.number]
+        if len(plan.layouts) > 1 or plan.layouts[self.module].stages or not plan.uses.degrees:
+            return None
+        usual = standard_order(plan, step, self.module) and standard_groups(plan, self.number)
+        if not (usual and undivided_items(self.tasks)):
+            return None
+        problem = packing_problem(
+            self.pricing, self.module, plan.uses, step_sizes(plan, self.number, self.module), step.sync
+        )
+        return problem if standard_offload(problem, self.tasks) else None
+
+    @property
+    def packing_problem(self) -> PackingProblem:
+        """The packing problem, for bounds over every plan, which apply only where there is one."""
+        assert self.problem is not None
+        return self.problem
+
+    def cached_bound(self, bound: Callable[..., float], *more: int) -> float:
+        """A slow bound of the problem and the known seconds, computed once while a plan is solved and compared."""
+        return cached_bound_value(bound, self.packing_problem, self.step_seconds, *more)
+
+    @property
+    def stream_bound(self) -> float:
+        """Lower bound in seconds over all packings, where ranks synchronise once per step."""
+        return self.cached_bound(stream_seconds, self.effort)
+
+    @property
+    def order_decided(self) -> bool:
+        """Whether the plan decides the order of passes on stages: slot by slot, or with a split backward."""
+        written = any(not isinstance(order, str) for order in self.plan.steps[self.number].order.values())
+        return written or any(task.phase == "I" for task in self.tasks)
+
+
+@lru_cache(64)
+def cached_bound_value(bound: Callable[..., float], problem: PackingProblem, value: float, *more: int) -> float:
+    """The value of a bound, cached: it is a pure function of the problem."""
+    return bound(problem, value, *more)
+
+
+def step_sizes(plan: Plan, number: int, module: str) -> dict[int, int]:
+    """Item → tokens, of one step."""
+    items = (
+        i for micro_batch in plan.steps[number].micro_batches for a in assignments(plan, micro_batch) for i in a.items
+    )
+    return {item: plan.uses.tokens(module, item) for item in items}

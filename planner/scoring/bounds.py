@@ -1,0 +1,184 @@
+"""Lower bounds on the seconds of a step, as a table: no packing of these sequences on these ranks can be faster.
+
+They hold for the declared degrees, token capacity and kind of synchronisation, never only for a simplified model.
+
+area      Within a micro-batch that lasts C, each rank works at most C − min β seconds beyond the constants, so over all
+          micro-batches N·Σ(C − min β) ≥ Σ_i min_d d·w_d(s_i), and there are at least ⌈Σs/(N·cap)⌉ of them.
+streams   How many micro-batches each rank can run, where ranks synchronise once per step (scoring/stream_bound.py).
+coupled   While long sequences hold their ranks, the others run out of memory for tokens (scoring/coupled_bound.py).
+exact     The exact integer program (scoring/exact_grouping.py), for small problems.
+order     What every order of a pipeline's passes has to wait for, in any sequence (orders/any_sequence_bound.py).
+exchange  The same for micro-batches whose gathers and reductions outlast their compute (scoring/exchange_bounds.py).
+longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
+          constants.
+
+busiest_rank  With the assignment given: no rank is done before it has run all its own work.
+
+`order` and `busiest_rank` bound every order of the same work; the others bound every plan of the job.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from planner.costs.pricing import Pricing
+from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.step.packing_table import packing_table
+from planner.plan.plan_file import Plan
+from planner.plan.task import Task
+from planner.scoring.bounded_step import BoundedStep
+from planner.scoring.coupled_bound import coupled_seconds
+from planner.scoring.exact_grouping import small_enough, solve_grouping
+from planner.scoring.exchange_bounds import exchange_problem, step_exchange_seconds
+from planner.scoring.pipeline_passes import order_bound_seconds
+from planner.simulate import Timeline
+
+
+class Bound(NamedTuple):
+    """A lower bound in seconds, and its name in BOUNDS."""
+
+    seconds: float
+    by: str
+
+
+class BoundEntry(NamedTuple):
+    """A kind of lower bound: the steps that it applies to, its seconds, and its proof in one sentence for reports.
+
+    `same_work`: it bounds every order of the same work, the assignment to ranks and stages being given; otherwise it
+    bounds every plan of the job.
+    """
+
+    applies: Callable[[BoundedStep], bool]
+    seconds: Callable[[BoundedStep], float]
+    proof: str
+    same_work: bool = False
+
+
+def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task], timeline: Timeline) -> Bound:
+    """The best bound that applies: over every plan where the step answers a packing problem, otherwise over the same
+    work.
+    """
+    step = BoundedStep(plan, number, pricing, tasks, timeline)
+    bounds: list[Bound] = []
+    for by, each in BOUNDS.items():
+        if each.same_work == (step.problem is None) and each.applies(step):
+            bounds.append(Bound(each.seconds(step), by))
+            if bounds[-1].seconds >= step.step_seconds:  # nothing can be above it
+                break
+    return max(bounds, key=lambda bound: bound.seconds)
+
+
+def bounds_same_work(by: str) -> bool:
+    """Whether a bound is only over orders of the same work; for several names joined by `+`, whether any is."""
+    return any(BOUNDS[name].same_work for name in by.split("+") if name in BOUNDS)
+
+
+def packing_bound(problem: PackingProblem, value: float, effort: int = 2) -> Bound:
+    """The best bound over packings whose ranks synchronise in each micro-batch; `value`: seconds of a known plan."""
+    bounds = (
+        Bound(area_seconds(problem), "area"),
+        Bound(longest_seconds(problem), "longest"),
+        Bound(coupled_seconds(problem, value, effort), "coupled"),
+    )
+    return max(bounds, key=lambda bound: bound.seconds)
+
+
+def area_seconds(problem: PackingProblem) -> float:
+    """Seconds of the step if all work were in perfect balance on the cheapest degrees."""
+    work = packing_table(problem).least_rank_seconds
+    constants = problem.fewest_micro_batches * problem.least_micro_batch_seconds
+    return constants + work / problem.ranks + problem.step_seconds
+
+
+def longest_seconds(problem: PackingProblem) -> float:
+    """Seconds of the step if only the longest sequence and the constants took time."""
+    slowest = float(packing_table(problem).seconds.min(axis=1).max())
+    constants = problem.fewest_micro_batches * problem.least_micro_batch_seconds
+    return constants + slowest + problem.step_seconds
+
+
+def exact_seconds(problem: PackingProblem, value: float) -> float:
+    """Seconds that the exact program proves; 0 for problems too large for it."""
+    return solve_grouping(problem, value).bound if small_enough(problem, value) else 0.0
+
+
+def exchange_seconds(step: BoundedStep) -> float:
+    """Seconds of steps whose gathers and reductions outlast the compute that could hide them."""
+    if step.syncs_once:
+        return step_exchange_seconds(step.pricing, step.module, step.stream_bound - step.packing_problem.step_seconds)
+    problem = exchange_problem(step.pricing, step.module, step.packing_problem)
+    return packing_bound(problem, step.step_seconds, step.effort).seconds if problem else 0.0
+
+
+def busiest_rank_seconds(tasks: Sequence[Task], timeline: Timeline) -> float:
+    """Seconds of compute of the busiest rank, each task weighted by its share of the device."""
+    shares = {task.id: task.share for task in tasks}
+    busy: dict[int, float] = {}
+    for event in timeline.events:
+        if event.stream == "compute":
+            for rank in event.ranks:
+                busy[rank] = busy.get(rank, 0.0) + shares[event.id] * event.seconds
+    return max(busy.values(), default=0.0)
+
+
+def always(step: BoundedStep) -> bool:
+    """A bound that applies to every step."""
+    return True
+
+
+def syncs_per_step(step: BoundedStep) -> bool:
+    """A bound for ranks that synchronise once per step."""
+    return step.syncs_once
+
+
+def syncs_per_micro_batch(step: BoundedStep) -> bool:
+    """A bound for ranks that synchronise in every micro-batch."""
+    return not step.syncs_once
+
+
+BOUNDS: dict[str, BoundEntry] = {
+    "area": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: area_seconds(step.packing_problem),
+        "ranks cannot do more than one second of work a second, and the tokens need a number of micro-batches",
+    ),
+    "longest": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: longest_seconds(step.packing_problem),
+        "some micro-batch holds the sequence that takes longest even on its best degree",
+    ),
+    "coupled": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: step.cached_bound(coupled_seconds, step.effort),
+        "while long sequences hold their ranks, the others run out of room for tokens; every place of the "
+        "longest ones is enumerated, and the rest flows",
+    ),
+    "streams": BoundEntry(
+        syncs_per_step,
+        lambda step: step.stream_bound,
+        "where ranks meet once a step: how many micro-batches each can run in the time, and what these hold",
+    ),
+    "exact": BoundEntry(
+        syncs_per_micro_batch,
+        lambda step: step.cached_bound(exact_seconds),
+        "the exact integer program, solved to its end",
+    ),
+    "exchange": BoundEntry(
+        always,
+        exchange_seconds,
+        "parameters are gathered and gradients reduced however items are placed, and what is computed "
+        "meanwhile hides a part of that at most",
+    ),
+    "busiest_rank": BoundEntry(
+        always,
+        lambda step: busiest_rank_seconds(step.tasks, step.timeline),
+        "given who does what, no order of the tasks ends before the busiest rank has done its own",
+        same_work=True,
+    ),
+    "order": BoundEntry(
+        lambda step: step.order_decided,
+        lambda step: order_bound_seconds(step.plan, step.pricing, step.tasks),
+        "given who does what in which stage, every order of the passes has to wait for the way through "
+        "the stages, for a stage's own work, and for room in its memory, in whatever sequence micro-batches come",
+        same_work=True,
+    ),
+}

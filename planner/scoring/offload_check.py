@@ -1,0 +1,32 @@
+"""Whether the offloading of a plan hides behind its compute; its time is priced as if it did."""
+
+from collections.abc import Sequence
+
+from planner.costs.memory.offload import Offloading
+from planner.costs.pricing import Pricing
+from planner.errors import InputError
+from planner.plan.plan_file import Plan
+from planner.plan.task import Task
+
+
+def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task]) -> None:
+    """Raise InputError for the first item of a step whose offloading would take longer than its compute."""
+    for task in tasks:
+        if task.phase != "F" or not task.offload:
+            continue
+        rank = offloading_of(plan, pricing, task)
+        for item, size, ratio in zip(task.items, task.sizes, task.offload, strict=True):
+            most = rank.largest_ratio(size)
+            if ratio > most:
+                raise InputError(
+                    f"offload would not hide: item {item} asks for {ratio:g}, at most {most:g} here",
+                    where=f"steps[{number}].micro_batches[{task.micro_batch}]",
+                    fix=f"offload: {most:g}, or less",
+                )
+
+
+def offloading_of(plan: Plan, pricing: Pricing, task: Task) -> Offloading:
+    """Offloading from the ranks of a task; where they differ, over the slowest link to a host."""
+    devices = plan.uses.devices
+    kind = min(pricing.device_kinds(task.ranks), key=lambda kind: devices[kind].host_gb_per_s or 0.0)
+    return pricing.offloading(task.module, kind, task.layers)

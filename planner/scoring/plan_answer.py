@@ -1,0 +1,98 @@
+"""The JSON answer about a plan, the same for every verb: time, lower bound, memory, MFU and alternatives.
+
+`solve`, `show`, `predict` and `fits` print these keys with `--json`; other people's scripts rely on their names.
+"""
+
+from collections.abc import Sequence
+from math import exp
+from typing import Any
+
+from planner.costs.compute.machine_model import peak_flops
+from planner.plan.plan_file import Alternative, Layout, Plan, assignments
+from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.scoring.bounds import bounds_same_work
+from planner.scoring.objective_value import (
+    item_lengths,
+    mean_objective_value,
+    objective_of,
+    sample_tokens,
+    seconds_for_value,
+)
+from planner.scoring.score import Score, fullest_score
+from planner.specs.hardware.cluster import device_of_rank
+from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.shapes import step_flops
+from planner.units import GIB
+
+PlanAnswer = dict[str, Any]
+
+
+def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
+    """The answer about a plan, its numbers those of the mean step."""
+    seconds = sum(score.step_seconds for score in scores) / len(scores)
+    bound = sum(min(score.bound.seconds, score.step_seconds) for score in scores) / len(scores)
+    spread = max(score.timeline.spread for score in scores)
+    every = range(len(plan.steps))
+    return {
+        "layouts": {name: layout_fields(layout) for name, layout in plan.layouts.items()},
+        "objective": plan.outcome.objective,
+        "unit": objective_of(plan).unit,
+        "step_seconds": seconds,
+        "interval_seconds": [seconds * exp(-spread), seconds * exp(spread)],
+        "value": mean_objective_value(plan, seconds),
+        "bound": mean_objective_value(plan, bound),
+        "gap": (seconds - bound) / bound if bound > 0 else 0.0,
+        "bound_by": "+".join(sorted({score.bound.by for score in scores})),
+        "bound_of": "layout" if any(bounds_same_work(score.bound.by) for score in scores) else "space",
+        "memory": memory_answer(scores),
+        "tokens_per_second": sample_tokens(plan, every) / len(scores) / seconds if seconds else 0.0,
+        "mfu": plan_flops(plan) / len(scores) / (seconds * cluster_peak_flops(plan)) if seconds else 0.0,
+        "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],
+    }
+
+
+def layout_fields(layout: Layout) -> PlanAnswer:
+    """Every field of a layout, as a job's `fix.layouts` takes them."""
+    return {name: getattr(layout, name) for name in Parallelism.__struct_fields__}
+
+
+def memory_answer(scores: Sequence[Score]) -> PlanAnswer:
+    """Memory of the rank with least room left, in its fullest step."""
+    score = fullest_score(scores)
+    return {
+        "peak_gib": score.peak_bytes / GIB,
+        "allowed_gib": score.plan_memory.allowed_bytes(score.fullest_rank) / GIB,
+        "chance": score.oom_chance,
+    }
+
+
+def alternative_answer(plan: Plan, tried: Alternative) -> PlanAnswer:
+    """An alternative that was tried, with its seconds of the mean step."""
+    layouts = {name: decided_fields(each) for name, each in tried.layouts.items()}
+    seconds = None if tried.value is None else seconds_for_value(plan, tried.value, range(len(plan.steps)))
+    return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
+
+
+def plan_flops(plan: Plan) -> float:
+    """FLOPs of all steps and modules, recomputation not counted."""
+    every = range(len(plan.steps))
+    return sum(
+        step_flops(plan.uses.models[name], item_lengths(plan, name, every), cross_attention_tokens(plan, name))
+        for name in plan.layouts
+    )
+
+
+def cross_attention_tokens(plan: Plan, module: str) -> tuple[int, ...]:
+    """Tokens that the cross attention of each item reads, in the order of the steps; empty without cross attention."""
+    if not plan.uses.models[module].cross_attention_width:
+        return ()
+    read = fed_tokens(plan, "cross_attention")
+    placed = (a for step in plan.steps for micro_batch in step.micro_batches for a in assignments(plan, micro_batch))
+    return tuple(read.get((module, item), 0) for a in placed if a.module == module for item in a.items)
+
+
+def cluster_peak_flops(plan: Plan) -> float:
+    """Peak FLOP/s of all ranks together, in the precision of the first module's products."""
+    dtype = next(iter(plan.layouts.values())).dtype
+    kinds = [device_of_rank(plan.uses.cluster, rank) for rank in range(plan.size)]
+    return sum(peak_flops(plan.uses.devices[kind], dtype) for kind in kinds)

@@ -1,0 +1,156 @@
+"""Bytes that ranks hold by the memory model, and may hold: the same numbers and the same probability for every verb.
+
+States, parameters gathered by ZeRO-3, workspaces, buffers of communicators and the context are there all the time;
+activations from a forward to its backward in the simulated step; recomputed activations and temporaries of the
+optimizer's update only while these run. Fragmentation of the allocator grows with everything that it holds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
+from planner.costs.memory.footprint import Footprint, oom_probability
+from planner.costs.memory.resident_memory import resident_footprint
+from planner.costs.memory.token_caps import ActivationBytes
+from planner.costs.pricing import Pricing
+from planner.orders.slot_timing import MEMORY_ROUNDING
+from planner.plan.mesh.rank_mesh import stage_ranks
+from planner.plan.plan_file import Plan
+from planner.plan.task import Task
+from planner.scoring.offload_check import offloading_of
+from planner.simulate import MemoryCurves, Timeline, simulate_memory
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.hardware.cluster import device_of_rank
+from planner.specs.hardware.profile import Device
+from planner.units import GIB
+
+
+@dataclass(frozen=True)
+class PlanMemory:
+    """The memory of one plan's ranks."""
+
+    plan: Plan
+    pricing: Pricing
+
+    def over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
+        """Bytes on every rank over a simulated step."""
+        return simulate_memory(
+            timeline, tasks, self.forward_bytes, self.static_bytes, self.recomputed_bytes, self.update_bytes
+        )
+
+    def forward_bytes(self, task: Task) -> float:
+        """Bytes of activations that a forward leaves on each of its ranks, without offloaded ones."""
+        if task.offload:
+            rank = offloading_of(self.plan, self.pricing, task)
+            kept = sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True))
+            return kept / task.degree * self.fragmentation_factor(task)
+        return max(held.layers + held.head for held in self.activation_bytes(task)) * self.fragmentation_factor(task)
+
+    def recomputed_bytes(self, task: Task) -> float:
+        """Bytes that a backward holds on each of its ranks beside the forwards' activations, while it recomputes a
+        layer.
+        """
+        return max(held.recompute_extra for held in self.activation_bytes(task)) * self.fragmentation_factor(task)
+
+    def activation_bytes(self, task: Task) -> list[ActivationBytes]:
+        """Activations by part, on each kind of a task's ranks."""
+        ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
+        each = (self.pricing.module_pricing(task.module, kind) for kind in self.pricing.device_kinds(task.ranks))
+        return [basis.activation_bytes(task.layers, ends, task.split, task.lengths) for basis in each]
+
+    def fragmentation_factor(self, task: Task) -> float:
+        """Factor for what the allocator reserves and cannot use."""
+        return 1.0 + self.accounting(task.ranks[0]).fragmentation
+
+    def static_bytes(self, rank: int) -> float:
+        """Bytes that a rank holds all the time, whatever it works on."""
+        parts = self.static_footprint(rank)
+        return float(parts.besides_activations * (1.0 + self.accounting(rank).fragmentation) + parts.outside_allocator)
+
+    def update_bytes(self, rank: int) -> float:
+        """Bytes beside these during the optimizer's update, when nothing is gathered."""
+        parts = self.static_footprint(rank)
+        return float(parts.update - parts.gathered) * (1.0 + self.accounting(rank).fragmentation)
+
+    def static_footprint(self, rank: int) -> Footprint:
+        """Bytes by part of all modules on a rank, without activations."""
+        found = None
+        for module, stages in self.stage_of.items():
+            if rank in stages:
+                mine = self.footprints[module][stages[rank]][self.kind(rank)]
+                found = mine if found is None else sum_footprints(found, mine)
+        return found or EMPTY_FOOTPRINT
+
+    @cached_property
+    def stage_of(self) -> dict[str, dict[int, int]]:
+        """Module → rank → pipeline stage."""
+        return {
+            name: {rank: stage for stage in range(layout.pp) for rank in stage_ranks(layout, stage)}
+            for name, layout in self.plan.layouts.items()
+        }
+
+    @cached_property
+    def footprints(self) -> dict[str, list[dict[str, Footprint]]]:
+        """Bytes without activations, by module, stage and kind of rank."""
+        kinds = dict.fromkeys(device_of_rank(self.plan.uses.cluster, rank) for rank in range(self.plan.size))
+        return {
+            name: [{kind: self.stage_footprint(name, stage, kind) for kind in kinds} for stage in range(layout.pp)]
+            for name, layout in self.plan.layouts.items()
+        }
+
+    def stage_footprint(self, module: str, stage: int, kind: str) -> Footprint:
+        """Bytes of a stage of a module on a rank without activations."""
+        accounting = device_accounting(self.plan.uses.devices[kind], self.plan.uses.prices.accounting)
+        return resident_footprint(self.plan.uses.models[module], self.plan.layouts[module], accounting, stage)
+
+    def kind(self, rank: int) -> str:
+        return device_of_rank(self.plan.uses.cluster, rank)
+
+    def device(self, rank: int) -> Device:
+        return self.plan.uses.devices[self.kind(rank)]
+
+    def accounting(self, rank: int) -> MemoryCoefficients:
+        return device_accounting(self.device(rank), self.plan.uses.prices.accounting)
+
+    def allowed_bytes(self, rank: int) -> float:
+        """Bytes that a rank may hold in total."""
+        return allowed_bytes_on(self.plan, self.kind(rank))
+
+    def oom_chance(self, rank: int, peak: float) -> float:
+        """Probability that a rank runs out of memory whose predicted peak is this many bytes."""
+        return float(oom_probability(peak, self.device(rank).memory_gib * GIB, self.plan.uses.prices.accounting.spread))
+
+    def peak_footprint(self, rank: int, peak: float, tasks: Sequence[Task]) -> Footprint:
+        """Bytes by part that a rank holds at its peak, in a step of these tasks."""
+        parts, share = self.static_footprint(rank), 1.0 + self.accounting(rank).fragmentation
+        working = max(0.0, (peak - float(parts.outside_allocator)) / share - float(parts.besides_activations))
+        logits = (
+            held.head
+            for task in tasks
+            if task.phase == "F" and rank in task.ranks
+            for held in self.activation_bytes(task)
+        )
+        own = min(max(logits, default=0.0), working)
+        found = replace(parts, activations=working - own, logits=own)
+        return found.fragmented(share - 1.0)
+
+
+EMPTY_FOOTPRINT = Footprint(*(0.0 for _ in fields(Footprint)))
+
+
+def sum_footprints(one: Footprint, other: Footprint) -> Footprint:
+    """Bytes of two modules on a rank, which share one process."""
+    once = ("workspace", "buffers", "context")
+    parts = {f.name: getattr(one, f.name) + (0.0 if f.name in once else getattr(other, f.name)) for f in fields(one)}
+    return Footprint(**parts)
+
+
+def allowed_bytes_on(plan: Plan, kind: str) -> float:
+    """Bytes that a rank of a kind may hold in total."""
+    return allowed_bytes(plan.uses.devices[kind], plan.uses.limits, plan.uses.prices.accounting)
+
+
+def exceeds_memory(held: float, cap: float) -> bool:
+    """Whether bytes exceed the capacity beyond rounding: an order that fits by its own sum also fits when simulated."""
+    return held > cap * (1 + MEMORY_ROUNDING)

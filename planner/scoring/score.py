@@ -1,0 +1,133 @@
+"""The score of a plan, computed from the plan alone: seconds, lower bound, breakdown and memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from planner.costs.overlap_switches import with_overlap
+from planner.costs.pricing import pricing_of
+from planner.errors import Infeasible
+from planner.plan.join_plans import round_digits
+from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups
+from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
+from planner.plan.task import Task
+from planner.plan.tasks.expand import expand
+from planner.scoring.bounds import Bound, step_bound
+from planner.scoring.offload_check import require_hidden_offload
+from planner.scoring.plan_memory import PlanMemory, exceeds_memory
+from planner.simulate import MemoryCurves, Timeline, simulate
+from planner.specs.base import with_fields
+from planner.specs.framework.overlap import AS_PRICED, Overlap
+from planner.units import GIB, percent
+
+OPTIMAL_GAP = 1e-6  # a smaller relative gap counts as optimal: integer programs are solved no closer
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One step of a plan, priced, simulated and bounded anew."""
+
+    tasks: tuple[Task, ...]  # of all groups, or one of each kind where there are many (`timeline.like`)
+    timeline: Timeline
+    memory: MemoryCurves
+    plan_memory: PlanMemory
+    bound: Bound
+
+    @property
+    def fullest_rank(self) -> int:
+        """The rank with the greatest share of its allowed memory in use; the first of equal ones."""
+        return max(range(len(self.memory.peaks)), key=lambda rank: (self.memory_share(rank), -rank))
+
+    def memory_share(self, rank: int) -> float:
+        """Peak bytes of a rank over its allowed bytes."""
+        allowed = self.plan_memory.allowed_bytes(rank)
+        return self.memory.peaks[rank] / allowed if allowed > 0 else inf
+
+    @property
+    def peak_bytes(self) -> float:
+        """Bytes on the fullest rank."""
+        return self.memory.peaks[self.fullest_rank]
+
+    @property
+    def oom_chance(self) -> float:
+        """Probability that the fullest rank runs out of memory."""
+        return self.plan_memory.oom_chance(self.fullest_rank, self.peak_bytes)
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds of the step."""
+        return self.timeline.step_seconds
+
+
+def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
+    """Expand, price, simulate and bound one step; `overlap`: exchanges that run beside compute, if not as priced."""
+    plan = with_overlap(plan, overlap)
+    pricing = pricing_of(plan)
+    others = identical_groups(plan, number) if plan.size > MAX_UNFOLDED_RANKS else NO_IDENTICAL_GROUPS
+    tasks = expand(plan, number, others.ranks)
+    require_hidden_offload(plan, number, pricing, tasks)
+    timeline, holding = (
+        simulate(tasks, pricing.with_concurrency(tasks), plan.size, others, overlap.occupied_streams),
+        PlanMemory(plan, pricing),
+    )
+    memory = holding.over_step(timeline, tasks)
+    return Score(tasks, timeline, memory, holding, step_bound(plan, number, pricing, tasks, timeline))
+
+
+def fullest_score(scores: Sequence[Score]) -> Score:
+    """The score of the step whose fullest rank has least memory left."""
+    return max(scores, key=lambda each: each.memory_share(each.fullest_rank))
+
+
+def outcome_of(s: Score, effort: str) -> Outcome:
+    """Seconds and lower bound of a step, as the outcome of a plan."""
+    value, bound = s.step_seconds, min(s.bound.seconds, s.step_seconds)
+    gap = (value - bound) / bound if bound > 0 else 0.0
+    return Outcome(
+        status="optimal" if gap < OPTIMAL_GAP else "feasible",
+        value=round_digits(value),
+        bound=round_digits(bound),
+        gap=round_digits(gap),
+        bound_by=s.bound.by,
+        effort=effort,
+    )
+
+
+def prediction_of(s: Score) -> Prediction:
+    """Seconds, memory and breakdown of a step, as the prediction of a plan."""
+    parts = s.timeline.breakdown()
+    return Prediction(
+        step_seconds=round_digits(s.step_seconds),
+        spread=round_digits(s.timeline.spread),
+        peak_memory_gib=round_digits(s.peak_bytes / GIB),
+        fullest_rank=s.fullest_rank,
+        oom_chance=round_digits(s.oom_chance),
+        breakdown=Breakdown(
+            compute=round_digits(parts.compute),
+            exposed_comm=round_digits(parts.exposed_comm),
+            idle=round_digits(parts.idle),
+        ),
+        measured_share=round_digits(s.timeline.measured_share),
+    )
+
+
+def with_score(plan: Plan, effort: str) -> Plan:
+    """A plan of one step with its outcome and prediction. Raises Infeasible when it does not fit into memory."""
+    s = score(plan)
+    require_memory(plan, s)
+    return with_fields(plan, outcome=outcome_of(s, effort), prediction=prediction_of(s))
+
+
+def require_memory(plan: Plan, s: Score) -> None:
+    """Raise Infeasible when a rank holds more than its device allows; the job's own limit in tokens replaces this."""
+    if plan.uses.limits.tokens_per_rank is not None:
+        return
+    for rank, peak in enumerate(s.memory.peaks):
+        allowed = s.plan_memory.allowed_bytes(rank)
+        if exceeds_memory(peak, allowed):
+            raise Infeasible(
+                f"rank {rank} would hold {peak / GIB:.1f} GiB, and may hold {allowed / GIB:.1f} GiB: it would run out "
+                f"of memory with a chance of {percent(s.plan_memory.oom_chance(rank, peak))}",
+                where="memory",
+                fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
+            )

@@ -1,0 +1,185 @@
+"""A lower bound for ranks that synchronise once per step: the number of micro-batches that each rank runs is what
+binds.
+
+A rank that runs m micro-batches pays the constant β for each, so it works at most C − m·β of the C seconds that the
+step lasts, and it holds at most m·cap tokens over the step. With f_m ranks of each type, and divisible sequences with
+cheapest areas of a_i rank-seconds and s_i tokens:
+
+    Σ_i a_i x_im ≤ f_m (C − m·β),   Σ_i s_i x_im ≤ f_m·m·cap,   Σ_m f_m ≤ N,   Σ_m x_im = n_i
+
+By Farkas' lemma C is infeasible if some θ in [0, 1] and μ ≥ 0 give
+
+    Σ_i n_i·min_m μ (θ_m a_i / (C − m·β) + (1 − θ_m) s_i / (m·cap))  >  μ·N
+
+and C is then bisected. One type stands for all ranks with many micro-batches: its second condition is
+Σ_i (a_i + β s_i/cap) x_i ≤ f·C instead, since their number is at least tokens/cap. Ranks of several pools are of
+different types; so are those that hold the longest sequence, for each shape that it may have: they have less time by
+its seconds, and tokens only for what fits beside it. It has one of these shapes, so the least over them is a bound.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.step.packing_table import Floats, PackingTable, packing_table
+
+COUNTS_DISTINGUISHED = 8  # per rank: numbers up to this have a type each
+BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort
+STARTS = (1.0, 0.9, 0.75, 0.5, 0.25)  # initial θ of all types: the search changes one coordinate at a time
+PROHIBITIVE = 1e9  # shares of a rank for a sequence that it cannot take: more than any plan can afford
+FINEST_STEP = 0.005  # step of the multipliers at which the pattern search ends
+
+
+@dataclass(frozen=True, slots=True)
+class RankRole:
+    """Ranks of one pool with one role: they hold the longest sequence, or not."""
+
+    count: int
+    pool: int
+    long_seconds: float  # seconds, on the longest sequence
+    tokens_beside: float  # tokens that fit beside it
+    min_micro_batches: int  # least number of further micro-batches
+
+
+@dataclass(frozen=True, slots=True)
+class DivisibleAreas:
+    """Divisible sequences, equal ones aggregated into kinds."""
+
+    tokens: Floats  # (kinds,) least tokens that each occupies
+    counts: Floats  # (kinds,)
+    areas: Floats  # (pools, kinds) rank-seconds on the cheapest shape
+
+
+def stream_seconds(problem: PackingProblem, value: float, effort: int) -> float:
+    """Lower bound on the seconds of a step; at most `value`, the seconds of a known plan."""
+    table = packing_table(problem)
+    high = value - problem.step_seconds
+    whole = bisect_span(table, divisible_areas(table, 0), all_ranks(problem), (0.0, high), effort)
+    rest, least = divisible_areas(table, 1), high
+    for shape in np.flatnonzero(np.isfinite(table.seconds[0])).tolist():
+        own = float(table.seconds[0, shape] + table.constants[shape])
+        if own < least and least > whole:
+            least = max(own, bisect_span(table, rest, [*roles(table, shape, own)], (whole, least), effort))
+    return problem.step_seconds + max(whole, least)
+
+
+def all_ranks(problem: PackingProblem) -> list[RankRole]:
+    """All ranks in one role per pool."""
+    return [RankRole(pool.ranks, number, 0.0, 0.0, 1) for number, pool in enumerate(problem.pools)]
+
+
+def roles(table: PackingTable, shape: int, own: float) -> Iterator[RankRole]:
+    """The ranks that hold the longest sequence, for `own` seconds, and all others by pool."""
+    problem, chosen = table.problem, table.problem.shapes[shape]
+    beside = max(0.0, chosen.room - problem.least_tokens(int(table.sizes[0]))) / chosen.degree
+    yield RankRole(chosen.degree, chosen.pool, own, beside, 0)
+    for number, pool in enumerate(problem.pools):
+        count = pool.ranks - (chosen.degree if number == chosen.pool else 0)
+        if count:
+            yield RankRole(count, number, 0.0, 0.0, 1)
+
+
+def divisible_areas(table: PackingTable, without: int) -> DivisibleAreas:
+    """All sequences but the longest `without`, as divisible kinds."""
+    problem = table.problem
+    areas = []
+    for pool in range(len(problem.pools)):
+        mine = [n for n, shape in enumerate(problem.shapes) if shape.pool == pool]
+        areas.append(table.rank_seconds[without:, mine].min(axis=1, initial=np.inf))
+    tokens = [problem.least_tokens(size) for size in table.sizes[without:].tolist()]
+    kinds, counts = np.unique(np.column_stack([tokens, *areas]), axis=0, return_counts=True)
+    return DivisibleAreas(kinds[:, 0], counts.astype(np.float64), kinds[:, 1:].T)
+
+
+def bisect_span(
+    table: PackingTable, fluid: DivisibleAreas, ranks: list[RankRole], between: tuple[float, float], effort: int
+) -> float:
+    """The longest step within `between` that is proven too short; the upper end if all of it is."""
+    low, high = between
+    if proven_too_short(table, fluid, ranks, high):
+        return high
+    if low > 0 and not proven_too_short(table, fluid, ranks, low):
+        return low
+    for _ in range(BISECTIONS[effort]):
+        middle = (low + high) / 2
+        if proven_too_short(table, fluid, ranks, middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def proven_too_short(table: PackingTable, fluid: DivisibleAreas, ranks: list[RankRole], span: float) -> bool:
+    """Whether some multipliers prove that no plan ends within this time."""
+    types = [*rank_types(table, ranks, span)]
+    if not types:
+        return bool(len(fluid.counts))
+    parts = [shares_taken(fluid, ranks[each.role].pool, each) for each in types]
+    time, room = (np.minimum(each, PROHIBITIVE) for each in zip(*parts, strict=True))
+    of = np.array([each.role for each in types])
+    counts = np.array([role.count for role in ranks], dtype=np.float64)
+
+    def excess(point: Floats) -> float:
+        shares, prices = point[: len(types), None], np.append(1.0, point[len(types) :])
+        paid = prices[of][:, None] * (shares * time + (1 - shares) * room)
+        return float(fluid.counts @ paid.min(axis=0) - prices @ counts)
+
+    starts = [np.append(np.full(len(types), share), np.ones(len(ranks) - 1)) for share in STARTS]
+    return multipliers_prove(excess, max(starts, key=excess), len(types))
+
+
+class RankType(NamedTuple):
+    """A type of rank by its number of micro-batches, exact or at least."""
+
+    role: int
+    seconds: float  # most seconds of work
+    tokens: float  # most tokens; inf: as many as its micro-batches hold
+    per_token: float = 0.0  # seconds of constants per token, within `seconds_in_all`
+    seconds_in_all: float = 0.0  # most seconds, constants included by the token
+
+
+def shares_taken(fluid: DivisibleAreas, pool: int, of: RankType) -> tuple[Floats, Floats]:
+    """Shares of a rank's time and of its tokens that each kind takes, (kinds,) each."""
+    if of.tokens < np.inf:
+        return fluid.areas[pool] / of.seconds, fluid.tokens / of.tokens
+    return fluid.areas[pool] / of.seconds, (fluid.areas[pool] + of.per_token * fluid.tokens) / of.seconds_in_all
+
+
+def rank_types(table: PackingTable, ranks: list[RankRole], span: float) -> Iterator[RankType]:
+    """A type for every number of micro-batches, and one for more, which run at least tokens/cap micro-batches."""
+    problem = table.problem
+    for number, role in enumerate(ranks):
+        mine = [shape for shape in problem.shapes if shape.pool == role.pool]
+        if not mine:
+            continue
+        constant, cap = min(shape.line.const for shape in mine), max(shape.cap for shape in mine)
+        many = role.min_micro_batches + (COUNTS_DISTINGUISHED if constant > 0 else 0)
+        for batches in range(role.min_micro_batches, many):
+            seconds, tokens = span - role.long_seconds - batches * constant, role.tokens_beside + batches * cap
+            if seconds > 0 and tokens > 0:
+                yield RankType(number, seconds, tokens)
+        seconds, a_token = span - role.long_seconds - many * constant, constant / cap
+        if seconds > 0:
+            yield RankType(
+                number, seconds, float("inf"), a_token, span - role.long_seconds + a_token * role.tokens_beside
+            )
+
+
+def multipliers_prove(excess: Callable[[Floats], float], point: Floats, shares: int) -> bool:
+    """Whether some multipliers make the excess positive: a pattern search from `point`, one coordinate at a time."""
+    best, step = excess(point), 0.25
+    while best <= 0 and step > FINEST_STEP:
+        gained = False
+        for axis in range(len(point)):
+            for sign in (step, -step):
+                tried = point.copy()
+                tried[axis] = min(1.0, max(0.0, point[axis] + sign)) if axis < shares else point[axis] * (1 + sign)
+                value = excess(tried)
+                if value > best:
+                    best, point, gained = value, tried, True
+                    break
+        step = step if gained else step / 2
+    return bool(best > 0)

@@ -1,0 +1,135 @@
+"""Memory in use on every rank over a timeline: model and optimizer states all the time, activations from a forward
+to its backward, and recomputed activations while a backward runs.
+
+Where a backward is split, the input gradient (I) frees what the weight gradient (W) does not need; the share that W
+needs is `FOR_WEIGHTS`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
+from planner.plan.task import Phase, Task
+from planner.simulate.timeline import TaskEvent, Timeline
+from planner.specs.base import Layers, Ranks
+
+Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
+
+
+@dataclass(frozen=True)
+class MemoryCurves:
+    """Bytes in use over time, one curve per rank; equivalent ranks share one object."""
+
+    curves: tuple[Curve, ...]
+
+    @cached_property
+    def peaks(self) -> tuple[float, ...]:
+        """Peak bytes of each rank."""
+        distinct = {id(curve): curve for curve in self.curves}
+        peak = {name: max(held for _, held in curve) for name, curve in distinct.items()}
+        return tuple(peak[id(curve)] for curve in self.curves)
+
+
+def simulate_memory(
+    timeline: Timeline,
+    tasks: Sequence[Task],
+    activation_bytes: Callable[[Task], float],
+    state_bytes: Callable[[int], float],
+    recomputed_bytes: Callable[[Task], float] = lambda _: 0.0,
+    update_bytes: Callable[[int], float] = lambda _: 0.0,
+) -> MemoryCurves:
+    """Memory curves of a simulated step.
+
+    `activation_bytes`: what a forward keeps on each of its ranks for the backward; `state_bytes`: what a rank holds
+    throughout; `recomputed_bytes`: what a backward holds in addition on each of its ranks while it runs;
+    `update_bytes`: what a rank holds in addition while the optimizer runs, which may be negative.
+
+    A forward without a backward keeps its activations to the end of the step; in a module without any backward they
+    are freed when the forward ends.
+    """
+    by_id = {task.id: task for task in tasks}
+    freed = ActivationRelease(timeline, by_id)
+    changes: list[list[tuple[float, float]]] = [[] for _ in range(timeline.ranks)]
+    for event in timeline.events:
+        if event.phase == "F":
+            task = by_id[event.id]
+            kept = activation_bytes(task)
+            frees = [(end, -share * kept) for end, share in freed.release_times(task, event)] if kept else []
+            for rank in event.ranks if kept else ():
+                changes[rank] += [(event.start, kept), *frees]
+        elif event.phase in ("B", "I"):
+            extra = recomputed_bytes(by_id[event.id])
+            for rank in event.ranks if extra else ():
+                changes[rank] += [(event.start, extra), (event.end, -extra)]
+        elif event.phase == "update":
+            for rank in event.ranks:
+                extra = update_bytes(rank)
+                changes[rank] += [(event.start, extra), (event.end, -extra)] if extra else []
+    keys = [(state_bytes(rank), timeline.representative_of(rank)) for rank in range(timeline.ranks)]
+    curves = {(base, of): running_curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
+    return MemoryCurves(tuple(curves[key] for key in keys))
+
+
+class ActivationRelease:
+    """When the activations of a forward are freed: at the end of its backward, or in parts at the ends of I and W."""
+
+    def __init__(self, timeline: Timeline, by_id: dict[str, Task]) -> None:
+        phases: tuple[Phase, ...] = ("B", "I", "W")
+        self.by_phase = {phase: BackwardEnds(timeline, by_id, phase) for phase in phases}
+        self.trained = {module for each in self.by_phase.values() for module in each.modules}
+        self.step_seconds = timeline.step_seconds
+
+    def release_times(self, forward: Task, event: TaskEvent) -> list[tuple[float, float]]:
+        """Pairs of the time in seconds and the share freed then."""
+        if forward.module not in self.trained:
+            return [(event.end, 1.0)]
+        inputs = self.by_phase["I"].end_of_pass(forward, event)
+        if inputs is None:
+            whole = self.by_phase["B"].end_of_pass(forward, event)
+            return [(self.step_seconds if whole is None else whole, 1.0)]
+        weights = self.by_phase["W"].end_of_pass(forward, event)
+        last = self.step_seconds if weights is None else weights
+        return [(inputs, 1.0 - KEPT_FOR_WEIGHTS), (last, KEPT_FOR_WEIGHTS)]
+
+
+class BackwardEnds:
+    """Ends of the backward passes of one phase, looked up by forward: same module, micro-batch and group, and layers
+    that contain those of the forward.
+    """
+
+    def __init__(self, timeline: Timeline, by_id: dict[str, Task], phase: Phase) -> None:
+        self.events: dict[tuple[str, int | None, str], list[tuple[Task, TaskEvent]]] = {}
+        self.exact: dict[tuple[str, int | None, str, Layers, Ranks], float] = {}
+        self.modules: set[str] = set()
+        for event in timeline.events:
+            if event.phase == phase:
+                task = by_id[event.id]
+                self.modules.add(task.module)
+                self.events.setdefault((task.module, task.micro_batch, task.group), []).append((task, event))
+                self.exact[task.module, task.micro_batch, task.group, task.layers, event.ranks] = event.end
+
+    def end_of_pass(self, forward: Task, event: TaskEvent) -> float | None:
+        """End in seconds of the pass on the ranks of the forward; None where there is none."""
+        key = (forward.module, forward.micro_batch, forward.group)
+        end = self.exact.get((*key, forward.layers, event.ranks))
+        if end is not None:
+            return end
+        ends = [
+            back.end
+            for task, back in self.events.get(key, ())
+            if set(event.ranks) <= set(back.ranks) and set(forward.layers) <= set(task.layers)
+        ]
+        return max(ends, default=None)
+
+
+def running_curve(base: float, changes: list[tuple[float, float]]) -> Curve:
+    """The running sum of changes in bytes; of simultaneous changes, freeing comes first."""
+    points, held = [(0.0, base)], base
+    for seconds, amount in sorted(changes):
+        held += amount
+        if points[-1][0] == seconds:
+            points[-1] = (seconds, held)
+        else:
+            points.append((seconds, held))
+    return tuple(points)

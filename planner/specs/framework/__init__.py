@@ -1,0 +1,1 @@
+"""Training frameworks: coefficients of time and memory, and switches of overlap."""

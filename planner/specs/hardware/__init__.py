@@ -1,0 +1,1 @@
+"""Hardware: clusters, kinds of ranks, profiles of devices and rates of their kernels."""

@@ -1,0 +1,1 @@
+"""Workloads: where lengths come from, samples and streams by batch, sizes of items."""

@@ -1,0 +1,95 @@
+"""Sizes of items: tokens in a module's layers, or its input units, of which several parts can make one item.
+
+An item of several images is assigned as a whole, and attention stays within each image: it costs what they cost.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from planner.specs.base import Count, Spec
+from planner.specs.layers.audio import FRAMES_PER_TOKEN
+from planner.specs.layers.stack import InputUnit, ModuleStack
+
+PartCounts = Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)]
+
+
+class ItemSize(Spec):
+    """The size of an item in its module's input unit: `{patches: 4096}`, `{patches: [1024, 256]}`, `{frames: 3000}`."""
+
+    tokens: Count | None = None
+    patches: Count | PartCounts | None = None  # of one image, or of each of several
+    frames: Count | PartCounts | None = None  # of one clip, or of each of several
+
+    def __post_init__(self) -> None:
+        given = [unit for unit in UNITS_PER_TOKEN if getattr(self, unit) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"an item's size is in one unit, not {' and '.join(given) or 'none'} | give one of {UNIT_NAMES}"
+            )
+        partial = [count for count in self.counts if count % UNITS_PER_TOKEN[self.unit]]
+        if partial:
+            rule = f"{UNITS_PER_TOKEN[self.unit]} {self.unit} are a token of the layers"
+            raise ValueError(f"{partial[0]} {self.unit} are no whole tokens: {rule} | cut off, or add, what is over")
+
+    @property
+    def unit(self) -> InputUnit:
+        """The input unit that the size is in."""
+        return next(unit for unit in UNITS_PER_TOKEN if getattr(self, unit) is not None)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The size of each part, in the unit."""
+        count = getattr(self, self.unit)
+        return count if isinstance(count, tuple) else (count,)
+
+
+UNITS_PER_TOKEN: dict[InputUnit, int] = {
+    "tokens": 1,
+    "patches": 1,
+    "frames": FRAMES_PER_TOKEN,
+}  # input units per token of the layers
+UNIT_NAMES = ", ".join(UNITS_PER_TOKEN)
+Size = Count | ItemSize
+
+
+class Document(NamedTuple):
+    """Tokens that attention stays within: a whole item, or a part of one."""
+
+    item: int
+    tokens: int
+    begin: int = 0  # index of its first token in the item
+
+
+def part_lengths(size: int | ItemSize) -> tuple[int, ...]:
+    """Return the tokens of each part; attention stays within a part."""
+    return (size,) if isinstance(size, int) else tuple(count // UNITS_PER_TOKEN[size.unit] for count in size.counts)
+
+
+def item_tokens(size: int | ItemSize) -> int:
+    """Return the tokens of an item in the layers."""
+    return size if isinstance(size, int) else sum(part_lengths(size))
+
+
+def size_faults(module: ModuleStack, name: str, size: int | ItemSize) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong and what to do where the module `name` cannot have an item of this size."""
+    if isinstance(size, ItemSize) and size.unit != module.input_unit:
+        yield f"the item's size is in {size.unit}, and `{name}` reads {module.input_unit}", f"give {module.input_unit}"
+        return
+    for part in part_lengths(size):
+        if part % module.tokens_per_output:
+            each = f"{module.tokens_per_output} tokens of `{name}` become one output"
+            yield (
+                f"{part} tokens are no whole outputs: {each}",
+                f"give it a multiple of {module.tokens_per_output} tokens",
+            )
+
+
+def packed_documents(items: Sequence[int], parts: Sequence[Sequence[int]]) -> tuple[Document, ...]:
+    """Return the documents of items, whose parts have these lengths in tokens, in packed order."""
+    return tuple(
+        Document(item, length, sum(lengths[:at]))
+        for item, lengths in zip(items, parts, strict=True)
+        for at, length in enumerate(lengths)
+    )

@@ -1,0 +1,143 @@
+"""Samples of a workload: lengths from a file, a folder of tokens, a distribution or a mix, batch by batch."""
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.specs.workload.distributions import draw_lengths, draw_mixture
+from planner.specs.workload.items import Size
+from planner.specs.workload.length_sources import Distribution, LengthsFile, TokensFolder, Workload
+from planner.specs.workload.token_folder import open_offsets, sample_lengths
+
+MAX_LENGTH = 10**9
+MAX_SAMPLES = 2**24  # of the data: all samples up to the last one needed are drawn
+INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+ReadersByItem = dict[int, tuple[int, ...]]  # item → items of the module that reads it
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBatch:
+    """Consecutive samples of the data: those that the plan assigns, and those that were too long for the job."""
+
+    items: dict[int, int]  # sample → tokens, after rounding
+    dropped: tuple[int, ...]
+    streams: Mapping[str, dict[int, Size]] = field(default_factory=dict)  # other module → item → size
+    feeds: Mapping[str, dict[str, ReadersByItem]] = field(
+        default_factory=dict
+    )  # module → module that reads it → readers by item
+    left_out: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # other module → items without a reader in the batch
+
+
+def read_batches(workload: Workload, count: int, first_row: int, seed: int, base: Path) -> list[SampleBatch]:
+    """Read `count` consecutive batches from sample `first_row` on. `base`: the folder of relative paths.
+
+    Raises InputError when there are too few samples, or a length is invalid.
+    """
+    end = first_row + count * workload.batch_rows
+    if end > MAX_SAMPLES:
+        what = f"{count} batches of {workload.batch_rows} samples end at sample {end}, beyond sample {MAX_SAMPLES}"
+        raise InputError(what, where="workload", fix="ask for fewer batches, or an earlier first sample")
+    lengths = read_samples(workload, end, seed, base)
+    if len(lengths) < end:
+        raise InputError(
+            f"{count} batches of {workload.batch_rows} samples end at sample {end}, the data has {len(lengths)}",
+            where="workload",
+            fix="ask for fewer batches, or give more samples",
+        )
+    starts = range(first_row, end, workload.batch_rows)
+    return [make_batch(workload, lengths, start) for start in starts]
+
+
+def make_batch(workload: Workload, lengths: list[int], start: int) -> SampleBatch:
+    """Return the batch from sample `start` on, with lengths rounded up; samples that are too long are dropped."""
+    items: dict[int, int] = {}
+    dropped = []
+    for index in range(start, start + workload.batch_rows):
+        if lengths[index] > workload.max_tokens:
+            dropped.append(index)
+        else:
+            items[index] = -(-lengths[index] // workload.round_to) * workload.round_to
+    if not items:
+        raise InputError(
+            f"every sample of the batch from sample {start} on is longer than {workload.max_tokens} tokens",
+            where="workload.max_tokens",
+            fix="raise max_tokens",
+        )
+    return SampleBatch(items, tuple(dropped))
+
+
+def read_samples(workload: Workload, count: int, seed: int, base: Path) -> list[int]:
+    """Return the lengths of the first `count` samples or more; fewer where the data ends."""
+    lengths = workload.lengths
+    if isinstance(lengths, LengthsFile):
+        return read_lengths(base / lengths.path, lengths.column)
+    if isinstance(lengths, TokensFolder):
+        folder = base / lengths.path
+        return sample_lengths(open_offsets(folder), folder, 0, count)
+    if isinstance(lengths, Distribution):
+        return draw_lengths(lengths.name, count, seed)
+    return draw_mixture(lengths.parts, count, seed)
+
+
+def read_lengths(path: Path, column: str) -> list[int]:
+    """Read one length a line, or a column of a CSV; gzip if the name ends in .gz. Raises InputError."""
+    text = read_text_file(path)
+    lines = text.splitlines()
+    if not lines:
+        raise InputError("the file of lengths is empty", where=str(path), fix="give one length a line")
+    if INTEGER.fullmatch(lines[0].strip()):
+        return [parse_length(cell, path, number) for number, cell in enumerate(lines, 1) if cell.strip()]
+    try:
+        return read_column(text, column, path)
+    except csv.Error as error:
+        fix = "give a CSV, or one length a line"
+        raise InputError(f"this is not CSV: {error}", where=str(path), fix=fix) from error
+
+
+def read_column(text: str, column: str, path: Path) -> list[int]:
+    """Read one column of a CSV whose first line names the columns. Raises InputError."""
+    rows = csv.reader(io.StringIO(text))
+    header = next(rows, [])
+    if column not in header:
+        raise InputError(
+            f"the file has no column `{column}`", where=f"{path}:1", fix=f"set column to one of {', '.join(header)}"
+        )
+    index = header.index(column)
+    return [
+        parse_length(row[index] if index < len(row) else "", path, number) for number, row in enumerate(rows, 2) if row
+    ]
+
+
+def read_text_file(path: Path) -> str:
+    """Read a text file, unpacked if its name ends in .gz. Raises InputError."""
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"the gzip file is damaged: {error}", where=str(path), fix="make or fetch it again") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "the file of lengths is not text", where=str(path), fix="give a CSV, or one length a line"
+        ) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read the lengths: {reason}", where=str(path), fix="check the path") from error
+
+
+def parse_length(cell: str, path: Path, line: int) -> int:
+    """Parse a positive number of tokens. Raises InputError."""
+    text = cell.strip()
+    if not INTEGER.fullmatch(text) or not 0 < int(text) <= MAX_LENGTH:
+        fix = "a whole number of tokens, at least 1"
+        raise InputError(f"`{text[:40]}` is no length", where=f"{path}:{line}", fix=fix)
+    return int(text)

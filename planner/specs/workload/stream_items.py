@@ -1,0 +1,135 @@
+"""Items of one stream: read from a CSV, or drawn from a distribution."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+from planner.errors import InputError
+from planner.specs.layers import Module
+from planner.specs.model import Model
+from planner.specs.workload.distributions import draw_lengths, draw_mixture
+from planner.specs.workload.items import UNITS_PER_TOKEN, ItemSize, Size, size_faults
+from planner.specs.workload.length_sources import (
+    LengthsFile,
+    Stream,
+    StreamDistribution,
+    StreamFile,
+    TokensFolder,
+    Workload,
+)
+from planner.specs.workload.samples import INTEGER, MAX_SAMPLES, parse_length, read_lengths, read_text_file
+from planner.specs.workload.token_folder import open_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class StreamItem:
+    """One item of a stream, with its readers."""
+
+    number: int  # in its stream, from 0
+    size: Size
+    readers: Mapping[str, tuple[int, ...]]  # module that reads it → items of that module
+    where: str = ""  # its line in the file, for errors
+
+
+def sample_count(workload: Workload, base: Path) -> int | None:
+    """Return the number of samples in the data; None: they are drawn, and unlimited."""
+    lengths = workload.lengths
+    if isinstance(lengths, LengthsFile):
+        return len(read_lengths(base / lengths.path, lengths.column))
+    return len(open_offsets(base / lengths.path)) - 1 if isinstance(lengths, TokensFolder) else None
+
+
+def read_stream_items(stream: StreamFile, name: str, model: Model, base: Path) -> Iterator[StreamItem]:
+    """Yield the items of a file, one for each line. Raises InputError."""
+    path, spec = base / stream.path, model.modules[name]
+    readers = reader_columns(stream, name, model.targets(name))
+    rows = csv.reader(io.StringIO(read_text_file(path)))
+    try:
+        header = next(rows, [])
+        for column in (stream.column, *readers.values()):
+            if column not in header:
+                fix = f"columns are {', '.join(header)}; `column` names that of sizes, `reads` that of readers"
+                raise InputError(f"the file has no column `{column}`", where=f"{path}:1", fix=fix)
+        for number, row in enumerate(row for row in rows if row):
+            line, cells = rows.line_num, dict(zip(header, row, strict=False))
+            where = f"{path}:{line}"
+            size = parse_size(cells.get(stream.column, ""), name, spec, path, line)
+            read_by = {target: parse_readers(cells.get(column, ""), where) for target, column in readers.items()}
+            if not any(read_by.values()):
+                message = f"item {number} of `{name}` has no reader"
+                raise InputError(message, where=where, fix="name the item that reads it, or remove the line")
+            yield StreamItem(number, size, read_by, where)
+    except csv.Error as error:
+        raise InputError(f"this is not CSV: {error}", where=str(path), fix="give a CSV with a header") from error
+
+
+def reader_columns(stream: StreamFile, name: str, targets: tuple[str, ...]) -> dict[str, str]:
+    """Return module that reads → column with its reading items. Raises InputError."""
+    by_module = dict.fromkeys(targets, stream.reads) if isinstance(stream.reads, str) else stream.reads
+    if set(by_module) != set(targets) or (len(targets) > 1 and isinstance(stream.reads, str)):
+        message = f"`{name}` feeds {' and '.join(targets)}, and `reads` does not name each of them"
+        fix = f"reads: {{{', '.join(f'{target}: column' for target in targets)}}}"
+        raise InputError(message, where=f"workload.streams.{name}.reads", fix=fix)
+    return dict(by_module)
+
+
+def parse_size(cell: str, name: str, spec: Module, path: Path, line: int) -> Size:
+    """Parse the size of an item, such as 4096, or 1024+256 of two parts. Raises InputError."""
+    counts = tuple(parse_length(part, path, line) for part in cell.split("+"))
+    try:
+        size = make_size(spec, counts)
+        for message, fix in size_faults(spec, name, size):
+            raise ValueError(f"{message} | {fix}")
+    except ValueError as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, where=f"{path}:{line}", fix=fix) from error
+    return size
+
+
+def make_size(spec: Module, counts: tuple[int, ...]) -> Size:
+    """Return the size of an item whose parts have these counts in the module's input unit. Raises ValueError."""
+    if len(counts) == 1 and UNITS_PER_TOKEN[spec.input_unit] == 1:
+        return counts[0]
+    if spec.input_unit == "tokens":
+        raise ValueError("a text is one sequence, not several | write one number, or several items")
+    count = counts if len(counts) > 1 else counts[0]
+    return ItemSize(frames=count) if spec.input_unit == "frames" else ItemSize(patches=count)
+
+
+def parse_readers(cell: str, where: str) -> tuple[int, ...]:
+    """Parse the reading items, such as 3 or 3+4; none in an empty cell. Raises InputError."""
+    parts = [part.strip() for part in cell.split("+")] if cell.strip() else []
+    for part in parts:
+        if not INTEGER.fullmatch(part) or int(part) < 0:
+            fix = "the number of an item, counted from 0; several as 3+4"
+            raise InputError(f"`{part[:40]}` is no number of an item", where=where, fix=fix)
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def draw_stream_items(stream: Stream, name: str, model: Model, highest: int, seed: int) -> list[StreamItem]:
+    """Draw `each` items for every item up to number `highest` of the module that reads them. Raises InputError."""
+    assert not isinstance(stream, StreamFile), "files are read"
+    spec, targets = model.modules[name], model.targets(name)
+    count, stream_seed = (
+        (highest + 1) * stream.each,
+        seed ^ crc32(name.encode()),
+    )  # a seed of its own, independent of the samples'
+    if len(targets) > 1:
+        message = f"`{name}` feeds {' and '.join(targets)}: drawn items have one reader"
+        raise InputError(message, where=f"workload.streams.{name}", fix="give a file with the readers of each item")
+    if count > MAX_SAMPLES:
+        message = f"{count} items would be drawn, at most {MAX_SAMPLES} are"
+        raise InputError(
+            message, where=f"workload.streams.{name}.each", fix="a smaller number, or an earlier first sample"
+        )
+    sizes = (
+        draw_lengths(stream.name, count, stream_seed)
+        if isinstance(stream, StreamDistribution)
+        else draw_mixture(stream.parts, count, stream_seed)
+    )
+    unit = spec.tokens_per_output * UNITS_PER_TOKEN[spec.input_unit]
+    rounded = (make_size(spec, (-(-size // unit) * unit,)) for size in sizes)
+    return [StreamItem(number, size, {targets[0]: (number // stream.each,)}) for number, size in enumerate(rounded)]

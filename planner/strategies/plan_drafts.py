@@ -1,0 +1,171 @@
+"""What strategies share: data-parallel layouts, and decisions as an unpriced plan with everything that it uses."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import planner
+from planner import files
+from planner.costs.price_table import price_table
+from planner.costs.step.packing_problem import PackingProblem, split_degree
+from planner.packing.packed_groups import PackedGroup
+from planner.plan.plan_file import (
+    Breakdown,
+    Group,
+    ItemEntry,
+    Layout,
+    MicroBatch,
+    OffloadedItem,
+    Outcome,
+    Plan,
+    PlanInputs,
+    PlanOrigin,
+    Prediction,
+    SourceFile,
+    Step,
+    group_name,
+)
+from planner.specs import library
+from planner.specs.base import Ranks
+from planner.specs.inputs import Inputs
+from planner.specs.layers import Module
+from planner.specs.parallelism import decided_fields
+from planner.specs.workload.items import Size
+from planner.specs.workload.samples import SampleBatch
+
+STATE_FIELDS = (
+    "zero",
+    "recompute",
+    "dtype",
+    "gradients",
+)  # fields of `layout` that apply where groups change with every micro-batch
+NO_OUTCOME = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
+NO_PREDICTION = Prediction(
+    step_seconds=0.0,
+    spread=0.0,
+    peak_memory_gib=0.0,
+    breakdown=Breakdown(compute=0.0, exposed_comm=0.0, idle=0.0),
+    measured_share=0.0,
+)
+
+
+def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
+    """The reason why groups that change with every micro-batch cannot plan this job: it has several modules, or fixes a
+    layout that such groups cannot keep; None where they can.
+    """
+    if len(inputs.model.modules) > 1:
+        return only_one_module(inputs, name)
+    if not inputs.job.fix.layouts:
+        return None
+    fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"
+    return f"groups of {name} change with every micro-batch: fix.layouts has no place in it | {fix}"
+
+
+def only_one_module(inputs: Inputs, name: str) -> str:
+    """The reason why a strategy for one module cannot plan a model of several."""
+    others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)
+    what = f"{name} plans one module, and {others} would be left out of the plan, of its memory and of its bound"
+    fix = f"plan a model of `{inputs.module}` alone, or write a plan of all modules by hand"
+    return f"{what} | {fix}; planner predict prices a layout of each under fix.layouts"
+
+
+def data_parallel_layouts(inputs: Inputs) -> dict[str, Layout]:
+    """The workload's module data-parallel over all ranks, its states sharded as the job says."""
+    size = inputs.cluster.size
+    states: dict[str, Any] = {
+        name: value for name, value in decided_fields(inputs.job.layout).items() if name in STATE_FIELDS
+    }
+    layout = Layout(ranks=Ranks(range(size)), dp=size, **{"zero": inputs.job.zero, **states})
+    return {inputs.module: layout}
+
+
+def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> PlanInputs:
+    """Everything that makes a plan self-contained: models, cluster, items, prices and sources."""
+    items: dict[str, dict[int, Size]] = {name: {} for name in layouts}
+    for batch in inputs.batches:
+        for name in layouts:
+            items[name] |= batch.items if name == inputs.module else batch.streams[name]
+    return PlanInputs(
+        models={name: inputs.model.modules[name] for name in layouts},
+        cluster=inputs.cluster,
+        devices=inputs.devices,
+        items=items,
+        feeds={name: read for batch in inputs.batches for name, read in item_readers(batch, layouts)},
+        dropped=tuple(row for batch in inputs.batches for row in batch.dropped),
+        left_out={
+            name: tuple(item for batch in inputs.batches for item in batch.left_out.get(name, ()))
+            for name in layouts
+            if any(batch.left_out.get(name) for batch in inputs.batches)
+        },
+        degrees=degrees,
+        limits=inputs.job.limits,
+        fix=inputs.job.fix,
+        prices=price_table(inputs, layouts),
+        sources={role: source_file(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
+    )
+
+
+def item_readers(batch: SampleBatch, layouts: dict[str, Layout]) -> Iterator[tuple[str, dict[int, Any]]]:
+    """The readers of items, by module; by edge for a module that feeds several."""
+    for name in (name for name in batch.feeds if name in layouts):
+        for target, readers in batch.feeds[name].items():
+            key = name if len(batch.feeds[name]) == 1 else f"{name}>{target}"
+            yield key, {item: of if len(of) > 1 else of[0] for item, of in readers.items()}
+
+
+def source_file(path: Path, job: Path) -> SourceFile:
+    """An input's digest, and its path, which does not depend on the working folder.
+
+    Shipped files are under `profiles/`; any other path is relative to the job's folder, or absolute for a shipped job.
+    """
+    target, base, shipped = path.resolve(), job.resolve().parent, library.shipped_folder().resolve()
+    if target.is_relative_to(shipped):
+        text = f"profiles/{target.relative_to(shipped).as_posix()}"
+    else:
+        text = target.as_posix() if base.is_relative_to(shipped) else Path(os.path.relpath(target, base)).as_posix()
+    return SourceFile(path=text, sha256=files.digest(path))
+
+
+def plan_micro_batch(
+    micro_batch: tuple[PackedGroup, ...], problem: PackingProblem, module: Module, groups: dict[str, Group]
+) -> MicroBatch:
+    """A packed micro-batch as in a plan file; its groups are added to `groups`."""
+    named: MicroBatch = {}
+    for group in micro_batch:
+        degree = problem.shapes[group.shape].degree
+        ranks = Ranks(range(group.first_rank, group.first_rank + degree))
+        name = group_name(ranks)
+        groups[name] = Group(ranks=ranks, split=split_degree(module, degree))  # type: ignore[arg-type]
+        named[name] = tuple(plan_entry(item, group.shape, problem) for item in group.items)
+    return named
+
+
+def plan_entry(item: int, shape: int, problem: PackingProblem) -> ItemEntry:
+    """An item, with the share of its activations offloaded on a group of this shape."""
+    offload = problem.offload_ratio(problem.sizes[item], shape)
+    return OffloadedItem(item=item, offload=offload) if offload else item
+
+
+def draft_plan(
+    inputs: Inputs, used: PlanInputs, layouts: dict[str, Layout], groups: dict[str, Group], rows: tuple[MicroBatch, ...]
+) -> Plan:
+    """The decisions for one batch as an unpriced plan."""
+    return Plan(
+        format=Plan.FORMAT,
+        name=inputs.job.name,
+        made=PlanOrigin(
+            by=f"planner {planner.__version__}",
+            strategy=inputs.job.strategy,
+            seed=inputs.seed,
+            effort=inputs.effort,
+            first_row=inputs.first_row,
+        ),
+        uses=used,
+        outcome=NO_OUTCOME,
+        prediction=NO_PREDICTION,
+        ranks=inputs.cluster.ranks,
+        layouts=layouts,
+        groups=dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks)))),
+        steps=(Step(sync=inputs.job.sync, micro_batches=rows),),
+    )

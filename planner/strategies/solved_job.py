@@ -1,0 +1,17 @@
+"""What solving a job gives: the plan of all its batches, and how long that took."""
+
+from dataclasses import dataclass
+
+from planner.plan.plan_file import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedJob:
+    """A plan, and the seconds that solving each of its steps took."""
+
+    plan: Plan
+    step_seconds: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.step_seconds)

@@ -1,0 +1,93 @@
+"""Whether a plan fits into memory: use by kind on each stage, the probability, and a change that would fit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.costs.memory.footprint import Footprint
+from planner.plan.plan_file import Plan
+from planner.scoring.objective_value import restate_in_objective
+from planner.scoring.plan_memory import exceeds_memory
+from planner.scoring.score import Score, score
+from planner.specs.hardware.cluster import device_of_rank
+from planner.specs.inputs import Inputs
+from planner.strategies.static.fixed_layout import fixed_layout
+from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layout_change import LayoutChange, fixed_numbers, smallest_change
+from planner.strategies.static.layout_screening import layout_problem
+from planner.strategies.static.static_plan import static_plan
+from planner.units import GIB
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Peak memory of the fullest rank of a pipeline stage; with several modules, of a combination of their stages."""
+
+    stage: int
+    holds: dict[str, int]  # module → its stage
+    rank: int
+    taken: Footprint
+    allowed: float  # bytes
+    chance: float  # of running out of memory
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFit:
+    """Memory of all stages; the fullest one decides whether the plan fits."""
+
+    plan: Plan
+    scores: tuple[Score, ...]
+    device: str
+    device_bytes: float
+    stages: tuple[StageMemory, ...]
+    change: (
+        LayoutChange | None
+    )  # a change that would fit, if this does not; None: there is none, or it was not searched
+
+    @property
+    def fullest(self) -> StageMemory:
+        """The stage with the greatest share of its allowed memory in use."""
+        return max(self.stages, key=lambda use: (float(use.taken.total) / use.allowed, -use.stage))
+
+    @property
+    def fits(self) -> bool:
+        """Whether every stage fits."""
+        return not any(exceeds_memory(float(use.taken.total), use.allowed) for use in self.stages)
+
+
+def memory_fit_of_job(inputs: Inputs) -> MemoryFit:
+    """Memory of the layouts that a job fixes. Raises InputError."""
+    if len(inputs.model.modules) > 1:
+        plan = plan_together(inputs, runs=False)
+        return memory_fit_of_plan(plan, (score(plan),))
+    problem, layout = layout_problem(inputs), fixed_layout(inputs, runs=False)
+    plan = restate_in_objective(static_plan(inputs, problem, layout), inputs.job.objective)
+    scores = (score(plan),)
+    found = memory_fit_of_plan(plan, scores)
+    return found if found.fits else memory_fit_of_plan(plan, scores, smallest_change(problem, fixed_numbers(layout)))
+
+
+def memory_fit_of_plan(plan: Plan, scores: Sequence[Score], change: LayoutChange | None = None) -> MemoryFit:
+    """Memory of an existing plan."""
+    worst = max(scores, key=lambda each: each.oom_chance)
+    stages = stage_memories(plan, worst)
+    kind = device_of_rank(plan.uses.cluster, worst.fullest_rank)
+    return MemoryFit(plan, tuple(scores), kind, plan.uses.devices[kind].memory_gib * GIB, stages, change)
+
+
+def stage_memories(plan: Plan, found: Score) -> tuple[StageMemory, ...]:
+    """Memory of each pipeline stage; with several modules, of ranks that hold the same stages of all of them."""
+    holding, peaks = found.plan_memory, found.memory.peaks
+    alike: dict[tuple[int, ...], list[int]] = {}  # stage of each module, -1 where there is none → ranks
+    for rank in range(plan.size):
+        held = tuple(stages.get(rank, -1) for stages in holding.stage_of.values())
+        if any(stage >= 0 for stage in held):
+            alike.setdefault(held, []).append(rank)
+    uses = []
+    for number, held in enumerate(sorted(alike)):
+        rank = max(alike[held], key=lambda each: (peaks[each] / holding.allowed_bytes(each), -each))
+        taken, names = holding.peak_footprint(rank, peaks[rank], found.tasks), zip(holding.stage_of, held, strict=True)
+        stages = {name: stage for name, stage in names if stage >= 0}
+        uses.append(
+            StageMemory(number, stages, rank, taken, holding.allowed_bytes(rank), holding.oom_chance(rank, peaks[rank]))
+        )
+    return tuple(uses)

@@ -1,0 +1,72 @@
+"""The prediction for one static layout: seconds and their breakdown, memory, and the source of each number."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from planner.plan.plan_file import Plan
+from planner.scoring.objective_value import restate_in_objective
+from planner.scoring.score import Score, outcome_of, prediction_of, score
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs
+from planner.strategies.static.fixed_layout import fixed_layout
+from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.layout_screening import layout_problem, step_parts
+from planner.strategies.static.static_plan import static_plan
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPrediction:
+    """A plan, its simulated steps, their breakdown in seconds, and the source of each number."""
+
+    plan: Plan
+    scores: tuple[Score, ...]
+    parts: dict[str, float]  # seconds of a step by part; their sum is `closed_seconds` where there is one
+    closed_seconds: float | None  # of the closed form; None: the parts are the simulated step's
+    sources: dict[str, str]
+
+
+def predict_job(inputs: Inputs) -> StaticPrediction:
+    """The prediction for the layouts that a job fixes, whether they fit or not. Raises InputError."""
+    if len(inputs.model.modules) > 1:
+        plan = plan_together(inputs)
+        found = score(plan)
+        return predict_plan(with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), (found,))
+    problem, layout = layout_problem(inputs), fixed_layout(inputs)
+    plan = static_plan(inputs, problem, layout)
+    found = score(plan)
+    plan = restate_in_objective(
+        with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), inputs.job.objective
+    )
+    if plan.uses.prices.modules:
+        return StaticPrediction(plan, (found,), simulated_parts((found,)), None, sources_of(plan))
+    closed = step_parts(problem, layout)
+    parts = {name: float(value) for name, value in asdict(closed).items()}
+    return StaticPrediction(plan, (found,), parts, float(closed.seconds), sources_of(plan))
+
+
+def predict_plan(plan: Plan, scores: Sequence[Score]) -> StaticPrediction:
+    """The prediction for an existing plan."""
+    return StaticPrediction(plan, tuple(scores), simulated_parts(scores), None, sources_of(plan))
+
+
+def simulated_parts(scores: Sequence[Score]) -> dict[str, float]:
+    """Seconds by part of the mean rank in the mean step."""
+    each = [score.timeline.breakdown() for score in scores]
+    names = {"compute": "compute", "exposed_comm": "exchange that nothing hides", "idle": "waiting"}
+    return {said: sum(getattr(parts, name) for parts in each) / len(each) for name, said in names.items()}
+
+
+def sources_of(plan: Plan) -> dict[str, str]:
+    """The source of each kind of number, by name."""
+    prices, cluster = plan.uses.prices, plan.uses.cluster
+    modules = [f"{costs.source} ({name})" for name, costs in prices.modules.items()]
+    kernels = [f"{rates.source} ({kind})" for kind, rates in prices.rates.items()]
+    tables = sorted({table.source for table in prices.collectives.values()})
+    wired = sorted({rates.source if rates.link_share else "analytic" for rates in prices.rates.values()})
+    network = f"{', '.join(tables or wired or ['analytic'])}, of {cluster.name}'s levels"
+    return {
+        "compute": ", ".join(modules + kernels),
+        "exchange": network,
+        "overlap, overhead": "the framework's coefficients",
+        "memory": "exact; the framework's coefficients",
+    }

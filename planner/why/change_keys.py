@@ -1,0 +1,157 @@
+"""The keys that `why-not` can change, one function each: from inputs, key and value to changed inputs."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, get_args
+
+from planner.errors import InputError
+from planner.specs.base import MAX_RANKS, with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.job import FixedItem, Job
+from planner.specs.parallelism import Dtype, Parallelism, Recompute, Sync
+from planner.strategies import STRATEGIES
+from planner.why.changed_cluster import only_kind, with_ranks
+
+ITEM = re.compile(r"items\.(\d{1,9})\.degree")
+ApplyKey = Callable[[Inputs, str, str], Inputs]  # inputs, key, value
+
+
+def fix_item(inputs: Inputs, key: str, value: str) -> Inputs:
+    match = ITEM.fullmatch(key)
+    if not match:
+        raise InputError(f"an item has no `{key}`", where=key, fix="write items.N.degree")
+    item = int(match[1])
+    (batch,) = inputs.batches
+    if item not in batch.items:
+        raise InputError(f"the step has no item {item}", where=key, fix=f"one of {first_few(sorted(batch.items))}")
+    fixed = {**inputs.job.fix.items, item: FixedItem(degree=whole_number(value, key, inputs.cluster.size))}
+    return change_job(inputs, fix=with_fields(inputs.job.fix, items=dict(sorted(fixed.items()))))
+
+
+def set_degrees(inputs: Inputs, key: str, value: str) -> Inputs:
+    return change_job(
+        inputs, degrees=tuple(sorted({whole_number(part, key, inputs.cluster.size) for part in value.split(",")}))
+    )
+
+
+def set_limit(inputs: Inputs, key: str, value: str) -> Inputs:
+    """Set the token limit per rank; `none` leaves the limit to memory."""
+    limit = None if value == "none" else whole_number(value, key, 10**9)
+    return change_job(inputs, limits=with_fields(inputs.job.limits, tokens_per_rank=limit))
+
+
+def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
+    if inputs.job.limits.tokens_per_rank is not None:
+        message = "the plan's memory is limited in tokens, so its margin changes nothing"
+        raise InputError(message, where=key, fix="add tokens_per_rank=none, or change tokens_per_rank instead")
+    if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
+        raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
+    return change_job(inputs, limits=with_fields(inputs.job.limits, memory_margin=float(value)))
+
+
+def set_zero(inputs: Inputs, key: str, value: str) -> Inputs:
+    return change_layout(inputs, zero=int(one_of(value, key, ("0", "1", "2", "3"))))
+
+
+def set_sync(inputs: Inputs, key: str, value: str) -> Inputs:
+    return change_job(inputs, sync=one_of(value, key, get_args(Sync)))
+
+
+def set_strategy(inputs: Inputs, key: str, value: str) -> Inputs:
+    return change_job(inputs, strategy=one_of(value, key, tuple(STRATEGIES)))
+
+
+def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
+    """Change recompute; measured costs that include this recompute stay, others are dropped."""
+    how = one_of(value, key, get_args(Recompute))
+    if measured_with(inputs, how):
+        return change_layout(inputs, recompute=how)
+    return change_and_reprice(inputs, key, recompute=how)
+
+
+def measured_with(inputs: Inputs, how: Recompute) -> bool:
+    """Whether the module was measured with this recompute."""
+    known = inputs.profile.modules.values()
+    return bool(known) and all(costs.recomputing and (how == "none" or how in costs.recomputing) for costs in known)
+
+
+def set_dtype(inputs: Inputs, key: str, value: str) -> Inputs:
+    return change_and_reprice(inputs, key, dtype=one_of(value, key, get_args(Dtype)))
+
+
+def set_ranks(inputs: Inputs, key: str, value: str) -> Inputs:
+    only_kind(inputs.cluster, key)
+    return with_ranks(inputs, 0, whole_number(value, key, MAX_RANKS))
+
+
+def set_nodes(inputs: Inputs, key: str, value: str) -> Inputs:
+    per_node = only_kind(inputs.cluster, key).per_node
+    return with_ranks(inputs, 0, whole_number(value, key, MAX_RANKS // per_node) * per_node)
+
+
+def set_effort(inputs: Inputs, key: str, value: str) -> Inputs:
+    return replace(inputs, effort=whole_number(value, key, 4))
+
+
+KEYS: dict[str, ApplyKey] = {
+    "degrees": set_degrees,
+    "strategy": set_strategy,
+    "sync": set_sync,
+    "zero": set_zero,
+    "recompute": set_recompute,
+    "dtype": set_dtype,
+    "tokens_per_rank": set_limit,
+    "memory_margin": set_margin,
+    "ranks": set_ranks,
+    "nodes": set_nodes,
+    "effort": set_effort,
+}
+
+
+def change_job(inputs: Inputs, **fields: Any) -> Inputs:
+    job: Job = with_fields(inputs.job, **fields)
+    return replace(inputs, job=job)
+
+
+def change_layout(inputs: Inputs, **wish: Any) -> Inputs:
+    """The inputs with these fields of the layout, which override what the job fixed."""
+    fix, gone = inputs.job.fix, {key: None for key in wish if key in Parallelism.__struct_fields__}
+    layouts = {name: with_fields(fixed, **gone) for name, fixed in fix.layouts.items()}
+    return change_job(inputs, layout=with_fields(inputs.job.layout, **wish), fix=with_fields(fix, layouts=layouts))
+
+
+def change_and_reprice(inputs: Inputs, key: str, **wish: str) -> Inputs:
+    """Change the layout where measured or published costs do not apply, and price by shape. Raises InputError."""
+    asked = change_layout(inputs, **wish)
+    if asked.job == inputs.job:
+        return inputs
+    sources = sorted({costs.source for costs in inputs.profile.modules.values()})
+    if sources:
+        again = "again " if "fitted" in sources else ""
+        how = f"measure it {again}(planner profile)" if "recompute" in wish else "profile the model that way"
+        raise InputError(
+            f"the plan's costs of `{inputs.module}` are {' and '.join(sources)}, and are not known for another {key}",
+            where=key,
+            fix=f"{how} and solve its job with that profile",
+        )
+    return replace(asked, profile=with_fields(inputs.profile, modules={}))
+
+
+def whole_number(value: str, key: str, most: int) -> int:
+    text = value.strip()
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= most:
+        raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix=f"a whole number from 1 to {most}")
+    return int(text)
+
+
+def one_of(value: str, key: str, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix=f"one of {', '.join(allowed)}")
+    return value
+
+
+def first_few(numbers: list[int]) -> str:
+    """The first few of many numbers, and the last."""
+    shown = ", ".join(map(str, numbers[:8]))
+    return f"{shown}, … {numbers[-1]}" if len(numbers) > 8 else shown

@@ -1,0 +1,87 @@
+"""Applies `KEY=VALUE` changes to a plan's problem, and the further changes that they require."""
+
+from dataclasses import replace
+
+from planner.errors import InputError
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import Sync
+from planner.strategies import STRATEGIES, is_static, strategy_called
+from planner.why.change_keys import KEYS, fix_item
+
+APPLIED_FIRST = ("ranks", "nodes", "tokens_per_rank")  # applied first: the other keys are checked against them
+
+
+def apply_changes(inputs: Inputs, words: tuple[str, ...]) -> Inputs:
+    """The problem with every `KEY=VALUE` applied. Raises InputError that names what is allowed."""
+    given: set[str] = set()
+    for word in sorted(words, key=lambda word: not word.startswith(APPLIED_FIRST)):
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or not value:
+            raise InputError(f"`{word}` is not a change", where=word, fix="write it as KEY=VALUE, like zero=2")
+        if key in given:
+            raise InputError(f"`{key}` is given twice", where=word, fix="give it once")
+        given.add(key)
+        apply = fix_item if key.startswith("items.") else KEYS.get(key)
+        if apply is None:
+            allowed = ", ".join(["items.N.degree", *KEYS])
+            raise InputError(f"there is no key `{key}` to change", where=word, fix=f"one of {allowed}")
+        inputs = apply(inputs, key, value)
+    return inputs
+
+
+def apply_implied(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, tuple[str, ...], str]:
+    """The problem with all changes that these require, those as `KEY=VALUE`, and why no strategy supports it, if so.
+
+    A strategy that was asked for changes ZeRO stage and synchronisation to those that it needs; one that was not is
+    replaced by a strategy that supports the problem.
+    """
+    given = {word.partition("=")[0].strip() for word in words}
+    inputs, follows = align_sync(inputs, given)
+    reasons = {name: unsupported(name, inputs) for name in (inputs.job.strategy, *STRATEGIES)}
+    if not reasons[inputs.job.strategy]:
+        return free_for_search(inputs, given), follows, ""
+    if "strategy" not in given:
+        able = [name for name, reason in reasons.items() if not reason and not is_static(name)]
+        if able:
+            return replace(inputs, job=with_fields(inputs.job, strategy=able[0])), (*follows, f"strategy={able[0]}"), ""
+    elif not given & {"zero", "sync"}:
+        other = switch_sync(inputs)
+        if not unsupported(other.job.strategy, other):
+            return other, (f"zero={other.job.layout.zero}", f"sync={other.job.sync}"), ""
+    return inputs, follows, "; ".join(dict.fromkeys(filter(None, reasons.values())))
+
+
+def align_sync(inputs: Inputs, given: set[str]) -> tuple[Inputs, tuple[str, ...]]:
+    """ZeRO-3 synchronises in every micro-batch, other stages once a step; changes the one that was not given."""
+    job = inputs.job
+    needed: Sync = "micro_batch" if job.zero == 3 else "step"
+    if job.sync == needed or {"sync", "zero"} <= given:
+        return inputs, ()
+    if "sync" not in given:
+        return replace(inputs, job=with_fields(job, sync=needed)), (f"sync={needed}",)
+    zero = 3 if job.sync == "micro_batch" else 2
+    return replace(inputs, job=with_fields(job, layout=with_fields(job.layout, zero=zero))), (f"zero={zero}",)
+
+
+def free_for_search(inputs: Inputs, given: set[str]) -> Inputs:
+    """Leave ZeRO stage and recompute to a search of layouts, unless they were asked for or are fixed by the job."""
+    if not is_static(inputs.job.strategy):
+        return inputs
+    open_keys = {key: None for key in ("zero", "recompute") if key not in given}
+    return replace(inputs, job=with_fields(inputs.job, layout=with_fields(inputs.job.layout, **open_keys)))
+
+
+def switch_sync(inputs: Inputs) -> Inputs:
+    """Switch between synchronisation in every micro-batch (ZeRO-3) and once a step (ZeRO-2)."""
+    job = inputs.job
+    zero, sync = (2, "step") if job.sync == "micro_batch" else (3, "micro_batch")
+    return replace(inputs, job=with_fields(job, layout=with_fields(job.layout, zero=zero), sync=sync))
+
+
+def unsupported(name: str, inputs: Inputs) -> str | None:
+    """Why a strategy does not support the problem; None if it does."""
+    if name not in STRATEGIES:
+        return f"there is no strategy `{name}`"
+    reason = strategy_called(name).supports(inputs)
+    return reason.partition(" | ")[0] if reason else None

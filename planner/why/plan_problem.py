@@ -1,0 +1,137 @@
+"""Recovers a plan's own problem: the inputs of a strategy for one step, from the plan file alone."""
+
+from planner.costs.pricing import pricing_of
+from planner.errors import InputError
+from planner.plan.descriptions import layout_text
+from planner.plan.plan_file import Layout, Plan, assignments
+from planner.specs.base import with_fields
+from planner.specs.hardware.profile import Profile, Provenance
+from planner.specs.inputs import Inputs
+from planner.specs.job import FixedItem, Job
+from planner.specs.model import Model
+from planner.specs.parallelism import Parallelism
+from planner.specs.workload.items import part_lengths
+from planner.specs.workload.length_sources import LengthsFile, Workload
+from planner.specs.workload.samples import SampleBatch
+
+
+def only_module(plan: Plan) -> tuple[str, Layout]:
+    """The only module of a plan without pipeline or tensor parallelism, and its layout. Raises InputError otherwise."""
+    name, layout = next(iter(plan.layouts.items()))
+    if len(plan.layouts) > 1:
+        raise InputError(
+            f"the plan has {len(plan.layouts)} modules, and no strategy plans several: it cannot be re-solved",
+            where=f"layouts ({', '.join(plan.layouts)})",
+            fix="ask about a plan of one module; `planner show` shows where the time of this one goes, and "
+            "`planner check` compares it with one that you edited",
+        )
+    if layout.stages or layout.dp < plan.size:
+        raise InputError(
+            "only plans of one module, on all ranks without pipeline or tensor parallelism, can be re-solved",
+            where=f"layouts ({name})",
+            fix="ask about a plan of one module by sequence_groups, data_ranks or best; to try another static layout, "
+            "write it under fix.layouts in the job, and `planner predict` or `planner solve` that",
+        )
+    if len(layout.recompute_counts(range(plan.uses.models[name].layers))) > 1 or layout.gradients != "float32":
+        raise InputError(
+            f"no job can ask for this layout ({layout_text(layout)}), so it cannot be re-solved",
+            where=f"layouts.{name}",
+            fix="let all layers recompute the same, and leave `gradients` out",
+        )
+    multipart = [item for item, size in plan.uses.items[name].items() if len(part_lengths(size)) > 1]
+    if multipart:
+        raise InputError(
+            f"item {multipart[0]} has several parts, and strategies place whole sequences: it cannot be re-solved",
+            where=f"uses.items.{name}.{multipart[0]}",
+            fix="ask about a plan whose items have one part each",
+        )
+    return name, layout
+
+
+def single_step(plan: Plan, number: int) -> Plan:
+    """One step of a plan as a plan of its own. Raises InputError when there is no such step."""
+    if not 0 <= number < len(plan.steps):
+        raise InputError(f"the plan has no step {number}", where="--step", fix=f"one of 0 to {len(plan.steps) - 1}")
+    module, _ = only_module(plan)
+    step = plan.steps[number]
+    placed = [a for row in step.micro_batches for a in assignments(plan, row)]
+    items = {item for a in placed for item in a.items}
+    groups = {a.group for a in placed}
+    return with_fields(
+        plan,
+        made=with_fields(plan.made, batches=1),
+        outcome=step.outcome or plan.outcome,
+        prediction=step.prediction or plan.prediction,
+        groups={name: group for name, group in plan.groups.items() if name in groups},
+        steps=(with_fields(step, outcome=None, prediction=None),),
+        then=None,
+        uses=with_fields(
+            plan.uses,
+            items={module: {item: size for item, size in plan.uses.items[module].items() if item in items}},
+            dropped=plan.uses.dropped if len(plan.steps) == 1 else (),
+            fix=with_fields(plan.uses.fix, items=fixed_items(plan, items)),
+        ),
+    )
+
+
+def fixed_items(plan: Plan, items: set[int]) -> dict[int, FixedItem]:
+    return {item: fixed for item, fixed in plan.uses.fix.items.items() if item in items}
+
+
+def plan_inputs(plan: Plan) -> Inputs:
+    """The inputs with which a strategy solves a plan of one step again, all from `uses`.
+
+    Raises InputError when the plan does not price its module on every kind of its ranks.
+    """
+    module, layout = only_module(plan)
+    pricing_of(plan)
+    uses = plan.uses
+    cluster = with_fields(uses.cluster, ranks=plan.ranks)
+    batch = SampleBatch({item: uses.tokens(module, item) for item in uses.items[module]}, uses.dropped)
+    return Inputs(
+        job=plan_job(plan, layout, batch),
+        model=Model(format=Model.FORMAT, name=plan.name, source="the plan", modules={module: uses.models[module]}),
+        module=module,
+        cluster=cluster,
+        devices=uses.devices,
+        profile=Profile(
+            format=Profile.FORMAT,
+            name=uses.prices.profile,
+            device=uses.devices[cluster.ranks[0].kind],
+            provenance=Provenance(source="the plan"),
+            modules={f"{plan.name}/{key}": costs for key, costs in uses.prices.modules.items()},
+            collectives=uses.prices.collectives,
+        ),
+        batches=(batch,),
+        sources={},
+        seed=plan.made.seed,
+        effort=plan.made.effort,
+        first_row=plan.made.first_row,
+        rates=uses.prices.rates,
+        timing=uses.prices.timing,
+        accounting=uses.prices.accounting,
+        software_spread=uses.prices.spread,
+    )
+
+
+def plan_job(plan: Plan, layout: Layout, batch: SampleBatch) -> Job:
+    """The job that the plan answers. Its workload is only named, as the batch is known."""
+    lengths = plan.uses.sources.get("lengths")
+    return Job(
+        format=Job.FORMAT,
+        name=plan.name,
+        model=plan.name,
+        cluster=plan.uses.cluster.name,
+        workload=Workload(
+            lengths=LengthsFile(path=lengths.path if lengths else plan.name),
+            batch_rows=len(batch.items) + len(batch.dropped),
+            max_tokens=max(batch.items.values()),
+        ),
+        profile=plan.uses.prices.profile,
+        strategy=plan.made.strategy,
+        layout=Parallelism(zero=layout.zero, recompute=layout.layer_recompute(0), dtype=layout.dtype),
+        degrees=plan.uses.degrees,
+        sync=plan.steps[0].sync,
+        limits=plan.uses.limits,
+        fix=plan.uses.fix,
+    )

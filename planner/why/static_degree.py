@@ -1,0 +1,120 @@
+"""The best single degree for several batches, compared with planning each batch.
+
+Static: every group of every batch has the same degree d; the number of micro-batches and the items in each are still
+planned batch by batch. All allowed degrees are tried.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from planner.costs.objective import STEP_SECONDS
+from planner.errors import Infeasible
+from planner.plan.plan_file import Plan
+from planner.scoring.objective_value import restate_in_objective
+from planner.specs.base import Spec, with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.workload.samples import SampleBatch
+from planner.why.deferral import Deferral, defer_items
+from planner.why.resolved import SolveAgain
+
+OnDegree = Callable[[int, int, str], None]  # done, of how many, which
+
+
+class DegreeResult(Spec, omit_defaults=False):
+    """Step time with one degree for everything."""
+
+    degree: int
+    seconds: float | None  # of all batches; None: infeasible
+    because: str  # binding constraint where it is infeasible
+
+
+class StaticComparison(Spec, omit_defaults=False):
+    """The best single degree against a plan for each batch, over the same batches, in seconds."""
+
+    name: str
+    degree: int
+    degrees: tuple[DegreeResult, ...]
+    static_seconds: tuple[float, ...]  # of each batch
+    per_batch_seconds: tuple[float, ...]
+    per_batch_bounds: tuple[float, ...]
+    gain_median: float  # share of the static plan's seconds that per-batch planning saves; over batches
+    gain_p10: float
+    gain_p90: float
+    gain_total: float  # of all batches together
+    deferral: Deferral | None  # None: a single batch
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPlan:
+    """The static plan, and its comparison with per-batch plans."""
+
+    plan: Plan
+    comparison: StaticComparison
+
+
+def best_static_degree(inputs: Inputs, resolve: SolveAgain, on_degree: OnDegree) -> StaticPlan:
+    """Try every degree for all batches. Raises Infeasible when none can hold every item."""
+    wanted = inputs.job.objective
+    inputs = replace(inputs, job=with_fields(inputs.job, planning="ahead", objective=STEP_SECONDS))
+    free = resolve(inputs)
+    plans, tried, refusal = {}, [], None
+    for done, degree in enumerate(free.uses.degrees):
+        on_degree(done, len(free.uses.degrees), f"degree {degree}")
+        try:
+            plans[degree] = resolve(with_degree(inputs, degree))
+        except Infeasible as error:
+            refusal = error
+        value = sum(step_values(plans[degree])) if degree in plans else None
+        tried.append(
+            DegreeResult(degree=degree, seconds=value, because=refusal.message if value is None and refusal else "")
+        )
+    if refusal and not plans:
+        raise refusal
+    best = min(plans, key=lambda degree: (sum(step_values(plans[degree])), degree))
+
+    def decide(batch: SampleBatch) -> Plan:
+        return resolve(replace(with_degree(inputs, best), batches=(batch,)))
+
+    on_degree(len(free.uses.degrees), len(free.uses.degrees), "deferral")
+    deferral = defer_items(inputs.batches, step_values(plans[best]), decide) if len(inputs.batches) > 1 else None
+    return StaticPlan(
+        restate_in_objective(plans[best], wanted), compare_static(plans[best], free, tuple(tried), deferral)
+    )
+
+
+def with_degree(inputs: Inputs, degree: int) -> Inputs:
+    """The inputs with a single allowed degree."""
+    return replace(inputs, job=with_fields(inputs.job, degrees=(degree,)))
+
+
+def step_values(plan: Plan) -> tuple[float, ...]:
+    """Seconds of each step."""
+    return tuple((step.outcome or plan.outcome).value for step in plan.steps)
+
+
+def compare_static(
+    plan: Plan, free: Plan, tried: tuple[DegreeResult, ...], deferral: Deferral | None
+) -> StaticComparison:
+    alone, planned = step_values(plan), step_values(free)
+    gains = sorted(1 - new / old if old else 0.0 for old, new in zip(alone, planned, strict=True))
+    return StaticComparison(
+        name=plan.name,
+        degree=plan.uses.degrees[0],
+        degrees=tried,
+        static_seconds=alone,
+        per_batch_seconds=planned,
+        per_batch_bounds=tuple((step.outcome or free.outcome).bound for step in free.steps),
+        gain_median=quantile(gains, 0.5),
+        gain_p10=quantile(gains, 0.1),
+        gain_p90=quantile(gains, 0.9),
+        gain_total=1 - sum(planned) / sum(alone) if sum(alone) else 0.0,
+        deferral=deferral,
+    )
+
+
+def quantile(rising: list[float], share: float) -> float:
+    """A quantile of rising values, by linear interpolation."""
+    place = share * (len(rising) - 1)
+    below = int(place)
+    above = min(below + 1, len(rising) - 1)
+    return rising[below] + (place - below) * (rising[above] - rising[below])

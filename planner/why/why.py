@@ -1,0 +1,21 @@
+"""Answers "why" of a plan, of one of its items, or of one of its groups."""
+
+from planner.plan.plan_file import Plan
+from planner.why.group_reasons import WhyGroup, why_group
+from planner.why.item_reasons import WhyItem, why_item
+from planner.why.resolved import SolveAgain
+from planner.why.sensitivity import WhyPlan, why_plan
+
+MAX_DIGITS = 9  # of an item's number
+
+
+def why(plan: Plan, step: int, what: str | None, resolve: SolveAgain) -> WhyPlan | WhyItem | WhyGroup:
+    """Why an item (a number) or a group (a name) of a step is as it is; without one, what would make the step shorter.
+
+    Raises InputError where there is no such item or group.
+    """
+    if what is None:
+        return why_plan(plan, step, resolve)
+    if what.isdecimal() and len(what) <= MAX_DIGITS:
+        return why_item(plan, step, int(what), resolve)
+    return why_group(plan, step, what)

@@ -1,0 +1,149 @@
+"""The workflows of `planner ledger`, `profile` and `calibrate`: measurements under the costs, and prediction errors."""
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from planner import files
+from planner.callbacks import OnProgress, silent
+from planner.errors import InputError
+from planner.ledger import run_ledger
+from planner.ledger.compared_run import ComparedRun
+from planner.ledger.run_drift import RunDrift
+from planner.ledger.run_drift import drift_by_plan as drifts
+from planner.specs import library
+from planner.specs.hardware.profile import Profile
+from planner.specs.model import Model
+from planner.specs.parallelism import Dtype
+from planner.units import GIB
+
+if TYPE_CHECKING:
+    from planner.calibrate.device_rates_fit import CalibratedDevice
+    from planner.calibrate.fit_files import PublishedFit as CalibrationFit
+    from planner.ledger.accuracy import AccuracyReport
+    from planner.ledger.predicted_records import Predictor
+
+RANKS_ON_CPU = 4  # the size of the shipped cluster cpu-4
+
+# --------------------------------------------------------------------------------------------------------- ledger
+
+
+def record_run(ran: ComparedRun, path: Path | None = None) -> Path:
+    """Append a run to the user's own ledger, or to `path`; return that path. Raises InputError."""
+    path = path or run_ledger.default_path()
+    if ran.predicted_step_seconds is None:
+        raise InputError("the run has no prediction")
+    plan, now = ran.plan, datetime.now(timezone.utc)
+    entry = run_ledger.RunEntry(
+        when=now.isoformat(timespec="milliseconds"),
+        machine=ran.machine,
+        plan=plan.name,
+        digest=hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16],
+        steps=len(ran.losses),
+        predicted_seconds=ran.predicted_step_seconds,
+        spread=plan.prediction.spread,
+        measured_seconds=ran.step_seconds,
+        predicted_peak_bytes=plan.prediction.peak_memory_gib * GIB or None,
+        measured_peak_bytes=ran.peak_bytes,
+        kinds=tuple(ran.kinds),
+    )
+    run_ledger.append_entry(path, entry)
+    return path
+
+
+def ledger_drift(path: Path | None = None) -> tuple[list[RunDrift], list[run_ledger.UnreadLine]]:
+    """Prediction errors of runs in the user's own ledger, or in `path`, by plan and machine; and unreadable lines."""
+    entries, unread = run_ledger.read_entries(path or run_ledger.default_path())
+    return drifts(entries), unread
+
+
+def published_account(
+    directory: Path, sources: Sequence[str] = (), predict: "Predictor | None" = None
+) -> "AccuracyReport":
+    """Published records of a folder, or of `sources` only, with their predictions. Raises InputError."""
+    from planner.ledger.published_accuracy import accuracy_of_folder
+    from planner.published.predict_cases import predict_cases as shipped
+
+    return accuracy_of_folder(directory, sources, predict or shipped)
+
+
+# -------------------------------------------------------------------------------------------------------- profile
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSettings:
+    """How to profile; None: all GPUs in bf16, or without one four ranks on the CPU in float32."""
+
+    ranks: int | None = None
+    dtype: Dtype | None = None
+    quick: bool = False
+
+
+def measure_profile(
+    model: str, measuring: ProfileSettings, target: Path | None, on_progress: OnProgress = silent
+) -> tuple[Profile, Path]:
+    """Measure layers, optimizer and collectives of a model here; write the profile to `target` or the user's cache."""
+    from planner.profiling import ProfileOptions, device_name, gpu_count
+    from planner.profiling import profile as measure
+
+    kind: Literal["cpu", "cuda"] = "cuda" if gpu_count() else "cpu"
+    spec, _ = library.read_named(model, Model)
+    device = device_name(kind)
+    base, _ = library.read_named(device, Profile)
+    ranks = measuring.ranks or gpu_count() or RANKS_ON_CPU
+    options = ProfileOptions(ranks, measuring.dtype or ("bf16" if kind == "cuda" else "float32"), measuring.quick)
+    path = target or library.cache_folder() / f"{device}.yaml"
+    return measure(spec.name, spec, base, options, path, lambda done, of, what, _: on_progress(done, of, what)), path
+
+
+# ------------------------------------------------------------------------------------------------------ calibrate
+
+
+def holds_published_records(folder: Path) -> bool:
+    """Whether a folder holds published records; otherwise it holds tables of kernels. Raises InputError."""
+    from planner.published.record_files import is_published_file
+
+    if not folder.is_dir():
+        raise InputError("this is not a folder", where=str(folder), fix="give a folder of CSV files")
+    return any(is_published_file(path) for path in sorted(folder.glob("*.csv")))
+
+
+def calibrate_tables(
+    folder: Path, device: str | None, target: Path | None, on_progress: OnProgress = silent
+) -> "tuple[CalibratedDevice, Path | None]":
+    """Fit a device's rates on kernel tables; `device`: a profile with its specification. Raises InputError."""
+    from planner.calibrate.device_rates_fit import calibrate_tables as assemble
+
+    if device is None:
+        fix = f"one of {', '.join(library.shipped_names(Profile))}; or a file as in docs/devices.md"
+        raise InputError("the device of these tables is not given", where="--device", fix=fix)
+    base, _ = library.read_named(device, Profile)
+    made = assemble(folder, base, today(), on_progress)
+    if target:
+        files.write(target, made.profile)
+    return made, target
+
+
+def calibrate_published(
+    folder: Path, target: Path | None, leave_out: Sequence[str] = (), on_progress: OnProgress = silent
+) -> "tuple[CalibrationFit, list[Path]]":
+    """Fit coefficients of frameworks and device rates on published step times; write them to `target`/software and
+    `target`/devices. Raises InputError.
+    """
+    if find_spec("scipy") is None:
+        fix = "pip install 'planner[calibrate]'"
+        raise InputError("fitting needs scipy, which is not installed", where=sys.prefix, fix=fix)
+    from planner.calibrate.fit_files import write_fit
+    from planner.calibrate.published_fit import calibrate_published as fit
+
+    made = fit(folder, leave_out, on_progress)
+    return made, write_fit(made, target, today()) if target else []
+
+
+def today() -> str:
+    return datetime.now(timezone.utc).date().isoformat()

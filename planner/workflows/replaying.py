@@ -1,0 +1,99 @@
+"""The workflow of `planner replay`: recorded traces replayed on the event clock, with what-ifs."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.callbacks import OnProgress, silent
+from planner.errors import InputError
+from planner.replay import (
+    DEPENDENCY_KINDS,
+    DependencyKind,
+    OperatorShare,
+    PathLink,
+    Replay,
+    ReplayedStep,
+    build_graph,
+    find_critical_path,
+    rank_operators,
+    read_kineto_trace,
+    replay_graphs,
+)
+from planner.replay.timing.chrome_trace import write_chrome_trace
+from planner.replay.timing.job_ranks import require_one_job
+from planner.replay.timing.matched_collectives import Straggler, find_stragglers
+from planner.replay.whatif import WhatIfPrediction, parse_changes, predict_changes
+from planner.replay.whatif.whatif_options import WhatIfOptions
+
+NO_CHANGES = WhatIfOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayAnswer:
+    """A replay with its critical path, stragglers and the prediction of what-ifs."""
+
+    replay: Replay
+    explained: list[ReplayedStep]  # the same steps replayed without unseen time
+    critical_path: list[PathLink]
+    operators: list[OperatorShare]
+    stragglers: list[Straggler]
+    predicted: WhatIfPrediction | None
+    notes: list[str]
+
+
+def replay_traces(
+    paths: Sequence[Path],
+    without: Sequence[str] = (),
+    options: WhatIfOptions = NO_CHANGES,
+    on_progress: OnProgress = silent,
+) -> ReplayAnswer:
+    """Replay one trace, or one of each rank.
+
+    `without`: kinds of dependencies to leave out; `options`: what-ifs. Raises InputError.
+    """
+    left_out, changes = parse_kinds(without), parse_changes(options)
+    require_distinct_files(paths)
+    graphs = []
+    for done, path in enumerate(paths):
+        on_progress(done, len(paths), path.name)
+        graphs.append(build_graph(read_kineto_trace(path)))
+    graphs, notes = require_one_job(graphs)
+    explained = replay_graphs(graphs, [*left_out, "unseen"]).steps
+    replayed = replay_graphs(graphs, left_out)
+    for graph in graphs:
+        prefix = f"rank {graph.trace.rank}: " if len(graphs) > 1 else ""
+        notes += [prefix + note for note in graph.notes]
+    chain = find_critical_path(replayed)
+    late = find_stragglers(graphs, replayed.collectives) if len(graphs) > 1 else []
+    predicted = predict_changes(replayed, changes, left_out) if changes.any else None
+    return ReplayAnswer(replayed, explained, chain, rank_operators(chain), late, predicted, [*notes, *replayed.notes])
+
+
+def parse_kinds(without: Sequence[str]) -> list[DependencyKind]:
+    """Parse names of kinds of dependencies. Raises InputError."""
+    for name in without:
+        if name not in DEPENDENCY_KINDS:
+            raise InputError(
+                f"`{name}` is not a kind of dependency", where="--without", fix=f"one of {', '.join(DEPENDENCY_KINDS)}"
+            )
+    return [kind for kind in DEPENDENCY_KINDS if kind in without]
+
+
+def require_distinct_files(paths: Sequence[Path]) -> None:
+    """Raises InputError when a file is given twice."""
+    real = [os.path.realpath(path) for path in paths]
+    twice = next((path for path, where in zip(paths, real, strict=True) if real.count(where) > 1), None)
+    if twice is not None:
+        raise InputError("the same file is given twice", where=str(twice), fix="give each rank's once")
+
+
+def write_replay_trace(path: Path, answer: ReplayAnswer) -> None:
+    """Write the replayed and the measured timeline for Perfetto, gzipped when the name ends in .gz."""
+    write_chrome_trace(path, answer.replay)
+
+
+def require_not_overwriting(path: Path | None, traces: Sequence[Path]) -> None:
+    """Raises InputError when the output would overwrite one of the traces."""
+    if path is not None and os.path.realpath(path) in {os.path.realpath(trace) for trace in traces}:
+        raise InputError("that is one of the traces to replay", where=f"--trace {path}", fix="choose another path")

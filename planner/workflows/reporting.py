@@ -1,0 +1,100 @@
+"""The workflow of `planner report`: a page of a plan, of a trace that planner wrote, or of a ledger."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner import files, pipeline
+from planner.errors import InputError
+from planner.ledger import run_ledger
+from planner.ledger.published_accuracy import accuracy_of_folder
+from planner.ledger.run_drift import drift_by_plan
+from planner.ledger.step_overlay import measured_steps_of_plan
+from planner.plan.plan_file import Plan
+from planner.plan.tasks.expand import expand
+from planner.report import Page, PageStep, Why, ledger_page, plan_page, recorded_step, runs_page, timeline_page
+from planner.simulate.strict_json import GZIP_MAGIC
+from planner.simulate.trace_reader import read_steps
+
+SNIFFED_BYTES = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
+
+
+@dataclass(frozen=True, slots=True)
+class PageExtras:
+    """What a page of a plan shows in addition."""
+
+    measured: Path | None = None  # a trace that `run --trace` wrote
+    why: bool = False  # what more memory, ranks or bandwidth would save; solves several times
+
+
+def build_page(path: Path, extra: PageExtras | None = None) -> Page:
+    """Build the page of a plan, trace, folder of records or ledger. Raises InputError and Infeasible."""
+    extra = extra or PageExtras()
+    if is_plan(path):
+        return page_of_plan(path, extra)
+    if extra.measured or extra.why:
+        where = "--measured" if extra.measured else "--why"
+        raise InputError("this option is for plans", where=where, fix=f"leave it out, or give a plan instead of {path}")
+    if path.is_dir():
+        return page_of_folder(path)
+    return page_of_runs(path) if path.suffix == ".jsonl" else page_of_trace(path)
+
+
+def write_page(path: Path, target: Path, extra: PageExtras | None = None) -> dict[str, Any]:
+    """Write the page to `target` atomically; return a summary for JSON. Raises InputError and Infeasible."""
+    page = build_page(path, extra)
+    text = page.html()
+    files.write_text(target, text)
+    return {"report": str(target), "bytes": len(text.encode()), **page.summary}
+
+
+def is_plan(path: Path) -> bool:
+    """Whether a path is a plan: not a folder, a ledger of runs (.jsonl) or a trace. Raises InputError."""
+    if path.is_dir() or path.suffix == ".jsonl":
+        return False
+    try:
+        with path.open("rb") as handle:
+            start = handle.read(SNIFFED_BYTES)
+    except OSError as error:
+        raise InputError(f"cannot read the file: {error.strerror}", where=str(path), fix="check the path") from error
+    return not start.startswith(GZIP_MAGIC) and not start.lstrip().startswith((b"{", b"["))
+
+
+def page_of_plan(path: Path, extra: PageExtras) -> Page:
+    """The page of a plan, simulated."""
+    plan = pipeline.read_plan(path)
+    measured = measured_steps(plan, extra.measured) if extra.measured else []
+    found = pipeline.why(plan) if extra.why else None
+    return plan_page(plan, pipeline.simulate(plan), measured, found if isinstance(found, Why) else None)
+
+
+def measured_steps(plan: Plan, path: Path) -> list[tuple[int, PageStep]]:
+    """Steps that a run of the plan measured, each with its number in the plan. Raises InputError."""
+    tasks = [expand(plan, number) for number in range(len(plan.steps))]
+    steps = measured_steps_of_plan(path, tasks, plan.name, plan.size)
+    runs = ["" if len(steps) == 1 or step.run_step is None else f" {step.run_step}" for step in steps]
+    return [(step.step, recorded_step(f"{step.label}{run}", step)) for step, run in zip(steps, runs, strict=True)]
+
+
+def page_of_trace(path: Path) -> Page:
+    """The timelines of a trace that planner wrote."""
+    steps = read_steps(path)
+    shown = [
+        recorded_step(f"step {at if step.run_step is None else step.run_step}", step) for at, step in enumerate(steps)
+    ]
+    return timeline_page(steps[0].plan or path.name, shown)
+
+
+def page_of_folder(path: Path) -> Page:
+    """Published records of a folder, predicted and measured."""
+    from planner.published.predict_cases import predict_cases
+
+    return ledger_page(accuracy_of_folder(path, (), predict_cases), path.name or str(path))
+
+
+def page_of_runs(path: Path) -> Page:
+    """The user's ledger of runs."""
+    if not path.is_file():
+        raise InputError("there is no such file", where=str(path), fix="check the path")
+    entries, unread = run_ledger.read_entries(path)
+    return runs_page(drift_by_plan(entries), unread, path.name)

@@ -1,0 +1,73 @@
+"""Knobs are named, positive, and those that a record depends on."""
+
+from dataclasses import replace
+
+from planner.calibrate.coefficients import (
+    AT_MOST_ONE,
+    EXPERT_COEFFICIENTS,
+    FRAMEWORK_PRIORS,
+    GENERIC,
+    NOT_SHARED,
+    SAME_CHIP,
+    CoefficientName,
+    coefficients_of_cases,
+    sustained_rate_of,
+    with_coefficients,
+    with_sustained_rates,
+)
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.hardware.device_rates import DeviceRates
+from planner.specs.hardware.profile import Profile
+from planner.specs.library import read_named, shipped_names
+from tests.calibrate.made_cases import case
+
+
+def test_every_trait_is_a_field_of_timing():
+    assert set(FRAMEWORK_PRIORS) <= set(TimingCoefficients.__struct_fields__)
+    assert set(AT_MOST_ONE) | set(EXPERT_COEFFICIENTS) | set(NOT_SHARED) <= set(FRAMEWORK_PRIORS)
+    assert all(prior.value > 0 and prior.width > 0 for prior in FRAMEWORK_PRIORS.values())
+
+
+def test_a_share_is_at_most_one():
+    timing = with_coefficients(
+        TimingCoefficients(), "nemo", {CoefficientName("nemo", name): 7.0 for name in AT_MOST_ONE}
+    )
+    assert all(getattr(timing, name) == 1.0 for name in AT_MOST_ONE)
+    assert timing.tp_exposed_backward == timing.tp_exposed
+
+
+def test_another_frameworks_values_change_nothing():
+    assert (
+        with_coefficients(TimingCoefficients(), "nemo", {CoefficientName("fsdp", "passes"): 3.0})
+        == TimingCoefficients()
+    )
+
+
+def test_a_row_without_experts_tells_nothing_of_them():
+    assert not {coefficient.name for coefficient in coefficients_of_cases([case(0, "one")])} & set(EXPERT_COEFFICIENTS)
+
+
+def test_a_trait_of_one_framework_is_not_common_to_all():
+    shared = {coefficient.name for coefficient in coefficients_of_cases([replace(case(0, "one"), software=GENERIC)])}
+    assert not shared & set(NOT_SHARED)
+
+
+def test_boards_with_one_chip_share_its_pace():
+    for board, chip in SAME_CHIP.items():
+        assert board in shipped_names(Profile) and chip in shipped_names(Profile)
+        assert (
+            sustained_rate_of(case(0, "one", device=board))
+            == sustained_rate_of(case(0, "one", device=chip))
+            == CoefficientName(chip, "bf16")
+        )
+    rates = with_sustained_rates(
+        DeviceRates(source="fitted", spread=0.1), "h800", {CoefficientName("h100-80gb", "bf16"): 0.8}
+    )
+    assert rates.sustained == {"bf16": 0.8}
+
+
+def test_shipped_boards_of_one_chip_sustain_the_same():
+    for board, chip in SAME_CHIP.items():
+        mine, other = (read_named(name, Profile)[0].rates for name in (board, chip))
+        if mine and other:
+            assert mine.sustained == other.sustained, f"{board} and {chip}"

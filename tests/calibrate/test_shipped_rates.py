@@ -1,0 +1,58 @@
+"""The shipped rates are what comes out of the published tables."""
+
+import pytest
+
+from planner.calibrate.attention_fit import fit_attention, read_attention
+from planner.calibrate.gemm_fit import fit_gemm, read_gemm
+from planner.calibrate.grouped_gemm_fit import fit_grouped, read_grouped
+from planner.calibrate.memory_bandwidth_fit import fit_memory_bandwidth
+from planner.specs.hardware.profile import Profile
+from planner.specs.library import read_named, shipped_names
+
+TABLES = {
+    "a100-80gb": ("a100_sxm", "sglang_0.5.10", ("128",)),
+    "h100-80gb": ("h100_sxm", "vllm_0.24.0", ("64", "128", "192", "256")),
+    "h200": ("h200_sxm", "vllm_0.24.0", ("64", "128", "192", "256")),
+}
+
+
+def shipped(name):
+    return read_named(name, Profile)[0]
+
+
+@pytest.mark.parametrize("name", [name for name in shipped_names(Profile) if shipped(name).rates])
+def test_each_rate_has_its_peak_and_its_source(name):
+    profile = shipped(name)
+    assert set(profile.rates.gemm) <= set(profile.device.tflops)
+    fitted = profile.rates.fitted
+    assert {f"gemm/{dtype}" for dtype in profile.rates.gemm} <= set(fitted)
+    assert {f"attention/{size}" for size in profile.rates.attention if size != "any"} <= set(fitted)
+    assert all(entry.sources and entry.date for entry in fitted.values())
+
+
+@pytest.mark.parametrize(
+    "name", ["a100-80gb", *(pytest.param(name, marks=pytest.mark.slow) for name in ("h100-80gb", "h200"))]
+)
+def test_the_shipped_curves_come_out_of_their_tables(shared, name):
+    profile, (system, version, sizes) = shipped(name), TABLES[name]
+    folder = shared / "data/gpuperf"
+
+    def table(kind):
+        return str(folder / f"{system}__{kind}__{version}.csv.gz")
+
+    for dtype, curve in profile.rates.gemm.items():
+        assert fit_gemm(read_gemm(table("gemm"), dtype), profile.device.tflops[dtype]).curve == curve
+    memory = fit_memory_bandwidth(read_gemm(table("gemm")), profile.device.memory_gb_per_s)
+    assert memory.share == profile.rates.memory_share
+    peak = profile.device.tflops["bf16"]
+    for size in sizes:
+        rows = read_attention(table("context_attention"), int(size))
+        assert fit_attention(rows, peak).curve == profile.rates.attention[size]
+
+
+def test_skewed_experts_take_longer_than_balanced_ones(shared):
+    profile = shipped("h200")
+    path = shared / "data/gpuperf/h200_sxm__moe__vllm_0.24.0.csv.gz"
+    grouped = fit_grouped(read_grouped(str(path)), profile.rates.gemm["bf16"], profile.device.tflops["bf16"])
+    assert grouped.share == pytest.approx(profile.rates.grouped_share, rel=0.05)
+    assert all(1 < factor < 1.3 for factor in grouped.imbalance.values())

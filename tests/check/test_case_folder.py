@@ -1,0 +1,149 @@
+"""A folder of cases, each solved again as its plan says it was made."""
+
+import pytest
+
+from planner import files, pipeline
+from planner.callbacks import silent
+from planner.check import Tolerances, check_folder, exit_code
+from planner.errors import InputError
+from planner.plan.plan_file import Plan
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
+from tests.check.small_plans import categories, one_by_one, other_digest, solve, with_rows, write_job
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Stores a case: its job, and the plan that a change makes of the solved one."""
+
+    def stored(name, change=lambda plan: plan, job=True, **options):
+        path = write_job(tmp_path / name)
+        files.write(path.parent / "plan.yaml", change(solve(path, **options)))
+        if not job:
+            path.unlink()
+        return tmp_path
+
+    return stored
+
+
+def check(folder):
+    return pipeline.check(folder, None, Tolerances())
+
+
+def test_what_was_stored_is_what_is_solved(store):
+    store("plain")
+    store("deep/er/seeded", seed=3, effort=3, batches=2, first_row=16)
+    root = store("by-hand", job=False)
+    heard = []
+    assert pipeline.check(root, None, Tolerances(), lambda *told: heard.append(told)) == []
+    assert heard == [(0, 3, "by-hand"), (1, 3, "deep/er/seeded"), (2, 3, "plain"), (3, 3, "")]
+
+
+def test_the_folder_of_one_case_is_a_folder_of_cases(store):
+    root = store("alone", one_by_one)
+    assert {f.where.partition(": ")[0] for f in check(root / "alone")} == {"alone"}
+
+
+def test_solving_better_than_before_is_a_gain(store):
+    findings = check(store("slow", one_by_one))
+    assert ("gain", "slow: outcome.value") in [(f.category, f.where) for f in findings]
+    assert exit_code(findings) == 0
+
+
+def test_solving_worse_than_before_is_a_regression(store):
+    root = store("case")
+    slower = check_folder(root, lambda job, made: one_by_one(solve(job)), Tolerances(), silent)
+    assert ("regression", "case: outcome.value") in [(f.category, f.where) for f in slower]
+    assert exit_code(slower) == 1
+
+
+def test_changed_inputs_are_stale(store):
+    findings = check(store("case", other_digest))
+    assert [(f.category, f.where) for f in findings] == [("stale_inputs", "case: uses.sources.profile")]
+    assert exit_code(findings) == 0
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_an_illegal_stored_plan_blocks_with_and_without_a_job(store, job):
+    findings = check(store("case", lambda plan: with_rows(plan, plan.steps[0].micro_batches[:-1]), job=job))
+    assert set(categories(findings)) == {"illegal"}
+    assert findings[0].where.startswith("case: stored: uses.items.llm")
+    assert exit_code(findings) == 1
+
+
+def test_a_plan_by_hand_that_misstates_its_worth_is_told_so(store):
+    def modest(plan):
+        return with_fields(plan, outcome=with_fields(plan.outcome, value=plan.outcome.value * 2))
+
+    findings = check(store("hand", modest, job=False))
+    assert [(f.category, f.where) for f in findings] == [
+        ("drift", "hand: stored: outcome.value"),
+        ("drift", "hand: stored: outcome.gap"),
+    ]
+
+
+def test_a_plan_that_cannot_be_read_blocks_and_says_where_and_the_others_are_checked(store):
+    store("good", one_by_one)
+    root = store("torn")
+    text = (root / "torn/plan.yaml").read_text()
+    (root / "torn/plan.yaml").write_text(text.replace("zero: 3", "zero: 4"))
+    findings = check(root)
+    (torn,) = [f for f in findings if f.category == "illegal"]
+    assert "torn/plan.yaml:" in torn.where and "layouts.llm.zero" in torn.where
+    assert any(f.where.startswith("good: ") for f in findings)
+    assert exit_code(findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("degrees: [1, 2]", "degrees: [1]", "no longer be solved: item 11 has 1295"),
+        ("cluster: cpu-4", "cluster: cpu-5", "no cluster is called `cpu-5`"),
+        ("degrees", "degree", "unknown key `degree`"),
+    ],
+)
+def test_a_job_that_can_no_longer_be_solved_is_a_regression(store, before, after, says):
+    root = store("case")
+    path = root / "case/job.yaml"
+    path.write_text(path.read_text().replace(before, after).replace("tokens_per_rank: 1600", "tokens_per_rank: 800"))
+    (finding,) = check(root)
+    assert finding.category == "regression"
+    assert says in finding.message
+    assert exit_code([finding]) == 1
+
+
+def test_a_strategy_that_the_plan_names_and_nobody_has_is_a_regression(store):
+    root = store("case", lambda plan: with_fields(plan, made=with_fields(plan.made, strategy="guessing")))
+    assert "no strategy is called `guessing`" in check(root)[0].message
+
+
+def test_folders_without_anything_to_check(store, tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        check(tmp_path / "nowhere")
+    (tmp_path / ".hidden").mkdir()
+    write_job(tmp_path / ".hidden")
+    with pytest.raises(InputError, match="holds no case"):
+        check(tmp_path)
+    write_job(tmp_path / "new")
+    with pytest.raises(InputError, match="no plan to compare with") as error:
+        check(tmp_path)
+    assert error.value.fix == f"planner solve {tmp_path}/new/job.yaml -o {tmp_path}/new/plan.yaml"
+
+
+def test_two_files(store, tmp_path):
+    root = store("case")
+    old, new = root / "case/plan.yaml", tmp_path / "new.yaml"
+    files.write(new, one_by_one(files.read(old, Plan)))
+    assert pipeline.check(old, old, Tolerances()) == []
+    assert exit_code(pipeline.check(old, new, Tolerances())) == 1
+    with pytest.raises(InputError, match="cannot read the file"):
+        pipeline.check(old, tmp_path / "missing.yaml", Tolerances())
+
+
+def test_a_plan_of_other_lengths_is_solved_again_from_them(tmp_path):
+    job, lengths = write_job(tmp_path), tmp_path / "mine.txt"
+    lengths.write_text("\n".join(map(str, range(100, 400))))
+    files.write(tmp_path / "plan.yaml", pipeline.solve(str(job), JobOptions(lengths=str(lengths))).plan)
+    assert pipeline.check(tmp_path, None, Tolerances()) == []
+    lengths.write_text("\n".join(map(str, range(200, 500))))
+    assert {finding.category for finding in pipeline.check(tmp_path, None, Tolerances())} >= {"stale_inputs"}

@@ -1,0 +1,70 @@
+"""Kernels at their rates, and the host that launches them."""
+
+import pytest
+
+from planner.costs.compute.layer_work import Matmul, layer_work
+from planner.costs.layout_columns import LayoutColumns
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+from tests.costs.machines import GPT, LLAMA, MIXTRAL, PEAK, ideal, shipped
+
+
+def test_a_product_takes_its_flops_over_the_peak():
+    assert float(ideal().matmul(Matmul(1024, 2048, 4096), "bf16")) == pytest.approx(
+        2 * 1024 * 2048 * 4096 / PEAK / 1e12
+    )
+
+
+def test_backward_does_both_products_and_attention_two_and_a_half_times():
+    machine = ideal(TimingCoefficients(gradient_bytes=1e-6))
+    work = layer_work(GPT, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
+    products = sum(float(p.flops) for p in work.matmuls) / PEAK / 1e12
+    attention = work.attention.flops / PEAK / 1e12
+    assert float(machine.forward(work, "bf16")) == pytest.approx(products, rel=1e-4)
+    assert float(machine.backward(work, "bf16")) == pytest.approx(2 * products, rel=1e-4)
+    assert float(machine.attention_seconds(work.attention, True)) == pytest.approx(attention)
+    assert float(machine.attention_seconds(work.attention, False)) == pytest.approx(2.5 * attention)
+
+
+def test_gradients_of_weights_are_half_of_the_products_and_nothing_of_attention():
+    """So W is what a backward saves where no weights are trained."""
+    machine = ideal(TimingCoefficients(gradient_bytes=1e-6))
+    work = layer_work(GPT, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
+    both, inputs = (float(machine.backward(work, "bf16", count)) for count in (2, 1))
+    assert float(machine.weight_gradient_seconds(work, "bf16")) == pytest.approx(both - inputs)
+    assert float(machine.weight_gradient_seconds(work, "bf16")) == pytest.approx(both / 2, rel=1e-4)
+
+
+def test_a_matrix_of_scores_is_moved_once_forward_and_twice_backward():
+    plain, moved = (ideal(TimingCoefficients(score_bytes=each)) for each in (0.0, 6.0))
+    core = layer_work(GPT, "dense", LayoutColumns(ranks=1, seq=2048, batch=1)).attention
+    for forward, times in ((True, 1.0), (False, 2.0)):
+        more = float(moved.attention_seconds(core, forward) - plain.attention_seconds(core, forward))
+        assert more == pytest.approx(times * 6.0 * core.pairs * core.heads / moved.bandwidth)
+
+
+def test_adapters_spare_the_weights_gradients():
+    work = layer_work(LLAMA, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
+    machine = shipped()
+    assert float(machine.backward(work, "bf16", 1)) < float(machine.backward(work, "bf16", 2))
+
+
+def test_fp8_is_faster_than_bf16_and_casts_cost():
+    product = Matmul(8192, 8192, 8192)
+    fast, slow = (float(shipped(cast=cast).matmul(product, "fp8")) for cast in (0.0, 1.0))
+    assert fast < slow < float(shipped().matmul(product, "bf16"))
+
+
+def test_the_host_launches_experts_and_exchanges_besides():
+    machine = ideal(TimingCoefficients(layer_us=100.0, tp_us=20.0, expert_us=3.0))
+    dense = layer_work(MIXTRAL, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
+    moe = layer_work(MIXTRAL, "moe", LayoutColumns(ranks=1, seq=2048, batch=1))
+    assert [
+        float(machine.host_seconds(w, tp)) for w, tp in ((dense, 1), (dense, 2), (moe, 1), (moe, 8))
+    ] == pytest.approx([100e-6, 120e-6, 103e-6, 123e-6])
+
+
+@pytest.mark.parametrize("name", ["a100-80gb", "h100-80gb", "b200", "v100-32gb", "mi300x"])
+def test_no_product_is_faster_than_its_device(name):
+    machine = shipped(name)
+    product = Matmul(16384, 16384, 16384)
+    assert float(product.flops) / float(machine.matmul(product, "bf16")) < machine.peak("bf16") * 1.05

@@ -1,0 +1,164 @@
+"""Model states: all ranks together hold the model's, and ZeRO removes the copies that it says."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from planner.costs.layout_columns import LayoutColumns, stack_columns
+from planner.costs.memory.model_states import (
+    StateBytes,
+    gathered_bytes,
+    per_parameter,
+    replicated_parameters,
+    stage_layers,
+    update_bytes,
+    zero_state_bytes,
+)
+from planner.specs.base import with_fields
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.layers import Decoder, kind_counts, layer_kinds
+from planner.specs.layers.components import Experts, LatentAttentionShape
+from planner.specs.parameters import embedding_head_parameters, parameter_counts
+
+DENSE = Decoder(layers=12, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
+MOE = with_fields(DENSE, moe=Experts(experts=8, topk=2, ffn=32, shared_ffn=16, dense_layers=2))
+LATENT = with_fields(MOE, latent=LatentAttentionShape(q_rank=16, kv_rank=8, rope_dim=4, nope_dim=8, value_dim=8))
+BIASED = with_fields(DENSE, bias="all", norm="layer", gated=False, positions="learned", max_positions=32)
+MEGATRON = MemoryCoefficients()
+
+
+def over_ranks(module, setup, accounting=MEGATRON):
+    """Bytes that all ranks hold together."""
+    per_stage = setup.ranks / setup.pp
+    each = [zero_state_bytes(module, setup, accounting, stage) for stage in range(setup.pp)]
+    return StateBytes(*(per_stage * sum(float(size) for size in sizes) for sizes in zip(*each, strict=True)))
+
+
+def doubled(module, tp):
+    """Parameters that further tensor-parallel ranks hold again."""
+    positions = module.max_positions * module.hidden if module.positions == "learned" else 0
+    norm = module.hidden * (1 if module.norm == "rms" else 2)
+    layers = sum(replicated_parameters(module, kind) * count for kind, count in kind_counts(module).items())
+    return (tp - 1) * (layers + positions + norm)
+
+
+@pytest.mark.parametrize("module", [DENSE, MOE, LATENT, BIASED])
+@pytest.mark.parametrize(
+    "shape", [{}, {"pp": 4}, {"pp": 2, "vpp": 3}, {"tp": 2, "etp": 2}, {"ep": 4, "tp": 2, "pp": 2}]
+)
+def test_fully_sharded_ranks_hold_the_states_once(module, shape):
+    setup = LayoutColumns(ranks=16, seq=32, batch=16, zero=3, **shape)
+    count = parameter_counts(module).total + doubled(module, setup.tp)
+    assert over_ranks(module, setup) == pytest.approx((2 * count, 4 * count, 12 * count))
+
+
+@pytest.mark.parametrize("module", [DENSE, MOE])
+def test_without_zero_each_replica_holds_them(module):
+    setup = LayoutColumns(ranks=16, seq=32, batch=16, pp=2, ep=2)
+    whole = over_ranks(module, setup)
+    experts = MOE.moe.experts * 3 * 64 * 32 * 10 if module.moe else 0
+    rest = parameter_counts(module).total - experts
+    assert whole.weights == pytest.approx(2 * (8 * rest + 4 * experts))
+    assert whole.optimizer == pytest.approx(12 * (8 * rest + 4 * experts))
+
+
+def test_stages_of_zero_take_one_kind_after_the_other():
+    rows = [over_ranks(MOE, LayoutColumns(ranks=16, seq=32, batch=16, ep=4, zero=zero)) for zero in range(4)]
+    for one, next_ in pairwise(rows):
+        assert next_.total < one.total
+        assert sum(a > b for a, b in zip(one, next_, strict=True)) == 1
+
+
+def test_copies_of_shards_hold_them_as_often():
+    one, four, all_ = (
+        zero_state_bytes(
+            DENSE, LayoutColumns(ranks=16, seq=32, batch=16, zero=1, replica=copies), MEGATRON, 0
+        ).optimizer
+        for copies in (16, 4, 1)
+    )
+    assert one == pytest.approx(4 * four) and four == pytest.approx(4 * all_)
+
+
+@pytest.mark.parametrize("module", [DENSE, MOE, with_fields(MOE, layers=10), with_fields(MOE, layers=11)])
+@pytest.mark.parametrize(("pp", "vpp"), [(1, 1), (4, 1), (3, 2), (2, 3), (12, 1)])
+def test_every_layer_is_on_one_stage(module, pp, vpp):
+    setup = LayoutColumns(ranks=pp, seq=32, batch=16, pp=pp, vpp=vpp)
+    held = [stage_layers(module, setup, stage) for stage in range(pp)]
+    assert {kind: sum(int(each[kind]) for each in held) for kind in held[0]} == kind_counts(module)
+
+
+def test_embedding_and_head_count_as_a_layer_each_where_that_divides_evenly():
+    """As Llama 3 405B was trained: 126 layers on 16 stages (arXiv 2407.21783, §3.3.2)."""
+    setup = LayoutColumns(ranks=16, seq=32, batch=16, pp=16)
+    counts = [int(stage_layers(with_fields(DENSE, layers=126), setup, stage)["dense"]) for stage in range(16)]
+    assert counts == [7, *[8] * 14, 7]
+
+
+def test_chunks_go_round_the_stages():
+    setup = LayoutColumns(ranks=2, seq=32, batch=16, pp=2, vpp=3)
+    dense = [stage_layers(MOE, setup, stage)["dense"] for stage in (0, 1)]
+    assert layer_kinds(MOE)[:2] == ("dense", "dense")
+    assert [int(count) for count in dense] == [2, 0]
+
+
+def test_a_tied_head_is_a_second_copy_on_another_stage():
+    tied = with_fields(DENSE, tied=True)
+    one, two = (over_ranks(tied, LayoutColumns(ranks=pp, seq=32, batch=16, pp=pp)).weights for pp in (1, 2))
+    assert one == pytest.approx(2 * parameter_counts(tied).total)
+    assert two - one == pytest.approx(2 * 64 * 256)
+
+
+def test_own_master_weights_take_as_much_without_a_copy():
+    setup = LayoutColumns(ranks=8, seq=32, batch=16, zero=3)
+    owned = over_ranks(DENSE, setup, MemoryCoefficients(own_master=True))
+    assert owned == pytest.approx(tuple(size * parameter_counts(DENSE).total for size in (4, 4, 8)))
+
+
+def test_precisions():
+    setup = LayoutColumns(ranks=1, seq=32, batch=1)
+    sizes = {
+        each: per_parameter(LayoutColumns(ranks=1, seq=32, batch=1, dtype=each), MEGATRON).total for each in PRECISIONS
+    }
+    assert sizes == PRECISIONS
+    fp8 = zero_state_bytes(DENSE, LayoutColumns(ranks=1, seq=32, batch=1, dtype="fp8"), MEGATRON, 0).weights
+    stack = parameter_counts(DENSE).all_layers
+    assert fp8 == pytest.approx(
+        zero_state_bytes(DENSE, setup, MEGATRON, 0).weights + 2 * stack
+    )  # the ends stay as they are
+
+
+PRECISIONS = {"bf16": 18, "fp16": 18, "fp8": 20, "float32": 16}
+
+
+def test_adapters_leave_weights_only():
+    frozen = over_ranks(DENSE, LayoutColumns(ranks=4, seq=32, batch=16, adapters=True))
+    assert frozen == (pytest.approx(4 * 2 * parameter_counts(DENSE).total), 0.0, 0.0)
+
+
+def test_narrow_gradients_are_cast_shard_by_shard():
+    narrow = MemoryCoefficients(gradient_bytes=2)
+    setup = LayoutColumns(ranks=4, seq=32, batch=16, zero=1)
+    assert 4 * update_bytes(MOE, setup, narrow, 0) == pytest.approx(4 * parameter_counts(MOE).total)
+    assert update_bytes(MOE, setup, MEGATRON, 0) == 0
+
+
+def test_only_zero_3_gathers_and_a_stage_that_stays_gathered_is_whole():
+    setup = LayoutColumns(ranks=8, seq=32, batch=16, pp=2, zero=3)
+    assert gathered_bytes(DENSE, LayoutColumns(ranks=8, seq=32, batch=16, zero=2), MEGATRON, 0) == 0
+    passing = gathered_bytes(DENSE, setup, MEGATRON, 0)
+    staying = gathered_bytes(DENSE, setup, MemoryCoefficients(keeps_gathered=True), 0)
+    layers = parameter_counts(DENSE).all_layers / 2 + (embedding_head_parameters(DENSE) - 64) / 2
+    assert staying == pytest.approx(6 * layers) and passing < staying
+
+
+def test_many_at_once_are_each_by_itself():
+    setups = [
+        LayoutColumns(ranks=16, seq=32, batch=16, tp=tp, pp=pp, vpp=vpp, ep=ep, zero=zero)
+        for tp, pp, vpp, ep, zero in [(1, 1, 1, 8, 0), (2, 4, 3, 2, 1), (4, 2, 2, 4, 2), (2, 2, 1, 1, 3)]
+    ]
+    last = np.array([setup.pp - 1 for setup in setups])
+    together = zero_state_bytes(MOE, stack_columns(setups), MEGATRON, last)
+    for index, setup in enumerate(setups):
+        alone = zero_state_bytes(MOE, setup, MEGATRON, setup.pp - 1)
+        assert [kind[index] for kind in together] == pytest.approx([float(kind) for kind in alone])

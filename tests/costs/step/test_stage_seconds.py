@@ -1,0 +1,87 @@
+"""Seconds of one micro-batch on a stage: recomputation, launches of the host, layers per stage."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.costs.layout_columns import LayoutColumns
+from planner.costs.memory.model_states import stage_layers
+from planner.costs.step.stage_seconds import (
+    PassSeconds,
+    bound_by_host,
+    fullest_and_last,
+    head_seconds,
+    mean_layer_seconds,
+    stage_seconds,
+)
+from planner.specs.base import with_fields
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+from tests.costs.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
+
+SETUP = LayoutColumns(ranks=64, seq=4096, batch=64, tp=2)
+
+
+@given(first=st.floats(0, 1), second=st.floats(0, 1))
+def test_more_recomputed_takes_longer(first, second):
+    less, more = sorted((first, second))
+    times = [float(mean_layer_seconds(LLAMA, replace(SETUP, full=full), shipped()).seconds) for full in (less, more)]
+    assert times[0] <= times[1] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("again", ["attention", "norm", "mlp", "moe"])
+def test_each_recomputed_part_costs_less_than_the_whole_layer(again):
+    none, part, whole = (
+        float(mean_layer_seconds(MIXTRAL, replace(SETUP, **fields), shipped()).seconds)
+        for fields in ({}, {"parts": frozenset([again])}, {"full": 1.0})
+    )
+    assert none <= part < whole and (again == "mlp" or none < part)
+
+
+def test_full_recomputation_is_one_forward_more():
+    plain, full = (mean_layer_seconds(LLAMA, replace(SETUP, full=f), shipped()) for f in (0.0, 1.0))
+    assert float(full.seconds - plain.seconds) == pytest.approx(float(plain.forward.seconds))
+
+
+@given(device=st.floats(1e-6, 1.0), host=st.floats(0, 1.0))
+def test_the_slower_of_device_and_host_is_critical(device, host):
+    seconds = float(bound_by_host(PassSeconds(compute=device), host).seconds)
+    assert max(device, host) * (1 - 1e-12) <= seconds <= max(device, host) * 2**0.25 * (1 + 1e-12)
+
+
+def test_a_short_pass_takes_as_long_as_its_launches():
+    machine = ideal(TimingCoefficients(layer_us=1000.0))
+    tiny = replace(SETUP, seq=16, tp=1)
+    assert float(mean_layer_seconds(GPT, tiny, machine).forward.seconds) == pytest.approx(1e-3, rel=0.01)
+
+
+def test_no_part_is_negative():
+    found = mean_layer_seconds(MIXTRAL, replace(SETUP, ep=8, balanced=False), shipped(expert_us=3000.0)).backward
+    assert min(float(np.min(getattr(found, name))) for name in ("compute", "tp", "cp", "ep")) >= 0
+
+
+@given(pp=st.sampled_from([1, 2, 4, 8]), vpp=st.sampled_from([1, 2, 4]), layers=st.integers(8, 128))
+def test_the_fullest_stage_and_the_last_have_as_many_layers_as_plans_give_them(pp, vpp, layers):
+    """Where chunks are several and do not come out even, ranks have their mean, to less than a layer a chunk."""
+    at = LayoutColumns(ranks=64, seq=1, batch=64, pp=pp, vpp=vpp)
+    most, last = (float(each) for each in fullest_and_last(layers, at))
+    *others, behind = (int(stage_layers(with_fields(GPT, layers=layers), at, stage)["dense"]) for stage in range(pp))
+    even = vpp == 1 or 0 in (layers % (pp * vpp), (layers + 2) % (pp * vpp))
+    assert abs(most - max(others, default=0)) < (1e-9 if even else vpp)
+    assert abs(last - behind) < (1e-9 if even else vpp)
+
+
+@given(pp=st.sampled_from([2, 4, 7, 8]), layers=st.integers(8, 80))
+def test_the_slowest_stage_is_that_of_all_stages_and_through_is_their_sum(pp, layers):
+    module, machine = with_fields(LLAMA, layers=layers), shipped(micro_batch_ms=0.3)
+    at = replace(SETUP, pp=pp, ranks=2 * pp)
+    layer, behind = mean_layer_seconds(module, at, machine), head_seconds(module, at, machine)
+    counts = [int(stage_layers(module, at, stage)["dense"]) for stage in range(pp)]
+    each = [count * float(layer.seconds) + 6e-4 for count in counts]
+    each[-1] += float(behind.seconds)
+    found = stage_seconds(module, at, machine)
+    assert float(found.slowest.seconds) == pytest.approx(max(each))
+    assert float(found.all_stages) == pytest.approx(sum(each))
+    assert float(found.mean.seconds) == pytest.approx((sum(each) - float(behind.seconds)) / pp)

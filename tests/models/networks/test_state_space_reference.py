@@ -1,0 +1,75 @@
+"""Hybrid models have the loss and gradients of transformers' own, computed in float64 throughout."""
+
+import importlib
+import re
+import warnings
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from planner.hf.weight_names import stored_names
+from planner.models.checkpoints.hugging_face import save_checkpoint
+from planner.models.inputs.training_items import synthetic_batch
+from tests.models.checkpoints.test_hugging_face import DOCUMENTS, SPECS, network, state, varied
+from tests.models.networks.test_network import loss_and_gradients
+
+
+class Wide:
+    """A stand-in for torch in which float32 is float64."""
+
+    float32 = float = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@pytest.fixture
+def reference(monkeypatch, tmp_path):
+    """Transformers' module with these weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import transformers
+
+    def made(spec, model, kind):
+        module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+        save_checkpoint(state(model), spec, tmp_path)
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
+        theirs.set_experts_implementation("eager")
+        theirs.get_input_embeddings().padding_idx = None  # the row of padding would have no gradient
+        monkeypatch.setattr(module, "torch", Wide())
+        monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        if rotary := getattr(theirs.model, "rotary_emb", None):
+            rotary.inv_freq, _ = rotary.compute_default_rope_parameters(theirs.config)
+        return theirs.train()
+
+    return made
+
+
+def their_name(name, spec):
+    """The name of a parameter there: in memory they too stack all experts, and have another root."""
+    stored = stored_names(name, spec)[0].replace("backbone.", "model.")
+    return re.sub(r"\.experts\.0\.(\w+)\.weight", r".experts.\1", stored)
+
+
+@pytest.mark.parametrize("name", ["nemotron_h", "nemotron_h with experts", "bamba", "bamba with limits"])
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_equal_those_of_transformers(reference, name):
+    spec = SPECS[name]
+    model = varied(network(spec, torch.float64))
+    theirs = reference(spec, model, name.partition(" ")[0])
+    batch = synthetic_batch(spec, DOCUMENTS, seed=5)
+    loss, gradients = loss_and_gradients(model, [batch])
+    want = 0.0
+    for first, last in pairwise(batch.cu_seqlens.tolist()):
+        logits = theirs(batch.inputs[None, first:last], use_cache=False).logits[0]
+        want = want + F.cross_entropy(logits, batch.targets[first:last], reduction="sum")
+    want.backward()
+    torch.testing.assert_close(loss, want.detach(), rtol=1e-12, atol=0)
+    wanted = {key: parameter.grad for key, parameter in theirs.named_parameters()}
+    ours = {their_name(key, spec): gradient for key, gradient in gradients.items()}
+    assert wanted.keys() == {key for key in ours if "e_score" not in key}
+    floor = 1e-3 * max(gradient.norm() for gradient in wanted.values())
+    for key, gradient in wanted.items():
+        assert (ours[key] - gradient).norm() <= 1e-11 * max(gradient.norm(), floor), key

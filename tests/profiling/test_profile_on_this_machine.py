@@ -1,0 +1,64 @@
+"""A real profile of this machine on two ranks, whose numbers must make sense."""
+
+import time
+
+import pytest
+import torch
+
+from planner.profiling import ProfileOptions, device_name, gpu_count, profile
+from planner.specs import library
+from planner.specs.hardware.profile import Profile
+from planner.specs.layers import Decoder, Vit
+from planner.specs.model import Model
+
+SMALL = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128}
+
+
+@pytest.mark.slow
+def test_two_ranks_measure_decoder_and_tower(tmp_path):
+    modules = {"llm": Decoder(**SMALL, vocab=256), "vision": Vit(**SMALL, patch=4, merge=2, out=64)}
+    model = Model(format=Model.FORMAT, name="small", source="made up", modules=modules)
+    base = library.read_named(device_name("cpu"), Profile)[0]
+    done = []
+    found = profile(
+        "small", model, base, ProfileOptions(2, quick=True), tmp_path / "cpu.yaml", lambda *news: done.append(news)
+    )
+    assert done[-1][0] == done[-1][1]
+    for costs in found.modules.values():
+        for passes in (costs.layer, costs.ends):
+            assert passes.forward.ms_per_token > 0 or passes.forward.ms > 0
+            assert passes.backward.ms_per_token > 0 or passes.backward.ms > 0
+            assert passes.activation_kib_per_token > 0
+        thousand = [fit.ms_per_token * 1000 + fit.ms for fit in (costs.layer.forward, costs.layer.backward)]
+        assert 0.1 < thousand[0] < 1000 and 0.5 < thousand[1] / thousand[0] < 6
+        again = [costs.recomputing[how] for how in ("selective", "full")]
+        kept = [passes.activation_kib_per_token for passes in (costs.layer, *again)]
+        assert kept[0] > kept[1] > kept[2] == 64 * 4 / 1024  # a layer's input
+        assert [round(p.activation_kib_per_token + p.working_kib_per_token, 2) for p in again] == [
+            round(kept[0], 2)
+        ] * 2
+        backward = [passes.backward.ms_per_token * 1000 + passes.backward.ms for passes in again]
+        assert backward[1] > 1.1 * thousand[1]  # and forward once more
+        assert backward[0] > 0.9 * thousand[1]
+        assert 0.1 < costs.update_ns_per_parameter < 1e4
+    assert {name: len(table.points) for name, table in found.collectives.items()} == {
+        "all_to_all": 1,
+        "all_gather": 1,
+        "reduce_scatter": 1,
+        "p2p": 1,
+    }
+    assert all(0.01 < table.points[0].gb_per_s < 1000 for table in found.collectives.values())
+    began = time.monotonic()
+    assert profile("small", model, base, ProfileOptions(2, quick=True), tmp_path / "cpu.yaml") == found
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_one_gpu_measures_a_decoder(tmp_path):
+    model = Model(format=Model.FORMAT, name="small", source="made up", modules={"llm": Decoder(**SMALL, vocab=256)})
+    assert gpu_count() > 0
+    base = library.read_named("h200", Profile)[0]
+    found = profile("small", model, base, ProfileOptions(1, "bf16", True), tmp_path / "gpu.yaml")
+    assert found.modules["small/llm"].layer.forward.ms > 0
+    assert not found.collectives

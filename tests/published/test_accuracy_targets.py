@@ -1,0 +1,47 @@
+"""What the shipped coefficients reach on published records: a gate against making them worse."""
+
+import pytest
+
+from planner.workflows import evidence
+
+pytestmark = pytest.mark.slow  # every record is predicted
+
+TIME = {  # source → most that the median error of a step may be
+    "dgxc_benchmarking": 0.08,
+    "internevo_flops": 0.08,
+    "internevo_zero_tp": 0.08,
+    "korthikanti2022": 0.08,
+    "torchtitan_2024_fsdp2": 0.08,
+    "mbridge_perf_summary": 0.12,
+    "nemo_perf_summary": 0.12,
+    "nemo_long_sequence": 0.12,
+    "moe_modelzoo_qwen3": 0.15,
+    "laer_moe_artifact": 0.15,
+}
+MEMORY = {"mbridge_skill_ablation": 0.05, "torchtitan_202412": 0.05}
+
+
+@pytest.fixture(scope="module")
+def account(shared):
+    return evidence.published_account(shared / "published")
+
+
+@pytest.mark.parametrize("source", TIME)
+def test_steps_are_predicted(account, source):
+    assert account.sources[source].time_median_error <= TIME[source]
+
+
+@pytest.mark.parametrize("source", MEMORY)
+def test_memory_is_predicted(account, source):
+    assert account.sources[source].memory_median_error <= MEMORY[source]
+
+
+def test_strategies_are_ranked(account):
+    assert account.overall.spearman_median >= 0.9
+    assert account.overall.best_pick_close >= 0.85
+
+
+def test_no_row_is_lost(account):
+    each = account.sources.values()
+    assert sum(source.rows_read for source in each) == account.overall.rows_read
+    assert account.overall.rows_used + sum(account.overall.rows_skipped.values()) == account.overall.rows_read

@@ -1,0 +1,70 @@
+"""What a record says in words: of exchanges that are hidden, of experts, of memory."""
+
+import pytest
+
+from planner.published.exchange_settings import exchange_settings
+from planner.published.memory_accounting import FRAGMENTED, adjusted_accounting
+from planner.specs import library
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.layers import Decoder
+from planner.specs.layers.components import Experts
+from planner.specs.model import Model
+
+DENSE = library.read_named("llama-3-8b", Model)[0].modules["llm"]
+SPARSE = Decoder(layers=2, hidden=64, heads=4, ffn=64, vocab=64, moe=Experts(experts=4, topk=2, ffn=64))
+USUAL = MemoryCoefficients()
+
+
+@pytest.mark.parametrize(
+    ("words", "overlap"),
+    [
+        ("torch.compile; async tp", {"tp"}),
+        ("tp2, ep8, pp8, zero/tp overlap", {"tp"}),
+        ("hybridep; force balance; ep overlap on", {"ep"}),
+        ("dispatcher deepep; +1f1b overlap", {"ep"}),
+        ("hybridep; ep overlap off", set()),
+        ("vanilla tp", set()),
+    ],
+)
+def test_what_runs_beside_compute_is_said(words, overlap):
+    assert exchange_settings(words, SPARSE).overlap == overlap
+
+
+@pytest.mark.parametrize(
+    ("words", "dispatch", "balanced"),
+    [
+        ("deepep, capacity=1", "node_level", True),
+        ("dropless", "all_to_all", False),
+        ("dropless; forced balance", "all_to_all", True),
+        ("dataset=c4; aux_loss=0.0; method=laer", "all_to_all", True),
+        ("section: ep load imbalance", "all_to_all", False),
+        ("", "all_to_all", True),
+    ],
+)
+def test_how_tokens_go_to_experts_is_said(words, dispatch, balanced):
+    found = exchange_settings(words, SPARSE)
+    assert (found.dispatch, found.balanced_experts) == (dispatch, balanced)
+    assert exchange_settings(words, DENSE).balanced_experts  # there is nothing to balance
+
+
+def test_the_allocators_segments_are_said():
+    assert adjusted_accounting("baseline, without expandable_segments", "nemo", USUAL).fragmentation == FRAGMENTED
+    assert adjusted_accounting("baseline + expandable_segments", "nemo", USUAL).fragmentation == 0.0
+    assert adjusted_accounting("expandable_segments: false", "nemo", USUAL).fragmentation == FRAGMENTED
+    assert adjusted_accounting("more pp", "nemo", USUAL) == USUAL
+
+
+def test_megatrons_arguments_say_what_they_leave_out():
+    """Its dropout is 0.1 unless told otherwise."""
+    assert adjusted_accounting("transformer-impl=transformer_engine", "megatron", USUAL).dropout
+    for words in ("transformer-impl=te; hidden-dropout=0.0; x", "transformer-impl=te; hidden-dropout=0", "bf16"):
+        assert not adjusted_accounting(words, "megatron", USUAL).dropout
+    assert not adjusted_accounting("transformer-impl=te", "torchtitan", USUAL).dropout
+
+
+def test_compiled_and_eager_are_told_apart():
+    compiled = adjusted_accounting(
+        "fsdp + torch.compile", "torchtitan", MemoryCoefficients(fused=False, logit_bytes=14.0)
+    )
+    assert compiled.fused and compiled.logit_bytes == 13.0
+    assert not adjusted_accounting("eager", "torchtitan", MemoryCoefficients(fused=False)).fused

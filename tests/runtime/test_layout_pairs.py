@@ -1,0 +1,48 @@
+"""Whatever is combined with whatever: the loss and every gradient are those of one process.
+
+On four ranks every pair of choices that is possible at all is in some plan; on eight, where more can be combined, in
+some of a dozen. The first plans, which have most of the pairs, always run; the rest are for `make soak`. Every item is
+worked on exactly once (the verification of a run refuses anything else).
+"""
+
+import pytest
+
+from planner.runtime.run_options import RunOptions
+from tests.runtime.layout_pairs import choices, name_of, pairs, pairwise, plan_of_choice
+from tests.runtime.training_worlds import run_all
+
+EIGHT = 12
+CHOICES = {4: pairwise(4), 8: pairwise(8)[:EIGHT]}
+FIRST = {4: 14, 8: 3}
+
+
+def verified(size, found):
+    once = RunOptions(steps=1, verify=True, seed=5)
+    ran = run_all(size, {name_of(choice): plan_of_choice(choice, size) for choice in found}, once)
+    return {name: run.verify for name, run in ran.items()}
+
+
+def wrong(verified):
+    return {name: v for name, v in verified.items() if v.steps != 1 or max(v.loss_rel_err, v.grad_rel_err) > 1e-12}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", CHOICES)
+def test_loss_and_gradients_are_those_of_one_process(size):
+    found = verified(size, CHOICES[size][: FIRST[size]])
+    assert len(found) == FIRST[size]
+    assert wrong(found) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", CHOICES)
+def test_and_so_are_those_of_all_others(size):
+    assert wrong(verified(size, CHOICES[size][FIRST[size] :])) == {}
+
+
+def test_every_pair_is_somewhere():
+    """Of all plans that there are for four ranks; most of them in the first plans."""
+    possible = set().union(*map(pairs, choices(4)))
+    assert set().union(*map(pairs, CHOICES[4])) == possible
+    assert len(set().union(*map(pairs, CHOICES[4][: FIRST[4]]))) > 0.7 * len(possible)
+    assert len(CHOICES[8]) == EIGHT

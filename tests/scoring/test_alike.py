@@ -1,0 +1,110 @@
+"""What a plan is worth does not depend on whether groups that are alike are simulated once, or each."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.costs.cost import Cost
+from planner.ledger.work_kinds import step_seconds_by_kind
+from planner.plan.legal.plan_laws import violations
+from planner.plan.mesh.identical_groups import identical_groups
+from planner.plan.plan_file import Plan
+from planner.plan.task import Task
+from planner.plan.tasks.expand import expand
+from planner.scoring import score as scoring
+from planner.scoring.score import Score, score
+from planner.simulate import simulate
+from planner.specs.base import Ranks, with_fields
+from planner.strategies.static.fixed_layout import fixed_layout
+from planner.strategies.static.layout_screening import layout_problem
+from planner.strategies.static.static_plan import static_plan
+from tests.replica_plans import replicas
+from tests.static_jobs import small_cluster, static_inputs
+
+DENSE, EXPERTS = "llama-3-8b", "qwen3-30b-a3b"
+CASES = [
+    (DENSE, 8, (4096,) * 32, "tp: 2, cp: 1, pp: 1, zero: 0, recompute: none, micro_batch: 2"),
+    (DENSE, 8, (4096,) * 16, "tp: 1, cp: 2, pp: 2, zero: 1, recompute: none, micro_batch: 1"),
+    (DENSE, 16, (4096,) * 32, "tp: 2, cp: 1, pp: 2, vpp: 4, zero: 1, recompute: full, micro_batch: 1"),
+    (DENSE, 16, (4096,) * 64, "tp: 1, cp: 1, pp: 4, zero: 2, recompute: none, micro_batch: 2"),
+    (DENSE, 8, (2048,) * 8, "tp: 2, cp: 1, pp: 1, zero: 3, recompute: selective, micro_batch: 1"),
+    (DENSE, 8, (8192, 512, 512, 8192, 700, 700, 8192, 90, 8192, 90, 700, 700), "tp: 1, cp: 1, pp: 2, zero: 1"),
+    (DENSE, 8, (8192, 512, 512, 8192, 700), "tp: 1, cp: 1, pp: 2, zero: 3"),
+    (EXPERTS, 16, (4096,) * 32, "tp: 1, cp: 1, pp: 2, ep: 8, zero: 1, recompute: none, micro_batch: 1"),
+    (EXPERTS, 16, (8192, 512, 512, 8192, 700), "tp: 1, cp: 1, pp: 4, ep: 4, zero: 1"),
+    (EXPERTS, 16, (4096,) * 32, "tp: 2, cp: 1, pp: 4, ep: 4, vpp: 3, zero: 1, recompute: full, micro_batch: 1"),
+]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}x{case[1]} {case[3][:40]}")
+def plan(request, tmp_path, monkeypatch) -> Plan:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model, ranks, sizes, fixed = request.param
+    inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
+    found = static_plan(inputs, layout_problem(inputs), fixed_layout(inputs))
+    assert not violations(found)
+    return found
+
+
+def scored(plan: Plan, monkeypatch, whole: int) -> Score:
+    monkeypatch.setattr(scoring, "WHOLE", whole)
+    return score(plan)
+
+
+def test_alike_or_each_a_plan_is_worth_the_same(plan, monkeypatch):
+    once, each = (scored(plan, monkeypatch, whole) for whole in (0, plan.size))
+    assert len(once.tasks) < len(each.tasks)
+    assert once.step_seconds == each.step_seconds
+    assert once.timeline.rank_breakdowns() == each.timeline.rank_breakdowns()
+    assert once.timeline.breakdown() == each.timeline.breakdown()
+    assert once.timeline.busiest_rank() == each.timeline.busiest_rank()
+    busy, all_busy = (s.timeline.group_seconds() for s in (once, each))
+    assert [busy[key] for key in all_busy if key[1] in plan.groups] == [
+        all_busy[key] for key in all_busy if key[1] in plan.groups
+    ]
+    assert once.memory == each.memory
+    assert once.bound == each.bound
+    assert step_seconds_by_kind(once.timeline) == pytest.approx(step_seconds_by_kind(each.timeline))
+
+
+def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch):
+    timeline = scored(plan, monkeypatch, 0).timeline
+    simulated = {rank for rank in range(plan.size) if rank not in timeline.representative_rank}
+    assert {timeline.representative_of(rank) for rank in range(plan.size)} == simulated
+    assert timeline.representative_rank.keys() == timeline.group_of.keys()
+    for rank, group in timeline.group_of.items():
+        place = plan.groups[group].ranks.index(rank)
+        assert timeline.representative_rank[rank] == plan.groups[timeline.representative_group[group]].ranks[place]
+    doing = timeline.rank_multiplicity()
+    assert sum(doing(Ranks((rank,))) for rank in range(plan.size)) == plan.size
+
+
+def test_the_fullest_rank_is_that_of_all(plan, monkeypatch):
+    whole, few = (scored(plan, monkeypatch, most) for most in (plan.size, 0))
+    assert few.fullest_rank == whole.fullest_rank == whole.memory.peaks.index(max(whole.memory.peaks))
+    assert few.peak_bytes == whole.peak_bytes
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=4, max_size=4), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.sampled_from((0, 1, 3)),
+    st.randoms(use_true_random=False),
+)
+def test_any_prices_give_all_ranks_the_same_times(rows, pp, zero, chance):
+    """Prices that look at sizes, layers and phase alone; of replicas, some are alike and some are not."""
+    plan = replicas(rows, pp)
+    plan = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], zero=zero)})
+    costs: dict[tuple, Cost] = {}
+
+    def price(task: Task) -> Cost:
+        key = task.phase, task.of, task.layers, task.sizes, task.micro_batch is None
+        return costs.setdefault(key, Cost(chance.randint(0, 8) / 8, "measured", 0.0, chance.randint(0, 2) / 16))
+
+    others = identical_groups(plan, 0)
+    each = simulate(expand(plan), price, plan.size)
+    once = simulate(expand(plan, 0, others.ranks), price, plan.size, others)
+    assert once.step_seconds == each.step_seconds
+    assert once.rank_breakdowns() == each.rank_breakdowns()
+    ends = {event.id: (event.start, event.end) for event in each.events}
+    assert all(ends[event.id] == (event.start, event.end) for event in once.events)

@@ -1,0 +1,78 @@
+"""Offloaded activations leave the memory of their ranks, take no time, and are refused where they would."""
+
+import pytest
+
+from planner.check.checked_plan import reprice
+from planner.costs.compute.assumed_rates import ASSUMED_RATES
+from planner.costs.pricing import pricing_of
+from planner.errors import InputError
+from planner.plan.plan_file import Group, Layout, OffloadedItem, Plan, Prices, SequenceSplit, Step
+from planner.plan.tasks.expand import expand
+from planner.scoring.offload_check import offloading_of
+from planner.scoring.score import score
+from planner.specs import library
+from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.hardware.profile import Profile
+from planner.specs.layers import Decoder
+from tests.plans import plan_of, uses
+
+LLM = Decoder(layers=8, hidden=1024, heads=16, ffn=4096, vocab=1000)
+DEVICE = library.read_named("h100-80gb", Profile)[0].device
+SIZES = {0: 40_000, 1: 3_000}
+
+
+def offloaded(ratio: float, host_gb_per_s: float = 100.0) -> Plan:
+    """A long item, offloaded, and a short one on a ring of three ranks."""
+    facts = with_fields(
+        uses(3, {"llm": LLM}, {"llm": SIZES}),
+        devices={"toy": with_fields(DEVICE, host_gb_per_s=host_gb_per_s)},
+        prices=Prices(profile="data sheet", rates={"toy": ASSUMED_RATES}),
+    )
+    ranks = Ranks(range(3))
+    return plan_of(
+        3,
+        facts,
+        {"llm": Layout(ranks=ranks, dp=3, zero=1)},
+        {"g": Group(ranks=ranks, split={"ring": 3})},
+        Step(sync="step", micro_batches=({"g": (OffloadedItem(item=0, offload=ratio), 1)},)),
+    )
+
+
+def most(plan: Plan) -> float:
+    forward = next(task for task in expand(plan) if task.phase == "F")
+    return offloading_of(plan, pricing_of(plan), forward).largest_ratio(SIZES[0])
+
+
+def test_memory_falls_by_what_is_offloaded_and_time_stays():
+    """By so much of all layers but the first and the last; and of what the allocator loses with it."""
+    plain, split = score(offloaded(0.0)), SequenceSplit(ring=3)
+    basis, share = (
+        pricing_of(offloaded(0.0)).module_pricing("llm", "toy"),
+        1.0 + plain.plan_memory.accounting(0).fragmentation,
+    )
+    whole = basis.activation_bytes(Layers(range(LLM.layers)), True, split, tuple(SIZES.values()))
+    passing = (whole.layers + whole.head + whole.recompute_extra) * share
+    assert max(plain.memory.peaks) == pytest.approx(plain.plan_memory.static_bytes(0) + passing)
+    for ratio in (0.1, most(offloaded(0.1))):
+        helped = score(offloaded(ratio))
+        gone = (
+            basis.activation_bytes(Layers(range(1, LLM.layers - 1)), False, split, (SIZES[0],)).layers * ratio * share
+        )
+        assert max(helped.memory.peaks) == pytest.approx(plain.plan_memory.static_bytes(0) + passing - gone)
+        assert helped.step_seconds == plain.step_seconds
+
+
+def test_more_than_hides_is_refused_with_what_would_hide():
+    limit = most(offloaded(0.5))
+    assert 0.1 < limit < 1
+    score(offloaded(limit))
+    with pytest.raises(InputError, match=f"item 0 asks for 1, at most {limit:g} here") as caught:
+        score(offloaded(1.0))
+    assert caught.value.where == "steps[0].micro_batches[0]"
+    assert caught.value.fix == f"offload: {limit:g}, or less"
+    score(offloaded(1.0, host_gb_per_s=1000.0))
+
+
+def test_the_gate_sees_a_broken_law():
+    (found,) = reprice(offloaded(1.0)).violations
+    assert "offload would not hide" in found.message

@@ -1,0 +1,86 @@
+"""Sizes of items: read and written as they are said, and refused where no module could have them."""
+
+import msgspec
+import pytest
+
+from planner import files
+from planner.errors import InputError
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Edge, Group, Layout, Plan, Step
+from planner.specs.base import Ranks, with_fields
+from planner.specs.layers import Audio, Decoder, Vit
+from planner.specs.workload.items import Document, ItemSize, item_tokens, packed_documents, part_lengths
+from tests.plans import plan_of, uses
+
+LLM = Decoder(layers=2, hidden=32, heads=4, ffn=48, vocab=64)
+VIT = Vit(layers=2, hidden=16, heads=4, ffn=24, patch=2, merge=2, out=32)
+EAR = Audio(layers=2, hidden=16, heads=4, ffn=24, mels=4, pool=2, out=32)
+SIZES = {
+    "llm": {0: 40, 1: ItemSize(tokens=30)},
+    "vit": {0: 16, 1: ItemSize(patches=(24, 8))},
+    "ear": {5: ItemSize(frames=12)},
+}
+
+
+def plan_with(**sizes) -> Plan:
+    """A decoder that reads a vision tower and an ear, all on one rank."""
+    items = {**SIZES, **sizes}
+    facts = uses(1, {"llm": LLM, "vit": VIT, "ear": EAR}, items, {"vit": dict.fromkeys(items["vit"], 0), "ear": {5: 1}})
+    layout = Layout(ranks=Ranks((0,)))
+    row = {name: {"all": tuple(of_module)} for name, of_module in items.items()}
+    step = Step(sync="step", micro_batches=(row,))
+    edges = (Edge(source="vit", target="llm"), Edge(source="ear", target="llm"))
+    return plan_of(1, facts, dict.fromkeys(items, layout), {"all": Group(ranks=Ranks((0,)))}, step, edges)
+
+
+def test_a_plan_says_sizes_as_they_were_said(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(files.dump(plan_with()))
+    read = files.read(path, Plan)
+    assert read.uses.items == SIZES
+    assert files.dump(read) == path.read_text()
+    assert "vit: {0: 16, 1: {patches: [24, 8]}}" in path.read_text()
+    assert not violations(read)
+
+
+def test_parts_are_the_item():
+    assert [item_tokens(size) for size in (7, ItemSize(tokens=7), ItemSize(patches=(3, 4)), ItemSize(frames=14))] == [
+        7
+    ] * 4
+    assert part_lengths(ItemSize(frames=(8, 4))) == (4, 2)
+    assert packed_documents((3, 5), ((4, 2), (6,))) == (Document(3, 4, 0), Document(3, 2, 4), Document(5, 6, 0))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"patches": [4], "frames": 2}, "in one unit"),
+        ({}, "in one unit, not none"),
+        ({"frames": [4, 3]}, "3 frames are no whole tokens"),
+    ],
+)
+def test_what_is_no_size(said, message, tmp_path):
+    with pytest.raises(msgspec.ValidationError, match=message):
+        msgspec.convert(said, ItemSize)
+    path = tmp_path / "plan.yaml"
+    path.write_text(files.dump(plan_with()).replace("{patches: [24, 8]}", str(said).replace("'", "")))
+    with pytest.raises(InputError, match=message) as error:
+        files.read(path, Plan)
+    assert "uses.items.vit" in str(error.value.where) and error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("module", "size", "message"),
+    [
+        ("vit", ItemSize(frames=16), "in frames, and `vit` reads patches"),
+        ("llm", ItemSize(patches=16), "in patches, and `llm` reads tokens"),
+        ("vit", ItemSize(patches=(16, 6)), "6 tokens are no whole outputs"),
+        ("ear", ItemSize(frames=6), "3 tokens are no whole outputs"),
+    ],
+)
+def test_sizes_that_a_module_cannot_have(module, size, message):
+    plan = plan_with()
+    item = max(plan.uses.items[module])
+    sizes = {**plan.uses.items, module: {**plan.uses.items[module], item: size}}
+    (wrong,) = violations(with_fields(plan, uses=with_fields(plan.uses, items=sizes)))
+    assert message in wrong.message and wrong.where == f"uses.items.{module}.{item}"
