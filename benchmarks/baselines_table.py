@@ -13,7 +13,7 @@ from time import perf_counter
 from benchmarks.baselines import BASELINES, TIMED
 from benchmarks.baselines.instances import FLEXSP_RANKS, Instance, instances
 from benchmarks.registry import Figures
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing, packing_seconds
 from planner.scoring.bounds import packing_bound
 from planner.strategies.sequence_groups import pack

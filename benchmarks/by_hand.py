@@ -27,7 +27,7 @@ class Sharded:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        from planner.launch.process_groups import ProcessGroups
+        from planner.launch.communication.process_groups import ProcessGroups
         from planner.models.build import build, init_weights
 
         self.rank, self.plan, self.spec = worker.rank, plan, plan.uses.models["llm"]
@@ -62,8 +62,8 @@ class Sharded:
         self.optimizer.step()
 
     def batches(self) -> Iterator[Any]:
-        from planner.launch.communication_meter import CommunicationMeter
-        from planner.launch.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
+        from planner.launch.communication.communication_meter import CommunicationMeter
+        from planner.launch.communication.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
         from planner.models.inputs.training_items import synthetic_batch
         from planner.plan.plan_file import SequenceSplit
 

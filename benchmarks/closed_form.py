@@ -8,9 +8,9 @@ from time import perf_counter
 
 from benchmarks.registry import Figures
 from planner.costs.compute.assumed_rates import complete_rates
-from planner.costs.compute.machine_model import MachineModel
 from planner.costs.layout_columns import LayoutColumns, stack_columns
-from planner.costs.network.network_model import NetworkLevel, NetworkModel
+from planner.costs.machine_model import MachineModel
+from planner.costs.network_model import NetworkLevel, NetworkModel
 from planner.costs.step.static_step import static_step_seconds
 from planner.specs.framework.software import Software
 from planner.specs.hardware.profile import Profile

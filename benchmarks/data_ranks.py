@@ -17,7 +17,7 @@ from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import Way, require_legal
 from benchmarks.data_ranks_jobs import RANKS, byted, flexsp
 from benchmarks.registry import Figures
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing, last_rank_end, packing_seconds
 from planner.scoring.stream_bound import stream_seconds
 from planner.strategies.data_ranks import pack

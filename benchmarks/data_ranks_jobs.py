@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.solve_quality import JOB as FLEXSP_JOB
 from benchmarks.solve_quality import LENGTHS
+from planner.costs.packing_problem import PackingProblem, packing_problem
 from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import PackingProblem, packing_problem
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.workload.distributions import draw_lengths

@@ -16,7 +16,7 @@ from benchmarks.baselines.flexsp import flexsp
 from benchmarks.baselines.groups import homogeneous, powers_of_two
 from benchmarks.registry import Figures
 from benchmarks.solve_quality import DEGREES, JOB, LENGTHS, problem_of
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing, packing_seconds
 from planner.specs import library
 from planner.specs.base import with_fields

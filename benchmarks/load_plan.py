@@ -54,7 +54,7 @@ def body(worker: Any, path: str) -> tuple[float, float]:
 
     import torch.distributed as dist
 
-    from planner.launch.process_groups import ProcessGroups
+    from planner.launch.communication.process_groups import ProcessGroups
     from planner.launch.worker import joined_world
     from planner.pipeline import read_plan
 

@@ -11,8 +11,8 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.registry import Figures
+from planner.costs.packing_problem import PackingProblem, RankPool, packing_problem
 from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import PackingProblem, RankPool, packing_problem
 from planner.packing.balanced import best_balanced
 from planner.packing.packed_groups import packing_seconds
 from planner.scoring.bounds import packing_bound

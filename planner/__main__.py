@@ -1,6 +1,6 @@
 """`planner`, and `python -m planner`."""
 
-from planner.cli.app import main
+from planner.cli import main
 
 if __name__ == "__main__":
     main()

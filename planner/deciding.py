@@ -6,18 +6,24 @@ from pathlib import Path
 from time import perf_counter
 
 from planner.callbacks import OnProgress
-from planner.costs.objective import StepWork, find_objective
+from planner.costs import StepWork, find_objective
 from planner.errors import Infeasible, InputError
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import join_plans
 from planner.plan.plan_file import Alternative, Plan
-from planner.scoring.objective_value import restate_in_objective
+from planner.scoring import restate_in_objective
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies import STRATEGIES, base_strategy, is_static, refining_strategy, strategy_called
-from planner.strategies.best import best_of_candidates
-from planner.strategies.solved_job import SolvedJob
-from planner.strategies.static.joint_plan import unsupported_together
+from planner.strategies import (
+    STRATEGIES,
+    SolvedJob,
+    base_strategy,
+    best_of_candidates,
+    is_static,
+    refining_strategy,
+    strategy_called,
+)
+from planner.strategies.static import unsupported_together
 from planner.units import percent
 
 BEST = "best"

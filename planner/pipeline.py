@@ -71,7 +71,9 @@ def simulate(plan: Plan, overlap: Overlap = AS_PRICED) -> list[Score]:
     return [score(plan, number, overlap) for number in range(len(plan.steps))]
 
 
-def run(plan: Plan, options: "RunOptions", on_step: "Callable[[Progress], None]", job: str | None = None) -> ComparedRun:
+def run(
+    plan: Plan, options: "RunOptions", on_step: "Callable[[Progress], None]", job: str | None = None
+) -> ComparedRun:
     """Train with a plan on this machine; `job`: the job that further steps are planned from, if not beside the plan.
 
     Raises RunFailed naming the rank, and InputError where the plan cannot run here.

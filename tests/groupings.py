@@ -6,8 +6,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from planner.costs.compute.cost_lines import CostLine, RingTerm
-from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
+from planner.costs.cost_lines import CostLine, RingTerm
+from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.packed_groups import Packing, canonical_order
 from planner.packing.rank_placement import place_packing

@@ -6,7 +6,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from planner.costs.memory.offload import Offloading
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.packed_groups import Packing
 from tests.groupings import problems, require_lies_well, with_first

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from planner import export, files, hf, pipeline, strategies
 from planner.cli import app as cli
 from planner.cli.verbs import export as cli_export
-from planner.costs import objective, pricing
+from planner.costs import objective, packing_problem, pricing
 from planner.costs.layout_columns import LayoutColumns
-from planner.costs.step import packing_problem
 from planner.costs.step.static_step import static_step_seconds
 from planner.export import torch_csv
 from planner.hf import decoders

@@ -12,7 +12,7 @@ from benchmarks.baselines.flexsp import flexsp
 from benchmarks.baselines.hybrid_cp import hybrid_cp
 from benchmarks.baselines.karmarkar_karp import karmarkar_karp
 from benchmarks.baselines.static_degree import static_degree
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.balanced import best_balanced
 from planner.packing.packed_groups import Packing
 

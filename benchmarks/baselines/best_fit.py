@@ -8,7 +8,7 @@ step is shortest is taken. Memory is filled, time is not balanced.
 from bisect import bisect_left, insort
 
 from benchmarks.baselines.groups import Bin, homogeneous, longest_first, powers_of_two, slowest_first
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing, packing_seconds
 
 

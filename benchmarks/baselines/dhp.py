@@ -13,7 +13,7 @@ Degrees are those that have a price.
 import numpy as np
 
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import PackedGroup, Packing, packing_seconds
 
 

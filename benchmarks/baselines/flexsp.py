@@ -13,8 +13,8 @@ from itertools import accumulate
 
 from benchmarks.baselines.flexsp_program import solve_micro_batch
 from benchmarks.baselines.groups import longest_first, placed
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import packing_table
+from planner.costs.packing_problem import PackingProblem
+from planner.costs.packing_table import packing_table
 from planner.packing.packed_groups import PackedGroup, Packing, makespan, packing_seconds
 
 TRIALS = 5  # of M

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.baselines.groups import longest_first, powers_of_two
 from benchmarks.baselines.karmarkar_karp import partition
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import PackedGroup, makespan
 from planner.programs import Program, ProgramBuilder, solve
 from planner.programs.program import Floats

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.balanced import group_starts
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order
 from planner.packing.rank_placement import place_packing as on_ranks

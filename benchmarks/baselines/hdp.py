@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.groups import homogeneous, powers_of_two
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import PackedGroup, Packing
 from planner.packing.rank_placement import NodeTable, make_nodes, place_group
 

@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from benchmarks.baselines.groups import longest_first, placed, powers_of_two
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import PackedGroup, Packing
 
 SLACK = 0.05  # of the largest load

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.solve_quality import JOB, problem_of
-from planner.costs.step.packing_problem import PackingProblem, RankPool
+from planner.costs.packing_problem import PackingProblem, RankPool
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.workload.distributions import draw_lengths
 from planner.specs.workload.samples import read_lengths

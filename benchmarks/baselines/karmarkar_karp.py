@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchmarks.baselines.groups import Bin, homogeneous, powers_of_two, slowest_first
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.balanced import group_starts
 from planner.packing.packed_groups import Packing, packing_seconds
 

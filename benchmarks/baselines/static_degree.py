@@ -7,7 +7,7 @@ into the fullest group that has room (best fit), and groups into micro-batches a
 
 from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.groups import homogeneous, powers_of_two
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing
 
 

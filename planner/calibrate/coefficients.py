@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.published.published_case import PublishedCase
+from planner.published import PublishedCase
 from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import DeviceRates

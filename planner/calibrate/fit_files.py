@@ -11,8 +11,8 @@ from planner import files
 from planner.calibrate.coefficients import GENERIC, SAME_CHIP, SUSTAINED_PRECISIONS, CoefficientName, with_coefficients
 from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.calibrate.framework_fit import FittedCoefficients, Logs
-from planner.costs.compute.assumed_rates import ASSUMED_SPREAD
-from planner.published.published_case import PublishedCase
+from planner.costs.compute import ASSUMED_SPREAD
+from planner.published import PublishedCase
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software

@@ -26,11 +26,10 @@ from planner.calibrate.coefficients import (
     with_coefficients,
     with_sustained_rates,
 )
-from planner.costs.compute.machine_model import MachineModel
-from planner.costs.step.static_step import static_step_seconds
+from planner.costs import MachineModel
+from planner.costs.step import static_step_seconds
 from planner.extras import require_scipy
-from planner.published.case_seconds import CaseGroup, group_cases
-from planner.published.published_case import PublishedCase
+from planner.published import CaseGroup, PublishedCase, group_cases
 
 NOISE = 0.04, 0.4  # bounds on the standard deviation of a source's log step times
 DEVIATION = 1.4826  # standard deviation over median absolute deviation of a normal distribution

@@ -12,8 +12,8 @@ import numpy as np
 
 from planner.calibrate.coefficients import GENERIC, CoefficientValues
 from planner.calibrate.framework_fit import Logs, fit_frameworks, measured_logs, predicted_seconds
-from planner.costs.compute.machine_model import MachineModel
-from planner.published.published_case import PublishedCase
+from planner.costs import MachineModel
+from planner.published import PublishedCase
 
 SHARE = 0.8  # of held-out records within the interval
 FEW_RECORDS = 10  # records: with fewer, a framework's interval is no narrower than the generic one's

@@ -12,7 +12,7 @@ from planner.calibrate.framework_fit import fit_frameworks, measured_logs, predi
 from planner.calibrate.held_out import half_width, held_out_errors, interval_spreads
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.errors import InputError
-from planner.published.read_published import read_published
+from planner.published import read_published
 
 LEAST_RECORDS = 10  # least records to fit
 EACH_SOURCE = "each"

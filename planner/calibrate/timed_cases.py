@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from planner.calibrate.framework_facts import FRAMEWORKS
-from planner.costs.compute.assumed_rates import complete_rates
-from planner.costs.compute.machine_model import MachineModel
-from planner.published.pricing_machine import reachable_network
-from planner.published.published_case import PublishedCase
+from planner.costs import MachineModel
+from planner.costs.compute import complete_rates
+from planner.published import PublishedCase, reachable_network
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import Profile

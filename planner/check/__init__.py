@@ -7,4 +7,12 @@ from planner.check.gate import exit_code, verdict
 from planner.check.markdown import to_markdown
 from planner.check.tolerances import Tolerances
 
-__all__ = ["Finding", "Tolerances", "check_folder", "compare", "exit_code", "to_markdown", "verdict"]
+__all__ = [
+    "Finding",
+    "Tolerances",
+    "check_folder",
+    "compare",
+    "exit_code",
+    "to_markdown",
+    "verdict",
+]

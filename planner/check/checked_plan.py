@@ -10,8 +10,7 @@ from planner.errors import PlannerError
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import Violation, violations
 from planner.plan.plan_file import Outcome, Plan
-from planner.scoring.objective_value import objective_of, objective_value, seconds_for_value
-from planner.scoring.score import Score, require_memory, score
+from planner.scoring import Score, objective_of, objective_value, require_memory, score, seconds_for_value
 from planner.units import percent
 
 DIGITS = 8  # of a gap: files state bounds with nine

@@ -12,7 +12,7 @@ from planner.check.checked_plan import CheckedPlan, check_plan, false_statements
 from planner.check.finding import Category, Finding
 from planner.check.stale_inputs import old_decisions_repriced, same_problem, same_work, stale_inputs, unexplained_inputs
 from planner.check.tolerances import Tolerances, classify_gap, classify_value
-from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective
+from planner.costs import OBJECTIVES, STEP_SECONDS, Objective
 from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Plan
 from planner.units import percent

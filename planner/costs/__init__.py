@@ -1,0 +1,81 @@
+from planner.costs.cost import Cost, least_trusted
+from planner.costs.cost_lines import CostLine
+from planner.costs.layout_columns import (
+    NON_NUMERIC_FIELDS,
+    ONE_SEQUENCE,
+    LayoutColumns,
+    PipelineBatch,
+    Precision,
+    RecomputedPart,
+    columns_of,
+    recompute_columns,
+    stack_columns,
+)
+from planner.costs.machine_model import MachineModel, machine_of, peak_flops
+from planner.costs.network_model import SINGLE_RANK_NETWORK, NetworkLevel, NetworkModel
+from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective, StepWork, find_objective
+from planner.costs.overlap_switches import with_overlap
+from planner.costs.packing_problem import (
+    PackingProblem,
+    RankPool,
+    activation_cap,
+    allowed_degrees,
+    host_offload,
+    micro_batch_zero3_seconds,
+    once_a_step_seconds,
+    packing_problem,
+    pass_lines,
+    rank_pools,
+    split_degree,
+)
+from planner.costs.packing_table import Floats, Ints, PackingTable, packing_table
+from planner.costs.price_table import price_table
+from planner.costs.pricing import Pricing, pricing_of
+from planner.costs.rate_lines import head_line, layers_line
+
+__all__ = [
+    "NON_NUMERIC_FIELDS",
+    "OBJECTIVES",
+    "ONE_SEQUENCE",
+    "SINGLE_RANK_NETWORK",
+    "STEP_SECONDS",
+    "Cost",
+    "CostLine",
+    "Floats",
+    "Ints",
+    "LayoutColumns",
+    "MachineModel",
+    "NetworkLevel",
+    "NetworkModel",
+    "Objective",
+    "PackingProblem",
+    "PackingTable",
+    "PipelineBatch",
+    "Precision",
+    "Pricing",
+    "RankPool",
+    "RecomputedPart",
+    "StepWork",
+    "activation_cap",
+    "allowed_degrees",
+    "columns_of",
+    "find_objective",
+    "head_line",
+    "host_offload",
+    "layers_line",
+    "least_trusted",
+    "machine_of",
+    "micro_batch_zero3_seconds",
+    "once_a_step_seconds",
+    "packing_problem",
+    "packing_table",
+    "pass_lines",
+    "peak_flops",
+    "price_table",
+    "pricing_of",
+    "rank_pools",
+    "recompute_columns",
+    "split_degree",
+    "stack_columns",
+    "with_overlap",
+]

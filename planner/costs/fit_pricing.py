@@ -5,16 +5,15 @@ network model.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.costs.compute.cost_lines import CostLine
 from planner.costs.compute.fit_lines import fit_line, fit_weight_gradient_line
 from planner.costs.compute.fsdp_overhead import fsdp_line
-from planner.costs.compute.machine_model import MachineModel
 from planner.costs.compute.recompute_fits import costs_with_recompute
 from planner.costs.cost import NO_COST, Cost, total_cost
+from planner.costs.cost_lines import CostLine
 from planner.costs.layer_pass import LayerPass, recompute_counts
 from planner.costs.layout_columns import columns_of
+from planner.costs.machine_model import MachineModel
 from planner.costs.memory.token_caps import ActivationBytes
-from planner.costs.network.network_model import CommGroup
 from planner.costs.network.rank_groups import farthest_group, pass_groups, rank_blocks, replicated_by_task
 from planner.costs.network.replica_exchange import ReplicaExchange, replica_exchange, update_pass_seconds
 from planner.costs.network.tensor_parallel_exchange import (
@@ -23,6 +22,7 @@ from planner.costs.network.tensor_parallel_exchange import (
     tensor_parallel_line,
 )
 from planner.costs.network.ulysses_ring import ring_line, ulysses_line
+from planner.costs.network_model import CommGroup
 from planner.plan.plan_file import Layout, SequenceSplit
 from planner.plan.task import Task
 from planner.specs.base import Layers

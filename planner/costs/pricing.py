@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.compute.machine_model import MachineModel, machine_of
 from planner.costs.compute.recompute_fits import require_measured_recompute
 from planner.costs.cost import NO_COST, Cost, least_trusted, slowest_cost, total_cost
+from planner.costs.cost_lines import CostLine
 from planner.costs.fit_pricing import FitPricing
 from planner.costs.layer_pass import LayerPass, counts_by_placement, recompute_counts
+from planner.costs.machine_model import MachineModel, machine_of
 from planner.costs.memory.offload import Offloading, offloading_of
-from planner.costs.network.network_model import group_of_ranks, network_of
 from planner.costs.network.replica_exchange import exposed_part
+from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
 from planner.errors import InputError
 from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit

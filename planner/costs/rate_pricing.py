@@ -4,24 +4,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from planner.costs.compute.cost_lines import CostLine
 from planner.costs.compute.layer_work import LayerWork
-from planner.costs.compute.machine_model import MachineModel
-from planner.costs.compute.rate_lines import (
-    head_line,
-    layers_line,
-    memory_traffic_line,
-    stage_constant_line,
-    weight_gradient_line,
-)
 from planner.costs.cost import Cost
+from planner.costs.cost_lines import CostLine
 from planner.costs.layer_pass import LayerPass, RecomputeCounts, recompute_counts
 from planner.costs.layout_columns import LayoutColumns, Number, columns_of, recompute_columns
+from planner.costs.machine_model import MachineModel
 from planner.costs.memory.allowed_memory import device_accounting
 from planner.costs.memory.footprint import layer_token_bytes, token_logit_bytes
 from planner.costs.memory.token_caps import ActivationBytes
 from planner.costs.network.layer_traffic import LayerGroups
-from planner.costs.network.network_model import CommGroup, strided_group
 from planner.costs.network.rank_groups import pass_groups, replicated_by_task
 from planner.costs.network.replica_exchange import (
     UPDATE_BYTES,
@@ -29,6 +21,14 @@ from planner.costs.network.replica_exchange import (
     replica_exchange,
     shards_seconds,
     update_pass_seconds,
+)
+from planner.costs.network_model import CommGroup, strided_group
+from planner.costs.rate_lines import (
+    head_line,
+    layers_line,
+    memory_traffic_line,
+    stage_constant_line,
+    weight_gradient_line,
 )
 from planner.plan.plan_file import Layout, SequenceSplit
 from planner.plan.task import Task

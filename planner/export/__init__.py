@@ -50,3 +50,11 @@ def find_format(name: str) -> ExportFormat:
     if name not in EXPORT_FORMATS:
         raise InputError(f"no form is called `{name}`", where="form", fix=f"one of {', '.join(EXPORT_FORMATS)}")
     return EXPORT_FORMATS[name]
+
+
+__all__ = [
+    "EXPORT_FORMATS",
+    "ExportedOrder",
+    "export_plan",
+    "import_order_into",
+]

@@ -6,8 +6,7 @@ from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan, PlanOrigin
 from planner.plan.schedules import Slot
 from planner.plan.schedules.explicit import slot_lines
-from planner.scoring.objective_value import restate_in_objective
-from planner.scoring.score import outcome_of, prediction_of, require_memory, score
+from planner.scoring import outcome_of, prediction_of, require_memory, restate_in_objective, score
 from planner.specs.base import with_fields
 
 

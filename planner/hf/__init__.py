@@ -10,12 +10,11 @@ from typing import NamedTuple
 from planner.hf import decoders, encoders, hybrid_decoders, moe_decoders, multimodal, text_encoders
 from planner.hf import hf_config as configs
 from planner.hf.hf_config import HfConfig, Note
+from planner.hf.weight_names import stored_names, weight_family
 from planner.hf.write_config import to_config
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
-
-__all__ = ["FAMILIES", "ImportedModel", "Note", "read", "to_config"]
 
 Family = Callable[[HfConfig], multimodal.Modules]
 
@@ -104,3 +103,14 @@ def model_identity(config: HfConfig, path: Path) -> str:
     file = Path(config.name).absolute()
     name = file.parent.name if file.name == "config.json" else file.stem
     return "".join(letter if letter.isprintable() else "-" for letter in name)
+
+
+__all__ = [
+    "FAMILIES",
+    "ImportedModel",
+    "Note",
+    "read",
+    "stored_names",
+    "to_config",
+    "weight_family",
+]

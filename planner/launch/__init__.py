@@ -1,1 +1,19 @@
 """Worker processes, their process groups, and the communication that the runtime and the profiler share."""
+
+from planner.launch.failures import describe_exception
+from planner.launch.interrupts import handling_interrupts, ignoring_interrupts
+from planner.launch.processes import die_with_parent, launch
+from planner.launch.worker import DeviceKind, Worker, joined_world, usable_cores, worker_from_environment
+
+__all__ = [
+    "DeviceKind",
+    "Worker",
+    "describe_exception",
+    "die_with_parent",
+    "handling_interrupts",
+    "ignoring_interrupts",
+    "joined_world",
+    "launch",
+    "usable_cores",
+    "worker_from_environment",
+]

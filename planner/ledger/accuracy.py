@@ -7,7 +7,7 @@ from statistics import median
 
 from planner.ledger.predicted_records import PredictedRecord
 from planner.ledger.strategy_ranking import RankedGroup, rank_groups
-from planner.published.published_case import RecordOrigin, SkippedRecord
+from planner.published import RecordOrigin, SkippedRecord
 
 CLOSE_LOSS = 0.05  # a pick that costs at most this much more than the best counts as the best
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from planner.ledger.accuracy import AccuracyFigures, AccuracyReport
 from planner.ledger.predicted_records import PredictedRecord
-from planner.published.published_case import RecordOrigin, SkippedRecord
+from planner.published import RecordOrigin, SkippedRecord
 
 FIGURE_KEYS = (
     "rows_used",

@@ -9,7 +9,7 @@ from planner.ledger.memory_by_use import PeakMemoryUse, peak_memory_use
 from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeline, seconds_by_kind
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
-from planner.scoring.score import Score, score
+from planner.scoring import Score, score
 from planner.simulate import Timeline, TracedStep
 
 if TYPE_CHECKING:
@@ -38,15 +38,23 @@ class ComparedRun:
     before: int = 0  # steps of the checkpoint that it resumed
 
 
-FollowedSteps = Iterable[tuple[Plan, int]]  # of each step of a run, the plan that it followed, and the number of its step
+FollowedSteps = Iterable[
+    tuple[Plan, int]
+]  # of each step of a run, the plan that it followed, and the number of its step
 
 
 def compare_run(
-    plan: Plan, scores: Sequence[Score], result: "RunResult", followed_steps: FollowedSteps, tolerance: "ParityTolerance | None"
+    plan: Plan,
+    scores: Sequence[Score],
+    result: "RunResult",
+    followed_steps: FollowedSteps,
+    tolerance: "ParityTolerance | None",
 ) -> ComparedRun:
     """A run's result beside the scores of the plan's steps (none: the plan has no prices)."""
     predicted, traced, memory = [], [], []
-    for at, (step, (followed, number)) in enumerate(zip(result.steps, followed_steps, strict=True), result.steps_before):
+    for at, (step, (followed, number)) in enumerate(
+        zip(result.steps, followed_steps, strict=True), result.steps_before
+    ):
         expected = (scores[number] if followed is plan else score(followed)) if scores else None
         if expected:
             predicted.append(expected.timeline)

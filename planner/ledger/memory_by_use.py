@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.plan.plan_file import Plan
-from planner.scoring.score import Score
+from planner.scoring import Score
 
 if TYPE_CHECKING:
     from planner.runtime import RankMemory

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from planner.errors import PlannerError
-from planner.published.published_case import CasePrediction, PublishedCase, SkippedRecord
+from planner.published import CasePrediction, PublishedCase, SkippedRecord
 
 Predictor = Callable[[Sequence[PublishedCase]], list[CasePrediction]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from planner.errors import InputError
 from planner.ledger.accuracy import AccuracyReport, accuracy_report
 from planner.ledger.predicted_records import Predictor, predict_records
-from planner.published.read_published import read_published
+from planner.published import read_published
 
 HEADER_LINE = 1  # line number; a record skipped at this line stands for the whole file
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.errors import InputError
-from planner.files.file_lock import hold_lock
+from planner.files import hold_lock
 from planner.ledger.work_kinds import KindSeconds
 
 FORMAT = "planner.run/1"

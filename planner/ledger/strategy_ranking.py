@@ -7,7 +7,7 @@ from math import sqrt
 from statistics import fmean, median
 
 from planner.ledger.predicted_records import PredictedRecord
-from planner.published.published_case import PublishedCase
+from planner.published import PublishedCase
 
 LEAST_STRATEGIES = 4  # least strategies of a ranked group: fewer are in order by chance
 

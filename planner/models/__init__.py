@@ -1,1 +1,51 @@
 """The torch models that plans are run with. They know shapes, packed batches and an exchange, but no processes."""
+
+from planner.models.batch import Batch, CrossAttentionMemory, EncoderFeatures
+from planner.models.build import build, init_weights, unsupported
+from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
+from planner.models.sharding import (
+    EqualShard,
+    ExpertShard,
+    ModuleShard,
+    ParameterSplit,
+    expert_parameters,
+    full_shape,
+    parameter_splits,
+    take_shard,
+    write_shard,
+)
+from planner.models.tensor_parallel import NO_TENSOR_PARALLEL, TensorParallel
+from planner.models.token_dispatch import (
+    LOCAL_DISPATCHER,
+    ExpertChoice,
+    ExpertFunction,
+    TokenDispatcher,
+    combine_outputs,
+)
+
+__all__ = [
+    "LOCAL_DISPATCHER",
+    "NO_SEQUENCE_PARALLEL",
+    "NO_TENSOR_PARALLEL",
+    "Batch",
+    "CrossAttentionMemory",
+    "EncoderFeatures",
+    "EqualShard",
+    "ExpertChoice",
+    "ExpertFunction",
+    "ExpertShard",
+    "ModuleShard",
+    "ParameterSplit",
+    "SequenceParallel",
+    "TensorParallel",
+    "TokenDispatcher",
+    "build",
+    "combine_outputs",
+    "expert_parameters",
+    "full_shape",
+    "init_weights",
+    "parameter_splits",
+    "take_shard",
+    "unsupported",
+    "write_shard",
+]

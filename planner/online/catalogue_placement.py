@@ -5,13 +5,12 @@ a rank executes its micro-batches one after another, so all groups of the step a
 each on the block that is free first.
 """
 
-from planner.costs.pricing import pricing_of
-from planner.costs.step.packing_problem import RankPool, rank_pools
+from planner.costs import RankPool, pricing_of, rank_pools
 from planner.errors import InputError
 from planner.online.group_placement import place_groups
 from planner.plan.plan_file import Assignment, Group, MicroBatch, Plan, assignments
 from planner.plan.tasks.expand import expand
-from planner.scoring.score import with_score
+from planner.scoring import with_score
 from planner.specs.base import Ranks, with_fields
 
 Known = dict[Ranks, str]  # block → group

@@ -7,7 +7,7 @@ fewer than 2N blocks.
 
 from collections.abc import Iterable, Sequence
 
-from planner.costs.step.packing_problem import RankPool
+from planner.costs import RankPool
 from planner.specs.base import Ranks
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from planner.costs.step.packing_problem import rank_pools, split_degree
+from planner.costs import rank_pools, split_degree
 from planner.online.batch_stream import BatchStream
 from planner.online.group_placement import catalogue_blocks
 from planner.plan.plan_file import FollowingSteps, Group, Plan, group_name

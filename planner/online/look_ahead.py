@@ -9,7 +9,7 @@ from time import perf_counter
 
 from planner import files
 from planner.errors import InputError
-from planner.files.folder_queue import FolderQueue
+from planner.files import FolderQueue
 from planner.online.batch_stream import BatchStream
 from planner.online.plan_step import plan_step
 from planner.plan.plan_file import Plan

@@ -6,7 +6,7 @@ from planner.errors import InputError, PlannerError
 from planner.online.catalogue_placement import place_on_catalogue
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import PlanHead, StepFile
-from planner.scoring.objective_value import restate_in_objective
+from planner.scoring import restate_in_objective
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.job import Job

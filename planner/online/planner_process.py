@@ -10,11 +10,8 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import PlannerError, RunFailed
-from planner.files.file_lock import hold_lock, is_locked
-from planner.files.folder_queue import FolderQueue
-from planner.launch.failures import describe_exception
-from planner.launch.interrupts import ignoring_interrupts
-from planner.launch.processes import die_with_parent
+from planner.files import FolderQueue, hold_lock, is_locked
+from planner.launch import describe_exception, die_with_parent, ignoring_interrupts
 from planner.online.look_ahead import LookAheadPlanner
 from planner.online.plan_inputs import inputs_of_plan
 from planner.plan.plan_file import Plan

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from planner.files.folder_queue import TAKEN
+from planner.files import TAKEN
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import PlanHead
 

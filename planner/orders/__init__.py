@@ -3,11 +3,12 @@
 from planner.orders.any_sequence_bound import bound_any_sequence
 from planner.orders.fixed_sequence_bound import OrderBound, bound_fixed_sequence
 from planner.orders.order_search import OrderResult, search_order
-from planner.orders.pipeline_problem import Order, OrderObjective, PipelineProblem, uniform_pipeline
+from planner.orders.pipeline_problem import Order, OrderObjective, PipelineProblem, StageTable, uniform_pipeline
 from planner.orders.sequence_search import SequencedOrder, search_sequences
-from planner.orders.slot_timing import SlotTimes, objective_seconds, peak_activations, slot_times
+from planner.orders.slot_timing import MEMORY_ROUNDING, SlotTimes, objective_seconds, peak_activations, slot_times
 
 __all__ = [
+    "MEMORY_ROUNDING",
     "Order",
     "OrderBound",
     "OrderObjective",
@@ -15,6 +16,7 @@ __all__ = [
     "PipelineProblem",
     "SequencedOrder",
     "SlotTimes",
+    "StageTable",
     "bound_any_sequence",
     "bound_fixed_sequence",
     "objective_seconds",

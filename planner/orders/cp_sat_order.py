@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from planner.orders.fixed_sequence_bound import bound_fixed_sequence
 from planner.orders.pipeline_problem import Order, OrderObjective, PipelineProblem
 from planner.orders.slot_timing import slot_times
-from planner.programs.interval_scheduling import (
+from planner.programs import (
     IntervalProblem,
     IntervalSchedule,
     MeasuredSpan,
     Precedence,
     Reservation,
+    SolverLimits,
     schedule_intervals,
 )
-from planner.programs.solver_answer import SolverLimits
 
 LETTERS = "FIW"
 

@@ -71,7 +71,7 @@ def improve_exactly(
     The bound of a plan's order is over any sequence, and another one.
     """
     from planner.orders.cp_sat_order import solve_order_exactly
-    from planner.programs.solver_answer import SolverLimits
+    from planner.programs import SolverLimits
 
     exact = solve_order_exactly(pipeline, objective, SolverLimits(effort=effort - 1), result.order)
     bound = OrderBound(exact.bound, "exact") if exact.bound > result.bound.seconds else result.bound

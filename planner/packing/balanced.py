@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import PackingTable, packing_table
+from planner.costs import PackingProblem, PackingTable, packing_table
 from planner.packing.leveling import level_micro_batches
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, packing_seconds
 from planner.packing.rank_placement import make_nodes, place_group

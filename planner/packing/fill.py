@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.step.packing_table import Floats, Ints, PackingTable
+from planner.costs import Floats, Ints, PackingTable
 from planner.packing.fill_python import fill_groups
 from planner.packing.native import FILL_LIBRARY, Shapes
 from planner.packing.packed_groups import PackedGroup, Packing

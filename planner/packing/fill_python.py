@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass
 from math import inf
 
-from planner.costs.step.packing_table import Floats, PackingTable
+from planner.costs import Floats, PackingTable
 from planner.packing.rank_placement import NodeTable, place_group
 
 

@@ -6,7 +6,7 @@ node. Two summary numbers reject most requests that cannot be met without a sear
 
 from typing import NamedTuple
 
-from planner.costs.step.packing_problem import RankPool
+from planner.costs import RankPool
 
 
 class RankSegment(NamedTuple):

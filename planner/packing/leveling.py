@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.costs.step.packing_table import Floats, Ints, PackingTable
+from planner.costs import Floats, Ints, PackingTable
 from planner.packing.packed_groups import PackedGroup, Packing
 
 FASTEST = 8  # groups tried first as partners of an exchange

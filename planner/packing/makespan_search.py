@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import Floats, PackingTable, packing_table
+from planner.costs import Floats, PackingProblem, PackingTable, packing_table
 from planner.packing.fill import PackingArrays, fill
 from planner.packing.fill_budget import FillBudget
 from planner.packing.leveling import level_micro_batches

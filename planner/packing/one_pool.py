@@ -7,8 +7,7 @@ time. A pool is skipped when its work in perfect balance already takes longer th
 
 from dataclasses import replace
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import packing_table
+from planner.costs import PackingProblem, packing_table
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.makespan_search import search_makespans
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, packing_seconds

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs import PackingProblem
 
 
 @dataclass(frozen=True, slots=True)

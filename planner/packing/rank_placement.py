@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import Ints
+from planner.costs import Ints, PackingProblem
 from planner.packing.packed_groups import PackedGroup, Packing
 
 

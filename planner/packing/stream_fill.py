@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.step.packing_table import PackingTable
+from planner.costs import PackingTable
 from planner.packing.free_ranks import FreeRanks
 from planner.packing.packed_groups import PackedGroup, Packing
 

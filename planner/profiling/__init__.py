@@ -3,4 +3,9 @@
 from planner.profiling.measurement_context import device_name, gpu_count
 from planner.profiling.profile import ProfileOptions, profile
 
-__all__ = ["ProfileOptions", "device_name", "gpu_count", "profile"]
+__all__ = [
+    "ProfileOptions",
+    "device_name",
+    "gpu_count",
+    "profile",
+]

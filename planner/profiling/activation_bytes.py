@@ -10,10 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from planner.models.autograd.saved_tensors import packing_saved_tensors
-from planner.models.batch import Batch
-from planner.models.build import build, init_weights
-from planner.models.layers.position_encoding import encoding_tensors
+from planner.models import Batch, build, init_weights
+from planner.models.autograd import packing_saved_tensors
+from planner.models.layers import encoding_tensors
 from planner.profiling.fsdp_without_communication import LayerStack
 from planner.profiling.measurement import RECOMPUTE_KINDS
 from planner.profiling.measurement_grid import STACK_LAYERS

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import torch
 
-from planner.launch.collectives import prepare
-from planner.launch.process_groups import ProcessGroups
+from planner.launch.communication import ProcessGroups, prepare
 from planner.profiling.device_timing import time_after_work, time_synchronised
 from planner.profiling.measurement import Measurement, TimeSpan
 from planner.profiling.measurement_grid import group_sizes

@@ -14,10 +14,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from planner.models.batch import Batch
-from planner.models.build import build
-from planner.models.layers.layer import NetworkLayer
-from planner.models.layers.position_encoding import PositionEncoding
+from planner.models import Batch, build
+from planner.models.layers import NetworkLayer, PositionEncoding
 from planner.specs.base import with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, Recompute

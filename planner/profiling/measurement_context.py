@@ -10,7 +10,7 @@ from pathlib import Path
 
 import planner
 from planner import files
-from planner.launch.worker import usable_cores
+from planner.launch import usable_cores
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 

@@ -7,14 +7,18 @@ round would take too long on the device, or would not fit into half of its memor
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from planner.costs.compute.assumed_rates import complete_rates
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.compute.machine_model import MachineModel
-from planner.costs.compute.rate_lines import head_line, layers_line
-from planner.costs.layout_columns import ONE_SEQUENCE, LayoutColumns
-from planner.costs.memory.footprint import layer_token_bytes
-from planner.costs.network.layer_traffic import layer_groups
-from planner.costs.network.network_model import SINGLE_RANK_NETWORK
+from planner.costs import (
+    ONE_SEQUENCE,
+    SINGLE_RANK_NETWORK,
+    CostLine,
+    LayoutColumns,
+    MachineModel,
+    head_line,
+    layers_line,
+)
+from planner.costs.compute import complete_rates
+from planner.costs.memory import layer_token_bytes
+from planner.costs.network import layer_groups
 from planner.errors import InputError
 from planner.profiling.measurement import COLLECTIVES, FSDP_KINDS, RECOMPUTE_KINDS, Measurement, MeasurementKind
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY

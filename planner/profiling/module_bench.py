@@ -5,10 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from planner.models.batch import Batch
-from planner.models.build import build, init_weights
-from planner.models.inputs.training_items import synthetic_batch
-from planner.models.layers.position_encoding import PositionEncoding
+from planner.models import Batch, build, init_weights
+from planner.models.inputs import synthetic_batch
+from planner.models.layers import PositionEncoding
 from planner.profiling.activation_bytes import module_activation_bytes
 from planner.profiling.device_timing import time_in_turns
 from planner.profiling.fsdp_without_communication import (

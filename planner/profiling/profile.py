@@ -124,7 +124,7 @@ def measurable(journal: SampleJournal, modules: Sequence[ProfiledModule]) -> tup
 
 def unsupported(spec: Module) -> str | None:
     """Why a module cannot be measured; None if it can. Imports torch."""
-    from planner.models import build
+    from planner.models import unsupported as unsupported_network
 
     if spec.routed_experts:  # a profile has one kind of layer, without token dispatch
         return "layers with experts cannot be measured yet, only those of dense modules"
@@ -132,7 +132,7 @@ def unsupported(spec: Module) -> str | None:
         return "its layers are of several kinds, and a profile has seconds of one"
     if spec.cross_attention_width or spec.borrows_embedding:
         return "it reads another module's outputs or its embedding, and modules are measured one by one"
-    return build.unsupported(spec)
+    return unsupported_network(spec)
 
 
 def measured_at(spec: Module, options: ProfileOptions) -> str:

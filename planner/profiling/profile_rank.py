@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.launch.worker import Worker, joined_world
+from planner.launch import Worker, joined_world
 from planner.profiling.collective_bench import CollectiveBench
 from planner.profiling.measurement import COLLECTIVES, Measurement, TimeSpan
 from planner.profiling.module_bench import ModuleBench

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.launch.processes import launch
-from planner.launch.worker import DeviceKind, usable_cores
+from planner.launch import DeviceKind, launch, usable_cores
 from planner.profiling.measurement import (
     COLLECTIVES,
     MeasuredSample,

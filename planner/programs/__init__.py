@@ -2,7 +2,29 @@
 
 from planner.programs.back_ends import BACKENDS, solve
 from planner.programs.builder import ProgramBuilder
-from planner.programs.program import Program
-from planner.programs.solver_answer import Solution
+from planner.programs.interval_scheduling import (
+    IntervalProblem,
+    IntervalSchedule,
+    MeasuredSpan,
+    Precedence,
+    Reservation,
+    schedule_intervals,
+)
+from planner.programs.program import Floats, Program
+from planner.programs.solver_answer import Solution, SolverLimits
 
-__all__ = ["BACKENDS", "Program", "ProgramBuilder", "Solution", "solve"]
+__all__ = [
+    "BACKENDS",
+    "Floats",
+    "IntervalProblem",
+    "IntervalSchedule",
+    "MeasuredSpan",
+    "Precedence",
+    "Program",
+    "ProgramBuilder",
+    "Reservation",
+    "Solution",
+    "SolverLimits",
+    "schedule_intervals",
+    "solve",
+]

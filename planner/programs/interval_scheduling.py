@@ -7,10 +7,12 @@ down to a grid, so its bound holds for the real ones; its solution is an order, 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, inf
-
-from ortools.sat.python import cp_model
+from typing import TYPE_CHECKING
 
 from planner.programs.solver_answer import SolverLimits
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 TIME_UNITS = 200_000  # units of time in the horizon: finer than any measurement, and quick to propagate
 CAPACITY_UNITS = 10_000  # units of each capacity
@@ -72,6 +74,8 @@ def schedule_intervals(
     problem: IntervalProblem, limits: SolverLimits, hint: Sequence[float] | None = None
 ) -> IntervalSchedule:
     """The best schedule found; `hint`: starts of a known one, seconds."""
+    from ortools.sat.python import cp_model
+
     scale = TIME_UNITS / problem.horizon
     model = cp_model.CpModel()
     horizon = 2 * TIME_UNITS
@@ -113,10 +117,10 @@ def schedule_intervals(
 
 
 def add_capacity(
-    model: cp_model.CpModel,
+    model: "cp_model.CpModel",
     reservations: list[Reservation],
     size: float,
-    starts: list[cp_model.IntVar],
+    starts: "list[cp_model.IntVar]",
     lengths: list[int],
 ) -> None:
     """Limit the amounts reserved at once to a capacity; amounts are rounded down, so that nothing that fits is

@@ -1,1 +1,21 @@
 """Measurements that others published, read from CSV files of one schema into setups that can be priced."""
+
+from planner.published.case_seconds import CaseGroup, group_cases
+from planner.published.predict_cases import predict_cases
+from planner.published.pricing_machine import reachable_network
+from planner.published.published_case import CasePrediction, PublishedCase, RecordOrigin, SkippedRecord
+from planner.published.read_published import read_published
+from planner.published.record_files import is_published_file
+
+__all__ = [
+    "CaseGroup",
+    "CasePrediction",
+    "PublishedCase",
+    "RecordOrigin",
+    "SkippedRecord",
+    "group_cases",
+    "is_published_file",
+    "predict_cases",
+    "reachable_network",
+    "read_published",
+]

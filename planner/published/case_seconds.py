@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import files
-from planner.costs.compute.machine_model import MachineModel
-from planner.costs.layout_columns import NON_NUMERIC_FIELDS, LayoutColumns, stack_columns
-from planner.costs.step.static_step import static_step_seconds
+from planner.costs import NON_NUMERIC_FIELDS, LayoutColumns, MachineModel, stack_columns
+from planner.costs.step import static_step_seconds
 from planner.published.published_case import CaseEncoder, PublishedCase
 
 Seconds = NDArray[np.float64]

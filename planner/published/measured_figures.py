@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from planner.costs.layout_columns import LayoutColumns
+from planner.costs import LayoutColumns
 from planner.published.record_files import PublishedRecord, UnusableRecord
 from planner.published.source_flops import CountedAttention, step_flops
 from planner.specs.layers import Module

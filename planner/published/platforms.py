@@ -2,7 +2,7 @@
 
 import re
 
-from planner.costs.layout_columns import Precision
+from planner.costs import Precision
 from planner.published.published_case import StatedNetwork
 from planner.published.record_files import PublishedRecord, UnusableRecord
 

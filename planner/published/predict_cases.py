@@ -4,11 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from planner.costs.compute.assumed_rates import step_spread
-from planner.costs.compute.machine_model import MachineModel
-from planner.costs.cost import least_trusted
-from planner.costs.layout_columns import LayoutColumns
-from planner.costs.memory.footprint import Footprint, footprint, fullest_stage, oom_probability
+from planner.costs import LayoutColumns, MachineModel, least_trusted
+from planner.costs.compute import step_spread
+from planner.costs.memory import Footprint, footprint, fullest_stage, oom_probability
 from planner.published.case_seconds import case_seconds, encoder_setup, group_cases, setup_with_adapters
 from planner.published.memory_accounting import adjusted_accounting
 from planner.published.pricing_machine import pricing_machine

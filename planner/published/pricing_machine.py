@@ -1,8 +1,7 @@
 """The machine that prices a case: its device's rates, its framework's coefficients, and its record's network."""
 
-from planner.costs.compute.assumed_rates import adapter_gb_per_s, complete_rates, link_gb_per_s
-from planner.costs.compute.machine_model import MachineModel
-from planner.costs.network.network_model import NetworkLevel, NetworkModel
+from planner.costs import MachineModel, NetworkLevel, NetworkModel
+from planner.costs.compute import adapter_gb_per_s, complete_rates, link_gb_per_s
 from planner.published.published_case import PublishedCase, StatedNetwork
 from planner.specs.base import MAX_RANKS
 from planner.specs.framework.software import Software

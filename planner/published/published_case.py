@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from planner.costs.layout_columns import LayoutColumns
+from planner.costs import LayoutColumns
 from planner.specs.layers import Module
 
 

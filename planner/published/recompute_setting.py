@@ -2,7 +2,7 @@
 
 import re
 
-from planner.costs.layout_columns import RecomputedPart
+from planner.costs import RecomputedPart
 from planner.published.record_files import PublishedRecord, UnusableRecord
 
 RecomputeSetting = tuple[float, frozenset[RecomputedPart]]

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from planner.costs.layout_columns import LayoutColumns
+from planner.costs import LayoutColumns
 from planner.published import exchange_settings, megatron_arguments
 from planner.published.batch_sizes import batch_sizes
 from planner.published.platforms import matmul_precision

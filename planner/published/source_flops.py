@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from planner.costs.layout_columns import LayoutColumns
+from planner.costs import LayoutColumns
 from planner.specs.layers import Module, kind_counts
 from planner.specs.shapes import embedding_head_flops, layer_flops
 

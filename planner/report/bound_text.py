@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from planner.plan.plan_file import Assignment, Plan
-from planner.scoring.bounds import BOUNDS, bounds_same_work
-from planner.scoring.score import OPTIMAL_GAP
+from planner.scoring import BOUNDS, OPTIMAL_GAP, bounds_same_work
 from planner.units import duration, percent
 
 

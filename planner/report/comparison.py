@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.ledger import KindSeconds, seconds_by_kind
-from planner.ledger.step_difference import StepDifference
+from planner.ledger import KindSeconds, StepDifference, seconds_by_kind
 from planner.report.difference_table import difference_table
 from planner.report.page_step import PageStep
 from planner.report.tags import Content, Markup, section, table, tag

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.ledger.step_difference import DifferenceLine, StepDifference, sum_by_name
+from planner.ledger import DifferenceLine, StepDifference, sum_by_name
 from planner.report.tags import Markup, table
 from planner.units import duration, signed
 

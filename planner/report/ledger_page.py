@@ -1,7 +1,6 @@
 """The page of a ledger of published records: predicted against measured, errors by source, skipped records."""
 
-from planner.ledger.accuracy import AccuracyFigures, AccuracyReport
-from planner.ledger.predicted_records import PredictedRecord
+from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
 from planner.report.page import Figure, Page
 from planner.report.scatter_section import Panel, Point, scatter_data, scatter_section
 from planner.report.tags import Content, Markup, details, join, section, table, tag

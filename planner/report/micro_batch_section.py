@@ -7,10 +7,9 @@ from planner.errors import InputError
 from planner.plan.plan_file import Assignment, Plan, assignments
 from planner.report.bound_text import degrees_text
 from planner.report.tags import Content, Markup, details, join, table, tag
-from planner.scoring.score import Score
+from planner.scoring import Score
 from planner.units import duration, percent, plural
-from planner.why.group_loads import group_loads
-from planner.why.plan_problem import single_step
+from planner.why import group_loads, single_step
 
 TALL, LOW = 340, 16  # heights in px: of the longest step, of the shortest micro-batch
 LINES = 400  # of a table; further ones are counted

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from planner.plan.plan_file import Plan, assignments
-from planner.scoring.score import Score
-from planner.simulate import MemoryCurves, Timeline
-from planner.simulate.trace_reader import RecordedStep
+from planner.scoring import Score
+from planner.simulate import MemoryCurves, RecordedStep, Timeline
 
 
 class TaskFact(NamedTuple):

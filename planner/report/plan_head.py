@@ -2,15 +2,22 @@
 
 from collections.abc import Sequence
 
-from planner.costs.objective import STEP_SECONDS
+from planner.costs import STEP_SECONDS
 from planner.plan.descriptions import all_items_text
 from planner.plan.plan_file import Plan
 from planner.report.bound_text import relative_gap
 from planner.report.page import Figure
 from planner.report.page_step import PageStep, task_counts
-from planner.scoring.bounds import bounds_same_work
-from planner.scoring.objective_value import mean_objective_value, objective_of, sample_modules, sample_tokens
-from planner.scoring.score import OPTIMAL_GAP, Score, fullest_score
+from planner.scoring import (
+    OPTIMAL_GAP,
+    Score,
+    bounds_same_work,
+    fullest_score,
+    mean_objective_value,
+    objective_of,
+    sample_modules,
+    sample_tokens,
+)
 from planner.units import GIB, byte_size, duration, percent, plural
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.ledger.step_difference import explain_difference
+from planner.ledger import explain_difference
 from planner.plan.descriptions import size_text
 from planner.plan.plan_file import Assignment, Plan, assignments
 from planner.plan.tasks.expand import expand
@@ -17,8 +17,7 @@ from planner.report.time_and_memory import memory_by_rank, share_bar, time_by_ra
 from planner.report.timeline_columns import TimelineColumns
 from planner.report.timeline_section import timeline_section
 from planner.report.why_section import why_section
-from planner.scoring.plan_memory import allowed_bytes_on
-from planner.scoring.score import Score
+from planner.scoring import Score, allowed_bytes_on
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.units import KIB
 from planner.why import WhyPlan as Why

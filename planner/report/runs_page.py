@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from planner.ledger.run_drift import RunDrift
-from planner.ledger.run_ledger import RunEntry, UnreadLine
+from planner.ledger import RunDrift, RunEntry, UnreadLine
 from planner.report.page import Figure, Page
 from planner.report.scatter_section import Panel, Point, scatter_data, scatter_section
 from planner.report.tags import Markup, details, section, table

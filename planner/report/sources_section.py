@@ -1,6 +1,6 @@
 """The section on what a plan's numbers rest on: prices with their sources, devices, and input files."""
 
-from planner.costs.compute.assumed_rates import step_spread
+from planner.costs.compute import step_spread
 from planner.plan.plan_file import Plan
 from planner.report.tags import Content, Markup, details, section, table, tag
 from planner.units import percent, plural

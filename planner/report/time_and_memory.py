@@ -4,7 +4,7 @@ from planner.plan.plan_file import Breakdown
 from planner.report.page_step import PageStep
 from planner.report.rank_bars import BarSeries, bars, merged_rows
 from planner.report.tags import Markup, details, join, table, tag
-from planner.scoring.score import Score
+from planner.scoring import Score
 from planner.units import GIB, duration, percent
 
 HEADROOM = 1.08  # height of the picture relative to the highest bar or line

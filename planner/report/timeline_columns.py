@@ -11,9 +11,7 @@ from typing import Any
 
 from planner.report.interned import EventKind, Interned, RowPattern, TaskName, differences, run_lengths, split_task_id
 from planner.report.page_step import PageStep, TaskFact, task_counts
-from planner.simulate import TaskEvent, Timeline
-from planner.simulate.equivalent_ranks import representative_ranks
-from planner.simulate.memory_curves import Curve
+from planner.simulate import Curve, TaskEvent, Timeline, representative_ranks
 from planner.specs.base import Ranks
 from planner.units import KIB
 

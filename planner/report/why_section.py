@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 
-from planner.costs.objective import STEP_SECONDS
+from planner.costs import STEP_SECONDS
 from planner.errors import InputError
 from planner.plan.descriptions import alternative_text, layout_text
 from planner.plan.plan_file import Alternative, Plan
 from planner.report.bound_text import bound_text
 from planner.report.tags import Content, Markup, join, keep_units, section, table, tag
-from planner.scoring.objective_value import objective_of
-from planner.scoring.score import Score
+from planner.scoring import Score, objective_of
 from planner.units import duration, percent
-from planner.why import WhyPlan
-from planner.why.plan_problem import single_step
-from planner.why.step_facts import StepFacts, step_facts
+from planner.why import StepFacts, WhyPlan, single_step, step_facts
 
 
 def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Markup:

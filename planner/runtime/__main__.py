@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from planner import files
 from planner.errors import InputError, PlannerError
-from planner.launch.worker import worker_from_environment
+from planner.launch import worker_from_environment
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import resolve_resume

@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
-from planner.launch.tensor_collectives import tensor_parallel_over
-from planner.launch.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
-from planner.models.batch import Batch
-from planner.models.inputs.training_items import SampleSource, batch_of_documents
-from planner.models.token_dispatch import TokenDispatcher
+from planner.launch.communication import (
+    CommunicationMeter,
+    ProcessGroups,
+    SharedMicroBatch,
+    sequence_parallel_over,
+    tensor_parallel_over,
+)
+from planner.models import Batch, TokenDispatcher
+from planner.models.inputs import SampleSource, batch_of_documents
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.plan_file import Layout
 from planner.plan.task import Task

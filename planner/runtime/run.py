@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from planner.errors import InputError
-from planner.launch.processes import launch
+from planner.launch import launch
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import resolve_resume

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import PackingProblem, packing_problem
+from planner.costs import PackingProblem, Pricing, packing_problem
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.task import Task
 from planner.scoring.packing_scope import standard_groups, standard_offload, standard_order, undivided_items

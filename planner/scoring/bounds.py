@@ -20,9 +20,7 @@ busiest_rank  With the assignment given: no rank is done before it has run all i
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import packing_table
+from planner.costs import PackingProblem, Pricing, packing_table
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.scoring.bounded_step import BoundedStep

@@ -20,8 +20,7 @@ from itertools import count
 
 import numpy as np
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import PackingTable, packing_table
+from planner.costs import PackingProblem, PackingTable, packing_table
 from planner.scoring.lagrangian_dual import Destination, DivisibleSequences, Floats, relaxed_seconds
 from planner.scoring.placement_cases import (
     LongGroup,

@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import packing_table
-from planner.programs import Program, ProgramBuilder, solve
-from planner.programs.program import Floats
+from planner.costs import PackingProblem, packing_table
+from planner.programs import Floats, Program, ProgramBuilder, solve
 
 ITEMS, RANKS, BINARIES = 8, 8, 120  # beyond these sizes nothing is proven in reasonable time
 EFFORT = 3  # of the back end

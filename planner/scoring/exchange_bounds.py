@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import (
+from planner.costs import (
+    CostLine,
     PackingProblem,
+    Pricing,
     micro_batch_zero3_seconds,
     once_a_step_seconds,
+    packing_table,
     pass_lines,
 )
-from planner.costs.step.packing_table import packing_table
 
 
 def exchange_problem(pricing: Pricing, module: str, problem: PackingProblem) -> PackingProblem | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.costs.objective import STEP_SECONDS, Objective, StepWork, find_objective
+from planner.costs import STEP_SECONDS, Objective, StepWork, find_objective
 from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Outcome, Plan, assignments
 from planner.specs.base import with_fields

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from planner.costs.memory.offload import Offloading
-from planner.costs.pricing import Pricing
+from planner.costs import Pricing
+from planner.costs.memory import Offloading
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task

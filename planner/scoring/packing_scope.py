@@ -7,7 +7,7 @@ busiest rank bounds it.
 
 from collections.abc import Sequence
 
-from planner.costs.step.packing_problem import PackingProblem, rank_pools, split_degree
+from planner.costs import PackingProblem, rank_pools, split_degree
 from planner.plan.plan_file import Plan, SequenceSplit, Step, assignments
 from planner.plan.schedules import FORWARD_ONLY
 from planner.plan.task import Task

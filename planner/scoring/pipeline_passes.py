@@ -9,9 +9,8 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from planner.costs.pricing import Pricing
-from planner.orders import PipelineProblem, bound_any_sequence
-from planner.orders.pipeline_problem import StageTable
+from planner.costs import Pricing
+from planner.orders import PipelineProblem, StageTable, bound_any_sequence
 from planner.plan.plan_file import Plan
 from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import PackingTable
+from planner.costs import PackingProblem, PackingTable
 
 COUNTS_DISTINGUISHED = 8  # numbers of micro-batches with a case each, from the smallest that holds the tokens
 

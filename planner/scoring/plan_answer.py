@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import exp
 from typing import Any
 
-from planner.costs.compute.machine_model import peak_flops
+from planner.costs import peak_flops
 from planner.plan.plan_file import Alternative, Layout, Plan, assignments
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.scoring.bounds import bounds_same_work

@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
-from planner.costs.memory.footprint import Footprint, oom_probability
-from planner.costs.memory.resident_memory import resident_footprint
-from planner.costs.memory.token_caps import ActivationBytes
-from planner.costs.pricing import Pricing
-from planner.orders.slot_timing import MEMORY_ROUNDING
+from planner.costs import Pricing
+from planner.costs.memory import (
+    ActivationBytes,
+    Footprint,
+    allowed_bytes,
+    device_accounting,
+    oom_probability,
+    resident_footprint,
+)
+from planner.orders import MEMORY_ROUNDING
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from planner.costs.overlap_switches import with_overlap
-from planner.costs.pricing import pricing_of
+from planner.costs import pricing_of, with_overlap
 from planner.errors import Infeasible
 from planner.plan.join_plans import round_digits
 from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups

@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import Floats, PackingTable, packing_table
+from planner.costs import Floats, PackingProblem, PackingTable, packing_table
 
 COUNTS_DISTINGUISHED = 8  # per rank: numbers up to this have a type each
 BISECTIONS = {0: 8, 1: 12, 2: 16, 3: 20, 4: 24}  # by effort

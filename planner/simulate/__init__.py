@@ -1,13 +1,25 @@
 """A discrete-event simulator: tasks in, timeline out; memory over that timeline, and Chrome traces of it."""
 
+from planner.simulate.activities import NOBODY, Activities, ActivityBuilder, ActivityTimes, IntArray
+from planner.simulate.drawn_ranks import rank_kinds
 from planner.simulate.engine import simulate
-from planner.simulate.memory_curves import MemoryCurves, simulate_memory
+from planner.simulate.equivalent_ranks import representative_ranks
+from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory
+from planner.simulate.native import run_activities
+from planner.simulate.strict_json import GZIP_MAGIC
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps, read_trace
 from planner.simulate.trace_records import TracedStep
 from planner.simulate.trace_writer import build_trace, one_step_trace, write_trace
 
 __all__ = [
+    "GZIP_MAGIC",
+    "NOBODY",
+    "Activities",
+    "ActivityBuilder",
+    "ActivityTimes",
+    "Curve",
+    "IntArray",
     "MemoryCurves",
     "RecordedStep",
     "TaskEvent",
@@ -16,8 +28,11 @@ __all__ = [
     "build_trace",
     "median_step",
     "one_step_trace",
+    "rank_kinds",
     "read_steps",
     "read_trace",
+    "representative_ranks",
+    "run_activities",
     "simulate",
     "simulate_memory",
     "write_trace",

@@ -9,7 +9,7 @@ its last rank arrives.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from planner.costs.cost import Cost
+from planner.costs import Cost
 from planner.errors import InputError
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups
 from planner.plan.task import Task

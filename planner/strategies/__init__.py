@@ -9,6 +9,9 @@ from typing import NamedTuple, Protocol
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.specs.inputs import Inputs
+from planner.strategies.best import best_of_candidates
+from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
+from planner.strategies.solved_job import SolvedJob
 
 
 class StrategyEntry(NamedTuple):
@@ -71,3 +74,16 @@ def strategy_called(name: str) -> Strategy:
         fix = f"one of {', '.join(STRATEGIES)}, best"
         raise InputError(f"no strategy is called `{name}`", where="strategy", fix=fix)
     return import_module(STRATEGIES[name].module)
+
+
+__all__ = [
+    "STRATEGIES",
+    "SolvedJob",
+    "base_strategy",
+    "best_of_candidates",
+    "data_parallel_layouts",
+    "is_static",
+    "plan_uses",
+    "refining_strategy",
+    "strategy_called",
+]

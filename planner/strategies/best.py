@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from planner.costs.objective import find_objective
+from planner.costs import find_objective
 from planner.errors import Infeasible, InputError
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits

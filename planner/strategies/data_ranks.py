@@ -13,14 +13,17 @@ every micro-batch (packing/makespan_search.py), improve it by longest-first fill
 
 from dataclasses import replace
 
-from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import PackingProblem, allowed_degrees, packing_problem, rank_pools
-from planner.packing.balanced import best_balanced, one_item_per_micro_batch
-from planner.packing.makespan_search import search_makespans
-from planner.packing.packed_groups import Packing, longest_work_last
-from planner.packing.stream_search import stream_search
+from planner.costs import PackingProblem, Pricing, allowed_degrees, packing_problem, rank_pools
+from planner.packing import (
+    Packing,
+    best_balanced,
+    longest_work_last,
+    one_item_per_micro_batch,
+    search_makespans,
+    stream_search,
+)
 from planner.plan.plan_file import Group, Plan
-from planner.scoring.score import with_score
+from planner.scoring import with_score
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import (
     data_parallel_layouts,

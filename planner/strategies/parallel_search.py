@@ -15,7 +15,7 @@ The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO'
 
 from planner.errors import Infeasible
 from planner.plan.plan_file import Plan
-from planner.scoring.score import with_score
+from planner.scoring import with_score
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs

@@ -21,10 +21,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from planner.costs.pricing import pricing_of
+from planner.costs import pricing_of
 from planner.errors import Infeasible, InputError
-from planner.orders import Order, PipelineProblem, search_sequences
-from planner.orders.pipeline_problem import StageTable
+from planner.orders import Order, PipelineProblem, StageTable, search_sequences
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import violations
@@ -33,8 +32,7 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.plan.schedules import Slot, schedule_slots
 from planner.plan.schedules.explicit import slot_lines
 from planner.plan.tasks.expand import expand
-from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
-from planner.scoring.score import with_score
+from planner.scoring import ReplicaPipeline, replica_pipelines, splits_backward, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism

@@ -7,9 +7,8 @@ from typing import Any
 
 import planner
 from planner import files
-from planner.costs.price_table import price_table
-from planner.costs.step.packing_problem import PackingProblem, split_degree
-from planner.packing.packed_groups import PackedGroup
+from planner.costs import PackingProblem, price_table, split_degree
+from planner.packing import PackedGroup
 from planner.plan.plan_file import (
     Breakdown,
     Group,

@@ -10,16 +10,19 @@ Unlike the paper's sort-and-chunk, all micro-batches are decided together: const
 several kinds, a group has ranks of one kind, and packings on each kind alone are candidates too (packing/one_pool.py).
 """
 
-from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import PackingProblem, allowed_degrees, packing_problem, rank_pools
-from planner.packing.balanced import best_balanced, one_item_per_micro_batch
-from planner.packing.makespan_search import search_makespans
-from planner.packing.one_pool import best_of_each_pool
-from planner.packing.packed_groups import Packing, canonical_order, packing_seconds
-from planner.packing.rank_placement import place_packing
+from planner.costs import PackingProblem, Pricing, allowed_degrees, packing_problem, rank_pools
+from planner.packing import (
+    Packing,
+    best_balanced,
+    best_of_each_pool,
+    canonical_order,
+    one_item_per_micro_batch,
+    packing_seconds,
+    place_packing,
+    search_makespans,
+)
 from planner.plan.plan_file import Group, Plan
-from planner.scoring.exact_grouping import small_enough, solve_grouping
-from planner.scoring.score import with_score
+from planner.scoring import small_enough, solve_grouping, with_score
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import (
     data_parallel_layouts,

@@ -1,20 +1,28 @@
 """Explains a plan, and what another would cost, by solving its own problem again with something changed."""
 
-from planner.why.group_reasons import WhyGroup, why_group
-from planner.why.item_reasons import WhyItem, why_item
-from planner.why.sensitivity import WhyPlan, why_plan
+from planner.why.group_loads import GroupLoad, group_loads
+from planner.why.group_reasons import WhyGroup
+from planner.why.item_reasons import WhyItem
+from planner.why.plan_problem import single_step
+from planner.why.sensitivity import WhyPlan
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
+from planner.why.step_facts import StepFacts, step_facts
 from planner.why.why import why
 from planner.why.why_not import WhyNot, why_not
 
 __all__ = [
+    "GroupLoad",
     "StaticComparison",
     "StaticPlan",
+    "StepFacts",
     "WhyGroup",
     "WhyItem",
     "WhyNot",
     "WhyPlan",
     "best_static_degree",
+    "group_loads",
+    "single_step",
+    "step_facts",
     "why",
     "why_not",
 ]

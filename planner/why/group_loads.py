@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from math import ceil
 
-from planner.costs.pricing import pricing_of
-from planner.costs.step.packing_problem import activation_cap
+from planner.costs import activation_cap, pricing_of
 from planner.plan.plan_file import Assignment, Plan, assignments
-from planner.scoring.score import Score
+from planner.scoring import Score
 from planner.specs.base import Ranks, Spec
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.shapes import resident_layers

@@ -2,7 +2,7 @@
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.scoring.score import score
+from planner.scoring import score
 from planner.specs.base import Spec
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.plan_problem import single_step

@@ -6,12 +6,11 @@ step is listed at the pool where the item is then placed.
 
 from collections.abc import Iterator
 
-from planner.costs.pricing import pricing_of
-from planner.costs.step.packing_problem import RankPool, host_offload, rank_pools, split_degree
+from planner.costs import RankPool, host_offload, pricing_of, rank_pools, split_degree
 from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Group, Plan, assignments, group_name
 from planner.plan.tasks.expand import expand
-from planner.scoring.score import score
+from planner.scoring import score
 from planner.simulate import simulate
 from planner.specs.base import Ranks, Spec, with_fields
 from planner.specs.hardware.cluster import device_of_rank

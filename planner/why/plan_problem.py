@@ -1,6 +1,6 @@
 """Recovers a plan's own problem: the inputs of a strategy for one step, from the plan file alone."""
 
-from planner.costs.pricing import pricing_of
+from planner.costs import pricing_of
 from planner.errors import InputError
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Layout, Plan, assignments

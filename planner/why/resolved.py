@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from planner.errors import Infeasible
 from planner.plan.plan_file import Plan
-from planner.scoring.score import score
+from planner.scoring import score
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.why.step_facts import StepFacts, step_facts

@@ -6,7 +6,7 @@ from typing import get_args
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.scoring.score import score
+from planner.scoring import score
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Recompute

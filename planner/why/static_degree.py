@@ -7,10 +7,10 @@ planned batch by batch. All allowed degrees are tried.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from planner.costs.objective import STEP_SECONDS
+from planner.costs import STEP_SECONDS
 from planner.errors import Infeasible
 from planner.plan.plan_file import Plan
-from planner.scoring.objective_value import restate_in_objective
+from planner.scoring import restate_in_objective
 from planner.specs.base import Spec, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.workload.samples import SampleBatch

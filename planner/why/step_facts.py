@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-from planner.costs.pricing import pricing_of
+from planner.costs import pricing_of
 from planner.plan.plan_file import Plan
-from planner.scoring.score import Score
+from planner.scoring import Score
 from planner.specs.base import Spec
 from planner.specs.parallelism import Sync
 from planner.units import GIB

@@ -1,7 +1,7 @@
 """Explains the cost of a change: solves the plan's own problem again with it, and compares both steps."""
 
 from planner.plan.plan_file import Plan
-from planner.scoring.score import score
+from planner.scoring import score
 from planner.specs.base import Spec, with_fields
 from planner.why.changed_inputs import apply_changes, apply_implied
 from planner.why.nearest_feasible import nearest_feasible

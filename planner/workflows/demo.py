@@ -8,15 +8,15 @@ from typing import Any, Protocol
 from planner import files, pipeline
 from planner.callbacks import OnProgress
 from planner.check import Finding, Tolerances
-from planner.strategies import SolvedJob
-from planner.ledger.compared_run import ComparedRun
-from planner.scoring.score import Score
+from planner.ledger import ComparedRun
+from planner.scoring import Score
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import Profile
 from planner.specs.inputs import Inputs, JobOptions, resolve_job
 from planner.specs.job import Job
 from planner.specs.workload.length_sources import LengthsFile
+from planner.strategies import SolvedJob
 from planner.workflows import evidence
 from planner.workflows.tracing import write_measured_trace, write_simulated_trace
 

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from planner import files
 from planner.callbacks import OnProgress, silent
 from planner.errors import InputError
-from planner.ledger import run_ledger
-from planner.ledger.compared_run import ComparedRun
-from planner.ledger.run_drift import RunDrift
-from planner.ledger.run_drift import drift_by_plan as drifts
+from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine, append_entry, default_path, read_entries
+from planner.ledger import drift_by_plan as drifts
 from planner.specs import library
 from planner.specs.hardware.profile import Profile
 from planner.specs.model import Model
@@ -23,10 +21,9 @@ from planner.specs.parallelism import Dtype
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from planner.calibrate.device_rates_fit import CalibratedDevice
-    from planner.calibrate.fit_files import PublishedFit as CalibrationFit
-    from planner.ledger.accuracy import AccuracyReport
-    from planner.ledger.predicted_records import Predictor
+    from planner.calibrate import CalibratedDevice
+    from planner.calibrate import PublishedFit as CalibrationFit
+    from planner.ledger import AccuracyReport, Predictor
 
 RANKS_ON_CPU = 4  # the size of the shipped cluster cpu-4
 
@@ -35,11 +32,11 @@ RANKS_ON_CPU = 4  # the size of the shipped cluster cpu-4
 
 def record_run(ran: ComparedRun, path: Path | None = None) -> Path:
     """Append a run to the user's own ledger, or to `path`; return that path. Raises InputError."""
-    path = path or run_ledger.default_path()
+    path = path or default_path()
     if ran.predicted_step_seconds is None:
         raise InputError("the run has no prediction")
     plan, now = ran.plan, datetime.now(timezone.utc)
-    entry = run_ledger.RunEntry(
+    entry = RunEntry(
         when=now.isoformat(timespec="milliseconds"),
         machine=ran.machine,
         plan=plan.name,
@@ -52,13 +49,13 @@ def record_run(ran: ComparedRun, path: Path | None = None) -> Path:
         measured_peak_bytes=ran.peak_bytes,
         kinds=tuple(ran.kinds),
     )
-    run_ledger.append_entry(path, entry)
+    append_entry(path, entry)
     return path
 
 
-def ledger_drift(path: Path | None = None) -> tuple[list[RunDrift], list[run_ledger.UnreadLine]]:
+def ledger_drift(path: Path | None = None) -> tuple[list[RunDrift], list[UnreadLine]]:
     """Prediction errors of runs in the user's own ledger, or in `path`, by plan and machine; and unreadable lines."""
-    entries, unread = run_ledger.read_entries(path or run_ledger.default_path())
+    entries, unread = read_entries(path or default_path())
     return drifts(entries), unread
 
 
@@ -66,8 +63,8 @@ def published_account(
     directory: Path, sources: Sequence[str] = (), predict: "Predictor | None" = None
 ) -> "AccuracyReport":
     """Published records of a folder, or of `sources` only, with their predictions. Raises InputError."""
-    from planner.ledger.published_accuracy import accuracy_of_folder
-    from planner.published.predict_cases import predict_cases as shipped
+    from planner.ledger import accuracy_of_folder
+    from planner.published import predict_cases as shipped
 
     return accuracy_of_folder(directory, sources, predict or shipped)
 
@@ -106,7 +103,7 @@ def measure_profile(
 
 def holds_published_records(folder: Path) -> bool:
     """Whether a folder holds published records; otherwise it holds tables of kernels. Raises InputError."""
-    from planner.published.record_files import is_published_file
+    from planner.published import is_published_file
 
     if not folder.is_dir():
         raise InputError("this is not a folder", where=str(folder), fix="give a folder of CSV files")
@@ -117,7 +114,7 @@ def calibrate_tables(
     folder: Path, device: str | None, target: Path | None, on_progress: OnProgress = silent
 ) -> "tuple[CalibratedDevice, Path | None]":
     """Fit a device's rates on kernel tables; `device`: a profile with its specification. Raises InputError."""
-    from planner.calibrate.device_rates_fit import calibrate_tables as assemble
+    from planner.calibrate import calibrate_tables as assemble
 
     if device is None:
         fix = f"one of {', '.join(library.shipped_names(Profile))}; or a file as in docs/devices.md"
@@ -138,8 +135,8 @@ def calibrate_published(
     if find_spec("scipy") is None:
         fix = "pip install 'planner[calibrate]'"
         raise InputError("fitting needs scipy, which is not installed", where=sys.prefix, fix=fix)
-    from planner.calibrate.fit_files import write_fit
-    from planner.calibrate.published_fit import calibrate_published as fit
+    from planner.calibrate import calibrate_published as fit
+    from planner.calibrate import write_fit
 
     made = fit(folder, leave_out, on_progress)
     return made, write_fit(made, target, today()) if target else []

@@ -20,11 +20,8 @@ from planner.replay import (
     read_kineto_trace,
     replay_graphs,
 )
-from planner.replay.timing.chrome_trace import write_chrome_trace
-from planner.replay.timing.job_ranks import require_one_job
-from planner.replay.timing.matched_collectives import Straggler, find_stragglers
-from planner.replay.whatif import WhatIfPrediction, parse_changes, predict_changes
-from planner.replay.whatif.whatif_options import WhatIfOptions
+from planner.replay.timing import Straggler, find_stragglers, require_one_job, write_chrome_trace
+from planner.replay.whatif import WhatIfOptions, WhatIfPrediction, parse_changes, predict_changes
 
 NO_CHANGES = WhatIfOptions()
 

@@ -6,15 +6,11 @@ from typing import Any
 
 from planner import files, pipeline
 from planner.errors import InputError
-from planner.ledger import run_ledger
-from planner.ledger.published_accuracy import accuracy_of_folder
-from planner.ledger.run_drift import drift_by_plan
-from planner.ledger.step_overlay import measured_steps_of_plan
+from planner.ledger import accuracy_of_folder, drift_by_plan, measured_steps_of_plan, read_entries
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.report import Page, PageStep, Why, ledger_page, plan_page, recorded_step, runs_page, timeline_page
-from planner.simulate.strict_json import GZIP_MAGIC
-from planner.simulate.trace_reader import read_steps
+from planner.simulate import GZIP_MAGIC, read_steps
 
 SNIFFED_BYTES = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
 
@@ -87,7 +83,7 @@ def page_of_trace(path: Path) -> Page:
 
 def page_of_folder(path: Path) -> Page:
     """Published records of a folder, predicted and measured."""
-    from planner.published.predict_cases import predict_cases
+    from planner.published import predict_cases
 
     return ledger_page(accuracy_of_folder(path, (), predict_cases), path.name or str(path))
 
@@ -96,5 +92,5 @@ def page_of_runs(path: Path) -> Page:
     """The user's ledger of runs."""
     if not path.is_file():
         raise InputError("there is no such file", where=str(path), fix="check the path")
-    entries, unread = run_ledger.read_entries(path)
+    entries, unread = read_entries(path)
     return runs_page(drift_by_plan(entries), unread, path.name)

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.ledger import StepOverlay, overlay_steps
-from planner.ledger.compared_run import ComparedRun
+from planner.ledger import ComparedRun, StepOverlay, overlay_steps
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
-from planner.scoring.score import Score
+from planner.scoring import Score
 from planner.simulate import TracedStep, build_trace, write_trace
 from planner.specs.base import Ranks
 

@@ -16,8 +16,8 @@ from benchmarks.baselines.flexsp_program import bucket_ends, formulate, solve_mi
 from benchmarks.baselines.instances import Instance, instance, on_ranks, workloads
 from benchmarks.baselines.karmarkar_karp import partition
 from benchmarks.baselines_table import OURS, compared, decide, ours, peak_tokens, require_legal, table
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
+from planner.costs.cost_lines import CostLine
+from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.packed_groups import PackedGroup, makespan, packing_seconds
 from planner.programs import solve
 from planner.scoring.bounds import packing_bound

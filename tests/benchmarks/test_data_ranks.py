@@ -10,8 +10,8 @@ from benchmarks.baselines.hdp import naive, naive_offloaded, static
 from benchmarks.baselines_table import require_legal
 from benchmarks.data_ranks import ABLATION, busy_seconds, compared, micro_batches, on_device
 from benchmarks.data_ranks_jobs import CAP, byted
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
+from planner.costs.cost_lines import CostLine
+from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.packed_groups import PackedGroup, last_rank_end, packing_seconds
 from tests.examples import examples
 from tests.step_groupings import offloading, require_possible

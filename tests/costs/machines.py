@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from planner.costs.compute.assumed_rates import complete_rates
-from planner.costs.compute.machine_model import MachineModel
-from planner.costs.network.network_model import NetworkLevel, NetworkModel
+from planner.costs.machine_model import MachineModel
+from planner.costs.network_model import NetworkLevel, NetworkModel
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import AttentionCurve, DeviceRates, GemmCurve
 from planner.specs.hardware.profile import Device, Profile

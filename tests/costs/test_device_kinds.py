@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files
+from planner.costs.packing_problem import RankPool, packing_problem, rank_pools
 from planner.costs.pricing import Pricing, pricing_of
-from planner.costs.step.packing_problem import RankPool, packing_problem, rank_pools
 from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task

@@ -12,8 +12,8 @@ from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.costs.layer_pass import LayerPass, recompute_counts
 from planner.costs.layout_columns import PipelineBatch, columns_of
 from planner.costs.memory.footprint import fullest_stage
+from planner.costs.packing_problem import ENDLESS
 from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import ENDLESS
 from planner.costs.step.stage_seconds import head_seconds, mean_layer_seconds
 from planner.plan.plan_file import Group, Layout, Plan, Prices
 from planner.plan.task import Task

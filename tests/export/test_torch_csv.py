@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner import pipeline
 from planner.errors import Infeasible, InputError
-from planner.export import export_plan
+from planner.export import export_plan, import_order_into
 from planner.export.import_order import with_order
 from planner.export.torch_csv import read_csv, renumber_micro_batches, stage_forwards, to_csv
 from planner.plan.plan_file import Plan
@@ -135,9 +135,7 @@ def test_what_is_no_schedule_of_the_plan_is_refused(tmp_path, monkeypatch, text,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "f").write_text(text)
     with pytest.raises(InputError, match=says.replace("(", r"\(")) as error:
-        import_order_into(
-            "torch-csv", tmp_path.joinpath("f").relative_to(tmp_path), priced(ordered_plan(2, 1, "1f1b"))
-        )
+        import_order_into("torch-csv", tmp_path.joinpath("f").relative_to(tmp_path), priced(ordered_plan(2, 1, "1f1b")))
     assert error.value.where == where and error.value.fix
 
 

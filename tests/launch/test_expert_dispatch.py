@@ -6,11 +6,16 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.expert_dispatch import AllGatherDispatcher, AllToAllDispatcher, StageDispatcher, token_dispatcher
-from planner.launch.process_groups import ProcessGroups
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.expert_dispatch import (
+    AllGatherDispatcher,
+    AllToAllDispatcher,
+    StageDispatcher,
+    token_dispatcher,
+)
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.ragged_collectives import RaggedGroup
 from planner.launch.processes import launch
-from planner.launch.ragged_collectives import RaggedGroup
 from planner.launch.worker import joined_world
 from planner.models.sharding import EqualShard
 from planner.models.token_dispatch import LOCAL_DISPATCHER, ExpertChoice

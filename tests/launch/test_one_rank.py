@@ -7,10 +7,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from planner.launch.collectives import COLLECTIVES, time_collective
-from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.communication.collectives import COLLECTIVES, time_collective
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.ulysses import UlyssesAttention
 from planner.launch.processes import launch
-from planner.launch.ulysses import UlyssesAttention
 from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch

@@ -8,12 +8,12 @@ import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import init_device_mesh
 
-from planner.launch.collectives import COLLECTIVES, prepare, time_collective
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
+from planner.launch.communication.collectives import COLLECTIVES, prepare, time_collective
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.ulysses import UlyssesAttention
+from planner.launch.communication.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
 from planner.launch.processes import launch
-from planner.launch.ulysses import UlyssesAttention
-from planner.launch.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
 from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch

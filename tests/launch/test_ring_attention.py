@@ -10,10 +10,10 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
 from planner.launch.processes import launch
-from planner.launch.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
 from planner.launch.worker import joined_world
 from planner.models.kernels.attention import packed_attention
 from planner.models.kernels.attention_tiles import Masking, max_tile_tokens, tiles_of, visible_pairs

@@ -5,10 +5,10 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.tensor_collectives import TensorParallelGroup, tensor_parallel_over
 from planner.launch.processes import launch
-from planner.launch.tensor_collectives import TensorParallelGroup, tensor_parallel_over
 from planner.launch.worker import joined_world
 from planner.models.batch import IGNORED, Batch
 from planner.models.build import build, init_weights

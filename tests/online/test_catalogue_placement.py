@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, pipeline
+from planner.costs.packing_problem import once_a_step_seconds
 from planner.costs.pricing import pricing_of
-from planner.costs.step.packing_problem import once_a_step_seconds
 from planner.errors import InputError
 from planner.online.catalogue_placement import place_on_catalogue, place_step
 from planner.plan.legal.plan_laws import violations

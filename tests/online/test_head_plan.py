@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import files, pipeline
-from planner.costs.step.packing_problem import RankPool
+from planner.costs.packing_problem import RankPool
 from planner.errors import InputError
 from planner.online.group_placement import catalogue_blocks, place_groups
 from planner.online.head_plan import with_group_catalogue

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.step.packing_table import packing_table
+from planner.costs.cost_lines import CostLine
+from planner.costs.packing_table import packing_table
 from planner.packing.fill import PackingArrays, fill, fill_compiled, fill_in_python
 from planner.packing.native import FILL_LIBRARY
 from planner.packing.packed_groups import makespan, packing_seconds

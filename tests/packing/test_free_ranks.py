@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.step.packing_problem import RankPool
+from planner.costs.packing_problem import RankPool
 from planner.packing.free_ranks import FreeRanks, RankSegment
 
 

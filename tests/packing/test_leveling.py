@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import packing_table
+from planner.costs.packing_problem import PackingProblem
+from planner.costs.packing_table import packing_table
 from planner.packing.leveling import level_micro_batches
 from planner.packing.packed_groups import PackedGroup, canonical_order, makespan
 from tests.examples import examples

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import packing_table
+from planner.costs.packing_problem import PackingProblem
+from planner.costs.packing_table import packing_table
 from planner.packing.balanced import (
     best_balanced,
     best_of_shape,

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
+from planner.costs.cost_lines import CostLine
+from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.makespan_search import search_makespans
 from planner.packing.one_pool import best_of_each_pool, restrict_to_pool, step_lower_bound

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
+from planner.costs.cost_lines import CostLine
+from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.makespan_search import search_makespans
 from planner.packing.packed_groups import packing_seconds
 from planner.packing.rank_placement import align_groups, make_nodes, place_group, place_packing

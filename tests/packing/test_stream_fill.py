@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.step.packing_problem import PackingProblem
-from planner.costs.step.packing_table import packing_table
+from planner.costs.cost_lines import CostLine
+from planner.costs.packing_problem import PackingProblem
+from planner.costs.packing_table import packing_table
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, last_rank_end, packing_seconds
 from planner.packing.stream_fill import FillRules, fill_streams, shape_seconds_of
 from planner.packing.stream_search import BUDGET, stream_search

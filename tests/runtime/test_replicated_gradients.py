@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.plan.plan_file import Layout

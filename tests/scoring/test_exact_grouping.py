@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.step.packing_problem import GroupShape, PackingProblem, RankPool
+from planner.costs.cost_lines import CostLine
+from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.packed_groups import PackedGroup, packing_seconds
 from planner.programs import BACKENDS
 from planner.scoring.exact_grouping import formulate, max_micro_batches, small_enough, solve_grouping

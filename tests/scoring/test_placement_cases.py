@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.step.packing_table import PackingTable, packing_table
+from planner.costs.packing_table import PackingTable, packing_table
 from planner.packing.packed_groups import Packing, packing_seconds
 from planner.scoring.coupled_bound import CoupledProblem, case_seconds
 from planner.scoring.placement_cases import (

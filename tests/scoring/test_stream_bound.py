@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.cost_lines import CostLine
+from planner.costs.cost_lines import CostLine
 from planner.packing.packed_groups import packing_seconds
 from planner.packing.stream_search import stream_search
 from planner.scoring.stream_bound import stream_seconds

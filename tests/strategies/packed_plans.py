@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import Packing, packing_seconds
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan

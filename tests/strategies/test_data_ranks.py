@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
+from planner.costs.packing_problem import PackingProblem, packing_problem
 from planner.costs.pricing import pricing_of
-from planner.costs.step.packing_problem import PackingProblem, packing_problem
 from planner.errors import Infeasible, InputError
 from planner.packing.packed_groups import packing_seconds
 from planner.plan.plan_file import OffloadedItem, Plan

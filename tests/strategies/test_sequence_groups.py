@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from planner import files, pipeline
+from planner.costs.packing_problem import packing_problem
 from planner.costs.pricing import pricing_of
-from planner.costs.step.packing_problem import packing_problem
 from planner.errors import Infeasible, InputError
 from planner.packing.balanced import best_balanced
 from planner.plan.legal.plan_laws import violations

@@ -25,9 +25,7 @@ def ledger(
     from planner.cli.views import ledger_tables, own_run_tables
     from planner.errors import InputError
     from planner.files import write_text
-    from planner.ledger.accuracy_json import accuracy_json
-    from planner.ledger.accuracy_plot import accuracy_svg
-    from planner.ledger.run_ledger import default_path
+    from planner.ledger import accuracy_json, accuracy_svg, default_path
     from planner.workflows import evidence
 
     if directory is not None:

@@ -54,7 +54,7 @@ def replay(
     """
     from planner.cli import progress, render
     from planner.cli.views import replay_tables as views
-    from planner.replay.whatif.whatif_options import WhatIfOptions
+    from planner.replay.whatif import WhatIfOptions
     from planner.workflows import replaying
 
     options = [tuple(each or ()) for each in (scale, settings, remove, fuse)]

@@ -8,12 +8,12 @@ import typer
 from planner.cli.options import CONSTANT, Dtype, Json, PlanFile, ScheduleName, Seed, optional_duration
 from planner.errors import InputError
 from planner.extras import require_torch
-from planner.files.writable import require_writable
+from planner.files import require_writable
 from planner.specs.run_option_help import OPTION_HELP
 from planner.units import percent, plural
 
 if TYPE_CHECKING:
-    from planner.ledger.compared_run import ComparedRun
+    from planner.ledger import ComparedRun
 
 INTERRUPTED = 130
 
@@ -55,7 +55,7 @@ def run(
     Starts one process per rank on this machine; on a cluster, use torchrun: torchrun --nproc-per-node N -m
     planner.runtime PLAN.
     """
-    from planner.workflows.tracing import write_measured_trace
+    from planner import pipeline
     from planner.cli import progress, render
     from planner.cli.views import json_answers, own_run_tables, plan_tables
 
@@ -133,6 +133,7 @@ def require_outputs(trace: Path | None, metrics: Path | None) -> None:
 
 def write_trace(trace: Path | None, ran: "ComparedRun") -> InputError | None:
     """Write the trace, if asked for; returns the error if that failed, to be raised after the report of the run."""
+    from planner.workflows.tracing import write_measured_trace
 
     try:
         if trace:

@@ -32,10 +32,10 @@ def simulate(
     Runs every task of the plan through the event engine, at the plan's prices. --measured names the tasks that explain
     how a run differs from it, and --trace then shows both. --overlap changes which communication overlaps with compute.
     """
-    from planner.workflows.tracing import overlay, write_simulated_trace
     from planner import pipeline
     from planner.cli import render
     from planner.cli.views import json_answers, measured_difference, plan_tables
+    from planner.workflows.tracing import overlay, write_simulated_trace
 
     if trace_ranks and not trace:
         raise InputError("no trace is asked for", where="--trace-ranks", fix="add --trace FILE")

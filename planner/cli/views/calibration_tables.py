@@ -8,11 +8,17 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.calibrate.coefficients import GENERIC, CoefficientName, prior_of
-from planner.calibrate.device_rates_fit import CalibratedDevice
-from planner.calibrate.fit_files import PublishedFit, four_digits, sustained_rates
-from planner.calibrate.framework_fit import FittedCoefficients
-from planner.calibrate.published_fit import errors_by_source
+from planner.calibrate import (
+    GENERIC,
+    CalibratedDevice,
+    CoefficientName,
+    FittedCoefficients,
+    PublishedFit,
+    errors_by_source,
+    four_digits,
+    prior_of,
+    sustained_rates,
+)
 from planner.cli.views.plan_tables import table
 from planner.units import percent
 

@@ -16,8 +16,8 @@ from planner.cli.render import canvas, console
 from planner.cli.views import plan_picture
 from planner.cli.views.plan_tables import parity_text
 from planner.cli.views.plan_tables import run_lines as ran_table
-from planner.strategies import SolvedJob
 from planner.plan.plan_file import Plan
+from planner.strategies import SolvedJob
 from planner.units import duration, percent
 from planner.workflows.demo import DemoResult
 

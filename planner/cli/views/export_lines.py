@@ -5,7 +5,7 @@ from typing import Any
 
 from planner.export import ExportedOrder
 from planner.plan.plan_file import Plan
-from planner.scoring.objective_value import objective_of, objective_value
+from planner.scoring import objective_of, objective_value
 
 
 def export_summary(exported: ExportedOrder, to: str, out: Path) -> dict[str, Any]:

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from planner.check import Finding, verdict
-from planner.strategies import SolvedJob
-from planner.ledger.compared_run import ComparedRun
+from planner.ledger import ComparedRun
 from planner.plan.plan_file import Plan
-from planner.scoring.objective_value import objective_value
-from planner.scoring.plan_answer import plan_answer
-from planner.scoring.score import Score, score
+from planner.scoring import Score, objective_value, plan_answer, score
 from planner.specs.hardware.profile import Profile
+from planner.strategies import SolvedJob
 from planner.units import GIB
 from planner.workflows.demo import DemoResult
 
@@ -83,7 +81,7 @@ def run_answer(result: ComparedRun) -> Summary:
 def parity_answer(result: ComparedRun) -> Summary | None:
     """How far losses and gradients are from those of one process, and whether that is within rounding."""
     from planner.runtime import within_tolerance
-    from planner.runtime.measure.metrics_file import finite_or_none
+    from planner.runtime.measure import finite_or_none
 
     found = result.verified
     if not found or not result.bound:

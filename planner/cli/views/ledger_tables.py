@@ -7,9 +7,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.plan_tables import table
-from planner.ledger.accuracy import AccuracyFigures, AccuracyReport
-from planner.ledger.predicted_records import PredictedRecord
-from planner.published.published_case import RecordOrigin
+from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
+from planner.published import RecordOrigin
 from planner.units import byte_size, duration, percent
 
 ALL = "all"

@@ -10,9 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.cli.views.plan_tables import table
-from planner.ledger import StepOverlay
-from planner.ledger.slow_ranks import slow_ranks
-from planner.ledger.step_difference import DifferenceLine, StepDifference
+from planner.ledger import DifferenceLine, StepDifference, StepOverlay, slow_ranks
 from planner.units import duration, percent, signed
 
 TASKS_SHOWN = 8

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from planner.cli.canvas import NOTHING, Canvas, Cell, cell_line, rank_labels
 from planner.plan.plan_file import Plan
-from planner.scoring.plan_memory import allowed_bytes_on
-from planner.scoring.score import Score
+from planner.scoring import Score, allowed_bytes_on
 from planner.specs.base import Ranks
 from planner.specs.hardware.cluster import device_of_rank
 from planner.units import GIB

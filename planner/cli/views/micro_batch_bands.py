@@ -14,7 +14,7 @@ from rich.text import Text
 from planner.cli.canvas import COLOURS, NOTHING, Canvas, Cell, cell_line
 from planner.plan.descriptions import items_text
 from planner.plan.plan_file import Assignment, Plan, assignments
-from planner.scoring.score import Score
+from planner.scoring import Score
 from planner.specs.base import Ranks
 from planner.units import duration
 

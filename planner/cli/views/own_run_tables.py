@@ -11,9 +11,7 @@ from rich.text import Text
 from planner.cli.render import console
 from planner.cli.views.plan_tables import table
 from planner.errors import InputError
-from planner.ledger.compared_run import ComparedRun
-from planner.ledger.run_drift import RunDrift
-from planner.ledger.run_ledger import RunEntry, UnreadLine
+from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine
 from planner.units import byte_size, duration, percent
 from planner.workflows import evidence
 

@@ -11,8 +11,7 @@ from planner.cli.views.micro_batch_bands import micro_batch_bands
 from planner.cli.views.plan_tables import outcome_line, plan_table_lines
 from planner.cli.views.rank_lanes import rank_lanes
 from planner.plan.plan_file import Plan
-from planner.scoring.objective_value import objective_of, objective_value
-from planner.scoring.score import Score
+from planner.scoring import Score, objective_of, objective_value
 from planner.units import duration
 
 STEPS_SHOWN = 3

@@ -12,21 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.check import Finding, verdict
-from planner.costs.objective import find_objective
-from planner.strategies import SolvedJob
-from planner.ledger import PeakMemoryUse
-from planner.ledger.compared_run import ComparedRun
-from planner.ledger.memory_by_use import fullest_rank, memory_uses
+from planner.costs import find_objective
+from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
 from planner.plan.descriptions import all_items_text, alternative_text, layout_text
 from planner.plan.plan_file import Outcome, Plan
-from planner.scoring.bounds import bounds_same_work
-from planner.scoring.objective_value import objective_of
-from planner.scoring.plan_memory import allowed_bytes_on
-from planner.scoring.score import Score
+from planner.scoring import Score, allowed_bytes_on, bounds_same_work, objective_of
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.shipped_models import ModelRow
-from planner.strategies import is_static
+from planner.strategies import SolvedJob, is_static
 from planner.units import GIB, MIB, byte_size, duration, percent, plural
 from planner.workflows.tracing import TRACED_STEPS
 

@@ -8,15 +8,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.plan_tables import gib_text, table
-from planner.costs.memory.footprint import Footprint
-from planner.costs.objective import STEP_SECONDS
+from planner.costs import STEP_SECONDS
+from planner.costs.memory import Footprint
 from planner.plan.descriptions import all_items_text, layout_text
 from planner.plan.plan_file import Plan
-from planner.scoring.objective_value import objective_of, sample_modules
-from planner.scoring.plan_answer import PlanAnswer, plan_answer
-from planner.strategies.static.layout_change import LayoutChange
-from planner.strategies.static.memory_fit import MemoryFit, StageMemory
-from planner.strategies.static.static_prediction import StaticPrediction
+from planner.scoring import PlanAnswer, objective_of, plan_answer, sample_modules
+from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StaticPrediction
 from planner.units import GIB, duration, percent, plural
 
 LEAST = 5e-4  # share of the step: less is 0.0 %

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from planner.cli.canvas import NOTHING, Canvas, Cell, cell_line, rank_labels
 from planner.plan.task import Phase
-from planner.simulate import TaskEvent, Timeline
-from planner.simulate.drawn_ranks import rank_kinds
+from planner.simulate import TaskEvent, Timeline, rank_kinds
 from planner.specs.base import Ranks
 from planner.units import duration
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from planner.cli.views.plan_tables import table
 from planner.replay import PathLink
-from planner.replay.timing.timed_replay import median_step_error, worst_step_error
+from planner.replay.timing import median_step_error, worst_step_error
 from planner.units import duration, percent
 from planner.workflows.replaying import ReplayAnswer
 

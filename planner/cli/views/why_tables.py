@@ -9,9 +9,7 @@ from rich.text import Text
 
 from planner.cli.views.plan_tables import gib_text, table
 from planner.units import GIB, duration, percent
-from planner.why import StaticComparison, WhyGroup, WhyItem, WhyNot, WhyPlan
-from planner.why.group_loads import GroupLoad
-from planner.why.step_facts import StepFacts
+from planner.why import GroupLoad, StaticComparison, StepFacts, WhyGroup, WhyItem, WhyNot, WhyPlan
 
 WhyAnswer = WhyPlan | WhyItem | WhyGroup | WhyNot | StaticComparison
 NOT_SOLVED = "not solved"

@@ -1,6 +1,6 @@
 """Fits of a module, measured or published, as cost lines over a task's items (FlexSP, arXiv 2412.01523, §4)."""
 
-from planner.costs.compute.cost_lines import CostLine
+from planner.costs.cost_lines import CostLine
 from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit
 from planner.units import MS
 

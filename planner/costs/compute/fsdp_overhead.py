@@ -5,7 +5,7 @@ Each layer is one FSDP unit, embedding and head are another. Their collectives a
 
 from typing import Literal
 
-from planner.costs.compute.cost_lines import CostLine
+from planner.costs.cost_lines import CostLine
 from planner.plan.plan_file import Layout
 from planner.specs.hardware.profile import ModuleCosts
 from planner.units import MS

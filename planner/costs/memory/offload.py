@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import NamedTuple
 
-from planner.costs.compute.cost_lines import CostLine
+from planner.costs.cost_lines import CostLine
 from planner.costs.memory.token_caps import ActivationBytes
 from planner.specs.hardware.profile import Device
 from planner.specs.shapes import resident_layers

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.costs.compute.layer_work import AttentionCore, rank_key_width
-from planner.costs.compute.machine_model import MachineModel
 from planner.costs.layout_columns import LayoutColumns, Number
-from planner.costs.network.network_model import CommGroup, strided_group
+from planner.costs.machine_model import MachineModel
+from planner.costs.network_model import CommGroup, strided_group
 from planner.specs.layers import Module
 from planner.specs.layers.blocks import Block, LayerKind, kind_blocks
 from planner.specs.layers.head_widths import head_dim, value_dim

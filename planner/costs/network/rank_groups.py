@@ -4,8 +4,8 @@ from planner.costs.layer_pass import LayerPass
 from planner.costs.layout_columns import Number, columns_of
 from planner.costs.memory.model_states import layer_expert_parameters, rank_embedding_head
 from planner.costs.network.layer_traffic import LayerGroups
-from planner.costs.network.network_model import CommGroup, group_of_ranks, strided_group
 from planner.costs.network.replica_exchange import ReplicatedParameters
+from planner.costs.network_model import CommGroup, group_of_ranks, strided_group
 from planner.plan.mesh.rank_mesh import expert_groups_over, mesh_blocks, stage_ranks_of, stage_size
 from planner.plan.plan_file import Layout
 from planner.plan.task import Task

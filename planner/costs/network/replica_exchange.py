@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.compute.machine_model import MachineModel
 from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.machine_model import MachineModel
 from planner.costs.memory.model_states import layer_expert_parameters, rank_embedding_head, stage_layers
-from planner.costs.network.network_model import CommGroup, NetworkModel, strided_group
+from planner.costs.network_model import CommGroup, NetworkModel, strided_group
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.layers import Module
 from planner.specs.parameters import embedding_head_parameters, layer_parameters

@@ -7,11 +7,11 @@ Matrices that tp does not divide are replicated, and need no communication.
 
 from dataclasses import dataclass
 
-from planner.costs.compute.cost_lines import CostLine
 from planner.costs.cost import Cost, total_cost
+from planner.costs.cost_lines import CostLine
 from planner.costs.layer_pass import LayerPass
 from planner.costs.memory.model_states import replicated_parameters
-from planner.costs.network.network_model import CommGroup, NetworkModel
+from planner.costs.network_model import CommGroup, NetworkModel
 from planner.plan.plan_file import Layout
 from planner.specs.base import Layers
 from planner.specs.hardware.profile import ModuleCosts

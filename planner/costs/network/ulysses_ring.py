@@ -6,10 +6,10 @@ leaves s/r of them to a sub-group, whose ranks shard the heads; while a rank com
 values that it has, it receives the next, r − 1 times.
 """
 
-from planner.costs.compute.cost_lines import CostLine, RingTerm
 from planner.costs.cost import Cost
+from planner.costs.cost_lines import CostLine, RingTerm
 from planner.costs.layer_pass import LayerPass, fully_recomputed_layers
-from planner.costs.network.network_model import CommGroup, NetworkModel
+from planner.costs.network_model import CommGroup, NetworkModel
 from planner.specs.hardware.profile import ModuleCosts
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype

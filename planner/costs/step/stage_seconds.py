@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.costs.compute.cost_lines import smooth_max
 from planner.costs.compute.layer_work import LayerWork, Matmul, head_work, layer_work
-from planner.costs.compute.machine_model import MachineModel
+from planner.costs.cost_lines import smooth_max
 from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.machine_model import MachineModel
 from planner.costs.network.layer_traffic import layer_traffic
 from planner.specs.layers import Module, kind_counts, layer_kinds
 from planner.specs.layers.blocks import LayerKind, kind_blocks

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.costs.compute.machine_model import MachineModel
 from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.machine_model import MachineModel
 from planner.costs.network.layer_traffic import stage_send_seconds
 from planner.costs.network.replica_exchange import exposed_dp_seconds, optimizer_seconds
 from planner.costs.step.stage_seconds import stage_seconds, weight_gradient_share

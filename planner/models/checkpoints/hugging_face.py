@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.hf.weight_names import stored_names, weight_family
+from planner.hf import stored_names, weight_family
 from planner.models.build import build, init_weights
 from planner.models.checkpoints.native import fill_from_full, load_native
 from planner.models.checkpoints.safetensors_files import (

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.files.atomic_write import atomic_write
+from planner.files import atomic_write
 
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 SUFFIX = ".safetensors"

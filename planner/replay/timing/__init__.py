@@ -1,1 +1,15 @@
 """Graphs of one or more ranks on one clock, and what their times say: breakdown, critical path, stragglers."""
+
+from planner.replay.timing.chrome_trace import write_chrome_trace
+from planner.replay.timing.job_ranks import require_one_job
+from planner.replay.timing.matched_collectives import Straggler, find_stragglers
+from planner.replay.timing.timed_replay import median_step_error, worst_step_error
+
+__all__ = [
+    "Straggler",
+    "find_stragglers",
+    "median_step_error",
+    "require_one_job",
+    "worst_step_error",
+    "write_chrome_trace",
+]

@@ -8,7 +8,7 @@ from planner.replay.recording.kernel_classes import kernel_class
 from planner.replay.recording.operator_stacks import EnclosingSpans, enclosing_spans
 from planner.replay.timing.matched_collectives import rank_of_graph
 from planner.replay.timing.timed_replay import Replay
-from planner.simulate.activities import NOBODY
+from planner.simulate import NOBODY
 
 
 class PathLink(NamedTuple):

@@ -18,7 +18,7 @@ import numpy as np
 from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.dependencies.host_segments import DependencyKind, HostSegment
 from planner.replay.dependencies.op_timing import OpTiming
-from planner.simulate.activities import NOBODY, Activities, ActivityBuilder, IntArray
+from planner.simulate import NOBODY, Activities, ActivityBuilder, IntArray
 
 
 class CollectiveOps(NamedTuple):

@@ -26,8 +26,8 @@ from planner.replay.timing.matched_collectives import (
     rank_of_graph,
 )
 from planner.replay.timing.step_breakdown import StepBreakdown, TimeArray, mean_breakdown
-from planner.simulate.activities import ActivityTimes as ClockTimes
-from planner.simulate.native import run_activities
+from planner.simulate import ActivityTimes as ClockTimes
+from planner.simulate import run_activities
 
 
 class ReplayedStep(NamedTuple):

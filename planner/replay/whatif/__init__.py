@@ -134,3 +134,11 @@ def predict_changes(
         seconds, what = pipeline(after)
         assumed.append((said, what))
     return WhatIfPrediction(seconds, replayed, tuple(assumed))
+
+
+__all__ = [
+    "WhatIfOptions",
+    "WhatIfPrediction",
+    "parse_changes",
+    "predict_changes",
+]

@@ -17,8 +17,7 @@ from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.timing.timed_replay import Replay
 from planner.replay.whatif.more_layers import layer_regions
 from planner.replay.whatif.repeated_layers import LayerRegion
-from planner.simulate.activities import ActivityBuilder
-from planner.simulate.native import run_activities
+from planner.simulate import ActivityBuilder, run_activities
 
 PIPELINE_PATTERN = re.compile(r"(\d{1,3})(?::(\d{1,4}))?")
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 from planner import files
 from planner.errors import InputError
-from planner.files.writable import path_exists
+from planner.files import path_exists
 from planner.plan.plan_file import Plan
 from planner.runtime.run_options import RunOptions
 from planner.runtime.training_options import Schedule

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from planner.models.checkpoints.hugging_face import InitialWeights
-from planner.models.checkpoints.native import parameter_shapes, require_native_shapes
+from planner.models.checkpoints import InitialWeights, parameter_shapes, require_native_shapes
 from planner.runtime.checkpoint.checkpoint_index import TENSOR_KINDS, CheckpointFile, read_index, tensor_file
 from planner.runtime.run_options import RunOptions
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.files.writable import path_exists
+from planner.files import path_exists
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,

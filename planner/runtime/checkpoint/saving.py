@@ -16,15 +16,15 @@ from torch import Tensor
 
 from planner import files
 from planner.errors import InputError, RunFailed
-from planner.files.atomic_write import sync_folder
-from planner.files.file_lock import hold_lock
-from planner.files.writable import path_exists
-from planner.launch.worker import Worker
-from planner.models.checkpoints.hugging_face import CONFIG, save_checkpoint_streamed, saveable
-from planner.models.checkpoints.safetensors_files import (
+from planner.files import hold_lock, path_exists, sync_folder
+from planner.launch import Worker
+from planner.models.checkpoints import (
+    CONFIG,
     SINGLE_FILE,
     SafetensorsCheckpoint,
     TensorDescription,
+    save_checkpoint_streamed,
+    saveable,
     write_tensors_streamed,
 )
 from planner.plan.plan_file import Plan

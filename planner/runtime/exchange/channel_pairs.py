@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from planner.launch.channels import RankPair
+from planner.launch.communication import RankPair
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand

@@ -14,9 +14,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from planner.launch.channels import Channels
-from planner.launch.communication_meter import CommunicationMeter
-from planner.models.batch import CrossAttentionMemory, EncoderFeatures
+from planner.launch.communication import Channels, CommunicationMeter
+from planner.models import CrossAttentionMemory, EncoderFeatures
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import fed_tokens

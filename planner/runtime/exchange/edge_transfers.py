@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from planner.launch.channels import RankPair
+from planner.launch.communication import RankPair
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tokens.resharding import Route, TransferKey, edge_of_transfer, encoder_transfers, transfer_key

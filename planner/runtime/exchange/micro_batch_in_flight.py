@@ -7,9 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from planner.models.autograd.activation_offload import ActivationOffload, HostCopier, offloading_activations
-from planner.models.autograd.deferred_weights import DeferredGradients, deferring_weight_gradients
-from planner.models.batch import Batch
+from planner.models import Batch
+from planner.models.autograd import (
+    ActivationOffload,
+    DeferredGradients,
+    HostCopier,
+    deferring_weight_gradients,
+    offloading_activations,
+)
 from planner.plan.task import Task
 
 InFlightKey = tuple[str, int, int | None, str]  # module, first layer of its chunk, micro-batch, group

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
 
-from planner.launch.channels import Channels
-from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.communication import Channels, CommunicationMeter
 from planner.plan.task import Task
 from planner.plan.tokens.resharding import is_between_modules
 

@@ -7,8 +7,7 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
-from planner.launch.interrupts import handling_interrupts
-from planner.launch.worker import Worker
+from planner.launch import Worker, handling_interrupts
 from planner.runtime.run_result import StopReason
 
 REASONS: tuple[StopReason, ...] = ("steps", "time", "interrupt")  # later ones take precedence

@@ -17,9 +17,8 @@ import torch.distributed as dist
 
 from planner import files
 from planner.errors import RunFailed
-from planner.files.file_lock import hold_lock, is_locked
-from planner.files.folder_queue import FolderQueue
-from planner.launch.worker import Worker
+from planner.files import FolderQueue, hold_lock, is_locked
+from planner.launch import Worker
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import (
     FAILED_FILE,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.profiler import record_function
 
-from planner.models.autograd.activation_offload import HostCopier
+from planner.models.autograd import HostCopier
 from planner.plan.task import Phase, Task
 from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_exchange import EdgeExchange

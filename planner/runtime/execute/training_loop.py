@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from planner.launch.worker import Worker, joined_world, usable_cores
+from planner.launch import Worker, joined_world, usable_cores
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand

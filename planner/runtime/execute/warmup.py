@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from planner.launch.collectives import time_collective
+from planner.launch.communication import time_collective
 from planner.plan.group_catalogue import process_groups
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task

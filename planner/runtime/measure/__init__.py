@@ -1,1 +1,7 @@
 """Measurements of a run: task records, metrics and GPU memory."""
+
+from planner.runtime.measure.metrics_file import finite_or_none
+
+__all__ = [
+    "finite_or_none",
+]

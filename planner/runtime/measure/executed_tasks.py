@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.communication import CommunicationMeter
 from planner.plan.task import Phase, Task
 from planner.runtime.measure.step_clock import CollectiveCall, StepClock, TimeMark
 from planner.runtime.measure.task_records import CollectiveSpan, TaskSpan

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 
 from planner.errors import InputError
-from planner.launch.worker import Worker
+from planner.launch import Worker
 
 HISTORY_ENTRIES = 200_000  # last allocator events that are kept, at some KB of host memory each
 

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from planner.errors import RunFailed
-from planner.models.autograd.auxiliary_loss import AuxiliaryLosses
-from planner.models.batch import Batch, CrossAttentionMemory, EncoderFeatures
-from planner.models.build import build
-from planner.models.checkpoints.hugging_face import set_initial_weights
-from planner.models.inputs.training_items import batch_of_documents
-from planner.models.networks.network import Network
+from planner.models import Batch, CrossAttentionMemory, EncoderFeatures, build
+from planner.models.autograd import AuxiliaryLosses
+from planner.models.checkpoints import set_initial_weights
+from planner.models.inputs import batch_of_documents
+from planner.models.networks import Network
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
 from planner.runtime.checkpoint.initial_weights import initial_weights_source

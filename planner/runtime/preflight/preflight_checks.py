@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import get_args
 
 from planner.errors import InputError
-from planner.files.writable import require_folder, require_writable
-from planner.launch.worker import DeviceKind
+from planner.files import require_folder, require_writable
+from planner.launch import DeviceKind
 from planner.plan.mesh.expert_layouts import expert_layouts
 from planner.plan.mesh.rank_mesh import expert_shards
 from planner.plan.plan_file import Layout, Plan
@@ -126,10 +126,9 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     """Raises InputError where a model cannot be built or cannot process an item, or data, weights or checkpoint do not
     match the plan. Imports torch.
     """
-    from planner.models.build import unsupported
-    from planner.models.checkpoints.hugging_face import require_checkpoint
-    from planner.models.inputs.token_source import TokenFolder, sample_source
-    from planner.models.inputs.training_items import check_batch
+    from planner.models import unsupported
+    from planner.models.checkpoints import require_checkpoint
+    from planner.models.inputs import TokenFolder, check_batch, sample_source
     from planner.runtime.checkpoint.initial_weights import require_tensor_files
 
     source = sample_source(options.data, options.seed)

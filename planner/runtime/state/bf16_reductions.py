@@ -11,7 +11,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from planner.launch.collectives import ALL_GATHER
+from planner.launch.communication import ALL_GATHER
 
 SENT_DTYPE = torch.bfloat16
 

@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard
 
-from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
+from planner.launch.communication import ALL_GATHER, REDUCE_SCATTER
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.state import bf16_reductions
 from planner.specs.parallelism import Dtype

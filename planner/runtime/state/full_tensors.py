@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
-from planner.models.checkpoints.safetensors_files import TensorDescription
-from planner.models.sharding import ParameterSplit, full_shape, take_shard, write_shard
+from planner.models import ParameterSplit, full_shape, take_shard, write_shard
+from planner.models.checkpoints import TensorDescription
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from planner.models.checkpoints.native import fill_from_full
-from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
+from planner.models.checkpoints import SafetensorsCheckpoint, fill_from_full
 from planner.runtime.checkpoint.checkpoint_index import OPTIMIZER_KINDS, tensor_file
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage

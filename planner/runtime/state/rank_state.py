@@ -8,13 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from planner.launch.channels import Channels
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.expert_dispatch import dispatchers_by_layer
-from planner.launch.process_groups import ProcessGroups
-from planner.launch.worker import Worker
-from planner.models.inputs.encoder_fed import EncoderFedSource
-from planner.models.inputs.token_source import sample_source
+from planner.launch import Worker
+from planner.launch.communication import Channels, CommunicationMeter, ProcessGroups, dispatchers_by_layer
+from planner.models.inputs import EncoderFedSource, sample_source
 from planner.plan.group_catalogue import process_groups
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task

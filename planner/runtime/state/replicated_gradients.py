@@ -12,8 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
+from planner.launch.communication import CommunicationMeter, ProcessGroups
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.plan_file import Layout
 from planner.runtime.state.sharded_stage import ShardedStage

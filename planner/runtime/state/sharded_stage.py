@@ -21,17 +21,17 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
-from planner.launch.process_groups import ProcessGroups
-from planner.models.build import build
-from planner.models.checkpoints.hugging_face import InitialWeights, set_initial_weights
-from planner.models.sharding import (
+from planner.launch.communication import ProcessGroups
+from planner.models import (
     EqualShard,
     ExpertShard,
     ModuleShard,
     ParameterSplit,
+    build,
     expert_parameters,
     parameter_splits,
 )
+from planner.models.checkpoints import InitialWeights, set_initial_weights
 from planner.plan.mesh.rank_mesh import (
     coordinates,
     expert_coordinates,

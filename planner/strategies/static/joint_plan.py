@@ -7,7 +7,7 @@ assigned longest first to the least loaded replica of its module, wherever its r
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.costs.pricing import Pricing
+from planner.costs import Pricing
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Edge, Group, ItemEntry, Layout, MicroBatch, Plan, SharedDeviceItems

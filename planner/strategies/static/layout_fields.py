@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from planner.costs.layout_columns import LayoutColumns, PipelineBatch, columns_of
-from planner.costs.memory.model_states import layers_before
+from planner.costs import LayoutColumns, PipelineBatch, columns_of
+from planner.costs.memory import layers_before
 from planner.plan.plan_file import Layout
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Module

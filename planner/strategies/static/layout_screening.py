@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.compute.machine_model import MachineModel, machine_of
-from planner.costs.layout_columns import LayoutColumns, recompute_columns
-from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
-from planner.costs.memory.footprint import fullest_stage, oom_probability
-from planner.costs.step.static_step import StepSeconds, static_step_seconds
+from planner.costs import LayoutColumns, MachineModel, machine_of, recompute_columns
+from planner.costs.memory import allowed_bytes, device_accounting, fullest_stage, oom_probability
+from planner.costs.step import StepSeconds, static_step_seconds
 from planner.errors import InputError
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields

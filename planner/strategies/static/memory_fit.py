@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.costs.memory.footprint import Footprint
+from planner.costs.memory import Footprint
 from planner.plan.plan_file import Plan
-from planner.scoring.objective_value import restate_in_objective
-from planner.scoring.plan_memory import exceeds_memory
-from planner.scoring.score import Score, score
+from planner.scoring import Score, exceeds_memory, restate_in_objective, score
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed_layout import fixed_layout

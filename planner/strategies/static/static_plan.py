@@ -5,8 +5,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from math import ceil
 
-from planner.costs.compute.cost_lines import CostLine
-from planner.costs.pricing import Pricing, pricing_of
+from planner.costs import CostLine, Pricing, pricing_of
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.plan_file import Group, Layout, MicroBatch, Plan

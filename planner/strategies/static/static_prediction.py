@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from planner.plan.plan_file import Plan
-from planner.scoring.objective_value import restate_in_objective
-from planner.scoring.score import Score, outcome_of, prediction_of, score
+from planner.scoring import Score, outcome_of, prediction_of, restate_in_objective, score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed_layout import fixed_layout

@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.costs.compute.cost_lines import CostLine
 from planner.costs.compute.fsdp_overhead import fsdp_line, resharding
+from planner.costs.cost_lines import CostLine
 from planner.costs.pricing import pricing_of
 from planner.plan.plan_file import Layout
 from planner.plan.tasks.expand import expand

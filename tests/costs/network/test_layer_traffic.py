@@ -18,7 +18,7 @@ from planner.costs.network.layer_traffic import (
     to_nodes,
     ulysses_seconds,
 )
-from planner.costs.network.network_model import CommGroup
+from planner.costs.network_model import CommGroup
 from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.shapes import ulysses_elements
@@ -136,9 +136,7 @@ def test_heads_are_exchanged_for_tokens_within_blocks_and_keys_go_around_them(cp
     )
     found = layer_traffic(LLAMA, "dense", at, machine, core)
     ring = [
-        float(traffic.ring_traffic(LLAMA, at, machine, core, f, layer_groups(at)).exposed(at))
-        if cp > heads
-        else 0.0
+        float(traffic.ring_traffic(LLAMA, at, machine, core, f, layer_groups(at)).exposed(at)) if cp > heads else 0.0
         for f in (True, False)
     ]
     assert [float(each) for each in found.cp] == pytest.approx(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.costs.layout_columns import columns_of
 from planner.costs.memory.model_states import zero_state_bytes
-from planner.costs.network.network_model import group_of_ranks
 from planner.costs.network.rank_groups import replicated_by_task
 from planner.costs.network.replica_exchange import replicated_on_stage
+from planner.costs.network_model import group_of_ranks
 from planner.costs.pricing import Pricing
 from planner.plan.mesh.rank_mesh import stage_ranks, state_groups
 from planner.plan.plan_file import Layout, Prices

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.layout_columns import LayoutColumns
-from planner.costs.network.network_model import strided_group
 from planner.costs.network.replica_exchange import (
     exposed_dp_seconds,
     exposed_part,
@@ -15,7 +14,8 @@ from planner.costs.network.replica_exchange import (
     replica_exchange,
     replicated_on_stage,
 )
-from planner.costs.step.packing_problem import ENDLESS
+from planner.costs.network_model import strided_group
+from planner.costs.packing_problem import ENDLESS
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.parameters import expert_parameters, parameter_counts, parameters_of_layers

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
-from planner.costs.compute.cost_lines import CostLine, RingTerm
 from planner.costs.compute.fit_lines import fit_line
+from planner.costs.cost_lines import CostLine, RingTerm
 from planner.costs.pricing import Pricing, pricing_of
 from planner.plan.plan_file import Group, Layout, Plan, Prices, SequenceSplit, Step
 from planner.plan.tasks.expand import expand

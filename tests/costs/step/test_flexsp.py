@@ -3,8 +3,8 @@
 import pytest
 
 from planner import pipeline
+from planner.costs.packing_problem import allowed_degrees, packing_problem
 from planner.costs.pricing import Pricing
-from planner.costs.step.packing_problem import allowed_degrees, packing_problem
 from planner.packing.balanced import best_balanced, best_of_shape
 from planner.packing.packed_groups import packing_seconds
 from planner.specs.inputs import JobOptions, load_job

@@ -2,9 +2,9 @@
 
 import pytest
 
-from planner.costs.compute.rate_lines import mean_layer_line
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.network.layer_traffic import layer_groups
+from planner.costs.rate_lines import mean_layer_line
 from planner.costs.step.stage_seconds import mean_layer_seconds
 from planner.specs.layers import Decoder, TextEncoder
 from planner.specs.layers.components import StateSpace

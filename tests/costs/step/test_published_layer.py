@@ -3,9 +3,9 @@
 import pytest
 
 from planner.costs.compute.assumed_rates import complete_rates
-from planner.costs.compute.machine_model import MachineModel
 from planner.costs.layout_columns import LayoutColumns
-from planner.costs.network.network_model import NetworkLevel, NetworkModel
+from planner.costs.machine_model import MachineModel
+from planner.costs.network_model import NetworkLevel, NetworkModel
 from planner.costs.step.stage_seconds import layer_seconds
 from planner.specs import library
 from planner.specs.framework.software import Software

@@ -9,10 +9,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from planner.errors import InputError
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.ulysses import UlyssesAttention
 from planner.launch.processes import launch
-from planner.launch.ulysses import UlyssesAttention
 from planner.launch.worker import joined_world
 from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents
 from planner.models.networks.transformers_model import TransformersModel, current_batch, transformers_attention

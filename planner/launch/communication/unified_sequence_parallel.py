@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
-from planner.launch.ring_attention import RingAttention
-from planner.launch.ulysses import UlyssesAttention
-from planner.models.kernels.attention_tiles import Masking
-from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.ring_attention import RingAttention
+from planner.launch.communication.ulysses import UlyssesAttention
+from planner.models import NO_SEQUENCE_PARALLEL, SequenceParallel
+from planner.models.kernels import Masking
 from planner.plan.plan_file import SequenceSplit
 from planner.specs.sequence_sharding import Span, even_sizes, rank_spans, token_count, zigzag
 

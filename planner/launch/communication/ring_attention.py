@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.models.kernels.attention_tiles import Masking
-from planner.models.kernels.blockwise import Spans, blockwise_attention
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.models.kernels import Masking, Spans, blockwise_attention
 from planner.specs.sequence_sharding import token_count
 
 TAG = 1  # of ring messages; those of channels, which may use the same group, have tag 0

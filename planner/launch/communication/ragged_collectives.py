@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.communication_meter import CommunicationMeter
+from planner.launch.communication.communication_meter import CommunicationMeter
 
 Sizes = Sequence[int]  # rows of each rank of the group
 

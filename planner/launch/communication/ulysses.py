@@ -13,10 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.ragged_collectives import RaggedGroup
-from planner.models.kernels.attention import packed_attention
-from planner.models.kernels.attention_tiles import Masking
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.ragged_collectives import RaggedGroup
+from planner.models.kernels import Masking, packed_attention
 from planner.specs.sequence_sharding import Span, token_range
 
 

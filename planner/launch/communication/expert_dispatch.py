@@ -10,12 +10,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
-from planner.launch.ragged_collectives import RaggedGroup
-from planner.models.sharding import EqualShard
-from planner.models.token_dispatch import (
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.ragged_collectives import RaggedGroup
+from planner.models import (
     LOCAL_DISPATCHER,
+    EqualShard,
     ExpertChoice,
     ExpertFunction,
     TokenDispatcher,

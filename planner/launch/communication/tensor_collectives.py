@@ -13,11 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.collectives import ALL_GATHER, REDUCE_SCATTER
-from planner.launch.communication_meter import CommunicationMeter
-from planner.launch.process_groups import ProcessGroups
-from planner.models.sharding import EqualShard
-from planner.models.tensor_parallel import NO_TENSOR_PARALLEL, TensorParallel
+from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.models import NO_TENSOR_PARALLEL, EqualShard, TensorParallel
 from planner.specs.sequence_sharding import even_sizes
 
 Sizes = Sequence[int]  # rows of each rank, descending

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.compute.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
 from planner.costs.compute.fit_lines import fit_line, pass_fit
 from planner.costs.cost import Cost, least_trusted, total_cost
+from planner.costs.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.tasks.expand import expand

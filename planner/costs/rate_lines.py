@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from planner.costs.compute.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
 from planner.costs.compute.layer_work import LayerWork, head_work, layer_work
-from planner.costs.compute.machine_model import MachineModel
+from planner.costs.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
 from planner.costs.layer_pass import LayerPass, RecomputeCounts, fully_recomputed_layers
 from planner.costs.layout_columns import LayoutColumns, Number, recompute_columns
+from planner.costs.machine_model import MachineModel
 from planner.costs.network.layer_traffic import (
     LayerGroups,
     expert_seconds,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs.network.network_model import (
+from planner.costs.network_model import (
     SINGLE_RANK_NETWORK,
     CommGroup,
     NetworkLevel,

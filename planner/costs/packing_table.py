@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.step.packing_problem import PackingProblem
+from planner.costs.packing_problem import PackingProblem
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 from planner.costs.compute.assumed_rates import complete_rates
 from planner.costs.compute.layer_work import AttentionCore, LayerWork, Matmul
 from planner.costs.layout_columns import Number, Precision
-from planner.costs.network.network_model import NetworkModel, network_of
+from planner.costs.network_model import NetworkModel, network_of
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster

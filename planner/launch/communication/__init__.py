@@ -1,0 +1,24 @@
+"""Groups of processes, and what is exchanged in them: collectives, ring and Ulysses attention, dispatch to experts."""
+
+from planner.launch.communication.channels import Channels, RankPair
+from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER, prepare, time_collective
+from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.communication.expert_dispatch import dispatchers_by_layer
+from planner.launch.communication.process_groups import ProcessGroups
+from planner.launch.communication.tensor_collectives import tensor_parallel_over
+from planner.launch.communication.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
+
+__all__ = [
+    "ALL_GATHER",
+    "REDUCE_SCATTER",
+    "Channels",
+    "CommunicationMeter",
+    "ProcessGroups",
+    "RankPair",
+    "SharedMicroBatch",
+    "dispatchers_by_layer",
+    "prepare",
+    "sequence_parallel_over",
+    "tensor_parallel_over",
+    "time_collective",
+]
