@@ -23,7 +23,7 @@ def one_pool(
         sizes=sizes if isinstance(sizes, dict) else dict(enumerate(sizes)),
         pools=(RankPool(0, ranks, per_node or ranks),),
         shapes=tuple(GroupShape(degree, 0, cap, line) for degree, line in sorted(lines.items())),
-        **{"row_seconds": 0.0, "step_seconds": 0.0, "fixed": {}, **rest},
+        **{"micro_batch_seconds": 0.0, "step_seconds": 0.0, "fixed": {}, **rest},
     )
 
 

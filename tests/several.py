@@ -89,7 +89,9 @@ def edges_of(spread, groups, rows, feeds) -> tuple[Edge, ...]:
     found = []
     for source, _, target in (key.partition(">") for key in feeds):
         reader = target or "llm"
-        rings = any(groups[name].split_in(spread[reader]).ring > 1 for row in rows for name in row.get(reader, ()))
+        rings = any(
+            groups[name].resolved_split(spread[reader]).ring > 1 for row in rows for name in row.get(reader, ())
+        )
         found.append(Edge(source=source, target=reader, reshard="zigzag" if rings else "contiguous"))
     return tuple(found)
 

@@ -22,7 +22,7 @@ def offloading(most: float) -> Offloading:
 @st.composite
 def step_problems(draw, **of_groupings) -> PackingProblem:
     """Those of tests.groupings below ZeRO-3; some items are so long that no group holds them without offloading."""
-    problem = replace(draw(problems(**of_groupings)), sync="step", row_seconds=0.0)
+    problem = replace(draw(problems(**of_groupings)), sync="step", micro_batch_seconds=0.0)
     most = draw(st.sampled_from((None, None, 0.0, 0.4, 1.0)))
     if most is None:
         return problem

@@ -3,9 +3,10 @@
 import pytest
 
 from planner import pipeline
-from planner.deciding import SYNC_ALTERNATIVES, inputs_again
+from planner.deciding import inputs_again
 from planner.errors import Infeasible, InputError
 from planner.specs.inputs import JobOptions
+from planner.strategies.best import CANDIDATES
 
 JOB = """\
 format: planner.job/1
@@ -34,7 +35,7 @@ def solve(folder, way=("best", None, "micro_batch"), limits="{tokens_per_rank: 1
 
 def test_the_best_alternative_is_chosen_and_the_others_are_recorded(tmp_path):
     best = solve(tmp_path, batches=2)
-    values = {way: solve(tmp_path, way, batches=2).outcome.value for way in SYNC_ALTERNATIVES}
+    values = {way: solve(tmp_path, way, batches=2).outcome.value for way in CANDIDATES}
     assert best.outcome.value == min(values.values())
     taken = (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync)
     assert {(other.strategy, other.zero, other.sync): other.value for other in best.alternatives} == {
@@ -53,7 +54,7 @@ def test_an_infeasible_alternative_names_what_binds(tmp_path):
 
 @pytest.mark.parametrize("zero", [1, 3])
 def test_the_jobs_zero_stage_is_kept(tmp_path, zero):
-    (way,) = [way for way in SYNC_ALTERNATIVES if way[1] == zero]
+    (way,) = [way for way in CANDIDATES if way[1] == zero]
     best = solve(tmp_path, ("best", zero, "micro_batch"))
     assert (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync) == way and not best.alternatives
     assert best.outcome == solve(tmp_path, way).outcome

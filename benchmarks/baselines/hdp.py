@@ -54,7 +54,7 @@ def first_rows(problem: PackingProblem, groups: list[PackedGroup]) -> Packing:
         row, first = first_place(nodes, group.shape, degree, free)
         if row == len(rows):
             rows.append([])
-        rows[row].append(replace(group, first=first))
+        rows[row].append(replace(group, first_rank=first))
     return tuple(tuple(row) for row in rows)
 
 

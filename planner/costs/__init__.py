@@ -1,3 +1,9 @@
+"""Seconds and bytes of pieces of work, with source and spread: prices of tasks, and columns of a million layouts.
+
+`Pricing.price` decides the seconds of a task, by fits (`fit_pricing`) or by rates (`rate_pricing`); below stand what
+compute, network and memory cost, and the closed form of a static step.
+"""
+
 from planner.costs.cost import Cost, least_trusted
 from planner.costs.cost_lines import CostLine
 from planner.costs.layout_columns import (

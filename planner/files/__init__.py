@@ -1,6 +1,4 @@
-"""The YAML files of planner, read and written: strict, with located errors, atomic, the same bytes for the same
-data.
-"""
+"""YAML files read and written: strict, with located errors, atomic, the same bytes for the same data."""
 
 from planner.files.atomic_write import atomic_write, sync_folder
 from planner.files.file_lock import hold_lock, is_locked

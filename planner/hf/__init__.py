@@ -1,6 +1,4 @@
-"""Imports the config.json of Hugging Face models as planner models, and writes it back. Nothing is downloaded, and
-transformers is not needed.
-"""
+"""Hugging Face config.json files as models of planner, and back; nothing is downloaded."""
 
 import re
 from collections.abc import Callable

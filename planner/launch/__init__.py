@@ -1,4 +1,4 @@
-"""Worker processes, their process groups, and the communication that the runtime and the profiler share."""
+"""Worker processes, their groups, and the communication that runtime and profiler share."""
 
 from planner.launch.failures import describe_exception
 from planner.launch.interrupts import handling_interrupts, ignoring_interrupts

@@ -1,4 +1,4 @@
-"""The torch models that plans are run with. They know shapes, packed batches and an exchange, but no processes."""
+"""The torch models that plans train: shapes, packed batches, exchanges between ranks; no processes."""
 
 from planner.models.batch import Batch, CrossAttentionMemory, EncoderFeatures
 from planner.models.build import build, init_weights, unsupported

@@ -131,7 +131,7 @@ def parameter_splits(model: nn.Module) -> dict[str, tuple[ParameterSplit, ...]]:
         f"{prefix}.{name}" if prefix else name: splits
         for prefix, module in model.named_modules()
         for name, splits in getattr(module, "splits", {}).items()
-        if any(split.part.of > 1 for split in splits)
+        if any(split.shard.count > 1 for split in splits)
     }
 
 

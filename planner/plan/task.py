@@ -55,7 +55,7 @@ class Task:
         if not self.cached_id:
             micro_batch = "step" if self.micro_batch is None else self.micro_batch
             task_id = f"{self.module}[{self.layers}]/{self.phase}{self.of}/{micro_batch}/{self.group}"
-            object.__setattr__(self, "known_id", task_id)
+            object.__setattr__(self, "cached_id", task_id)
         return self.cached_id
 
     @property

@@ -1,4 +1,4 @@
-"""Measures layers of a model, its optimizer, and collectives on this machine. Importing it loads no torch."""
+"""Measures layers of a model, its optimizer, and collectives on this machine."""
 
 from planner.profiling.measurement_context import device_name, gpu_count
 from planner.profiling.profile import ProfileOptions, profile

@@ -1,6 +1,4 @@
-"""Executes a plan on real processes: runs its tasks, times them, checks parity with one process. Importing it loads no
-torch.
-"""
+"""Executes a plan on real processes: its tasks, timed, and checked for parity with one process."""
 
 from planner.runtime.checkpoint.resume_checks import resolve_resume
 from planner.runtime.parity.parity_tolerance import (

@@ -1,3 +1,5 @@
+"""What a plan is worth by its own numbers alone: prices, simulated steps, memory, and lower bounds with their proofs."""
+
 from planner.scoring.bounds import BOUNDS, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.objective_value import (

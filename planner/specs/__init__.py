@@ -1,0 +1,1 @@
+"""What people write: jobs, models, clusters, profiles, workloads."""

@@ -1,4 +1,4 @@
-"""Strategies as a table, their modules as strings, so that help imports nothing heavy.
+"""Strategies as a table: each decides one thing, stands in one file, and knows no other.
 
 One decision per file; no strategy imports another.
 """

@@ -75,7 +75,7 @@ def test_rows_that_tell_nothing_of_time_are_not_fitted():
     from dataclasses import replace
 
     one = grid("one")[0]
-    odd = [replace(one, seconds=None), replace(one, oom=True), replace(one, settings="check: rows differ")]
+    odd = [replace(one, seconds=None), replace(one, oom=True), replace(one, settings_text="check: rows differ")]
     assert timed_cases([one, *odd]) == [one]
 
 

@@ -36,8 +36,8 @@ def test_what_made_the_steps_is_found(found, exact):
 
 def test_what_no_row_tells_stays_as_assumed_and_is_said(found):
     coefficient = CoefficientName("nemo", "cast")  # no record is in fp8
-    assert found.held(coefficient) and found.values[coefficient] == pytest.approx(0.5, rel=0.01)
-    assert not found.held(CoefficientName("nemo", "tp_exposed"))
+    assert found.stays_at_prior(coefficient) and found.values[coefficient] == pytest.approx(0.5, rel=0.01)
+    assert not found.stays_at_prior(CoefficientName("nemo", "tp_exposed"))
 
 
 def test_rows_that_are_off_pull_no_harder_than_others(exact, found):

@@ -10,8 +10,9 @@ from planner import files
 from planner.cli.app import app
 from planner.cli.views import own_run_tables
 from planner.ledger.accuracy_json import FIGURE_KEYS
-from planner.ledger.compared_run import ComparedRun, solve
+from planner.ledger.compared_run import ComparedRun
 from planner.ledger.run_ledger import append_entry, default_path, read_entries
+from planner.pipeline import solve
 from planner.workflows.evidence import record_run
 from tests.ledger.made_predictions import case, perfect, skipped
 from tests.ledger.test_run_ledger import ENTRY

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from planner import files, pipeline
+from planner import files
 from planner.cli.app import app
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
@@ -16,6 +16,7 @@ from planner.scoring.score import score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import STRATEGIES
+from planner.strategies.static import memory_fit_of_plan
 from planner.strategies.static.joint_plan import plan_together
 from tests.specs.workload.test_stream_batches import FILES
 
@@ -88,7 +89,7 @@ def test_ranks_of_an_encoder_alone_are_asked_whether_they_fit():
     uses = with_fields(plan.uses, cluster=cluster, models=models)
     apart = with_fields(plan, ranks=wider, groups=groups, layouts=layouts, steps=steps, uses=uses)
     assert not violations(apart)
-    found = pipeline.fitting_plan(apart, (score(apart),))
+    found = memory_fit_of_plan(apart, (score(apart),))
     assert not found.fits and "llm" not in found.fullest.holds
     assert [use.holds for use in found.stages if "llm" in use.holds] == [{"llm": stage} for stage in range(4)]
 

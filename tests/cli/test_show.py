@@ -24,7 +24,7 @@ from planner.simulate import simulate as run
 from planner.specs.base import Ranks, with_fields
 from planner.units import GIB
 from tests.plan.schedules.made import ordered_plan, timeline
-from tests.programs import programs
+from tests.task_programs import programs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLANS = ("by_hand/encoder-in-bubbles", "by_hand/mixed-groups", "data_ranks/offload-h200x8", "sequence_groups/demo")

@@ -66,7 +66,7 @@ SIZES = st.lists(st.integers(1, 20_000), min_size=1, max_size=5)
 
 @given(HOSTED, HOSTED, SIZES, st.floats(0.1, 50))
 def test_lines_add_up_and_multiply(one, other, sizes, times):
-    for name in ("seconds", "comm"):
+    for name in ("seconds", "comm_seconds"):
         mine, yours = getattr(one, name)(sizes), getattr(other, name)(sizes)
         assert getattr(one + other, name)(sizes) == pytest.approx(mine + yours)
         assert getattr(one * times, name)(sizes) == pytest.approx(times * mine)
@@ -74,12 +74,14 @@ def test_lines_add_up_and_multiply(one, other, sizes, times):
 
 @given(PARTS, SIZES)
 def test_items_take_what_each_takes_and_the_constant_unless_the_host_is_slower(line, sizes):
-    each = sum(line.of(size) for size in sizes)
+    each = sum(line.item_seconds(size) for size in sizes)
     assert line.seconds(sizes) == pytest.approx(line.const + each)
     hosted = replace(line, launches=(LaunchTerm(1.0, line, 5.0),))
     slower = max(5.0, line.seconds(sizes))
     assert slower - 1e-9 <= hosted.seconds(sizes) <= 2**0.25 * slower + 1e-9
-    assert hosted.const + sum(hosted.of(size) for size in sizes) <= hosted.seconds(sizes) + 1e-9  # no more than it adds
+    assert (
+        hosted.const + sum(hosted.item_seconds(size) for size in sizes) <= hosted.seconds(sizes) + 1e-9
+    )  # no more than it adds
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.booleans())

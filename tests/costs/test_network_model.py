@@ -20,7 +20,7 @@ from tests.costs.machines import NETWORK, nodes
 GB = 1e9
 SLOW = nodes(300.0, 25.0, 3.0, 8.0)
 SIZES = st.sampled_from([2, 4, 8])
-COLLECTIVES = ["gather", "scatter", "all_reduce", "all_to_all", "p2p"]
+COLLECTIVES = ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p"]
 
 
 @given(size=SIZES, amount=st.floats(1e3, 1e10))
@@ -126,8 +126,7 @@ def test_a_cost_is_what_arrays_have_and_its_source_says_where_it_is_from(tables,
     """Measured where the table has a point at the level that joins the group, or farther; else analytic."""
     network = NetworkModel(THREE, tables)
     cost = network.collective_cost(kind, size, ranks, 3)
-    name = {"all_gather": "gather", "reduce_scatter": "scatter"}.get(kind, kind)
-    assert cost.value == cost.comm == float(getattr(network, name)(size, ranks, 3))
+    assert cost.value == cost.comm == float(getattr(network, kind)(size, ranks, 3))
     if ranks.size > 1:
         nearer = max((level.ranks for level in THREE[:-1] if level.ranks < ranks.span), default=0)
         known = kind in tables and any(point.ranks > nearer for point in tables[kind].points)

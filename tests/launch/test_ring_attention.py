@@ -158,7 +158,7 @@ def body(worker):
     with joined_world(worker, timeout_s=60):
         catalogue = {ranks for ranks, _ in CASES.values()}
         for ranks, split in CASES.values():
-            catalogue |= {*map(tuple, split.blocks(ranks)), *map(tuple, split.rings(ranks))}
+            catalogue |= {*map(tuple, split.ulysses_blocks(ranks)), *map(tuple, split.rings(ranks))}
         groups = ProcessGroups(catalogue)
         errors, sent = {}, {}
         for case, (ranks, _) in CASES.items():

@@ -16,7 +16,7 @@ from planner.plan.tasks.expand import expand
 from planner.simulate import Timeline, TracedStep, build_trace, simulate, write_trace
 from planner.specs.base import Ranks
 from tests.plans import encoder_plan, sharded_plan, staged_plan
-from tests.programs import programs, task
+from tests.task_programs import programs, task
 
 
 def apart(timeline: Timeline) -> Timeline:

@@ -28,8 +28,8 @@ def spread(pipeline, factor):
     def scaled(table):
         return tuple(tuple(value * factor**k for k, value in enumerate(of_stage)) for of_stage in table)
 
-    held = scaled(pipeline.held)
-    caps = zip(pipeline.cap, held, pipeline.held, strict=True)
+    held = scaled(pipeline.activations)
+    caps = zip(pipeline.capacity, held, pipeline.activations, strict=True)
     return replace(
         pipeline,
         forward=scaled(pipeline.forward),
@@ -126,7 +126,9 @@ def test_where_stages_hold_one_micro_batch_each_waits_for_the_one_before_it():
     """Of equal bytes, all kept for W: through all stages and back, W behind it, one after the other."""
     pipeline = made_up(0, 3, 5)
     bytes_ = ((2.0,) * 5,) * 3
-    pipeline = replace(pipeline, held=bytes_, kept=bytes_, cap=(2.0,) * 3, after=(0.0,) * 3)
+    pipeline = replace(
+        pipeline, activations=bytes_, kept_for_weights=bytes_, capacity=(2.0,) * 3, update_after=(0.0,) * 3
+    )
     alone = sum(
         sum(
             row[k]

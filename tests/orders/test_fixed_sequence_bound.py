@@ -75,7 +75,9 @@ def test_each_part_of_the_floor_binds_somewhere():
 def test_more_memory_never_raises_the_floor(seed, objective):
     pipeline = made_up(seed, 4, 6, 1.0)
     floors = [
-        bound_fixed_sequence(replace(pipeline, cap=tuple(cap * more for cap in pipeline.capacity)), objective).seconds
+        bound_fixed_sequence(
+            replace(pipeline, capacity=tuple(cap * more for cap in pipeline.capacity)), objective
+        ).seconds
         for more in (1.0, 1.3, 2.0, 3.5, 9.0)
     ]
     assert floors == sorted(floors, reverse=True)

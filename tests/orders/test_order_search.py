@@ -24,12 +24,12 @@ def hand_made(name, stages, micro_batches):
 
 def held_over_time(pipeline, order, stage):
     """The most held, counted again from when slots begin and end."""
-    tables = {"F": pipeline.forward, "I": pipeline.inputs, "W": pipeline.weights}
+    tables = {"F": pipeline.forward, "I": pipeline.input_grads, "W": pipeline.weight_grads}
     changes, done = [], dict.fromkeys("FIW", 0)
     for letter, start in zip(order[stage], slot_times(pipeline, order).starts[stage], strict=True):
         k = done[letter]
         done[letter] += 1
-        held, kept, end = pipeline.held[stage][k], pipeline.kept[stage][k], start + tables[letter][stage][k]
+        held, kept, end = pipeline.activations[stage][k], pipeline.kept[stage][k], start + tables[letter][stage][k]
         changes.append({"F": (start, held), "I": (end, kept - held), "W": (end, -kept)}[letter])
     peak = now = 0.0
     for _, change in sorted(changes):  # what ends when another begins has gone by then

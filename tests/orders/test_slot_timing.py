@@ -25,7 +25,7 @@ def numbered(word):
 
 def slow_starts(pipeline, order):
     """Starts raised until nothing is too early: the definition, slot by slot."""
-    tables = {"F": pipeline.forward, "I": pipeline.inputs, "W": pipeline.weights}
+    tables = {"F": pipeline.forward, "I": pipeline.input_grads, "W": pipeline.weight_grads}
     start = {(s, *slot): 0.0 for s, word in enumerate(order) for slot in numbered(word)}
     end = lambda s, letter, k: start[s, letter, k] + tables[letter][s][k]  # noqa: E731
     for _ in range(len(start) + 1):
@@ -38,7 +38,7 @@ def slow_starts(pipeline, order):
                     ready.append(end(s - 1, "F", k) + pipeline.ahead[s - 1][k])
                 if letter == "I":
                     last = s == pipeline.stages - 1
-                    ready.append(end(s, "F", k) if last else end(s + 1, "I", k) + pipeline.back[s][k])
+                    ready.append(end(s, "F", k) if last else end(s + 1, "I", k) + pipeline.backward_sends[s][k])
                 start[s, letter, k] = max(ready)
                 free = end(s, letter, k)
         if start == before:

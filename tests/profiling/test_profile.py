@@ -87,7 +87,7 @@ class Machine:
 def machine(monkeypatch):
     machine = Machine()
     monkeypatch.setattr(measuring, "launch", machine.launch)
-    monkeypatch.setattr(measuring, "cores", lambda: 2)
+    monkeypatch.setattr(measuring, "usable_cores", lambda: 2)
     return machine
 
 

@@ -43,7 +43,7 @@ def test_a_legal_point_moved_to_the_grid_is_legal_there(drawn):
     program, point = drawn
     grid = make_grid(program)
     whole = line(program, grid)
-    shift = program.activities(grid.origin)[0]
+    shift = program.row_activities(grid.origin)[0]
     least, most = integer_limits(whole, shift, program.row_lower[0], program.row_upper[0])
     k = grid.nearest(point)
     assert ((k >= 0) & (k <= grid.top) & (k == np.rint(k))).all()

@@ -63,7 +63,7 @@ def test_hardware_flops_count_a_second_forward():
     each = record(recompute="full")
     module = model_of_record(each).module
     full, _ = record_setup(each, module, RecordPlatform("h100-80gb", "nemo", 8))
-    none = replace(full, full=0.0)
+    none = replace(full, full_recompute=0.0)
     assert step_flops(module, full, "full", False) == step_flops(module, none, "full", True)
     assert 1.2 < step_flops(module, full, "full", True) / step_flops(module, none, "full", True) < 4 / 3
 

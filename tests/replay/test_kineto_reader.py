@@ -79,7 +79,7 @@ def test_times_may_be_whole_broken_or_text(tmp_path):
         path.write_text(json.dumps(content))
         graphs.append(build_graph(read_kineto_trace(path)))
     assert graphs[0].trace.ops == graphs[1].trace.ops == graphs[2].trace.ops
-    assert graphs[0].work[1].awaits == graphs[2].work[1].awaits != ()
+    assert graphs[0].op_timings[1].awaits == graphs[2].op_timings[1].awaits != ()
 
 
 def test_a_bare_list_of_events_is_a_trace(tmp_path):

@@ -19,7 +19,7 @@ from planner.ledger import run_ledger
 from planner.plan.tasks.expand import expand
 from planner.report import PageStep
 from planner.report.comparison import worst_tasks
-from planner.scoring import score as scoring
+from planner.scoring import score as score_plan
 from planner.simulate import Timeline, TracedStep, build_trace, simulate, write_trace
 from planner.simulate.trace_reader import read_steps
 from planner.specs.base import Ranks
@@ -160,7 +160,7 @@ def test_what_the_difference_is_made_of_adds_up(tmp_path, factors):
 def test_tasks_of_groups_that_were_not_simulated_are_among_those_furthest_off():
     """80 ranks in 20 replicas that do alike: the one that is measured slower is named, whichever it is."""
     plan = priced(replicas([[0] * 20] * 2, 2))
-    score = scoring.score(plan)
+    score = score_plan(plan)
     assert "r7" in score.timeline.representative_group
     whole = simulate(expand(plan), pricing_of(plan).price, plan.size)
     events = tuple(e._replace(end=e.end + 9.0) if e.id == "llm[0-1]/F/1/r7" else e for e in whole.events)

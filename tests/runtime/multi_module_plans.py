@@ -61,7 +61,7 @@ def joined(layouts: dict[str, Layout], rows, *, order=None, places=(), splits=No
         Edge(
             source=source,
             target=target,
-            by="cross_attention" if specs[target].crossing else "tokens",
+            by="cross_attention" if specs[target].cross_attention_width else "tokens",
             reshard=reshard if target == "llm" else "contiguous",
         )
         for source, target in between

@@ -16,7 +16,8 @@ from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.models.checkpoints.safetensors_files import SINGLE_FILE, SafetensorsCheckpoint
 from planner.runtime import RunOptions
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, TENSOR_KINDS, read_index, saving, tensor_file
+from planner.runtime.checkpoint import saving
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, TENSOR_KINDS, read_index, tensor_file
 from planner.runtime.checkpoint.saving import NEW_STATES, SAVE_LOCK
 from planner.runtime.execute import training_loop as executing
 from planner.runtime.execute.training_loop import train

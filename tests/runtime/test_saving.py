@@ -14,7 +14,8 @@ from planner.launch.processes import launch
 from planner.launch.worker import joined_world, worker_from_environment
 from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
 from planner.runtime import RunOptions
-from planner.runtime.checkpoint.checkpoint_index import read_index, saving
+from planner.runtime.checkpoint import saving
+from planner.runtime.checkpoint.checkpoint_index import read_index
 from planner.runtime.checkpoint.saving import SAVE_LOCK, save_lock, saveable_decoder
 from planner.runtime.execute import training_loop as executing
 from planner.runtime.execute.training_loop import train

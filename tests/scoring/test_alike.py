@@ -1,5 +1,7 @@
 """What a plan is worth does not depend on whether groups that are alike are simulated once, or each."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,6 @@ from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
-from planner.scoring import score as scoring
 from planner.scoring.score import Score, score
 from planner.simulate import simulate
 from planner.specs.base import Ranks, with_fields
@@ -47,7 +48,7 @@ def plan(request, tmp_path, monkeypatch) -> Plan:
 
 
 def scored(plan: Plan, monkeypatch, whole: int) -> Score:
-    monkeypatch.setattr(scoring, "WHOLE", whole)
+    monkeypatch.setattr(sys.modules["planner.scoring.score"], "MAX_UNFOLDED_RANKS", whole)
     return score(plan)
 
 

@@ -17,7 +17,7 @@ from planner.simulate import simulate
 from planner.specs.base import Layers, Ranks
 from tests.examples import examples
 from tests.groupings import best, one_pool, problems, simple, warm_start
-from tests.programs import programs
+from tests.task_programs import programs
 
 
 def found(problem):

@@ -111,10 +111,10 @@ def test_supergradients_bound_the_dual_from_above(given, chance):
 def test_climbing_starts_from_what_perfect_sharing_takes_and_never_ends_below(given):
     """Equal multipliers within each micro-batch, none of tokens."""
     fluid, places = given
-    assume(sum(place.room for place in places) >= fluid.sizes @ fluid.counts)
-    alike = np.array([1.0 / sum(other.row == place.row for other in places) for place in places])
+    assume(sum(place.token_room for place in places) >= fluid.sizes @ fluid.counts)
+    alike = np.array([1.0 / sum(other.micro_batch == place.micro_batch for other in places) for place in places])
     start = np.min([share * place.costs for share, place in zip(alike, places, strict=True)], axis=0) @ fluid.counts
-    start += sum(share * place.spent for share, place in zip(alike, places, strict=True))
+    start += sum(share * place.fixed_seconds for share, place in zip(alike, places, strict=True))
     assert relaxed_seconds(fluid, places, 2 * start + 1.0) >= start * (1 - 1e-12)
 
 

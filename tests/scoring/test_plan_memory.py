@@ -23,7 +23,7 @@ def test_an_order_fits_just_where_its_peak_does_not_exceed_the_cap(beyond):
     order = ("FFFIIIWWW",)
     peak = peak_activations(pipeline, order, 0)
     cap = peak / (1 + beyond)
-    assert fits_memory(replace(pipeline, cap=(cap,)), order) == (not exceeds_memory(peak, cap))
+    assert fits_memory(replace(pipeline, capacity=(cap,)), order) == (not exceeds_memory(peak, cap))
     assert exceeds_memory(peak, cap) == (beyond > 1e-9)
 
 

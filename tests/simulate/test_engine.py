@@ -14,7 +14,7 @@ from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.simulate import simulate
 from tests.plans import encoder_plan, sharded_plan, staged_plan
-from tests.programs import by_lane, programs, task
+from tests.task_programs import by_lane, programs, task
 
 
 def longest_chain(tasks: list[Task], price) -> float:

@@ -8,7 +8,7 @@ from planner.simulate import TaskEvent, Timeline, simulate
 from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.timeline import busy_seconds
 from planner.specs.base import Ranks
-from tests.programs import by_lane, programs, task
+from tests.task_programs import by_lane, programs, task
 
 
 @given(programs())

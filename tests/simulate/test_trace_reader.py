@@ -19,7 +19,7 @@ from planner.specs.base import Ranks
 from tests.examples import examples
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
-from tests.programs import programs, task
+from tests.task_programs import programs, task
 
 WEIRD = 'a"b\\c\n<é>\u2028\U0001f600'
 

@@ -18,8 +18,8 @@ from planner.simulate.trace_writer import trace_json
 from planner.specs.base import Ranks, with_fields
 from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
-from tests.programs import programs, task
 from tests.replica_plans import replicas
+from tests.task_programs import programs, task
 
 
 def traced(plan, label="simulated"):

@@ -38,6 +38,6 @@ def require_taken(plan: Plan, problem: PackingProblem, packed: Packing) -> None:
     exposed = sum(price(task).value for task in tasks if task.phase in ("gather", "sync"))
     update = max(price(task).value for task in tasks if task.phase == "update")
     parts = {field.name: getattr(problem, field.name) for field in fields(PackingProblem)}
-    waiting = Waiting(**{**parts, "row_seconds": 0.0, "step_seconds": update})
+    waiting = Waiting(**{**parts, "micro_batch_seconds": 0.0, "step_seconds": update})
     assert found.step_seconds == pytest.approx(packing_seconds(waiting, packed) + exposed, rel=1e-9)
     assert packing_seconds(problem, packed) <= found.step_seconds * (1 + 1e-9)

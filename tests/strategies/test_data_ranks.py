@@ -104,7 +104,7 @@ def test_what_packing_says_it_is_worth_is_what_the_plan_takes(job, small, h200s)
 def test_better_than_all_ranks_meeting_in_every_micro_batch(h200s):
     """The same sequences and prices; the others' gathers not even counted."""
     problem = problem_of(pipeline.solve(h200s()).plan)
-    meeting = replace(problem, sync="micro_batch", row_seconds=0.0)
+    meeting = replace(problem, sync="micro_batch", micro_batch_seconds=0.0)
     packed, _ = data_ranks.pack(problem, 2)
     assert packing_seconds(problem, packed) < packing_seconds(meeting, warm_start(problem))
 

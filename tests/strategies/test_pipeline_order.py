@@ -164,7 +164,7 @@ def test_what_refines_and_what_is_refined_are_strategies():
     assert later
     for name in later:
         assert STRATEGIES[name].refines in STRATEGIES
-        assert callable(strategy_called(name).before)
+        assert callable(strategy_called(name).inputs_for_base)
 
 
 def test_what_the_layout_alone_gives_is_told(made):

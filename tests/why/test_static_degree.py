@@ -31,35 +31,35 @@ def found():
 
 def test_the_static_plan_is_legal_and_has_one_degree(found):
     assert violations(found.plan) == []
-    assert set(degrees_of(found.plan).values()) == {found.beside.degree}
-    assert tuple(score(found.plan, n).step_seconds for n in range(3)) == pytest.approx(found.beside.static_seconds)
+    assert set(degrees_of(found.plan).values()) == {found.comparison.degree}
+    assert tuple(score(found.plan, n).step_seconds for n in range(3)) == pytest.approx(found.comparison.static_seconds)
 
 
 def test_no_static_step_beats_the_bound_of_its_batch(found):
-    for taken, bound in zip(found.beside.static_seconds, found.beside.per_batch_bounds, strict=True):
+    for taken, bound in zip(found.comparison.static_seconds, found.comparison.per_batch_bounds, strict=True):
         assert taken >= bound * (1 - 1e-9)
 
 
 def test_the_best_degree_is_the_least_of_all(found):
-    totals = {tried.degree: tried.seconds for tried in found.beside.degrees if tried.seconds is not None}
-    assert totals[found.beside.degree] == min(totals.values()) == pytest.approx(sum(found.beside.static_seconds))
+    totals = {tried.degree: tried.seconds for tried in found.comparison.degrees if tried.seconds is not None}
+    assert totals[found.comparison.degree] == min(totals.values()) == pytest.approx(sum(found.comparison.static_seconds))
     for tried in found.beside.degrees:
         assert (tried.seconds is None) == bool(tried.because)
 
 
 def test_the_gains_are_of_the_same_batches(found):
     free = pipeline.solve("demo-cpu-4", OPTIONS).plan
-    assert found.beside.per_batch_seconds == tuple(step.outcome.value for step in free.steps if step.outcome)
-    assert found.beside.gain_p10 <= found.beside.gain_median <= found.beside.gain_p90
+    assert found.comparison.per_batch_seconds == tuple(step.outcome.value for step in free.steps if step.outcome)
+    assert found.comparison.gain_p10 <= found.comparison.gain_median <= found.comparison.gain_p90
     total = 1 - sum(found.beside.per_batch_seconds) / sum(found.beside.static_seconds)
     assert found.beside.gain_total == pytest.approx(total)
 
 
 def test_deferral_never_makes_it_longer(found):
     """Putting off nothing is a candidate at every batch, so the greedy sum falls or stays."""
-    deferral = found.beside.deferral
+    deferral = found.comparison.deferral
     assert deferral is not None
-    assert sum(deferral.seconds) <= sum(found.beside.static_seconds) * (1 + 1e-9)
+    assert sum(deferral.seconds) <= sum(found.comparison.static_seconds) * (1 + 1e-9)
     assert deferral.saved == pytest.approx(1 - sum(deferral.seconds) / sum(found.beside.static_seconds))
 
 

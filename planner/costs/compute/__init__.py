@@ -1,3 +1,5 @@
+"""Compute: what layers do (products, attention, passes over memory), and how long measured or rated kernels take for it."""
+
 from planner.costs.compute.assumed_rates import (
     ASSUMED_SPREAD,
     adapter_gb_per_s,

@@ -1,3 +1,5 @@
+"""Memory: bytes by kind, what a rank may hold, how likely it runs out, and how many tokens that leaves."""
+
 from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
 from planner.costs.memory.footprint import Footprint, footprint, fullest_stage, layer_token_bytes, oom_probability
 from planner.costs.memory.model_states import layers_before

@@ -117,5 +117,5 @@ class _InputGradientOnly(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
         x, weight = ctx.saved_tensors
-        ctx.store.left.append(DeferredProduct(ctx.product, weight, x.detach(), gradient))
-        return ctx.product.of_input(gradient, weight) if ctx.needs_input_grad[0] else None, None, None, None
+        ctx.store.products.append(DeferredProduct(ctx.product, weight, x.detach(), gradient))
+        return ctx.product.input_gradient(gradient, weight) if ctx.needs_input_grad[0] else None, None, None, None

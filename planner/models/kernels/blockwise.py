@@ -90,7 +90,7 @@ class _BlockwiseAttention(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Tensor, Tensor, None, None]:
         q, block, *seen = ctx.saved_tensors
         gradients = BlockwiseGradients(q, seen, (grad_out, grad_lse), ctx.visible)
-        grad_block = ctx.blocks.back(block, gradients.block_gradient)
+        grad_block = ctx.blocks.visit_blocks_backward(block, gradients.block_gradient)
         return gradients.grad_q.to(q.dtype), grad_block.to(block.dtype), None, None
 
 

@@ -42,8 +42,8 @@ def test_a_whole_device_has_no_slowdown(use):
 @given(USES, SHARES)
 def test_slowdown_of_a_share_is_bounded_by_one_over_the_share(use, less):
     lower, higher = sorted((use.share, less))
-    assert use._replace(share=lower).alone >= use._replace(share=higher).alone >= use.whole
-    assert use.alone <= use.whole / use.share * (1 + 1e-12)
+    assert use._replace(share=lower).share_seconds >= use._replace(share=higher).share_seconds >= use.device_seconds
+    assert use.share_seconds <= use.whole / use.share * (1 + 1e-12)
 
 
 def test_half_of_the_compute_uses_all_memory_bandwidth():
@@ -60,7 +60,7 @@ def test_no_others_that_fit_demand_more_than_is_counted(own, others):
     for count in range(len(others) + 1):
         for some in combinations(others, count):
             if sum(use.share for use in some) <= room:
-                assert sum(use.demanded for use in some) <= concurrent_demand(room, others) + 1e-9
+                assert sum(use.bandwidth_share for use in some) <= concurrent_demand(room, others) + 1e-9
 
 
 @given(USES, st.lists(USES, max_size=4), USES)

@@ -50,7 +50,7 @@ def test_equations_of_one_layer(name, tp):
     plain = kept(gpt(name), tp=tp, sequence_parallel=False)
     assert plain == pytest.approx(hidden * (10 + 24 / tp + scores / tp))  # equation 2
     assert kept(gpt(name), tp=tp) == pytest.approx(hidden * (34 + scores) / tp)  # equation 4
-    selective = kept(gpt(name), tp=tp, parts=frozenset({"attention"}))
+    selective = kept(gpt(name), tp=tp, recomputed_parts=frozenset({"attention"}))
     assert selective == pytest.approx(hidden * 34 / tp)  # equation 6
     assert input_bytes(gpt(name), setup(tp=tp)) == pytest.approx(2 * hidden / tp)  # table 2, full recomputation
 
@@ -59,7 +59,7 @@ def test_selective_recomputation_saves_what_is_printed():
     """70 % for GPT-3, where 5·a·s/h is 80, and 65 % for MT-NLG, where it is 64 (§5)."""
     assert (ratio("175B"), ratio("530B")) == (80, 64)
     for name, saved in {"175B": 0.70, "530B": 0.65}.items():
-        share = 1 - kept(gpt(name), parts=frozenset({"attention"})) / kept(gpt(name))
+        share = 1 - kept(gpt(name), recomputed_parts=frozenset({"attention"})) / kept(gpt(name))
         assert share == pytest.approx(saved, abs=0.005)
 
 
@@ -67,7 +67,7 @@ def test_selective_recomputation_saves_what_is_printed():
 def test_both_together_take_a_fifth(name):
     """About five times less than tensor parallelism alone (§6.1, figure 7)."""
     baseline = kept(gpt(name), tp=8, sequence_parallel=False)
-    both = kept(gpt(name), tp=8, parts=frozenset({"attention"}))
+    both = kept(gpt(name), tp=8, recomputed_parts=frozenset({"attention"}))
     assert 4.8 <= baseline / both <= 6.3
 
 
@@ -88,7 +88,7 @@ def test_recomputation_only_takes_away():
     for kind, module in {"dense": gpt("22B"), "moe": MOE}.items():
         for accounting in (PAPER, FLASH):
             base, sets = kept(module, kind, accounting), [frozenset(parts[: n + 1]) for n in range(4)]
-            sizes = [base] + [kept(module, kind, accounting, parts=again) for again in sets]
+            sizes = [base] + [kept(module, kind, accounting, recomputed_parts=again) for again in sets]
             assert all(a >= b for a, b in pairwise(sizes)) and sizes[-1] < base
             assert sizes[-1] >= input_bytes(module, setup())
 
@@ -97,7 +97,7 @@ def test_half_of_the_products():
     """Of Llama 3 8B, in elements: input 4096, q 4096, v 1024, attention 4096, the gate 14336, the MLP's output 4096."""
     llama = Decoder(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
     ops = with_fields(FLASH, selective="ops")
-    assert kept(llama, "dense", ops, parts=frozenset({"mlp"})) == 2 * (3 * 4096 + 4096 + 1024 + 14336)
+    assert kept(llama, "dense", ops, recomputed_parts=frozenset({"mlp"})) == 2 * (3 * 4096 + 4096 + 1024 + 14336)
     assert kept(llama, "dense", ops) == kept(llama, "dense", FLASH)
 
 

@@ -38,11 +38,11 @@ def test_the_peak_is_no_less_than_any_stage(module, schedule):
 def test_sharding_and_recomputing_only_take_away(module):
     growing = {
         "zero": [replace(SETUP, zero=zero) for zero in (0, 1, 2)],
-        "full": [replace(SETUP, full=full) for full in (0.0, 0.5, 1.0)],
+        "full_recompute": [replace(SETUP, full_recompute=full) for full in (0.0, 0.5, 1.0)],
         "tp": [replace(SETUP, tp=tp, etp=tp, ranks=16 * tp, zero=0) for tp in (1, 2, 4, 8)],
         "micro_batch": [replace(SETUP, micro_batch=size) for size in (8, 4, 1)],
         "cp": [replace(SETUP, cp=cp, ranks=32 * cp) for cp in (1, 2, 4)],
-        "parts": [replace(SETUP, parts=again) for again in (frozenset(), frozenset({"norm"}))],
+        "parts": [replace(SETUP, recomputed_parts=again) for again in (frozenset(), frozenset({"norm"}))],
     }
     for name, setups in growing.items():
         sizes = [total(module, setup) for setup in setups]
@@ -69,7 +69,7 @@ def test_logits_are_on_the_last_stage_and_of_one_micro_batch():
 
 
 def test_a_layer_is_recomputed_after_logits_are_freed():
-    setup = replace(SETUP, full=1.0)
+    setup = replace(SETUP, full_recompute=1.0)
     first, last = (footprint(DENSE, setup, MEGATRON, stage) for stage in (0, 1))
     kept = 2 * 8 * 512 * 2 * 256 / 2  # two micro-batches of the inputs of eight layers
     assert first.activations > kept
@@ -85,7 +85,12 @@ def test_optimizer_step_and_logits_do_not_coincide():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_many_at_once_are_each_by_itself(module):
-    changes = [{"pp": 1}, {"pp": 4, "vpp": 2, "zero": 3}, {"tp": 4, "full": 1.0}, {"cp": 2, "micro_batch": 2, "pp": 8}]
+    changes = [
+        {"pp": 1},
+        {"pp": 4, "vpp": 2, "zero": 3},
+        {"tp": 4, "full_recompute": 1.0},
+        {"cp": 2, "micro_batch": 2, "pp": 8},
+    ]
     setups = [replace(SETUP, schedule="interleaved", **each) for each in changes]
     together = fullest_stage(module, stack_columns(setups), MEGATRON)
     for index, setup in enumerate(setups):

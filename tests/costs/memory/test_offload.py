@@ -121,7 +121,7 @@ def test_offload_saves_ranks_only_where_it_hides():
 @pytest.mark.parametrize("again_kib", [0.0, 500.0])
 def test_offloaded_placements_fit_the_memory_of_the_cap(again_kib):
     """With what the backward of a layer makes again, beyond what the ends keep."""
-    held = HELD._replace(remade=again_kib * 1024)
+    held = HELD._replace(recomputed=again_kib * 1024)
     rank = offloading_of(PASSES, held, 32, DEVICE)
     cap = token_cap(MODULE, held, LAYOUT, DEVICE, Limits(), PLANNER_RUNTIME_MEMORY)
     assert (rank.recomputed_bytes > 0) == (again_kib * 1024 > held.head)

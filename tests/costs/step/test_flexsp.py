@@ -48,7 +48,10 @@ def test_a_group_takes_what_the_formula_says(problem, degree):
     assert problem.seconds(shape_of(problem, degree), items) * 1e3 == pytest.approx(
         formula_ms(degree, lengths), rel=1e-12
     )
-    assert {shape.cap for shape in problem.shapes} == {CAP} and (problem.row_seconds, problem.step_seconds) == (0, 0)
+    assert {shape.cap for shape in problem.shapes} == {CAP} and (problem.micro_batch_seconds, problem.step_seconds) == (
+        0,
+        0,
+    )
 
 
 def test_the_static_degree_takes_what_the_formula_says(problem):

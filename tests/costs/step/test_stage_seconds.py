@@ -27,7 +27,10 @@ SETUP = LayoutColumns(ranks=64, seq=4096, batch=64, tp=2)
 @given(first=st.floats(0, 1), second=st.floats(0, 1))
 def test_more_recomputed_takes_longer(first, second):
     less, more = sorted((first, second))
-    times = [float(mean_layer_seconds(LLAMA, replace(SETUP, full=full), shipped()).seconds) for full in (less, more)]
+    times = [
+        float(mean_layer_seconds(LLAMA, replace(SETUP, full_recompute=full), shipped()).seconds)
+        for full in (less, more)
+    ]
     assert times[0] <= times[1] * (1 + 1e-12)
 
 
@@ -35,13 +38,13 @@ def test_more_recomputed_takes_longer(first, second):
 def test_each_recomputed_part_costs_less_than_the_whole_layer(again):
     none, part, whole = (
         float(mean_layer_seconds(MIXTRAL, replace(SETUP, **fields), shipped()).seconds)
-        for fields in ({}, {"parts": frozenset([again])}, {"full": 1.0})
+        for fields in ({}, {"recomputed_parts": frozenset([again])}, {"full_recompute": 1.0})
     )
     assert none <= part < whole and (again == "mlp" or none < part)
 
 
 def test_full_recomputation_is_one_forward_more():
-    plain, full = (mean_layer_seconds(LLAMA, replace(SETUP, full=f), shipped()) for f in (0.0, 1.0))
+    plain, full = (mean_layer_seconds(LLAMA, replace(SETUP, full_recompute=f), shipped()) for f in (0.0, 1.0))
     assert float(full.seconds - plain.seconds) == pytest.approx(float(plain.forward.seconds))
 
 

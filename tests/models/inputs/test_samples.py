@@ -32,7 +32,7 @@ def shards(sizes):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 30), max_size=4), st.integers(1, 5), st.sampled_from([DECODER, VIT]))
 def test_shards_make_up_the_batch(lengths, ranks, spec):
-    unit = spec.merged
+    unit = spec.tokens_per_output
     documents = [(item, unit * length) for item, length in enumerate(lengths)]
     sizes = even_sizes(unit * sum(lengths), ranks, unit)
     whole = synthetic_batch(spec, documents, 7)

@@ -141,7 +141,7 @@ def test_t5(forward):
         half: filled(spec, theirs, partial(t5_name, half, gated=gated))
         for half, spec in (("encoder", specs["encoder"]), ("decoder", specs["llm"]))
     }
-    halves["encoder"].lend(halves["decoder"].embedding)
+    halves["encoder"].share_embedding(halves["decoder"].embedding)
     read = synthetic_batch(specs["encoder"], READ, seed=5)
     batch = synthetic_batch(specs["llm"], DOCUMENTS, seed=6)
     loss = both_halves(*halves.values(), read, batch)

@@ -10,7 +10,7 @@ from planner.errors import InputError
 from planner.plan.task import Task
 from planner.plan.tasks.merge_orders import check_waits, merge_orders, topological_order
 from planner.specs.base import Layers, Ranks
-from tests.programs import programs
+from tests.task_programs import programs
 
 
 def task(name: str, *after: str, rank: int = 0) -> Task:

@@ -43,7 +43,7 @@ def case(seed):
     taken, fed = Counter(), []
     for item, target in reads:
         fed.append((item, FedSpan(("llm", target), taken[target], images[item] // merge**2)))
-        taken[target] += fed[-1][1].rows
+        taken[target] += fed[-1][1].outputs
     texts = {target: taken[target] + random.randrange(4) for target in range(3)}
     texts = {target: max(size, 1) for target, size in texts.items()}
     writers = [cell(random, "vit", {i: images[i] for i in part}) for part in ((0, 2), (1, 3))]
@@ -53,7 +53,7 @@ def case(seed):
 
 def every_row(found):
     """Each row of runs: (rank, item, row, place in memory)."""
-    return [(r.rank, r.item, r.first + i, r.at + i) for r in found for i in range(r.last - r.first)]
+    return [(r.rank, r.item, r.first + i, r.row + i) for r in found for i in range(r.last - r.first)]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -115,7 +115,7 @@ def test_numbers_that_take_the_routes_end_where_they_are_read(seed):
                     came[key] = memory[route.source, route.source_row + i]
     of_target: dict[int, list[tuple[int, int]]] = {}
     for item, place in fed:
-        of_target.setdefault(place.target[1], []).extend((item, row) for row in range(place.rows))
+        of_target.setdefault(place.target[1], []).extend((item, row) for row in range(place.outputs))
     for number, (layout, reader) in enumerate(readers):
         for rank, target, token, at in every_row(token_runs(LLM, layout, reader)):
             made = of_target.get(target, [])
@@ -127,4 +127,4 @@ def test_places_follow_each_other():
     _, fed, *_ = case(3)
     for target in range(3):
         of_target = [place for _, place in fed if place.target[1] == target]
-        assert [p.first for p in of_target] == [0, *accumulate(p.rows for p in of_target)][:-1] or not of_target
+        assert [p.first for p in of_target] == [0, *accumulate(p.outputs for p in of_target)][:-1] or not of_target

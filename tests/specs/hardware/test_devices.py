@@ -11,7 +11,7 @@ from planner import files
 from planner.specs.hardware.profile import Profile
 from planner.specs.library import read_named, shipped_names
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCS = (ROOT / "docs/devices.md").read_text(encoding="utf-8")
 DEVICES = shipped_names(Profile)
 GPUS = [name for name in DEVICES if name not in ("cpu", "flexsp-a100-40gb")]  # the last: A100s as FlexSP measured them

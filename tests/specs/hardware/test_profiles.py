@@ -17,7 +17,7 @@ from planner.specs.parameters import model_parameters
 from planner.specs.workload.distributions import DISTRIBUTIONS, draw_mixture
 from planner.specs.workload.length_sources import Distribution, LengthsFile, LogNormalMix
 
-PROFILES = Path(__file__).parents[2] / "profiles"
+PROFILES = Path(__file__).parents[3] / "profiles"
 KINDS = {"models": Model, "clusters": Cluster, "devices": Profile, "jobs": Job}
 FILES = [(kind, path) for folder, kind in KINDS.items() for path in sorted((PROFILES / folder).glob("*.yaml"))]
 JOBS = [path for kind, path in FILES if kind is Job]
