@@ -11,7 +11,6 @@ import torch
 from planner import files
 from planner.errors import InputError
 from planner.models.build import build
-from planner.models.checkpoints.safetensors_files import write_tensors
 from planner.runtime import RunOptions
 from planner.runtime.checkpoint import checkpoint_index as index_module
 from planner.runtime.checkpoint.checkpoint_index import (
@@ -29,6 +28,7 @@ from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
 from planner.specs.workload.token_folder import OFFSETS, TOKENS
+from tests.checkpoint_files import write_tensors
 from tests.plans import sharded_plan
 from tests.runtime.test_resuming import PAIRS
 from tests.runtime.training_worlds import DECODER, spread

@@ -5,12 +5,12 @@ import torch
 
 from planner.errors import InputError
 from planner.models.build import build, init_weights
-from planner.models.checkpoints.hugging_face import save_checkpoint
 from planner.models.inputs.training_items import synthetic_batch
 from planner.plan.plan_file import Group, Layout, Step
 from planner.runtime import RunOptions, run
 from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.specs.base import Ranks, with_fields
+from tests.checkpoint_files import save_checkpoint
 from tests.plans import decoder, plan_of, uses
 
 SPEC = with_fields(decoder(2), kv_heads=4)

@@ -84,12 +84,6 @@ def require_checkpoint(spec: Module, folder: Path) -> None:
         raise InputError(what, where=str(folder), fix="make the model from its own config.json: planner import hf")
 
 
-def save_checkpoint(weights: Mapping[str, Tensor], spec: Module, folder: Path) -> None:
-    """Write full parameters, by their names here, as config.json and model.safetensors. Raises InputError."""
-    described = {name: TensorDescription(values.dtype, tuple(values.shape)) for name, values in weights.items()}
-    save_checkpoint_streamed(described, weights.items(), spec, folder)
-
-
 def save_checkpoint_streamed(
     described: Mapping[str, TensorDescription], weights: Iterable[tuple[str, Tensor]], spec: Module, folder: Path
 ) -> None:

@@ -20,9 +20,7 @@ MATCHING_CHECKPOINT = "give a checkpoint of this very model"
 
 def load_native(model: nn.Module, file: Path) -> None:
     """Load all parameters of the shard that this rank holds, cast to their dtype. Raises InputError."""
-    fill_from_full(
-        dict(model.named_parameters()), parameter_splits(model), SafetensorsCheckpoint(file).read_mapped, file
-    )
+    fill_from_full(dict(model.named_parameters()), parameter_splits(model), SafetensorsCheckpoint(file).read, file)
 
 
 @torch.no_grad()

@@ -1,10 +1,11 @@
-"""Tensors in safetensors files: the length of the header, the header in JSON, and the bytes of all tensors.
+"""Tensors in safetensors files, whose headers the library `safetensors` reads and checks.
 
-It follows the format's description (github.com/huggingface/safetensors) and does not need that library.
+Two things are done here, as the library cannot: it maps a whole file privately, which Linux refuses for one larger than
+memory, where a rank needs a shard of it (its other way, `backend="pread"`, reads whole tensors, in four times the
+time); and it writes only tensors that are in memory all at once.
 """
 
 import json
-import mmap
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from planner.errors import InputError
@@ -22,17 +25,27 @@ from planner.files import atomic_write
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 SUFFIX = ".safetensors"
 DTYPES = {
+    "C64": torch.complex64,
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
+    "F8_E5M2": torch.float8_e5m2,
+    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
+    "F8_E8M0": torch.float8_e8m0fnu,
     "I64": torch.int64,
     "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
     "U8": torch.uint8,
     "BOOL": torch.bool,
-}
+}  # none of less than a byte
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-MAX_HEADER_BYTES = 100_000_000  # bytes, as the format specifies
 ALIGNMENT = 8  # bytes: tensors start at a multiple of this
 
 
@@ -72,31 +85,19 @@ class SafetensorsCheckpoint:
         return self.entry(name).shape
 
     def read(self, name: str) -> Tensor:
-        """A copy of a tensor in host memory, in the file's dtype. Raises InputError."""
-        entry = self.entry(name)
-        data = bytearray(entry.end - entry.begin)
-        if not data:
-            return torch.empty(entry.shape, dtype=entry.dtype)
-        with reading_file(entry.file), entry.file.open("rb") as raw:
-            raw.seek(entry.begin)
-            if raw.readinto(data) < len(data):
-                raise InputError("the file is truncated", where=str(entry.file), fix="fetch it again")
-        return torch.frombuffer(data, dtype=entry.dtype).reshape(entry.shape)
-
-    def read_mapped(self, name: str) -> Tensor:
-        """A memory-mapped tensor, of which only what is accessed is read: for ranks that need a shard. Raises
-        InputError.
+        """A tensor in the file's dtype, a private memory map of its bytes alone: only what is accessed is read, and
+        writing to it leaves the file as it is. Raises InputError.
         """
         entry = self.entry(name)
-        if entry.begin == entry.end or entry.begin % entry.dtype.itemsize:  # empty or misaligned
-            return self.read(name)
-        page = (
-            entry.begin - entry.begin % mmap.ALLOCATIONGRANULARITY
-        )  # mapping the whole file would reserve memory for all of it
-        with reading_file(entry.file), entry.file.open("rb") as raw:
-            private = mmap.mmap(raw.fileno(), entry.end - page, access=mmap.ACCESS_COPY, offset=page)
-        count = torch.Size(entry.shape).numel()
-        return torch.frombuffer(private, dtype=entry.dtype, count=count, offset=entry.begin - page).reshape(entry.shape)
+        data = torch.empty(0, dtype=torch.uint8)
+        if entry.end > entry.begin:  # nothing cannot be mapped
+            with reading_file(entry.file):
+                data = torch.from_numpy(
+                    np.memmap(entry.file, mode="c", offset=entry.begin, shape=entry.end - entry.begin)
+                )
+        if entry.begin % entry.dtype.itemsize:  # misaligned in other programs' files
+            data = data.clone()
+        return data.view(entry.dtype).reshape(entry.shape)
 
     def entry(self, name: str) -> TensorEntry:
         """Where a tensor is stored. Raises InputError."""
@@ -124,50 +125,44 @@ def checkpoint_files(folder: Path) -> list[Path]:
 
 
 def read_header(file: Path) -> dict[str, TensorEntry]:
-    """The tensors of a file by name. Raises InputError where a tensor would be outside the file."""
-    try:
-        with reading_file(file), file.open("rb") as raw:
-            size = os.fstat(raw.fileno()).st_size
-            length = struct.unpack("<Q", raw.read(8))[0]
-            if length > min(size, MAX_HEADER_BYTES):
-                raise ValueError("its header is too long")
-            parsed: dict[str, Any] = json.loads(raw.read(length))
-        return {
-            name: parse_entry(file, described, 8 + length, size)
-            for name, described in parsed.items()
-            if name != "__metadata__"
-        }
-    except (struct.error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"this is no safetensors file: {error}", where=str(file), fix="fetch it again") from error
+    """The tensors of a file by name. Raises InputError unless they fill it, one after the other."""
+    entries: dict[str, TensorEntry] = {}
+    with (
+        reading_file(file),
+        file.open("rb") as raw,  # says what is wrong with a path that cannot be opened
+        safe_open(file, framework="numpy") as opened,  # for torch it would map the file privately
+    ):
+        end = os.fstat(raw.fileno()).st_size
+        for name in reversed(opened.offset_keys()):
+            described = opened.get_slice(name)
+            shape, dtype = tuple(described.get_shape()), DTYPES.get(described.get_dtype())
+            if dtype is None:
+                what = f"`{name}` is of {described.get_dtype()}, which is not read"
+                raise InputError(what, where=str(file), fix="give weights of another dtype")
+            begin = end - torch.Size(shape).numel() * dtype.itemsize  # the library gives no offsets
+            entries[name] = TensorEntry(file, dtype, shape, begin, end)
+            end = begin
+    return entries
 
 
 @contextmanager
 def reading_file(file: Path) -> Iterator[None]:
-    """Raises InputError where the system cannot read the file."""
+    """Raises InputError where the system cannot read the file, or it is damaged."""
     try:
         yield
-    except OSError as error:
-        raise InputError(f"cannot read the tensors: {error.strerror}", where=str(file), fix="check the path") from error
-
-
-def parse_entry(file: Path, described: dict[str, Any], data: int, size: int) -> TensorEntry:
-    """Parse the description of one tensor. Raises ValueError, LookupError or TypeError where it is not valid."""
-    dtype, shape, (begin, end) = DTYPES[described["dtype"]], tuple(described["shape"]), described["data_offsets"]
-    expected_bytes = torch.Size(shape).numel() * dtype.itemsize
-    if min((begin, *shape)) < 0 or end - begin != expected_bytes or data + end > size:
-        raise ValueError(f"bytes {begin} to {end} are no {described['dtype']}{[*shape]}")
-    return TensorEntry(file, dtype, shape, data + begin, data + end)
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors (any shapes) to one file, in the order of their names, atomically. Raises InputError."""
-    names = sorted(tensors)
-    described = {name: TensorDescription(tensors[name].dtype, tuple(tensors[name].shape)) for name in names}
-    write_tensors_streamed(path, described, (tensors[name] for name in names))
+    except (OSError, MemoryError) as error:  # no room for the map of a file is a MemoryError of the library
+        what = f"cannot read the tensors: {getattr(error, 'strerror', None) or error}"
+        raise InputError(what, where=str(file), fix="check the path") from error
+    except (SafetensorError, ValueError) as error:  # a size beyond 64 bits, or beyond the end of a file that was cut
+        raise InputError(f"this is no safetensors file: {error}", where=str(file), fix="fetch it again") from error
 
 
 def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription], values: Iterable[Tensor]) -> None:
-    """Write tensors that arrive one by one, in the order in which they are described, atomically. Raises InputError."""
+    """Write tensors that arrive one by one, in the order in which they are described, atomically. Raises InputError.
+
+    `save_file` of the library is not used: it takes all tensors at once, where each is put together from ranks' shards when
+    its turn comes; and it neither flushes its file to disk nor replaces the previous one whole.
+    """
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     begin = 0
     for name, (dtype, shape) in described.items():

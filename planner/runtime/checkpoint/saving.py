@@ -159,7 +159,7 @@ def write_decoder(plan: Plan, new: Path) -> None:
     weights = SafetensorsCheckpoint(tensor_file(new, module, "weights"))
     described = {name: TensorDescription(entry.dtype, entry.shape) for name, entry in weights.entries.items()}
     save_checkpoint_streamed(
-        described, ((name, weights.read_mapped(name)) for name in described), plan.uses.models[module], new
+        described, ((name, weights.read(name)) for name in described), plan.uses.models[module], new
     )
 
 

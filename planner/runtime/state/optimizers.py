@@ -58,7 +58,7 @@ def load_optimizer_states(local: RankState, optimizers: Mapping[str, Optimizer])
                 fill_from_full(
                     optimizer_states(optimizers[module], stage, kind),
                     stage.splits,
-                    SafetensorsCheckpoint(file).read_mapped,
+                    SafetensorsCheckpoint(file).read,
                     file,
                 )
 

@@ -10,13 +10,14 @@ import torch.nn.functional as F
 from planner import hf
 from planner.errors import InputError
 from planner.models.build import build, init_weights, unsupported
-from planner.models.checkpoints.hugging_face import load_checkpoint, require_checkpoint, save_checkpoint
-from planner.models.checkpoints.safetensors_files import SINGLE_FILE, SafetensorsCheckpoint, write_tensors
+from planner.models.checkpoints.hugging_face import load_checkpoint, require_checkpoint
+from planner.models.checkpoints.safetensors_files import SINGLE_FILE, SafetensorsCheckpoint
 from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents
 from planner.models.sharding import EqualShard, ExpertShard, ModuleShard
 from planner.specs.base import Layers
 from planner.specs.layers import Decoder, Vit
 from planner.specs.layers.components import Experts, StateSpace
+from tests.checkpoint_files import save_checkpoint, write_tensors
 
 PLAIN = {"layers": 3, "hidden": 32, "heads": 4, "ffn": 48, "vocab": 40}
 SPECS = {

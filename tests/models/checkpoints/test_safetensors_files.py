@@ -14,8 +14,8 @@ from planner.models.checkpoints.safetensors_files import (
     INDEX_FILE,
     SINGLE_FILE,
     SafetensorsCheckpoint,
-    write_tensors,
 )
+from tests.checkpoint_files import write_tensors
 
 
 def bits(tensor):
@@ -86,6 +86,11 @@ def raw(header, data=b""):
         raw({"a": {"dtype": "F32", "shape": [1], "data_offsets": [-4, 0]}}, b"1234"),
         raw({"a": {"dtype": "F32", "shape": ["x"], "data_offsets": [0, 4]}}, b"1234"),
         raw({"a": {"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}}, b"1234"),
+        raw({"a": {"dtype": "F32", "shape": [2**64 - 1, 0], "data_offsets": [0, 0]}}),
+        raw({name: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for name in "ab"}, b"1234"),
+        raw({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, b"12345678"),
+        raw({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"12345"),
+        raw(b'{"a": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"),
     ],
 )
 def test_damaged_files(tmp_path, content):
@@ -102,3 +107,10 @@ def test_folders_without_weights(tmp_path, index):
     with pytest.raises(InputError) as refused:
         SafetensorsCheckpoint(tmp_path)
     assert refused.value.where.startswith(str(tmp_path)) and refused.value.fix
+
+
+def test_tensors_of_less_than_a_byte_are_refused(tmp_path):
+    (tmp_path / SINGLE_FILE).write_bytes(raw({"a": {"dtype": "F4", "shape": [4], "data_offsets": [0, 2]}}, b"12"))
+    with pytest.raises(InputError, match="`a` is of F4, which is not read") as refused:
+        SafetensorsCheckpoint(tmp_path)
+    assert refused.value.where == str(tmp_path / SINGLE_FILE) and refused.value.fix

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from planner.hf.weight_names import stored_names
-from planner.models.checkpoints.hugging_face import save_checkpoint
 from planner.models.inputs.training_items import synthetic_batch
+from tests.checkpoint_files import save_checkpoint
 from tests.models.checkpoints.test_hugging_face import DOCUMENTS, SPECS, network, state, varied
 from tests.models.networks.test_network import loss_and_gradients
 
