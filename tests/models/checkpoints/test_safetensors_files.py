@@ -1,6 +1,8 @@
 """Written tensors are read back exactly, and a damaged file is refused, never misread."""
 
 import json
+import os
+import resource
 import struct
 
 import pytest
@@ -114,3 +116,18 @@ def test_tensors_of_less_than_a_byte_are_refused(tmp_path):
     with pytest.raises(InputError, match="`a` is of F4, which is not read") as refused:
         SafetensorsCheckpoint(tmp_path)
     assert refused.value.where == str(tmp_path / SINGLE_FILE) and refused.value.fix
+
+
+def test_large_files_take_addresses_and_no_memory(tmp_path):
+    file, size = tmp_path / SINGLE_FILE, 2**41
+    file.write_bytes(raw({"a": {"dtype": "I16", "shape": [2, size // 4], "data_offsets": [0, size]}}))
+    os.truncate(file, file.stat().st_size + size)  # on disk there is the header alone
+    assert SafetensorsCheckpoint(tmp_path).shape("a") == (2, size // 4)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size // 2, hard))
+    try:
+        with pytest.raises(InputError, match="Cannot allocate memory") as refused:
+            SafetensorsCheckpoint(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert refused.value.where == str(file) and "ulimit" in refused.value.fix
