@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from planner.costs.cost_lines import CostLine, RingTerm
 from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
-from planner.packing.balanced import best_balanced, one_item_per_micro_batch
-from planner.packing.packed_groups import Packing, canonical_order
+from planner.costs.packing_table import packing_table
+from planner.packing.balanced import best_balanced, one_item_per_micro_batch, pack_longest_first, step_lower_bounds
+from planner.packing.packed_groups import Packing, canonical_order, packing_seconds
 from planner.packing.rank_placement import place_packing
 
 # --------------------------------------------------------------------------------------------------- problems
@@ -165,6 +166,17 @@ def warm_start(problem: PackingProblem) -> Packing:
 
 
 # ----------------------------------------------------------------------------------------------- what is best
+
+
+def best_of_shape(problem: PackingProblem, shape: int) -> Packing | None:
+    """The best packing over numbers of micro-batches with one shape; None when it cannot hold every item."""
+    table = packing_table(problem)
+    candidates = [
+        packed
+        for _, _, micro_batches in step_lower_bounds(table, shape)
+        if (packed := pack_longest_first(table, shape, micro_batches))
+    ]
+    return min(candidates, key=lambda packed: packing_seconds(problem, packed), default=None)
 
 
 def best(problem: PackingProblem) -> float:

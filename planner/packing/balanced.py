@@ -48,17 +48,6 @@ def level_all_groups(table: PackingTable, packed: Packing) -> Packing:
     )
 
 
-def best_of_shape(problem: PackingProblem, shape: int) -> Packing | None:
-    """The best packing over numbers of micro-batches with one shape; None when it cannot hold every item."""
-    table = packing_table(problem)
-    candidates = [
-        packed
-        for _, _, micro_batches in step_lower_bounds(table, shape)
-        if (packed := pack_longest_first(table, shape, micro_batches))
-    ]
-    return min(candidates, key=lambda packed: packing_seconds(problem, packed), default=None)
-
-
 def one_item_per_micro_batch(problem: PackingProblem) -> Packing:
     """Every item in a micro-batch of its own, on its fastest shape: the warm start where no single shape holds all."""
     micro_batches = []

@@ -8,9 +8,9 @@ from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory
 from planner.simulate.native import run_activities
 from planner.simulate.strict_json import GZIP_MAGIC
 from planner.simulate.timeline import TaskEvent, Timeline
-from planner.simulate.trace_reader import RecordedStep, median_step, read_steps, read_trace
+from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
 from planner.simulate.trace_records import TracedStep
-from planner.simulate.trace_writer import build_trace, one_step_trace, write_trace
+from planner.simulate.trace_writer import build_trace, write_trace
 
 __all__ = [
     "GZIP_MAGIC",
@@ -27,10 +27,8 @@ __all__ = [
     "TracedStep",
     "build_trace",
     "median_step",
-    "one_step_trace",
     "rank_kinds",
     "read_steps",
-    "read_trace",
     "representative_ranks",
     "run_activities",
     "simulate",

@@ -32,11 +32,6 @@ class RecordedStep:
     run_step: int | None  # number of the step in the run; None: simulated
 
 
-def read_trace(path: Path) -> RecordedStep:
-    """The step of median length of a trace file. Raises InputError."""
-    return median_step(read_steps(path))
-
-
 def median_step(steps: tuple[RecordedStep, ...]) -> RecordedStep:
     """The step of median length, which represents a run; of two in the middle the shorter one."""
     return sorted(steps, key=lambda step: step.timeline.step_seconds)[(len(steps) - 1) // 2]

@@ -10,14 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from planner.files import write_bytes
-from planner.plan.task import Task
 from planner.simulate.drawn_ranks import choose_drawn_ranks
 from planner.simulate.expanded_groups import expand_groups
-from planner.simulate.memory_curves import MemoryCurves
-from planner.simulate.timeline import Timeline
 from planner.simulate.trace_colours import GroupColours
 from planner.simulate.trace_records import (
-    TimeLabel,
     TracedStep,
     TraceRecord,
     TraceSide,
@@ -27,13 +23,6 @@ from planner.simulate.trace_records import (
 from planner.specs.base import Ranks
 
 FORMAT = "planner.trace/1"
-
-
-def one_step_trace(
-    timeline: Timeline, tasks: Sequence[Task], label: TimeLabel, memory: MemoryCurves | None = None, plan: str = ""
-) -> TraceRecord:
-    """A trace of one step as a JSON object; `label`: whether its times are measured or simulated."""
-    return build_trace([[TracedStep(timeline, tasks, label, memory)]], plan)
 
 
 def build_trace(steps: Sequence[Sequence[TracedStep]], plan: str, only: Ranks | None = None) -> TraceRecord:

@@ -15,7 +15,7 @@ from planner import files, pipeline
 from planner.cli.app import app
 from planner.cli.views.measured_difference import ID_COLUMNS, folded
 from planner.errors import InputError
-from planner.simulate import TracedStep, build_trace, read_steps, read_trace, write_trace
+from planner.simulate import TracedStep, build_trace, median_step, read_steps, write_trace
 from planner.specs.base import Ranks, with_fields
 
 
@@ -60,7 +60,7 @@ def test_without_a_run(path, plan):
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
 def test_a_trace_holds_the_plan(path, plan, tmp_path, name):
     assert "open it at ui.perfetto.dev" in " ".join(invoke(path, "--trace", tmp_path / name).stdout.split())
-    read = read_trace(tmp_path / name)
+    read = median_step(read_steps(tmp_path / name))
     (score,) = pipeline.simulate(plan)
     assert {e.id for e in read.timeline.events} == {t.id for t in score.tasks}
     assert (read.label, read.plan) == ("simulated", plan.name)
@@ -75,7 +75,7 @@ def test_steps_of_a_plan_are_traced_one_after_the_other(tmp_path):
 
 def test_ranks_that_are_asked_for(path, tmp_path):
     assert "2 of 4 ranks" in invoke(path, "--trace", tmp_path / "t.json", "--trace-ranks", "1-2").stdout
-    assert {rank for e in read_trace(tmp_path / "t.json").timeline.events for rank in e.ranks} == {1, 2}
+    assert {rank for e in median_step(read_steps(tmp_path / "t.json")).timeline.events for rank in e.ranks} == {1, 2}
 
 
 @pytest.mark.parametrize("ranks", ["0-4", "3-1", "x", "", "99999999999"])

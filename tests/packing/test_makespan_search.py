@@ -11,7 +11,6 @@ from planner.costs.packing_problem import PackingProblem
 from planner.costs.packing_table import packing_table
 from planner.packing.balanced import (
     best_balanced,
-    best_of_shape,
     group_starts,
     one_item_per_micro_batch,
     pack_longest_first,
@@ -20,7 +19,7 @@ from planner.packing.fill import fill
 from planner.packing.makespan_search import BUDGET, search_makespans
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, makespan, packing_seconds
 from planner.packing.rank_placement import make_nodes
-from tests.groupings import best, problems, require_possible, simple, warm_start
+from tests.groupings import best, best_of_shape, problems, require_possible, simple, warm_start
 
 LARGE = {"items": 40, "ranks": (2, 7, 8, 16)}
 

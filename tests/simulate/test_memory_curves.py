@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from planner.costs.cost import Cost
 from planner.plan.plan_file import TaskPlacement
 from planner.plan.schedules import schedule_slots
-from planner.plan.schedules.in_flight import peak_in_flight
 from planner.plan.tasks.expand import expand
 from planner.simulate import simulate, simulate_memory
 from planner.specs.base import with_fields
 from tests.plans import encoder_plan, sharded_plan, staged_plan
+from tests.slots_in_flight import peak_in_flight
 
 
 def used(plan, activation_bytes=lambda t: float(len(t.layers)), state_bytes=lambda rank: 100.0, *besides, **more):

@@ -13,7 +13,16 @@ from planner.costs.cost import Cost
 from planner.errors import InputError
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.tasks.expand import expand
-from planner.simulate import TaskEvent, Timeline, TracedStep, build_trace, read_steps, read_trace, simulate, write_trace
+from planner.simulate import (
+    TaskEvent,
+    Timeline,
+    TracedStep,
+    build_trace,
+    median_step,
+    read_steps,
+    simulate,
+    write_trace,
+)
 from planner.simulate.trace_writer import trace_json
 from planner.specs.base import Ranks
 from tests.examples import examples
@@ -31,6 +40,11 @@ def by_rank(timeline: Timeline) -> Counter:
         for e in timeline.events
         for rank in e.ranks
     )
+
+
+def read_trace(path):
+    """The step of median length of a trace file."""
+    return median_step(read_steps(path))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.costs.cost import Cost
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.tasks.expand import expand
-from planner.simulate import TaskEvent, Timeline, TracedStep, build_trace, one_step_trace, simulate, simulate_memory
+from planner.simulate import TaskEvent, Timeline, TracedStep, build_trace, simulate, simulate_memory
 from planner.simulate.trace_colours import CHROME_COLOURS, GroupColours, letters
 from planner.simulate.trace_writer import trace_json
 from planner.specs.base import Ranks, with_fields
@@ -20,6 +20,10 @@ from tests.plan.schedules.made import ordered_plan
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.replica_plans import replicas
 from tests.task_programs import programs, task
+
+
+def one_step_trace(timeline, tasks, label, memory=None):
+    return build_trace([[TracedStep(timeline, tasks, label, memory)]], "")
 
 
 def traced(plan, label="simulated"):

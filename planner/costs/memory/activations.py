@@ -15,6 +15,7 @@ from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module
 from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
 from planner.specs.layers.head_widths import head_dim, kv_heads, value_dim
+from planner.specs.shapes import attention_output_width, query_width, value_width
 
 FLOAT32_BYTES = 4.0  # bytes of a float32
 MASK_BYTES = 1.0  # bytes of an element's dropout mask
@@ -84,7 +85,7 @@ def attention_bytes(
 ) -> Number:
     """Bytes per token of queries, keys, values and output; and of the attention matrix, where it is materialised."""
     shares = element_shares(at)
-    queries, values = module.heads * head_dim(module), module.heads * value_dim(module)
+    queries, values = query_width(module), attention_output_width(module)
     latent = module.latent_attention
     groups = module.heads if latent else kv_heads(module)
     projected = queries + groups * (head_dim(module) + value_dim(module))
@@ -198,7 +199,7 @@ def alternate_bytes(module: Module, kind: LayerKind, shares: ElementShares) -> N
 
 def alternate_attention(module: Module, shares: ElementShares) -> Number:
     """Elements per token: queries, values, attention's result and its output projection."""
-    inside = module.heads * (head_dim(module) + value_dim(module)) + kv_heads(module) * value_dim(module)
+    inside = query_width(module) + value_width(module) + attention_output_width(module)
     return inside * shares.inside + module.hidden * shares.outside
 
 

@@ -14,10 +14,9 @@ a rank holds (2 + (1 − r)·(l − 2))·A·s/d bytes, what embedding and head k
 what it would hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import NamedTuple
 
 from planner.costs.cost_lines import CostLine
 from planner.costs.memory.token_caps import ActivationBytes
@@ -26,13 +25,6 @@ from planner.specs.shapes import resident_layers
 from planner.units import GB
 
 STEPS = 10_000  # ratios are multiples of 1/STEPS: few digits in a plan
-
-
-class OffloadedPlacement(NamedTuple):
-    """The fewest ranks that hold an item, and the offload ratio there."""
-
-    ranks: int
-    offload: float  # the least offload ratio that suffices there
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +55,6 @@ class Offloading:
         """k: what a token holds on the device, over what it holds without offload; at most 1."""
         whole = self.held_bytes(0.0) + self.recomputed_bytes
         return (self.held_bytes(ratio) + self.recomputed_bytes) / whole if whole else 1.0
-
-    def fewest_ranks(self, size: int, cap: int, allowed: Iterable[int]) -> OffloadedPlacement | None:
-        """D(s): the fewest of the allowed numbers of ranks, of `cap` tokens each, that hold an item; None where none
-        do.
-        """
-        most = self.largest_ratio(size)
-        enough = (ranks for ranks in sorted(allowed) if self.kept_share(most) * size <= ranks * cap)
-        ranks = next(enough, None)
-        return None if ranks is None else OffloadedPlacement(ranks, self.least_ratio(size, ranks * cap, most))
 
     def least_ratio(self, size: int, room: int, most: float) -> float:
         """The least ratio with which an item's tokens fit into `room`; `most` is known to suffice."""

@@ -154,10 +154,8 @@ def reading_file(file: Path) -> Iterator[None]:
         what = f"cannot read the tensors: {error.strerror or error}"
         raise InputError(what, where=str(file), fix="check the path") from error
     except MemoryError as error:  # the library maps the whole file, read-only, while it reads the header
-        what = f"cannot read the tensors: {error}"
-        raise InputError(
-            what, where=str(file), fix="allow as many addresses as the file has bytes: ulimit -v"
-        ) from error
+        what, fix = f"cannot read the tensors: {error}", "allow as many addresses as the file has bytes: ulimit -v"
+        raise InputError(what, where=str(file), fix=fix) from error
     except (SafetensorError, ValueError) as error:  # a size beyond 64 bits, or beyond the end of a file that was cut
         raise InputError(f"this is no safetensors file: {error}", where=str(file), fix="fetch it again") from error
 
@@ -165,8 +163,8 @@ def reading_file(file: Path) -> Iterator[None]:
 def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription], values: Iterable[Tensor]) -> None:
     """Write tensors that arrive one by one, in the order in which they are described, atomically. Raises InputError.
 
-    `save_file` of the library is not used: it takes all tensors at once, where each is put together from ranks' shards in
-    its turn; and it neither flushes its file to disk nor replaces the previous one whole.
+    `save_file` of the library is not used: it takes all tensors at once, where each is put together from ranks' shards
+    in its turn; and it neither flushes its file to disk nor replaces the previous one whole.
     """
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     begin = 0

@@ -47,11 +47,6 @@ class TilePair(NamedTuple):
     query_offset: int  # position of the first query minus that of the first key
     visibility: Visibility  # all: every key; triangle: causal over equal tiles; some: a mask is needed
 
-    @property
-    def computed_scores(self) -> int:
-        """Number of scores that are computed, including those that a mask hides."""
-        return slice_length(self.queries) * slice_length(self.keys)
-
 
 def slice_length(rows: slice) -> int:
     """Number of rows of a slice."""

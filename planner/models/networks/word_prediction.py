@@ -28,9 +28,6 @@ class WordPredictionNetwork(Network):
     def __init__(self, spec: Module, dtype: torch.dtype, shard: ModuleShard = FULL_MODULE) -> None:
         super().__init__(spec, dtype, shard)
         self.vocabulary_shard = shard.tp_shard(spec.input_vocabulary)
-        self.shared_embedding: tuple[
-            VocabularyEmbedding, ...
-        ] = ()  # in a tuple, so that it adds no parameters to this module
         if not spec.borrows_embedding and (self.has_first_layer or (spec.ties_head and self.has_last_layer)):
             self.embedding = VocabularyEmbedding(spec.input_vocabulary, spec.hidden, dtype, self.vocabulary_shard)
         self.loss_tokens = max(
@@ -41,14 +38,9 @@ class WordPredictionNetwork(Network):
     def logits(self, x: Tensor) -> Tensor:
         """Logits `(tokens, words / tp)` of this rank's words, from the head's input x `(tokens, hidden)`."""
 
-    def share_embedding(self, table: VocabularyEmbedding) -> None:
-        """Use the embedding table of the module that reads this one's outputs, in the same process."""
-        self.shared_embedding = (table,)
-
     def embed_words(self, batch: Batch) -> Tensor:
         """Embeddings `(local_tokens, hidden)` of the batch's words."""
-        table = self.shared_embedding[0] if self.shared_embedding else self.embedding
-        return table(self.local_words(batch, batch.inputs), batch.tensor_parallel_for(self.vocabulary_shard))  # type: ignore[no-any-return]
+        return self.embedding(self.local_words(batch, batch.inputs), batch.tensor_parallel_for(self.vocabulary_shard))  # type: ignore[no-any-return]
 
     def local_words(self, batch: Batch, of_block: Tensor) -> Tensor:
         """Of the block's words `(tokens)` those that this rank looks up: all where the table is sharded, else its own

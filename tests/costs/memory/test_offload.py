@@ -1,5 +1,7 @@
 """Offload: what hides, what stays on the device, and the fewest ranks that hold an item, each against brute force."""
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,12 +93,26 @@ def test_what_is_kept_is_what_the_memory_model_counts(ratio, layers, ends):
     assert 0 < rank.kept_share(1.0) <= rank.kept_share(ratio) <= 1
 
 
+class Placement(NamedTuple):
+    """The fewest ranks that hold an item, and the least offload ratio that suffices there."""
+
+    ranks: int
+    offload: float
+
+
+def fewest_ranks(rank, size, cap, allowed):
+    """D(s): the fewest of the allowed numbers of ranks, of `cap` tokens each, that hold an item; None where none do."""
+    most = rank.largest_ratio(size)
+    ranks = min((ranks for ranks in allowed if rank.kept_share(most) * size <= ranks * cap), default=None)
+    return None if ranks is None else Placement(ranks, rank.least_ratio(size, ranks * cap, most))
+
+
 @given(SIZES, st.integers(1, 20_000), st.lists(st.integers(1, 300), min_size=1, max_size=40))
 def test_the_fewest_ranks_are_those_of_a_search_over_all(size, cap, allowed):
     def holds(ranks: int) -> bool:
         return any(RANK.kept_share(ratio) * size <= ranks * cap for ratio in (0.0, RANK.largest_ratio(size)))
 
-    found = RANK.fewest_ranks(size, cap, allowed)
+    found = fewest_ranks(RANK, size, cap, allowed)
     best = min(filter(holds, allowed), default=None)
     assert (found.ranks if found else None) == best
     if found:
@@ -111,11 +127,11 @@ def test_offload_saves_ranks_only_where_it_hides():
     stuck = offloading_of(PASSES, HELD, MODULE.layers, with_fields(DEVICE, host_gb_per_s=None))
     cap, everyone = 8192, range(1, 257)
     for size in (1000, 8192, 20_000, 100_000, 2**21):
-        plain, helped = stuck.fewest_ranks(size, cap, everyone), RANK.fewest_ranks(size, cap, everyone)
+        plain, helped = fewest_ranks(stuck, size, cap, everyone), fewest_ranks(RANK, size, cap, everyone)
         assert plain == (-(-size // cap), 0.0)
         assert helped.ranks <= plain.ranks and (helped.offload > 0) == (helped.ranks < plain.ranks)
-    assert RANK.fewest_ranks(2**21, cap, everyone).ranks < 256 / 5
-    assert RANK.fewest_ranks(2**21, cap, [1, 2, 4]) is None
+    assert fewest_ranks(RANK, 2**21, cap, everyone).ranks < 256 / 5
+    assert fewest_ranks(RANK, 2**21, cap, [1, 2, 4]) is None
 
 
 @pytest.mark.parametrize("again_kib", [0.0, 500.0])
@@ -126,7 +142,7 @@ def test_offloaded_placements_fit_the_memory_of_the_cap(again_kib):
     cap = token_cap(MODULE, held, LAYOUT, DEVICE, Limits(), PLANNER_RUNTIME_MEMORY)
     assert (rank.recomputed_bytes > 0) == (again_kib * 1024 > held.head)
     for size in (50_000, 123_457, 700_001):
-        found = rank.fewest_ranks(size, cap, range(1, 65))
+        found = fewest_ranks(rank, size, cap, range(1, 65))
         taken = (rank.held_bytes(found.offload) + rank.recomputed_bytes) * size / found.ranks
         assert found.offload and taken <= held.peak * cap * (1 + 1e-12)
 

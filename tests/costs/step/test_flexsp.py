@@ -5,10 +5,11 @@ import pytest
 from planner import pipeline
 from planner.costs.packing_problem import allowed_degrees, packing_problem
 from planner.costs.pricing import Pricing
-from planner.packing.balanced import best_balanced, best_of_shape
+from planner.packing.balanced import best_balanced
 from planner.packing.packed_groups import packing_seconds
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
+from tests.groupings import best_of_shape
 
 JOB = "flexsp-gpt-7b-a100x64"
 # arXiv 2412.01523 and its released solver: ms over tokens, MB of all-to-all per token, GB/s by degree
