@@ -88,7 +88,7 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return ctx.ragged.swap(gradient, ctx.received, ctx.sent), None, None, None
+        return ctx.ragged.all_to_all_no_grad(gradient, ctx.received, ctx.sent), None, None, None
 
 
 class _AllGather(torch.autograd.Function):
