@@ -1,4 +1,4 @@
-"""The command line: one file per verb (`verbs/`), what is printed (`views/`), exit codes (`app.py`)."""
+"""The command line: one file per verb, one of views for what is printed, and exit codes of errors."""
 
 from planner.cli.app import main
 
