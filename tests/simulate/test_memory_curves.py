@@ -81,7 +81,7 @@ def test_i_gives_back_what_w_does_not_need():
 def test_recomputed_activations_are_on_top_of_kept_ones(stages, micro_batches, besides):
     """A stage of 1F1B runs backwards at its peak; it recomputes activations of one micro-batch at a time."""
     plan = staged_plan(stages, micro_batches)
-    kept, with_recompute = used(plan).peaks, used(plan, remade_bytes=lambda task: besides).peaks
+    kept, with_recompute = used(plan).peaks, used(plan, recomputed_bytes=lambda task: besides).peaks
     assert with_recompute == pytest.approx([peak + besides for peak in kept])
 
 

@@ -124,7 +124,7 @@ def t5_name(half, ours, gated):
 
 def both_halves(encoder, decoder, read, batch):
     """The loss of a decoder that attends to an encoder's outputs of other documents."""
-    encoder.feeds = True
+    encoder.feeds_module = True
     memory = CrossAttentionMemory(encoder(read), read.cu_seqlens)
     return decoder(replace(batch, memory=memory))
 
