@@ -139,7 +139,7 @@ def test_a_rule_of_a_spec_is_located_too():
     cluster = f"format: planner.cluster/1\nname: c\nsource: s\nranks: [{ranks}]\nlevels: [{level}]\n"
     error = error_of(cluster, Cluster)
     assert error.where.startswith("job.yaml:1:1") and "connects 4 of 8 ranks" in error.message
-    assert error.fix == "let it join all"
+    assert error.fix == "let it connect all"
 
 
 def test_the_hidden_key_is_found_among_many():

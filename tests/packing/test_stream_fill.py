@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, seed, settings
+from hypothesis import strategies as st
 
 from planner.costs.cost_lines import CostLine
 from planner.costs.packing_problem import PackingProblem

@@ -54,7 +54,7 @@ def test_the_gains_are_of_the_same_batches(found):
     assert found.comparison.per_batch_seconds == tuple(step.outcome.value for step in free.steps if step.outcome)
     assert found.comparison.gain_p10 <= found.comparison.gain_median <= found.comparison.gain_p90
     total = 1 - sum(found.comparison.per_batch_seconds) / sum(found.comparison.static_seconds)
-    assert found.beside.gain_total == pytest.approx(total)
+    assert found.comparison.gain_total == pytest.approx(total)
 
 
 def test_deferral_never_makes_it_longer(found):
