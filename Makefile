@@ -4,7 +4,7 @@ PYTHON ?= python3
 PIP_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: demo test test-all soak lint types check bench browser clean
+.PHONY: demo test test-all soak lint types check bench house browser clean
 
 demo: .venv/installed
 	$(BIN)/planner demo
@@ -30,6 +30,9 @@ check: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks
+
+house: .venv/installed  # the floors as README and CONTRIBUTING draw them
+	$(BIN)/python -m tests.house
 
 browser:
 	test -n "$$PLANNER_BROWSER" || command -v chromium || command -v google-chrome || \

@@ -1,8 +1,10 @@
-"""The interface for trainers of your own: tasks, process groups and tokens of each rank of a plan. It loads no torch.
+"""A plan for your own trainer, without torch: tasks, process groups and tokens of each rank.
 
-    followed = follow("plan.yaml") made = {ranks: new_group(ranks) for ranks in followed.groups()}       # every rank
-    creates every group, in this order for task in followed.tasks(rank): if task.phase == "F": share =
-    followed.batch(rank, task)                            # the items, who shares them, and my tokens
+    followed = follow("plan.yaml")
+    groups = {ranks: new_group(ranks) for ranks in followed.groups()}  # every rank creates every group, in this order
+    for task in followed.tasks(rank):
+        if task.phase == "F":
+            share = followed.batch(rank, task)  # the items, who shares them, and my tokens
 
 Ranks count from 0 over the whole job, layers and items are as in the plan, tokens count from 0 within an item. Names
 and meanings of the results are stable in all releases that read `planner.plan/1`; docs/following.md explains them.

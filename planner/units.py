@@ -1,4 +1,4 @@
-"""Units and their texts: SI inside (seconds, bytes, bytes per second), GiB and ms on screens and in files."""
+"""Units and their texts: SI inside (seconds, bytes), GiB and ms on screens and in files."""
 
 import re
 

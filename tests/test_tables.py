@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import types
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,50 +14,47 @@ from typer.testing import CliRunner
 from planner import export, files, hf, pipeline, strategies
 from planner.cli import app as cli
 from planner.cli.verbs import export as cli_export
-from planner.costs import objective, packing_problem, pricing
+from planner.costs import objective
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.step.static_step import static_step_seconds
 from planner.export import torch_csv
 from planner.hf import decoders
-from planner.models import build
+from planner.models import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
-from planner.packing import balanced
 from planner.plan.schedules import explicit
-from planner.scoring import bounds, score
+from planner.scoring import bounds
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers import decoder as specs_decoder
 from planner.specs.model import Model
 from planner.specs.parameters import model_parameters, parameter_counts
 from planner.specs.shapes import layer_flops
-from planner.strategies import plan_drafts, sequence_groups
+from planner.strategies import sequence_groups
 from tests.check.small_plans import write_job
 from tests.costs.machines import shipped
 from tests.hf.configs import LLAMA_8B, PUBLISHED
 from tests.plan.schedules.made import ordered_plan
 from tests.scoring.priced import priced
 
+model_build = import_module("planner.models.build")  # whose name in planner.models is the function's
 PREFIX: dict[str, Any] = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 64, "vocab": 64}
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = re.findall(r"^### .*?\n(.*?)```python\n(.*?)```\n\nIn `(\w+)`: `([^\n]*)`$", TEXT, re.DOTALL | re.MULTILINE)
 EXAMPLES = {table: (code, line) for _, code, table, line in SECTIONS}
 TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # and whose names the example's file imports
-    "STRATEGIES": (
-        strategies.STRATEGIES,
-        (strategies, plan_drafts, sequence_groups, balanced, pricing, packing_problem, score),
-    ),
+    "STRATEGIES": (strategies.STRATEGIES, (strategies, sequence_groups)),
     "BOUNDS": (bounds.BOUNDS, (bounds,)),
-    "FORMS": (export.EXPORT_FORMATS, (export, torch_csv, explicit)),
+    "EXPORT_FORMATS": (export.EXPORT_FORMATS, (export, torch_csv, explicit)),
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
-    "NETWORKS": (build.NETWORKS, (build, specs_decoder)),
+    "NETWORKS": (model_build.NETWORKS, (model_build, specs_decoder)),
     "VERBS": (cli.VERBS, (cli_export,)),
 }
 
 
 def test_every_table_has_an_example():
     assert EXAMPLES.keys() == TABLES.keys()
-    named = re.findall(r"^\| .*? \| `([A-Z]+)` in `", TEXT, re.MULTILINE)
+    named = re.findall(r"^\| .*? \| `([A-Z_]+)` in `", TEXT, re.MULTILINE)
     assert named == [*TABLES]
 
 
@@ -123,9 +121,9 @@ def test_a_bound(added, job, tmp_path, monkeypatch):
     assert bounds.BOUNDS["constants"].proof in (tmp_path / "page.html").read_text()
 
 
-def test_a_form(added, tmp_path):
-    """Its order goes out, and into a plan with another one; names of forms that are unknown list it."""
-    added("FORMS")
+def test_a_format(added, tmp_path):
+    """Its order goes out, and into a plan with another one; an unknown name is answered with a list of them."""
+    added("EXPORT_FORMATS")
     for name in ("gpipe", "1f1b"):
         files.write(tmp_path / f"{name}.yaml", priced(ordered_plan(2, 4, name)))
     planner("export", tmp_path / "gpipe.yaml", "--to", "words", "-o", tmp_path / "order")
@@ -168,8 +166,8 @@ def test_a_kind_of_module(added):
     assert 1 < slower < 2
     losses = []
     for module in (prefix, usual):
-        network = build.build(module)
-        build.init_weights(network, 0)
+        network = build(module)
+        init_weights(network, 0)
         losses.append(network(synthetic_batch(module, [(0, 8)], 0)))
         losses[-1].backward()
     assert losses[0] != losses[1] and all(parameter.grad is not None for parameter in network.parameters())
@@ -180,7 +178,7 @@ def test_a_verb(added, job, tmp_path):
     planner("solve", job(), "-o", tmp_path / "plan.yaml")
     assert planner("ranks", tmp_path / "plan.yaml") == "4 ranks\n"
     assert json.loads(planner("ranks", tmp_path / "plan.yaml", "--json")) == {"ranks": 4}
-    assert "Say how many ranks a plan needs." in planner("--help")
+    assert "Print how many ranks a plan needs." in planner("--help")
 
 
 def test_every_verb_of_the_table_is_a_command_with_help():

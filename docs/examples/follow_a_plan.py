@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 4 docs/examples/follow_a_plan.py plan.yaml --steps 3
 
-Sequences are shared out over groups that differ from micro-batch to micro-batch (DeepSpeed-Ulysses, arXiv 2309.14509),
-layers over a pipeline. Weights are whole on every rank of a stage, whatever ZeRO stage the plan says. What it
+Sequences are split over groups that differ from micro-batch to micro-batch (DeepSpeed-Ulysses, arXiv 2309.14509),
+layers over a pipeline. Weights are unsharded on every rank of a stage, whatever ZeRO stage the plan states. What it
 does not do is refused before it starts: backward in two, tensor parallelism, rings, experts, several modules. From
 `planner` comes what the plan says; replace the model, the data and the optimizer by yours.
 """
@@ -46,7 +46,7 @@ class Layer(nn.Module):
 
 
 class Sequences:
-    """The ranks that share the items of one task."""
+    """The group of ranks that work together on the items of one task."""
 
     def __init__(self, share: RankShare, sizes: list[int], group: dist.ProcessGroup | None) -> None:
         self.share, self.sizes, self.group = share, sizes, group
@@ -90,7 +90,7 @@ class Trainer:
         """The loss per token, over all ranks."""
         number %= len(self.followed.plan.steps)
         self.targets, self.loss = self.followed.targets(self.module, number), torch.zeros((), dtype=torch.float64)
-        self.inputs: dict[tuple[object, ...], Tensor] = {}  # of what is on its way through a chunk of layers
+        self.inputs: dict[tuple[object, ...], Tensor] = {}  # of passes in flight, by key
         self.outputs: dict[tuple[object, ...], Tensor] = {}
         self.gradients: dict[tuple[object, ...], Tensor] = {}
         self.sent: list[tuple[dist.Work | None, Tensor]] = []
@@ -107,7 +107,7 @@ class Trainer:
             self.forward(task, key)
         elif task.phase == "B":
             self.outputs.pop(key).backward(self.gradients.pop(key, None))
-        elif task.phase == "send":  # to the one in its place on the next stage, or on the one before
+        elif task.phase == "send":  # to the rank of the same index on the next stage, or the one before
             x = self.outputs[key].detach() if task.of == "F" else self.inputs.pop(key).grad
             assert x is not None
             self.sent.append((dist.isend(x, task.peers[task.ranks.index(self.rank)]), x))
@@ -123,7 +123,7 @@ class Trainer:
                     dist.all_reduce(weight.grad, group=self.groups[task.ranks])
             self.optimizer.step()
             self.optimizer.zero_grad()
-        elif task.phase not in ("gather", "sync"):  # these two are of weights that are spread, which here are whole
+        elif task.phase not in ("gather", "sync"):  # these two are for sharded weights; here they are whole
             raise NotImplementedError(f"this loop does nothing for {task.id}")
 
     def forward(self, task: Task, key: tuple[object, ...]) -> None:
@@ -138,8 +138,8 @@ class Trainer:
         for layer in task.layers if share.items else ():  # an idle rank has nothing to compute
             x = self.layers[str(layer)](x, group)
         if task.layers[-1] == self.last:
-            ends = (item_tokens(share, span.item)[span.first + 1 : span.last + 1] for span in share.tokens)
-            following = torch.cat([*ends] or [EMPTY])
+            targets = (item_tokens(share, span.item)[span.first + 1 : span.last + 1] for span in share.tokens)
+            following = torch.cat([*targets] or [EMPTY])
             x = F.cross_entropy(self.layers["head"](x), following, reduction="sum") / self.targets
             self.loss += x.detach()
         self.outputs[key] = x
@@ -149,7 +149,7 @@ EMPTY = torch.empty(0, dtype=torch.long)
 
 
 def item_tokens(share: RankShare, item: int) -> Tensor:
-    """Any data: row `item` of yours. Here drawn, one token more than the item has, since each is to tell the next."""
+    """Any data: sample `item` of yours. Here drawn, one token more than the item has, as each predicts the next one."""
     size = share.sizes[share.items.index(item)]
     return torch.randint(VOCAB, (size + 1,), generator=torch.Generator().manual_seed(item))
 
@@ -171,7 +171,7 @@ def unfit(plan: Plan) -> str:
 
 
 def unlike_world(plan: Plan) -> str:
-    """Where torchrun started another number of processes than the plan has ranks; empty: as many."""
+    """What is wrong if torchrun started more or fewer processes than the plan has ranks; empty: nothing."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     fix = f"torchrun --nproc-per-node {plan.size}, or a plan for {processes}"
     return "" if processes == plan.size else f"the plan has {plan.size} ranks, there are {processes} processes: {fix}"
@@ -185,8 +185,8 @@ def main() -> None:
     followed = follow(arguments.plan)
     reason = unfit(followed.plan) or unlike_world(followed.plan)
     if reason:
-        said = f"{arguments.plan}: this loop cannot follow the plan: {reason}"
-        sys.exit(said if os.environ.get("RANK", "0") == "0" else 0)  # one that fails ends all: the first has to speak
+        message = f"{arguments.plan}: this loop cannot follow the plan: {reason}"
+        sys.exit(message if os.environ.get("RANK", "0") == "0" else 0)  # one that fails ends all: rank 0 has to report
     dist.init_process_group("gloo")
     trainer = Trainer(followed, next(iter(followed.plan.layouts)))
     for number in range(arguments.steps):

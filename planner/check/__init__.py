@@ -1,4 +1,4 @@
-"""Compares an old plan with a new one, or stored cases with what the solver gives now, and decides whether to block."""
+"""Compares an old plan with a new one, or stored cases with what is solved today, and gates them."""
 
 from planner.check.case_folder import check_folder
 from planner.check.compare import compare

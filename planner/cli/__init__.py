@@ -1,4 +1,4 @@
-"""The command line: `verbs/` has one file per verb, `views/` what is printed; `app.py` maps errors to exit codes."""
+"""The command line: one file per verb, views of what is printed, and exit codes of errors."""
 
 from planner.cli.app import main
 

@@ -1,4 +1,4 @@
-"""Seconds and bytes of pieces of work, with source and spread: prices of tasks, and columns of a million layouts.
+"""Seconds and bytes of work, with source and spread: prices of tasks, and a million layouts at once.
 
 `Pricing.price` decides the seconds of a task, by fits (`fit_pricing`) or by rates (`rate_pricing`); below stand what
 compute, network and memory cost, and the closed form of a static step.

@@ -1,4 +1,4 @@
-"""Plans, or the pipeline orders in them, in the formats of other programs; and back where that is possible."""
+"""Pipeline orders of plans in the formats of other programs, and back where that is possible."""
 
 from collections.abc import Callable
 from pathlib import Path

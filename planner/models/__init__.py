@@ -2,6 +2,7 @@
 
 from planner.models.batch import Batch, CrossAttentionMemory, EncoderFeatures
 from planner.models.build import build, init_weights, unsupported
+from planner.models.networks.transformers_model import TransformersModel
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
 from planner.models.sharding import (
     EqualShard,
@@ -39,6 +40,7 @@ __all__ = [
     "SequenceParallel",
     "TensorParallel",
     "TokenDispatcher",
+    "TransformersModel",
     "build",
     "combine_outputs",
     "expert_parameters",

@@ -1,4 +1,4 @@
-"""Orders of F, I and W on pipeline stages, independent of any plan: their times, the best found, and lower bounds."""
+"""Orders of passes on pipeline stages, apart from any plan: times, the best found, lower bounds."""
 
 from planner.orders.any_sequence_bound import bound_any_sequence
 from planner.orders.fixed_sequence_bound import OrderBound, bound_fixed_sequence

@@ -1,4 +1,4 @@
-"""Fill groups of ranks with sequences: the packing core shared by strategies for variable lengths."""
+"""Fills groups of ranks with sequences: the packing core shared by strategies for variable lengths."""
 
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
 from planner.packing.makespan_search import search_makespans

@@ -79,7 +79,9 @@ def main() -> None:
     answer = getattr(import_module(module), function)(program, limits, hint)
     found = answer.values is not None
     values = answer.values if found else np.zeros(0)
-    np.savez("answer.npz", claim=answer.claim, bound=answer.bound, coarse=answer.coarse, found=found, values=values)
+    np.savez(
+        "answer.npz", claim=answer.claim, bound=answer.bound, coarse=answer.approximate, found=found, values=values
+    )
 
 
 if __name__ == "__main__":

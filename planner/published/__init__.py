@@ -1,4 +1,4 @@
-"""Measurements that others published, read from CSV files of one schema into setups that can be priced."""
+"""Measurements that others published: CSV files of one schema, as cases that can be priced."""
 
 from planner.published.case_seconds import CaseGroup, group_cases
 from planner.published.predict_cases import predict_cases

@@ -1,4 +1,4 @@
-"""Replays traces of torch.profiler (Kineto): execution graph, timeline, critical path, stragglers, what-ifs.
+"""Replays traces of torch.profiler: execution graph, timeline, critical path, stragglers, what-ifs.
 
 file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph → replay_graphs (the event clock) → Replay
 """

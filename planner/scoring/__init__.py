@@ -1,4 +1,4 @@
-"""What a plan is worth by its own numbers alone: prices, simulated steps, memory, and lower bounds with their proofs."""
+"""Scores a plan from its own numbers: prices, simulated steps, memory, lower bounds with proofs."""
 
 from planner.scoring.bounds import BOUNDS, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping

@@ -1,4 +1,4 @@
-"""A discrete-event simulator: tasks in, timeline out; memory over that timeline, and Chrome traces of it."""
+"""A discrete-event simulator: tasks in, timeline out; memory over time, and Chrome traces."""
 
 from planner.simulate.activities import NOBODY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.drawn_ranks import rank_kinds

@@ -1,4 +1,4 @@
-"""Explains a plan, and what another would cost, by solving its own problem again with something changed."""
+"""Explains a plan, and what another would cost, by solving its problem again with a change."""
 
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup

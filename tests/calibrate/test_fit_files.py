@@ -84,7 +84,7 @@ def test_a_folder_that_tells_nothing_is_refused(tmp_path):
         evidence.holds_published_records(tmp_path / "none")
     with pytest.raises(InputError, match="no table of matrix products"):
         evidence.calibrate_tables(tmp_path, "h100-80gb", None)
-    with pytest.raises(InputError, match="whose tables"):
+    with pytest.raises(InputError, match="the device of these tables is not given"):
         evidence.calibrate_tables(tmp_path, None, None)
 
 
@@ -127,7 +127,10 @@ def test_the_verb_decides_by_the_columns(tmp_path):
     from planner.cli.app import app
 
     result = CliRunner().invoke(app, ["calibrate", str(tmp_path), "--leave-out", "one"])
-    assert isinstance(result.exception, InputError) and "tables, not sources" in result.exception.message
+    assert (
+        isinstance(result.exception, InputError)
+        and "these are measured tables, not published sources" in result.exception.message
+    )
 
 
 @pytest.mark.parametrize("name", sorted(FRAMEWORKS))

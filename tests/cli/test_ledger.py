@@ -24,7 +24,7 @@ LEFT = [skipped(20, "c", "unreadable number", "tp: x")]
 @pytest.fixture
 def rows(monkeypatch, tmp_path):
     """A folder of rows, and a predictor that is a tenth too slow."""
-    monkeypatch.setattr("planner.published.predict_cases.predict_cases", lambda cases: perfect(cases, 1.1))
+    monkeypatch.setattr("planner.published.predict_cases", lambda cases: perfect(cases, 1.1))
     monkeypatch.setattr("planner.ledger.published_accuracy.read_published", lambda directory: (CASES, LEFT))
     return tmp_path
 
@@ -154,7 +154,7 @@ def test_a_ledger_that_cannot_be_written_costs_nobody_the_run(ran, tmp_path, mon
 
 
 def test_run_notes_what_it_ran_unless_told_not_to(ran, tmp_path, monkeypatch):
-    monkeypatch.setattr("planner.require_torch", lambda verb: None)
+    monkeypatch.setattr("planner.cli.verbs.run.require_torch", lambda verb: None)
     monkeypatch.setattr("planner.pipeline.run", lambda *_: ran)
     files.write(tmp_path / "plan.yaml", ran.plan)
     for words, runs in ((["--no-ledger"], 0), ([], 1), (["--json"], 2)):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from planner import pipeline
 from planner.cli.app import app
-from planner.cli.options import DtypeName, parse_duration
+from planner.cli.options import DtypeName, optional_duration
 from planner.errors import InputError
 from planner.files import write
 from planner.runtime import TrainingOptions
@@ -56,7 +56,10 @@ def test_a_warm_up_that_is_longer_than_the_run_is_remarked(plan, steps, says):
 def test_shares_that_nobody_sees_to_are_remarked(plan):
     shared = Path(__file__).parents[1] / "golden/by_hand/shared-devices/plan.yaml"
     said = {path: runner.invoke(app, ["run", str(path)], env={"COLUMNS": "200"}).stderr for path in (shared, plan)}
-    assert said[shared] == "shares of devices are a hint here: each task has its whole device, one after the other\n"
+    assert (
+        said[shared]
+        == "shares of devices are not enforced here: tasks run one after the other, each on its whole device\n"
+    )
     assert said[plan] == ""
 
 
@@ -96,16 +99,16 @@ def test_folders_of_checkpoints_arrive_from_where_the_run_was_started(plan, monk
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("45", 45)]
 )
 def test_durations(text, seconds):
-    assert parse_duration(text) == seconds
+    assert optional_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10 minutes", "30m1h", "-5s", "m"])
 def test_what_is_no_duration_is_refused_by_name(text):
     with pytest.raises(InputError) as refused:
-        parse_duration(text)
+        optional_duration(text)
     assert refused.value.where == "--max-time" and refused.value.fix
 
 
 def test_longer_texts_are_longer_times():
     texts = ["1s", "59s", "1m", "1m1s", "59m", "1h", "23h59m59s", "1d"]
-    assert all(parse_duration(less) < parse_duration(more) for less, more in pairwise(texts))
+    assert all(optional_duration(less) < optional_duration(more) for less, more in pairwise(texts))

@@ -18,6 +18,7 @@ from planner.runtime.parity.parity_tolerance import PARITY_TOLERANCES
 from planner.runtime.run_options import Progress
 from planner.runtime.run_result import ParityErrors, RankMemory
 from planner.units import GIB
+from planner.workflows import tracing
 from tests.plans import sharded_plan
 
 runner = CliRunner()
@@ -154,7 +155,7 @@ def test_a_trace_that_fails_late_costs_no_result(outcome, tmp_path, monkeypatch)
     def full(path, ran):
         raise InputError("cannot write: No space left on device", where=str(path))
 
-    monkeypatch.setattr(pipeline, "write_measured_trace", full)
+    monkeypatch.setattr(tracing, "write_measured_trace", full)
     done = outcome(ran(), f"--trace={tmp_path}/t.json")
     assert isinstance(done.exception, InputError) and "No space" in done.exception.message
     assert "loss 2.0000" in done.stdout and "trace written" not in done.stdout

@@ -134,12 +134,12 @@ def test_a_rule_of_a_spec_is_located_too():
     module = "{kind: decoder, layers: 1, hidden: 10, heads: 3, ffn: 1, vocab: 1}"
     error = error_of(f"format: planner.model/1\nname: m\nsource: s\nmodules:\n  llm:\n    {module}\n", Model)
     assert (error.where, error.message) == ("job.yaml:6:5 (modules.llm)", "hidden 10 is not divisible by heads 3")
-    assert error.fix == "change one, or say head_dim"
+    assert error.fix == "change one, or set head_dim"
     ranks, level = "{kind: cpu, count: 8, per_node: 8}", "{name: n, ranks: 4, gb_per_s: 1, latency_us: 1}"
     cluster = f"format: planner.cluster/1\nname: c\nsource: s\nranks: [{ranks}]\nlevels: [{level}]\n"
     error = error_of(cluster, Cluster)
-    assert error.where.startswith("job.yaml:1:1") and "joins 4 of 8 ranks" in error.message
-    assert error.fix == "let it join all"
+    assert error.where.startswith("job.yaml:1:1") and "connects 4 of 8 ranks" in error.message
+    assert error.fix == "let it connect all"
 
 
 def test_the_hidden_key_is_found_among_many():

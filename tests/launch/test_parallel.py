@@ -239,7 +239,7 @@ def body(worker):
         groups = ProcessGroups(CATALOGUE)
         errors = {}
         for name, check in checks(groups):
-            worker.begin(name)
+            worker.begin_task(name)
             errors[name] = check()
         return errors
 

@@ -15,7 +15,7 @@ from planner.launch.worker import worker_from_environment
 
 
 def greet(worker, word):
-    worker.begin("greeting")
+    worker.begin_task("greeting")
     worker.report({"word": word, "world": worker.world_size})
     return worker.rank**2, os.getpid()
 
@@ -23,9 +23,9 @@ def greet(worker, word):
 def die(worker, how):
     """Rank 1 dies in its second task; the others would wait forever."""
     worker.report(os.getpid())
-    worker.begin("llm/F/0")
+    worker.begin_task("llm/F/0")
     if worker.rank == 1:
-        worker.begin("llm/F/1")
+        worker.begin_task("llm/F/1")
         how()
     time.sleep(600)
 
@@ -76,7 +76,7 @@ def collective(worker):
         number = torch.ones(1)
         dist.all_reduce(number)
         worker.report(number.item())
-        worker.begin("second")
+        worker.begin_task("second")
         if worker.rank == 2:
             kill_myself()
         dist.all_reduce(number)

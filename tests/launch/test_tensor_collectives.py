@@ -183,7 +183,7 @@ def body(worker):
     with joined_world(worker, timeout_s=60):
         groups, done = ProcessGroups([ALL]), []
         for check in CHECKS:
-            worker.begin(check.__name__)
+            worker.begin_task(check.__name__)
             check(groups)
             done.append(check.__name__)
         return done

@@ -176,7 +176,7 @@ def test_a_step_of_another_plan_is_refused(tmp_path):
         step = offered(ahead, 1)
         rows = step.step.micro_batches[1:]
         ahead.head.complete_plan(with_fields(step, step=with_fields(step.step, micro_batches=rows)), "1")
-    with pytest.raises(InputError, match="what it is worth"):
+    with pytest.raises(InputError, match="no outcome or no prediction"):
         ahead.head.complete_plan(with_fields(step, step=with_fields(step.step, outcome=None)), "1")
 
 

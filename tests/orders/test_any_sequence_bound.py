@@ -33,11 +33,11 @@ def spread(pipeline, factor):
     return replace(
         pipeline,
         forward=scaled(pipeline.forward),
-        inputs=scaled(pipeline.inputs),
-        weights=scaled(pipeline.weights),
-        held=held,
-        kept=scaled(pipeline.kept),
-        cap=tuple(cap * max(new) / max(old) for cap, new, old in caps),
+        input_grads=scaled(pipeline.input_grads),
+        weight_grads=scaled(pipeline.weight_grads),
+        activations=held,
+        kept_for_weights=scaled(pipeline.kept_for_weights),
+        capacity=tuple(cap * max(new) / max(old) for cap, new, old in caps),
     )
 
 
@@ -127,7 +127,7 @@ def test_where_stages_hold_one_micro_batch_each_waits_for_the_one_before_it():
     pipeline = made_up(0, 3, 5)
     bytes_ = ((2.0,) * 5,) * 3
     pipeline = replace(
-        pipeline, activations=bytes_, kept_for_weights=bytes_, capacity=(2.0,) * 3, update_after=(0.0,) * 3
+        pipeline, activations=bytes_, kept_for_weights=bytes_, capacity=(2.0,) * 3, tail_seconds=(0.0,) * 3
     )
     alone = sum(
         sum(

@@ -29,7 +29,11 @@ def held_over_time(pipeline, order, stage):
     for letter, start in zip(order[stage], slot_times(pipeline, order).starts[stage], strict=True):
         k = done[letter]
         done[letter] += 1
-        held, kept, end = pipeline.activations[stage][k], pipeline.kept[stage][k], start + tables[letter][stage][k]
+        held, kept, end = (
+            pipeline.activations[stage][k],
+            pipeline.kept_for_weights[stage][k],
+            start + tables[letter][stage][k],
+        )
         changes.append({"F": (start, held), "I": (end, kept - held), "W": (end, -kept)}[letter])
     peak = now = 0.0
     for _, change in sorted(changes):  # what ends when another begins has gone by then

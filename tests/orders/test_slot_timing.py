@@ -35,7 +35,7 @@ def slow_starts(pipeline, order):
             for letter, k in numbered(word):
                 ready = [free]
                 if letter == "F" and s:
-                    ready.append(end(s - 1, "F", k) + pipeline.ahead[s - 1][k])
+                    ready.append(end(s - 1, "F", k) + pipeline.forward_sends[s - 1][k])
                 if letter == "I":
                     last = s == pipeline.stages - 1
                     ready.append(end(s, "F", k) if last else end(s + 1, "I", k) + pipeline.backward_sends[s][k])

@@ -48,15 +48,14 @@ def test_packings_are_possible_and_no_worse_than_the_balanced_one(problem):
 
 
 @given(problems(**LARGE))
-def test_the_best_balanced_plan_is_the_best_over_all_shapes(problem):
-    """What was left out, because perfect balance would not have made it the best, was not the best."""
+def test_the_best_balanced_plan_is_at_least_the_best_over_all_shapes(problem):
+    """What was left out, because perfect balance would not have made it the best, was not; and leveling may gain."""
     found = [packed for shape in range(len(problem.shapes)) if (packed := best_of_shape(problem, shape))]
     warm = best_balanced(problem)
     assert bool(found) == bool(warm)
     if warm:
-        assert packing_seconds(problem, warm) == pytest.approx(
-            min(packing_seconds(problem, packed) for packed in found), rel=1e-12
-        )
+        least = min(packing_seconds(problem, packed) for packed in found)
+        assert packing_seconds(problem, warm) <= least * (1 + 1e-12)
 
 
 @given(problems(**LARGE), st.randoms(use_true_random=False))
@@ -89,7 +88,7 @@ def test_longest_first_balances_within_four_thirds():
 
 
 def test_the_constants_decide_how_many_micro_batches():
-    cheap, dear = simple([100] * 8, 2, (1,), cap=200), simple([100] * 8, 2, (1,), cap=400, row_seconds=50.0)
+    cheap, dear = simple([100] * 8, 2, (1,), cap=200), simple([100] * 8, 2, (1,), cap=400, micro_batch_seconds=50.0)
     assert len(searched(cheap)) >= 2
     assert len(searched(dear)) == 1
 
@@ -115,7 +114,7 @@ def test_a_slow_pool_takes_less():
 def test_fixed_degrees_that_no_one_degree_can_serve_are_packed_all_the_same():
     sizes = {item: 20 + item for item in range(200)}
     fixed = {item: (1, 4, 8)[item % 3] for item in sizes}
-    problem = simple(sizes, 8, (1, 4, 8), cap=250, row_seconds=1.0, fixed=fixed)
+    problem = simple(sizes, 8, (1, 4, 8), cap=250, micro_batch_seconds=1.0, fixed=fixed)
     assert best_balanced(problem) is None
     packed = searched(problem, 2)
     check_possible(problem, packed)

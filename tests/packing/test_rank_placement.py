@@ -108,7 +108,7 @@ def test_powers_of_two_lie_on_multiples_of_themselves(machine, chance):
     ranks, per_node = machine
     sizes = [chance.randint(1, 40 * ranks) for _ in range(40)]
     degrees = tuple(2**k for k in range(ranks.bit_length()))
-    problem = simple(sizes, ranks, degrees, cap=40, per_node=per_node, row_seconds=1.0)
+    problem = simple(sizes, ranks, degrees, cap=40, per_node=per_node, micro_batch_seconds=1.0)
     packed = search_makespans(problem, warm_start(problem), 1)[0]
     assert all(
         group.first_rank % problem.shapes[group.shape].degree == 0 for micro_batch in packed for group in micro_batch
@@ -154,5 +154,5 @@ def test_degrees_that_do_not_divide_a_node(ranks, degrees, firsts):
 def test_nothing_that_is_searched_straddles_a_node(degrees):
     """Also where every group leaves ranks of its node idle."""
     sizes = [37 * number % 90 + 1 for number in range(50)]
-    problem = simple(sizes, 16, degrees, cap=40, per_node=4 if 12 in degrees else 8, row_seconds=3.0)
+    problem = simple(sizes, 16, degrees, cap=40, per_node=4 if 12 in degrees else 8, micro_batch_seconds=3.0)
     require_possible(problem, search_makespans(problem, warm_start(problem), 1)[0])

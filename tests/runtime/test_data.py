@@ -110,7 +110,11 @@ def test_a_token_that_is_met_is_named(tmp_path):
 
 def test_what_is_not_there_is_refused_before_a_launch(tmp_path):
     require_runnable(plan(), RunOptions(data=folder_of(tmp_path)))
-    for rows, says in ((ROWS[:4], "no row 4"), ([*ROWS[:4], [1] * 9], "row 4 has 9"), ([[1] * 25, *ROWS[1:]], "row 0")):
+    for rows, says in (
+        (ROWS[:4], "no sample 4"),
+        ([*ROWS[:4], [1] * 9], "row 4 has 9"),
+        ([[1] * 25, *ROWS[1:]], "row 0"),
+    ):
         with pytest.raises(InputError, match=says) as refused:
             require_runnable(plan(), RunOptions(data=folder_of(tmp_path, rows)))
         assert refused.value.where == str(tmp_path)

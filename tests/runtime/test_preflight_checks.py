@@ -132,11 +132,11 @@ def test_what_needs_no_torch_is_refused_without_importing_it():
     program = """
 import sys
 from planner.errors import InputError
-from planner.runtime import RunOptions, Training, run
+from planner.runtime import RunOptions, TrainingOptions, run
 from planner.plan.plan_file import Plan
 from planner import files
 plan = files.read(sys.argv[1], Plan)
-for options in (RunOptions(steps=0), RunOptions(training=Training(clip=0.0)), RunOptions()):
+for options in (RunOptions(steps=0), RunOptions(training=TrainingOptions(clip=0.0)), RunOptions()):
     try:
         run(plan, options, print)
     except InputError:

@@ -63,8 +63,8 @@ def test_bounds_grow_with_the_unit_of_time(problem, factor):
         return CostLine(line.quad * factor, line.lin * factor, line.const * factor, rings=rings)
 
     shapes = tuple(replace(shape, line=dearer(shape.line)) for shape in problem.shapes)
-    row, step = problem.row_seconds * factor, problem.step_seconds * factor
-    times = replace(problem, shapes=shapes, row_seconds=row, step_seconds=step)
+    row, step = problem.micro_batch_seconds * factor, problem.step_seconds * factor
+    times = replace(problem, shapes=shapes, micro_batch_seconds=row, step_seconds=step)
     for bound in (area_seconds, longest_seconds):
         assert bound(times) == pytest.approx(factor * bound(problem))
     assert best(times) == pytest.approx(factor * best(problem))
@@ -72,14 +72,14 @@ def test_bounds_grow_with_the_unit_of_time(problem, factor):
 
 def test_one_sequence_is_bounded_by_its_best_degree():
     lines = {1: CostLine(0.0, 1.0, 0.1), 2: CostLine(0.0, 0.7, 0.2)}
-    problem = one_pool([100], 2, lines, 1000, row_seconds=3.0, step_seconds=5.0)
+    problem = one_pool([100], 2, lines, 1000, micro_batch_seconds=3.0, step_seconds=5.0)
     assert best(problem) == pytest.approx(0.2 + 70 + 3 + 5)
     assert longest_seconds(problem) == pytest.approx(0.1 + 70 + 3 + 5)
     assert coupled_seconds(problem, best(problem), 2) == pytest.approx(best(problem))
 
 
 def test_perfect_balance_is_bounded_tightly_by_area():
-    problem = one_pool([100] * 8, 4, {1: CostLine(0.0, 1.0, 1.0)}, 200, row_seconds=3.0, step_seconds=5.0)
+    problem = one_pool([100] * 8, 4, {1: CostLine(0.0, 1.0, 1.0)}, 200, micro_batch_seconds=3.0, step_seconds=5.0)
     assert area_seconds(problem) == pytest.approx(best(problem)) == pytest.approx(200 + 1 + 3 + 5)
     assert packing_bound(problem, best(problem) * 1.1).seconds == pytest.approx(best(problem))
 

@@ -16,10 +16,12 @@ from tests.groupings import best, one_pool, problems, require_possible
 LINES = {1: CostLine(1e-6, 1e-3, 0.01), 2: CostLine(5e-7, 6e-4, 0.02), 4: CostLine(2.5e-7, 3.5e-4, 0.02)}
 FREE = {1: CostLine(0.0, 0.01, 0.0), 2: CostLine(0.0, 0.005, 0.0)}
 TOYS = {
-    "one": one_pool([10], 1, {1: LINES[1]}, 100, row_seconds=0.1, step_seconds=0.2),
-    "two ranks": one_pool({3: 90, 5: 80, 9: 10, 11: 60}, 2, {d: LINES[d] for d in (1, 2)}, 100, row_seconds=0.05),
-    "long and short": one_pool([350, 40, 60], 4, LINES, 100, row_seconds=0.01),
-    "fixed": one_pool([50, 40, 90], 4, LINES, 100, row_seconds=0.01, fixed={0: 4, 1: 1}),
+    "one": one_pool([10], 1, {1: LINES[1]}, 100, micro_batch_seconds=0.1, step_seconds=0.2),
+    "two ranks": one_pool(
+        {3: 90, 5: 80, 9: 10, 11: 60}, 2, {d: LINES[d] for d in (1, 2)}, 100, micro_batch_seconds=0.05
+    ),
+    "long and short": one_pool([350, 40, 60], 4, LINES, 100, micro_batch_seconds=0.01),
+    "fixed": one_pool([50, 40, 90], 4, LINES, 100, micro_batch_seconds=0.01, fixed={0: 4, 1: 1}),
     "no constants": one_pool([90, 80, 30], 2, FREE, 90),
     "two pools": PackingProblem(
         {0: 90, 1: 80, 2: 30},

@@ -80,7 +80,7 @@ def test_children_are_different_and_possible(problem):
 
 def test_numbers_of_micro_batches_are_told_apart_until_they_cost_too_much():
     """Each costs two seconds however little it holds; the tokens need two."""
-    problem = simple([100] * 4, 2, (1,), cap=100, row_seconds=2.0)
+    problem = simple([100] * 4, 2, (1,), cap=100, micro_batch_seconds=2.0)
     assert [(case.micro_batches, case.or_more) for case in root_cases(problem, 7.0)] == [
         (2, False),
         (3, False),

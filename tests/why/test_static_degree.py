@@ -42,8 +42,10 @@ def test_no_static_step_beats_the_bound_of_its_batch(found):
 
 def test_the_best_degree_is_the_least_of_all(found):
     totals = {tried.degree: tried.seconds for tried in found.comparison.degrees if tried.seconds is not None}
-    assert totals[found.comparison.degree] == min(totals.values()) == pytest.approx(sum(found.comparison.static_seconds))
-    for tried in found.beside.degrees:
+    assert (
+        totals[found.comparison.degree] == min(totals.values()) == pytest.approx(sum(found.comparison.static_seconds))
+    )
+    for tried in found.comparison.degrees:
         assert (tried.seconds is None) == bool(tried.because)
 
 
@@ -51,8 +53,8 @@ def test_the_gains_are_of_the_same_batches(found):
     free = pipeline.solve("demo-cpu-4", OPTIONS).plan
     assert found.comparison.per_batch_seconds == tuple(step.outcome.value for step in free.steps if step.outcome)
     assert found.comparison.gain_p10 <= found.comparison.gain_median <= found.comparison.gain_p90
-    total = 1 - sum(found.beside.per_batch_seconds) / sum(found.beside.static_seconds)
-    assert found.beside.gain_total == pytest.approx(total)
+    total = 1 - sum(found.comparison.per_batch_seconds) / sum(found.comparison.static_seconds)
+    assert found.comparison.gain_total == pytest.approx(total)
 
 
 def test_deferral_never_makes_it_longer(found):
@@ -60,7 +62,7 @@ def test_deferral_never_makes_it_longer(found):
     deferral = found.comparison.deferral
     assert deferral is not None
     assert sum(deferral.seconds) <= sum(found.comparison.static_seconds) * (1 + 1e-9)
-    assert deferral.saved == pytest.approx(1 - sum(deferral.seconds) / sum(found.beside.static_seconds))
+    assert deferral.saved == pytest.approx(1 - sum(deferral.seconds) / sum(found.comparison.static_seconds))
 
 
 def test_every_item_is_worked_on_once_in_its_batch_or_the_next():

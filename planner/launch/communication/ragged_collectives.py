@@ -100,7 +100,7 @@ class _AllGather(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.ragged.sums(gradient, ctx.sizes), None, None
+        return ctx.ragged.reduce_scatter_no_grad(gradient, ctx.sizes), None, None
 
 
 class _ReduceScatter(torch.autograd.Function):
@@ -112,7 +112,7 @@ class _ReduceScatter(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.ragged.copies(gradient, ctx.sizes), None, None
+        return ctx.ragged.all_gather_no_grad(gradient, ctx.sizes), None, None
 
 
 def as_new_tensor(out: Tensor, x: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ class _LocalRows(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.block.all_gather(gradient, ctx.sizes), None
+        return ctx.block.all_gather_no_grad(gradient, ctx.sizes), None
 
 
 class _AllGatherRows(torch.autograd.Function):
@@ -135,7 +135,7 @@ class _AllGatherRows(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.block.reduce_scatter(gradient, ctx.block.sizes), None
+        return ctx.block.reduce_scatter_no_grad(gradient, ctx.block.sizes), None
 
 
 class _ReduceScatterRows(torch.autograd.Function):
@@ -149,7 +149,7 @@ class _ReduceScatterRows(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.block.all_gather(gradient, ctx.sizes), None
+        return ctx.block.all_gather_no_grad(gradient, ctx.sizes), None
 
 
 class _AllReduceSum(torch.autograd.Function):

@@ -43,7 +43,7 @@ def test_a_whole_device_has_no_slowdown(use):
 def test_slowdown_of_a_share_is_bounded_by_one_over_the_share(use, less):
     lower, higher = sorted((use.share, less))
     assert use._replace(share=lower).share_seconds >= use._replace(share=higher).share_seconds >= use.device_seconds
-    assert use.share_seconds <= use.whole / use.share * (1 + 1e-12)
+    assert use.share_seconds <= use.device_seconds / use.share * (1 + 1e-12)
 
 
 def test_half_of_the_compute_uses_all_memory_bandwidth():

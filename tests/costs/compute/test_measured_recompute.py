@@ -259,6 +259,6 @@ def test_a_device_kind_without_that_recompute_is_named():
 def test_old_costs_ask_for_a_new_measurement(inputs_of):
     plan = pipeline.decide(inputs_of("none", with_fields(MEASURED, recomputing={}))).plan
     for change, fix in (("recompute=full", "measure it again (planner profile)"), ("dtype=bf16", "profile the model")):
-        with pytest.raises(InputError, match="say nothing of another") as refused:
+        with pytest.raises(InputError, match="not known for another") as refused:
             pipeline.why_not(plan, (change,))
         assert fix in refused.value.fix
