@@ -261,7 +261,7 @@ def alone(tmp_path_factory):
 @pytest.mark.slow
 def test_a_run_whose_time_is_over_goes_on_to_the_same_end(alone):
     whole, pieces = alone[0][:2]
-    assert [(each.before, each.ended, len(each.steps)) for each in pieces] == [
+    assert [(each.steps_before, each.stop_reason, len(each.steps)) for each in pieces] == [
         (0, "time", 1),
         (1, "time", 1),
         (2, "steps", STEPS - 2),
@@ -282,7 +282,7 @@ def test_it_saves_as_often_as_it_is_told_and_at_its_end(alone):
 def test_a_save_that_fails_leaves_the_one_before(alone):
     (_, _, _, files, last), folder = alone
     assert len({path.parent for path in files}) == 1 and len(files) == 3
-    assert (last.before, len(last.steps)) == (STEPS, 1)
+    assert (last.steps_before, len(last.steps)) == (STEPS, 1)
     assert read_index(folder / "often").steps == STEPS + 1
     assert {path.name for path in (folder / "often").iterdir()} == {
         INDEX_FILE, read_index(folder / "often").states, "config.json", SINGLE_FILE, SAVE_LOCK,
@@ -373,7 +373,7 @@ def interrupted(run):
     executing.save_checkpoint = heard
     result = run()
     executing.save_checkpoint = save
-    return saved, result.ended, len(result.steps)
+    return saved, result.stop_reason, len(result.steps)
 
 
 @pytest.fixture(scope="module")
@@ -387,7 +387,7 @@ def test_what_is_not_finite_or_finds_no_room_leaves_the_checkpoint_before(wrong)
     (diverged_says, where, *left), (full_says, place, *half) = failures
     assert "is not finite after step 6" in diverged_says and where == "step 6"
     assert "No space left" in full_says and place.startswith(str(folder / "kept"))
-    assert (last.before, len(last.steps)) == (2, STEPS - 2)
+    assert (last.steps_before, len(last.steps)) == (2, STEPS - 2)
     assert left == half == [False]  # of what was written until then
 
 
