@@ -44,9 +44,9 @@ class EventKind(NamedTuple):
     tokens: int
 
 
-RowPattern = tuple[
+LanePattern = tuple[
     tuple[int, ...], ...
-]  # columns: kind, micro-batch, slot of a row's groups, ticks since the one before
+]  # columns: kind, micro-batch, slot of a lane's groups, ticks since the one before
 
 
 def differences(values: tuple[int, ...]) -> tuple[int, ...]:

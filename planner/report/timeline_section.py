@@ -44,8 +44,8 @@ def tools() -> Markup:
     options = [tag("option", text, value=value) for value, text in COLOURS]
     colours = tag("label", "Colour by ", tag("select", options, id="colour"))
     path = tag("label", tag("input", type="checkbox", id="path"), "Critical path")
-    row = tag("div", buttons, class_="buttons")
-    return tag("div", row, colours, path, class_="tools", role="group", aria_label="View of the timeline")
+    zoom = tag("div", buttons, class_="buttons")
+    return tag("div", zoom, colours, path, class_="tools", role="group", aria_label="View of the timeline")
 
 
 def canvas() -> Markup:

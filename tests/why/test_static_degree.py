@@ -42,7 +42,9 @@ def test_no_static_step_beats_the_bound_of_its_batch(found):
 
 def test_the_best_degree_is_the_least_of_all(found):
     totals = {tried.degree: tried.seconds for tried in found.comparison.degrees if tried.seconds is not None}
-    assert totals[found.comparison.degree] == min(totals.values()) == pytest.approx(sum(found.comparison.static_seconds))
+    assert (
+        totals[found.comparison.degree] == min(totals.values()) == pytest.approx(sum(found.comparison.static_seconds))
+    )
     for tried in found.beside.degrees:
         assert (tried.seconds is None) == bool(tried.because)
 

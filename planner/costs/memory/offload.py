@@ -14,9 +14,9 @@ a rank holds (2 + (1 − r)·(l − 2))·A·s/d bytes, what embedding and head k
 what it would hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor
 from typing import NamedTuple
 
 from planner.costs.cost_lines import CostLine
@@ -53,7 +53,7 @@ class Offloading:
         if not self.layer_bytes:
             return 1.0
         seconds = min(squared * size + linear for squared, linear in self.passes)  # per token
-        return floor(min(1.0, seconds * self.bytes_per_second / self.layer_bytes) * STEPS) / STEPS
+        return math.floor(min(1.0, seconds * self.bytes_per_second / self.layer_bytes) * STEPS) / STEPS
 
     def held_bytes(self, ratio: float) -> float:
         """Bytes per token on the device."""
@@ -78,7 +78,7 @@ class Offloading:
         if size <= room:
             return 0.0
         ratio = (1 - room / size) / (1 - self.kept_share(1.0))  # k falls in a straight line from 1
-        return min(most, ceil(ratio * STEPS) / STEPS)
+        return min(most, math.ceil(ratio * STEPS) / STEPS)
 
 
 def offloading_of(passes: Sequence[CostLine], held: ActivationBytes, layers: int, device: Device) -> Offloading:
