@@ -1,4 +1,4 @@
-"""Re-prices a plan with the overlap of communication and compute switched on or off by kind (specs/framework/overlap.py).
+"""Re-prices a plan with kinds of overlap of communication and compute on or off (specs/framework/overlap.py).
 
 Modules priced by rates get the switched coefficients of the framework. Measured fits cannot be taken apart, so a switch
 of communication that is inside them is refused.

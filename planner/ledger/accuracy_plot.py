@@ -128,7 +128,8 @@ def scatter_panel(panel: PlotQuantity, records: Sequence[PredictedRecord], marks
     for record, measured, predicted in sorted(points, key=lambda point: -many[point[0].case.origin.source]):
         origin = record.case.origin
         label = f"{origin.source} {origin.record_id}: {measured:.4g} {panel.unit} measured, {predicted:.4g} predicted"
-        yield f"{source_mark(marks[origin.source], px(measured), SIDE - px(predicted))}><title>{escape(label)}</title></use>"
+        mark = source_mark(marks[origin.source], px(measured), SIDE - px(predicted))
+        yield f"{mark}><title>{escape(label)}</title></use>"
 
 
 def diagonal(first: float, last: float, up: float, kind: str) -> str:

@@ -1,7 +1,7 @@
 """Activation memory: bytes of the distinct storages that autograd saves from forward to backward, without parameters.
 
-Recomputed activations are not saved, so saved tensors are counted outside of the layer's own hooks (models/autograd/saved_tensors.py):
-torch's hooks would not see what the hooks of a recomputing layer replace.
+Recomputed activations are not saved, so saved tensors are counted outside of the layer's own hooks
+(models/autograd/saved_tensors.py): torch's hooks would not see what the hooks of a recomputing layer replace.
 """
 
 from collections.abc import Callable, Iterable

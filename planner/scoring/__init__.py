@@ -1,4 +1,4 @@
-"""What a plan is worth by its own numbers alone: prices, simulated steps, memory, and lower bounds with their proofs."""
+"""The score of a plan by its own numbers alone: prices, simulated steps, memory, lower bounds with their proofs."""
 
 from planner.scoring.bounds import BOUNDS, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping

@@ -153,7 +153,7 @@ BOUNDS: dict[str, BoundEntry] = {
     "streams": BoundEntry(
         syncs_per_step,
         lambda step: step.stream_bound,
-        "where ranks meet once a step: how many micro-batches each can run in the time, and what these hold",
+        "where ranks synchronise once a step: how many micro-batches each can run in the time, and what these hold",
     ),
     "exact": BoundEntry(
         syncs_per_micro_batch,

@@ -40,7 +40,7 @@ class RaggedArray(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Activities:
-    """n activities, numbered in program order."""
+    """The n activities of a program, numbered in program order."""
 
     seconds: FloatArray  # (n,) duration; of a transfer, the latency before its first byte
     lanes: RaggedArray

@@ -71,5 +71,6 @@ def edge_fault(edge: ModelEdge, source: Module, target: Module) -> str:
     if not width:
         return f"`{edge.target}` has no cross attention | set its cross to {source.feature_width}, or by: tokens"
     if source.feature_width != width:
-        return f"outputs of `{edge.source}` are {source.feature_width} wide, `{edge.target}` reads {width} | make them agree"
+        fed = source.feature_width
+        return f"outputs of `{edge.source}` are {fed} wide, `{edge.target}` reads {width} | make them agree"
     return ""

@@ -13,7 +13,7 @@ from planner.why.group_loads import GroupLoad, group_loads
 
 
 class StepFacts(Spec, omit_defaults=False):
-    """compute + exchange_across + exchange_within + other_comm + idle = value: seconds of the mean rank."""
+    """Seconds of the mean rank: compute + exchange_across + exchange_within + other_comm + idle = value."""
 
     value: float
     bound: float

@@ -103,10 +103,14 @@ def framework_answer(fit: PublishedFit, paths: Sequence[Path]) -> dict[str, Any]
             "held": fit.coefficients.stays_at_prior(key),
         }
     sources = {
-        source.name: {"rows": source.records, "median_error": source.median_error, "left_out_error": source.left_out_error,
-                   "left_out_error_as_generic": source.generic_error}
+        source.name: {
+            "rows": source.records,
+            "median_error": source.median_error,
+            "left_out_error": source.left_out_error,
+            "left_out_error_as_generic": source.generic_error,
+        }
         for source in errors_by_source(fit)
-    }  # fmt: skip
+    }
     return {
         "rows": len(fit.cases),
         "coefficients": values,

@@ -60,7 +60,7 @@ def kinds_before(module: Module) -> dict[LayerKind, NDArray[np.int64]]:
 
 
 def stage_layers(module: Module, at: LayoutColumns, stage: Number) -> dict[LayerKind, Number]:
-    """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, …"""
+    """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, and so on."""
     before = kinds_before(module)
     held: dict[LayerKind, Number] = dict.fromkeys(before, 0)
     for index in range(int(np.max(at.vpp))):

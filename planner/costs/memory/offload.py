@@ -60,7 +60,7 @@ class Offloading:
         return resident_layers(self.layers, ratio) * self.layer_bytes + self.head_bytes
 
     def kept_share(self, ratio: float) -> float:
-        """k: what a token holds on the device, over what it holds without offload; at most 1."""
+        """The share k: what a token holds on the device, over what it holds without offload; at most 1."""
         whole = self.held_bytes(0.0) + self.recomputed_bytes
         return (self.held_bytes(ratio) + self.recomputed_bytes) / whole if whole else 1.0
 

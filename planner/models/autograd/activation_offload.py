@@ -161,7 +161,7 @@ def offloading_activations(offload: ActivationOffload | None) -> Iterator[None]:
 
 
 def run_layers(layers: Iterable[nn.Module], x: Tensor, shared: Iterable[Tensor], *rest: object) -> Tensor:
-    """x `(tokens, hidden)` through the layers in turn, each called with `rest`: `(tokens, hidden)`. `shared` are
+    """Send x `(tokens, hidden)` through the layers in turn, each called with `rest`: `(tokens, hidden)`. `shared` are
     tensors that all layers are given, which are not offloaded.
     """
     chunk, offload, previous = [*layers], _offload.get(), None

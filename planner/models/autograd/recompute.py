@@ -78,7 +78,7 @@ def recomputing(make: TensorFunction, x: Tensor) -> Iterator[Tensor]:
 
 
 def recompute_along(make: TensorFunction, x: Tensor) -> Tensor:
-    """make(x), recomputed wherever x (any shape) is."""
+    """Return make(x), recomputed wherever x (any shape) is."""
     value, recipes = make(x), _recipes.get() or []
     recomputed = next((recipe for recipe in recipes if recipe.is_same_tensor(x)), None)
     if recomputed is not None and not recomputed.is_same_tensor(value):

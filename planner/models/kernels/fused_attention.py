@@ -75,7 +75,7 @@ class CpuFlashAttention:
         return grad_q[..., : q.shape[2]], grad_k[..., : q.shape[2]], grad_v[..., : v.shape[2]]
 
     def repeat_key_heads(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """k and v `(m, kv_heads, width)` repeated to `(m, heads, width)`, unless the operator supports shared heads."""
+        """Repeat k and v `(m, kv_heads, width)` to `(m, heads, width)`, unless the operator supports shared heads."""
         each = q.shape[1] // k.shape[1]
         return (
             (k, v)

@@ -51,7 +51,7 @@ def predict_plan(plan: Plan, scores: Sequence[Score]) -> StaticPrediction:
 def simulated_parts(scores: Sequence[Score]) -> dict[str, float]:
     """Seconds by part of the mean rank in the mean step."""
     each = [score.timeline.breakdown() for score in scores]
-    names = {"compute": "compute", "exposed_comm": "exchange that nothing hides", "idle": "waiting"}
+    names = {"compute": "compute", "exposed_comm": "exposed communication", "idle": "waiting"}
     return {said: sum(getattr(parts, name) for parts in each) / len(each) for name, said in names.items()}
 
 
