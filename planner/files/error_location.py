@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from planner.errors import InputError
-from planner.files.schema import keys_at, words_at
+from planner.files.format_schema import keys_at, words_at
 from planner.files.yaml_text import FilePositions, KeyPath, KeyStep, key_path_text
 
 COMPLAINT = re.compile(

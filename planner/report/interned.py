@@ -25,7 +25,7 @@ class Interned(Generic[K]):
         return self.numbers[value]
 
 
-class TaskName(NamedTuple):
+class TaskPrefix(NamedTuple):
     """The part of a task's id before its micro-batch: `llm[0-31]/F`."""
 
     text: str

@@ -9,7 +9,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.report.interned import EventKind, Interned, LanePattern, TaskName, differences, run_lengths, split_task_id
+from planner.report.interned import (
+    EventKind,
+    Interned,
+    LanePattern,
+    TaskPrefix,
+    differences,
+    run_lengths,
+    split_task_id,
+)
 from planner.report.page_step import PageStep, TaskFact, task_counts
 from planner.simulate import Curve, TaskEvent, Timeline, representative_ranks
 from planner.specs.base import Ranks
@@ -26,7 +34,7 @@ class TimelineColumns:
     def __init__(self, steps: Sequence[PageStep]) -> None:
         longest = max((shown.timeline.step_seconds for shown in steps), default=0.0)
         self.tick = 10.0 ** math.ceil(math.log10(longest / FINEST)) if longest > 0 else 1e-9
-        self.names: Interned[TaskName] = Interned()
+        self.names: Interned[TaskPrefix] = Interned()
         self.groups: Interned[str] = Interned()
         self.kinds: Interned[EventKind] = Interned()
         self.patterns: Interned[LanePattern] = Interned()
@@ -71,7 +79,7 @@ class TimelineColumns:
     def mark(self, event: TaskEvent, fact: TaskFact | None) -> Mark:
         """Encode an event as kind, micro-batch, group and start."""
         text, micro_batch, group = split_task_id(event.id, fact)
-        name = self.names[TaskName(text, event.phase, event.module)]
+        name = self.names[TaskPrefix(text, event.phase, event.module)]
         kind = EventKind(
             name=name,
             ticks=self.ticks(event.seconds),
@@ -123,7 +131,7 @@ class TimelineColumns:
         found = []
         for event in shown.timeline.critical_path():
             text, micro_batch, group = split_task_id(event.id, shown.facts.get(event.id))
-            found.append((self.names[TaskName(text, event.phase, event.module)], micro_batch, self.groups[group]))
+            found.append((self.names[TaskPrefix(text, event.phase, event.module)], micro_batch, self.groups[group]))
         return [[*column] for column in zip(*found, strict=True)]
 
     def items(self, shown: PageStep) -> dict[str, list[list[int]]]:

@@ -1,11 +1,11 @@
 """A discrete-event simulator: tasks in, timeline out; memory over that timeline, and Chrome traces of it."""
 
 from planner.simulate.activities import NOBODY, Activities, ActivityBuilder, ActivityTimes, IntArray
+from planner.simulate.compiled_clock import run_activities
 from planner.simulate.drawn_ranks import rank_kinds
 from planner.simulate.engine import simulate
 from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory
-from planner.simulate.native import run_activities
 from planner.simulate.strict_json import GZIP_MAGIC
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps, read_trace

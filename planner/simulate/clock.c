@@ -327,7 +327,7 @@ static void index_waiters(Clock *c)
 }
 
 /* Returns 0, or -1 when out of memory. `starts`, `ends` and `ended` come in as zeros; indices are in range, each transfer
- * has links, no activity names a lane or a store twice: native.py has checked this. */
+ * has links, no activity names a lane or a store twice: compiled_clock.py has checked this. */
 I planner_clock(const Activities *a, double *starts, double *ends, I *causes, uint8_t *ended)
 {
     Clock clock = {.a = a, .starts = starts, .ends = ends, .causes = causes, .ended = ended}, *c = &clock;

@@ -14,8 +14,8 @@ from planner.errors import InputError
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups
 from planner.plan.task import Task
 from planner.simulate.activities import NOBODY, Activities, ActivityBuilder
+from planner.simulate.compiled_clock import run_activities
 from planner.simulate.equivalent_ranks import representative_ranks
-from planner.simulate.native import run_activities
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.specs.base import Ranks
 

@@ -72,7 +72,10 @@ class AllToAllDispatcher(StageDispatcher):
         return outgoing, self.etp.all_gather_no_grad(incoming, [self.ep.size] * self.etp.size)
 
     def row_counts(self, counts: Tensor, incoming: Tensor) -> tuple[list[int], list[int], list[int]]:
-        """Rows that go to each rank along ep, that come from each, and that each rank along etp then has."""
+        """Rows that go to each rank along ep, that come from each, and that each rank along etp then has.
+
+        `counts` `(experts)` and `incoming` `(etp * ep, experts / ep)` are those of `exchange_counts`.
+        """
         outgoing_rows, incoming_rows = counts.view(self.ep.size, -1).sum(1), incoming.sum(1)
         both: list[int] = torch.cat([outgoing_rows, incoming_rows]).tolist()
         sent, sources = both[: self.ep.size], both[self.ep.size :]

@@ -47,7 +47,7 @@ class UlyssesAttention:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
-        """Attention as of `SequenceParallel.attend`."""
+        """Attention with the arguments and shapes of `SequenceParallel.attend`."""
         q, k, v = self.seq_to_heads(q, k, v)
         own_sinks = None if sinks is None else sinks.chunk(self.degree)[self.index]
         return self.heads_to_seq(self.attention(q, k, v, cu_seqlens, masking, own_sinks))

@@ -42,7 +42,7 @@ class RecomputedTensor:
         return self.restore
 
     def restore(self) -> Tensor:
-        """The value, recomputed at its first use and dropped after the last."""
+        """The value (any shape), recomputed at its first use and dropped after the last."""
         if self.recomputed is None:
             with torch.no_grad():
                 self.recomputed = self.recompute()

@@ -72,7 +72,7 @@ class SafetensorsCheckpoint:
         return self.entry(name).shape
 
     def read(self, name: str) -> Tensor:
-        """A copy of a tensor in host memory, in the file's dtype. Raises InputError."""
+        """A copy of a tensor in host memory, in the file's shape and dtype. Raises InputError."""
         entry = self.entry(name)
         data = bytearray(entry.end - entry.begin)
         if not data:
@@ -84,8 +84,9 @@ class SafetensorsCheckpoint:
         return torch.frombuffer(data, dtype=entry.dtype).reshape(entry.shape)
 
     def read_mapped(self, name: str) -> Tensor:
-        """A memory-mapped tensor, of which only what is accessed is read: for ranks that need a shard. Raises
-        InputError.
+        """A memory-mapped tensor in the file's shape; only what is accessed is read, for ranks that need a shard.
+
+        Raises InputError.
         """
         entry = self.entry(name)
         if entry.begin == entry.end or entry.begin % entry.dtype.itemsize:  # empty or misaligned
@@ -167,7 +168,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription], values: Iterable[Tensor]) -> None:
-    """Write tensors that arrive one by one, in the order in which they are described, atomically. Raises InputError."""
+    """Write tensors that arrive one by one, with the shapes and in the order described, atomically.
+
+    Raises InputError.
+    """
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     begin = 0
     for name, (dtype, shape) in described.items():

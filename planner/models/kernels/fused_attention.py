@@ -150,7 +150,10 @@ def pad_to_widest(*tensors: Tensor) -> list[Tensor]:
 
 
 def sequence_arguments(q: Tensor, k: Tensor) -> list[Any]:
-    """The operator's arguments for one sequence: boundaries of queries and of keys, and the two lengths."""
+    """The operator's arguments for one sequence of q `(n, heads, width)` and k `(m, kv_heads, width)`.
+
+    They are the boundaries of queries and of keys, and the two lengths.
+    """
     return [*(sequence_boundaries(len(x), q.device) for x in (q, k)), len(q), len(k)]
 
 

@@ -199,11 +199,11 @@ class ShardedStage:
         return expert_coordinates(self.layout.at_layer(layer_of(name)), self.clock.rank)
 
     def weights(self) -> dict[str, Tensor]:
-        """This rank's shards, by parameter."""
+        """This rank's shards (of their local shapes), by parameter."""
         return {**self.shards}
 
     def gradients(self) -> dict[str, Tensor]:
-        """Gradients of this rank's shards, by parameter; those that exist."""
+        """Gradients of this rank's shards, of the shards' shapes, by parameter; those that exist."""
         return {name: shard.grad for name, shard in self.shards.items() if shard.grad is not None}
 
 

@@ -44,7 +44,7 @@ def _run(target: str, folder: str) -> None:
     """Run this module as a script in a folder."""
     path = os.pathsep.join(filter(None, [str(Path(planner.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
     with subprocess.Popen(
-        [sys.executable, "-m", "planner.programs.worker", target],
+        [sys.executable, "-m", "planner.programs.solver_process", target],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, "TMPDIR": folder, "TMP": folder, "TEMP": folder},
         stdin=subprocess.DEVNULL,
