@@ -77,13 +77,16 @@ RETIRED = {
     "knobs": ("coefficients", ()),
     "laid": ("placed, laid out", ()),
     "meet": ("synchronise", ()),
+    "meeting": ("synchronised", ()),
     "meets": ("synchronises", ()),
     "pace": ("rate, critical, slack", ()),
     "paces": ("rates", ()),
     "parted": ("sharded", ()),
+    "nobody": ("none, or who lacks it", ()),
     "remade": ("recomputed", ()),
     "row": ("micro-batch, sample, record", ROWS),
     "rows": ("micro-batches, samples, records", ROWS),
+    "said": ("what it is: a heading, a sentence, an assumption", ()),
     "traits": ("coefficients", ()),
     "unlaid": ("why it cannot be placed", ()),
     "unparted": ("unsharded", ()),
@@ -107,15 +110,22 @@ PHRASES = (
     r"ways not taken",
     r"pile[sd]? up",
     r"going on with it",
+    r"goes on with",
     r"\bknobs?\b",
     r"\btraits?\b",
     r"\banyhow\b",
     r"\bparted\b",
     r"\bremade\b",
+    r"\bunlaid\b",
     r"ranks (that )?meet",
     r"[Aa]t the begin of",
     r"go unheard",
+    r"that nobody",
+    r"nothing hides",
+    r"comes? out even",
+    r"spread farthest",
 )
+NUMPY_AND_MATH = ("np", "math")  # whose `floor` is the function
 
 
 def words_of(name: str) -> list[str]:
@@ -123,19 +133,53 @@ def words_of(name: str) -> list[str]:
 
 
 def names_in(path: Path) -> Iterator[tuple[int, str]]:
-    """Identifiers, with their lines."""
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-        if token.type == tokenize.NAME:
+    """Identifiers, with their lines, those in f-strings too."""
+    text = path.read_text()
+    before = ["", ""]
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and not (token.string == "floor" and before[0] in NUMPY_AND_MATH):
             yield token.start[0], token.string
+        before = [before[1], token.string]
+    for string in ast.walk(ast.parse(text)):
+        if isinstance(string, ast.JoinedStr):
+            for node in ast.walk(string):
+                if isinstance(node, ast.Name | ast.Attribute):
+                    yield string.lineno, node.id if isinstance(node, ast.Name) else node.attr
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(HOME)))
 def test_names_use_no_retired_word(path):
     here = str(path.relative_to(HOME / "planner"))
     for line, name in names_in(path):
-        for word in words_of(name):
-            said, meant_elsewhere = RETIRED.get(word, ("", ()))
-            assert not said or here.startswith(meant_elsewhere), f"{here}:{line}: `{name}`: say {said}"
+        for word in words_of(name) if name not in KEYS else ():
+            now, meant_elsewhere = RETIRED.get(word, ("", ()))
+            assert not now or here.startswith(meant_elsewhere), f"{here}:{line}: `{name}`: say {now}"
+
+
+@pytest.mark.parametrize("prefix", ROWS)
+def test_every_exception_is_needed(prefix):
+    files = [path for path in SOURCES if str(path.relative_to(HOME / "planner")).startswith(prefix)]
+    words = {word for path in files for _, name in names_in(path) if name not in KEYS for word in words_of(name)}
+    assert words & {"row", "rows"}
+
+
+def documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Docstrings of a module, its public classes and functions, and their public methods, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module):
+            yield 1, (ast.get_docstring(node, clean=False) or "").strip()
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield node.lineno, ast.get_docstring(node) or ""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(HOME)))
+def test_docstrings_are_sentences(path):
+    """They start with a capital letter, or with code or a formula; they end with a full stop, or with an example."""
+    for line, text in documented(ast.parse(path.read_text())):
+        last = text.rpartition("\n")[2]
+        where = f"{path.relative_to(HOME)}:{line}"
+        assert not text[:1].islower(), f"{where}: starts `{text[:30]}`"
+        assert not text or last.endswith((".", ".)", ":")) or last.startswith("    "), f"{where}: ends `{last[-30:]}`"
 
 
 @pytest.mark.parametrize("path", [*SOURCES, *DOCUMENTS], ids=lambda p: str(p.relative_to(HOME)))

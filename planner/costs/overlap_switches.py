@@ -13,7 +13,7 @@ from planner.specs.hardware.rank_kinds import entry_of_kind, rank_kinds
 
 
 def with_overlap(plan: Plan, overlap: Overlap) -> Plan:
-    """The plan with prices as the switches have it. Raises InputError where its prices cannot tell."""
+    """The plan with prices by these switches. Raises InputError where its prices cannot tell."""
     if not overlap.switched:
         return plan
     prices = plan.uses.prices

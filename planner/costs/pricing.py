@@ -172,7 +172,7 @@ class Pricing:
         exchange, source = basis.replica_exchange(task)
         once, uncovered = task.micro_batch is None, 1.0 / len(task.layers)
         whole = (
-            exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.gather_again)
+            exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.backward_gather)
         )
         own, window = (
             whole * basis.straggler_factor,

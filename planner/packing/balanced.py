@@ -69,7 +69,7 @@ def one_item_per_micro_batch(problem: PackingProblem) -> Packing:
 
 
 def step_lower_bounds(table: PackingTable, shape: int) -> Iterator[tuple[float, int, int]]:
-    """Numbers of micro-batches worth trying: (seconds of a step in perfect balance, shape, micro-batches)."""
+    """Numbers of micro-batches to try: (seconds of a step in perfect balance, shape, micro-batches)."""
     problem, chosen = table.problem, table.problem.shapes[shape]
     groups = len(group_starts(problem, shape))
     if not groups or not np.isfinite(table.seconds[:, shape]).all():

@@ -69,7 +69,7 @@ def max_groups(problem: PackingProblem, shape: int) -> int:
 
 
 def max_micro_batches(problem: PackingProblem, value: float) -> int:
-    """The most micro-batches worth trying: more cost over `value` seconds in perfect balance, or leave some empty."""
+    """The most micro-batches to try: more cost over `value` seconds in perfect balance, or leave some empty."""
     constant, most = problem.least_micro_batch_seconds, len(problem.sizes)
     if constant <= 0:
         return most

@@ -1,6 +1,6 @@
 """A discrete-event simulator: tasks in, timeline out; memory over that timeline, and Chrome traces of it."""
 
-from planner.simulate.activities import NOBODY, Activities, ActivityBuilder, ActivityTimes, IntArray
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.compiled_clock import run_activities
 from planner.simulate.drawn_ranks import rank_kinds
 from planner.simulate.engine import simulate
@@ -14,7 +14,7 @@ from planner.simulate.trace_writer import build_trace, one_step_trace, write_tra
 
 __all__ = [
     "GZIP_MAGIC",
-    "NOBODY",
+    "NO_ACTIVITY",
     "Activities",
     "ActivityBuilder",
     "ActivityTimes",

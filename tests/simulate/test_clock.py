@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.simulate import clock, compiled_clock
-from planner.simulate.activities import NOBODY, ActivityBuilder, RaggedArray
+from planner.simulate.activities import NO_ACTIVITY, ActivityBuilder, RaggedArray
 from tests.examples import examples
 from tests.simulate.activity_sets import activity_sets, lane_of
 
@@ -61,7 +61,7 @@ def test_no_shorter_than_the_longest_chain_and_the_busiest_lane(activities):
     seconds, last = activities.seconds.tolist(), times.ends.max(initial=0.0)
     chain: list[float] = []
     for i in range(activities.count):
-        queued = [int(activities.queued_by[i])] if activities.queued_by[i] != NOBODY else []
+        queued = [int(activities.queued_by[i])] if activities.queued_by[i] != NO_ACTIVITY else []
         chain.append(seconds[i] + max((chain[j] for j in (*activities.after[i], *queued)), default=0.0))
         assert times.ends[i] >= chain[i] - 1e-9
     for lane in range(activities.lane_count):
@@ -76,7 +76,7 @@ def test_a_lane_holds_no_more_than_one_and_each_sharer_once(activities):
         for now in times.starts[held]:
             running = [i for i in held if times.starts[i] <= now < times.ends[i]]
             assert sum(activities.share[i] for i in running) <= 1 + 1e-6
-            sharers = [activities.sharer[i] for i in running if activities.sharer[i] != NOBODY]
+            sharers = [activities.sharer[i] for i in running if activities.sharer[i] != NO_ACTIVITY]
             assert len(set(sharers)) == len(sharers)
 
 
@@ -118,7 +118,7 @@ def entries(lists: RaggedArray, amounts: np.ndarray):
 def test_a_cause_ends_when_what_it_lets_start_starts(activities):
     times, _ = clock.run_in_python(activities)
     for i, cause in enumerate(times.causes):
-        assert times.starts[i] == (times.ends[cause] if cause != NOBODY else 0.0)
+        assert times.starts[i] == (times.ends[cause] if cause != NO_ACTIVITY else 0.0)
 
 
 @given(activity_sets(circles=False), st.sampled_from((0.5, 2.0, 4.0)))

@@ -28,15 +28,17 @@ STORED_DTYPES = {
 COMPUTE_DTYPES = {**STORED_DTYPES, "bf16": torch.bfloat16}  # dtype of activations
 
 
-def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, gather_again: bool) -> None:
-    """Shards the parameters of a unit over a group. `gather_again`: gather them again for backward."""
+def shard(
+    unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, gather_for_backward: bool
+) -> None:
+    """Shards the parameters of a unit over a group. `gather_for_backward`: reshard them after forward."""
     mesh = DeviceMesh.from_group(group, device.type)
     fully_shard(
         unit,
         mesh=mesh,
         shard_placement_fn=partial(shard_dimension, ranks=mesh.size()),
         mp_policy=precision(dtype),
-        reshard_after_forward=None if gather_again else False,
+        reshard_after_forward=None if gather_for_backward else False,
     )
     sharded: Any = unit
     sharded.set_force_sum_reduction_for_comms(True)

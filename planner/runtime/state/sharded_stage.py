@@ -106,7 +106,7 @@ class ShardedStage:
             groups[shards],
             self.dtype,
             self.clock.device,
-            gather_again=not (self.reduced_once or self.task_gathered),
+            gather_for_backward=not (self.reduced_once or self.task_gathered),
         )
         in_bf16 = self.layout.gradients == "bf16"
         fsdp.time_collectives(unit, self.clock, in_bf16)

@@ -52,7 +52,7 @@ def simulated_parts(scores: Sequence[Score]) -> dict[str, float]:
     """Seconds by part of the mean rank in the mean step."""
     each = [score.timeline.breakdown() for score in scores]
     names = {"compute": "compute", "exposed_comm": "exposed communication", "idle": "waiting"}
-    return {said: sum(getattr(parts, name) for parts in each) / len(each) for name, said in names.items()}
+    return {part: sum(getattr(parts, name) for parts in each) / len(each) for name, part in names.items()}
 
 
 def sources_of(plan: Plan) -> dict[str, str]:
