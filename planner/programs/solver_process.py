@@ -37,7 +37,7 @@ def solve_in_process(target: str, program: Program, limits: SolverLimits, hint: 
         with np.load(Path(folder, "answer.npz"), allow_pickle=False) as answer:
             values = answer["values"] if answer["found"] else None
             claim: Claim = str(answer["claim"])  # type: ignore[assignment]
-            return SolverAnswer(claim, values, float(answer["bound"]), bool(answer["coarse"]))
+            return SolverAnswer(claim, values, float(answer["bound"]), bool(answer["approximate"]))
 
 
 def _run(target: str, folder: str) -> None:
@@ -79,7 +79,9 @@ def main() -> None:
     answer = getattr(import_module(module), function)(program, limits, hint)
     found = answer.values is not None
     values = answer.values if found else np.zeros(0)
-    np.savez("answer.npz", claim=answer.claim, bound=answer.bound, coarse=answer.coarse, found=found, values=values)
+    np.savez(
+        "answer.npz", claim=answer.claim, bound=answer.bound, approximate=answer.approximate, found=found, values=values
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from planner.programs import Program, ProgramBuilder, mathopt, solve
 from planner.programs.solver_answer import SolverLimits
 from planner.programs.solver_process import solve_in_process
 
-IMPORTS = "import numpy as np; from planner.programs.solver_answer import Answer"
+IMPORTS = "import numpy as np; from planner.programs.solver_answer import SolverAnswer"
 
 
 def program() -> Program:
@@ -43,7 +43,7 @@ def back_end(tmp_path, monkeypatch):
 def test_nothing_is_lost_on_the_way(back_end, hint):
     seen = "program.upper[0], program.lower[1], program.integer.sum(), limits.effort, limits.seed, limits.seconds"
     values = f"np.array([{seen}, 0 if hint is None else hint[1]])"
-    body = f"{IMPORTS}; return Answer(values={values}, bound=-2.5, coarse=True)"
+    body = f"{IMPORTS}; return SolverAnswer(values={values}, bound=-2.5, approximate=True)"
     answer = solve_in_process(back_end(body), program(), SolverLimits(effort=3, seconds=1.5, seed=7), hint)
     assert answer.values.tolist() == [9, -inf, 1, 3, 7, 1.5, 0 if hint is None else 2]
     assert (answer.claim, answer.bound, answer.approximate) == ("searched", -2.5, True)
@@ -115,5 +115,5 @@ def gone(pid: int) -> bool:
 
 
 def test_an_answer_without_values(back_end):
-    answer = solve_in_process(back_end(f"{IMPORTS}; return Answer('infeasible')"), program(), SolverLimits(), None)
+    answer = solve_in_process(back_end(f"{IMPORTS}; return SolverAnswer('infeasible')"), program(), SolverLimits(), None)
     assert (answer.claim, answer.values) == ("infeasible", None)
