@@ -167,19 +167,19 @@ def documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Docstrings of a module, its public classes and functions, and their public methods, with their lines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module):
-            yield 1, (ast.get_docstring(node, clean=False) or "").strip()
+            yield 1, ast.get_docstring(node) or ""
         elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
             yield node.lineno, ast.get_docstring(node) or ""
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(HOME)))
 def test_docstrings_are_sentences(path):
-    """They start with a capital letter, or with code or a formula; they end with a full stop, or with an example."""
+    """They start with a capital letter, or with code or a formula; they end with a full stop."""
     for line, text in documented(ast.parse(path.read_text())):
         last = text.rpartition("\n")[2]
         where = f"{path.relative_to(HOME)}:{line}"
         assert not text[:1].islower(), f"{where}: starts `{text[:30]}`"
-        assert not text or last.endswith((".", ".)", ":")) or last.startswith("    "), f"{where}: ends `{last[-30:]}`"
+        assert not text or last.endswith((".", ".)", ":")), f"{where}: ends `{last[-30:]}`"
 
 
 @pytest.mark.parametrize("path", [*SOURCES, *DOCUMENTS], ids=lambda p: str(p.relative_to(HOME)))

@@ -115,5 +115,7 @@ def gone(pid: int) -> bool:
 
 
 def test_an_answer_without_values(back_end):
-    answer = solve_in_process(back_end(f"{IMPORTS}; return SolverAnswer('infeasible')"), program(), SolverLimits(), None)
+    answer = solve_in_process(
+        back_end(f"{IMPORTS}; return SolverAnswer('infeasible')"), program(), SolverLimits(), None
+    )
     assert (answer.claim, answer.values) == ("infeasible", None)
