@@ -35,7 +35,7 @@ def simulate(
     `price`: the cost of a task; `ranks`: size of the job, when some ranks have no task; `alike`: ranks and groups that
     do the same as the simulated ones; `held_streams`: per phase, streams that its tasks occupy besides their own.
 
-    Raises InputError when tasks wait for each other in a circle, or two have the same id.
+    Raises InputError when tasks wait for each other in a cycle, or two have the same id.
     """
     ids = [task.id for task in tasks]
     costs = [price(task) for task in tasks]

@@ -41,9 +41,9 @@ class Model(Spec):
             name for name, module in self.modules.items() if module.cross_attention_width and name not in read
         ):
             raise ValueError(f"cross attention of `{name}` reads nothing | add an edge to it, by: cross_attention")
-        circle = self.cycle()
-        if circle:
-            raise ValueError(f"edges lead in a circle: {' → '.join(circle)} | remove one of them")
+        cycle = self.cycle()
+        if cycle:
+            raise ValueError(f"edges form a cycle: {' → '.join(cycle)} | remove one of them")
 
     def targets(self, module: str) -> tuple[str, ...]:
         """Return the modules that read a module's outputs."""

@@ -61,8 +61,8 @@ def sources_of(plan: Plan) -> dict[str, str]:
     modules = [f"{costs.source} ({name})" for name, costs in prices.modules.items()]
     kernels = [f"{rates.source} ({kind})" for kind, rates in prices.rates.items()]
     tables = sorted({table.source for table in prices.collectives.values()})
-    wired = sorted({rates.source if rates.link_share else "analytic" for rates in prices.rates.values()})
-    network = f"{', '.join(tables or wired or ['analytic'])}, of {cluster.name}'s levels"
+    by_links = sorted({rates.source if rates.link_share else "analytic" for rates in prices.rates.values()})
+    network = f"{', '.join(tables or by_links or ['analytic'])}, of {cluster.name}'s levels"
     return {
         "compute": ", ".join(modules + kernels),
         "exchange": network,
