@@ -124,6 +124,8 @@ PHRASES = (
     r"nothing hides",
     r"comes? out even",
     r"spread farthest",
+    r"(file|plan|job) has it\.",
+    r"none such",
 )
 NUMPY_AND_MATH = ("np", "math")  # whose `floor` is the function
 

@@ -92,7 +92,7 @@ def group_starts(problem: PackingProblem, shape: int) -> list[int]:
 
 
 def pack_longest_first(table: PackingTable, shape: int, micro_batches: int) -> Packing | None:
-    """LPT assignment over so many micro-batches; None when an item fits into no group."""
+    """Longest-first assignment (LPT) over `micro_batches` micro-batches; None when an item fits into no group."""
     room = table.problem.shapes[shape].room
     groups = len(group_starts(table.problem, shape)) * micro_batches
     loads = [(0.0, number) for number in range(groups)]  # a heap of (seconds, group)

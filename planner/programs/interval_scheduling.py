@@ -21,7 +21,7 @@ NOISE = 1e-9  # relative: rounding of the sums below
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Interval `after` starts at least so many seconds after the end of `before`."""
+    """Interval `after` starts at least `seconds` after the end of `before`."""
 
     before: int
     after: int

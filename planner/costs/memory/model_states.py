@@ -177,7 +177,7 @@ def per_parameter(at: LayoutColumns, accounting: MemoryCoefficients) -> StateByt
 
 
 def zero_shards(at: LayoutColumns, replicas: Number) -> Number:
-    """Ranks over which ZeRO shards what has so many replicas."""
+    """Ranks over which ZeRO shards states that have `replicas` replicas."""
     return np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, replicas), replicas)
 
 

@@ -77,7 +77,7 @@ def embedding_head_share(layers: Layers, module: Module, layout: Layout) -> Numb
 
 
 def farthest_group(groups: list[Ranks], cluster: Cluster) -> CommGroup:
-    """Of groups of one size, the one that reaches farthest and has fewest neighbours in a node."""
+    """The group, among some of one size, that reaches farthest and has fewest neighbours in a node."""
     return max((group_of_ranks(cluster, ranks) for ranks in groups), key=lambda each: (each.span, each.stride))
 
 

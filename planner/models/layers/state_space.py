@@ -49,7 +49,7 @@ class StateSpaceBlock(nn.Module):
         return self.out(inner, tensor)  # type: ignore[no-any-return]
 
     def scan_projected(self, projected: Tensor, lengths: list[int]) -> Tensor:
-        """From the input projection's output `(tokens, sum of projected widths)` to the output projection's input
+        """Map the input projection's output `(tokens, sum of projected widths)` to the output projection's input
         `(tokens, inner)`.
         """
         space = self.space

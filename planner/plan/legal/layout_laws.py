@@ -189,7 +189,7 @@ def normalised(layout: Layout, field: str, value: object, module: Module) -> obj
 
 
 def yaml_text(value: object) -> str:
-    """Return a value as a plan file has it."""
+    """Return a value as written in a plan file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
