@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.registry import Figures
 from planner.plan.schedules import schedule_slots
 from planner.simulate.activities import ActivityBuilder
-from planner.simulate.native import run_activities as run_clock
+from planner.simulate.compiled_clock import run_activities as run_clock
 from planner.units import MS
 
 FILE = "pipeline/primus_pp8_gpu8_layer64_gbs16.json.gz"

@@ -20,8 +20,8 @@ from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring.score import score
 from planner.simulate import simulate
+from planner.simulate.compiled_clock import run_activities as run_clock
 from planner.simulate.engine import task_activities
-from planner.simulate.native import run_activities as run_clock
 from planner.specs.inputs import JobOptions
 
 RANKS, REPLICAS, REPEATS = 12288, 192, 3

@@ -14,7 +14,7 @@ from benchmarks.registry import Figures
 from planner import pipeline
 from planner.costs.pricing import pricing_of
 from planner.plan.tasks.expand import expand
-from planner.simulate import clock, native, simulate
+from planner.simulate import clock, compiled_clock, simulate
 from planner.simulate.activities import Activities, ActivityBuilder
 from planner.specs.inputs import JobOptions
 
@@ -46,12 +46,12 @@ def clock_figures(activities: Activities) -> Figures:
         "on_shared_lanes": round(float((activities.share < 1).mean()), 3),
         "reference_per_second": round(activities.count / taken(lambda: clock.run_in_python(activities), 1)),
     }
-    library = native.LIB
+    library = compiled_clock.LIB
     if library:
-        compiled = taken(lambda: native.run_compiled(library, activities))
+        compiled = taken(lambda: compiled_clock.run_compiled(library, activities))
         figures["native_per_second"] = round(activities.count / compiled)
         figures["native_checked_per_second"] = round(
-            activities.count / taken(lambda: native.run_activities(activities))
+            activities.count / taken(lambda: compiled_clock.run_activities(activities))
         )
     return figures
 

@@ -1,4 +1,4 @@
-"""planner: decide how to spread a model over a cluster, prove the decision, launch it, check it.
+"""Decides how to place a model on a cluster, proves the decision, launches it and checks it.
 
 The functions of `planner.pipeline` are the API:
 

@@ -68,7 +68,7 @@ class RankShare:
 
 
 @dataclass(frozen=True, slots=True)
-class SentRows:
+class SentOutputs:
     """Consecutive outputs of one encoder item that are sent to one rank; their gradients are sent back."""
 
     reader: str  # id of the forward that reads them
@@ -147,7 +147,7 @@ class FollowedPlan:
             rows=tuple(TokenSpan(run.item, run.first, run.last) for run in rank_token_runs(spec, layout, task, rank)),
         )
 
-    def routes(self, task: Task, step: int = 0) -> tuple[SentRows, ...]:
+    def routes(self, task: Task, step: int = 0) -> tuple[SentOutputs, ...]:
         """Return what a send or recv between modules carries, over all ranks: rows of outputs, or in backward of their
         gradients, which are summed where several ranks read a row. Raises InputError for any other task.
         """
@@ -155,7 +155,7 @@ class FollowedPlan:
             raise InputError(f"{task.id} is not between two modules", where="task", fix="ask for its batch")
         sent = encoder_transfers(self.plan, all_tasks(self.plan, step))
         found = (routes for send, routes in sent if transfer_key(send) == transfer_key(task))
-        return tuple(SentRows(reader.id, *route) for routes in found for reader, route in routes)
+        return tuple(SentOutputs(reader.id, *route) for routes in found for reader, route in routes)
 
     def targets(self, module: str, step: int = 0) -> int:
         """Return the number of a step's tokens with a target, over all ranks: the divisor of the summed loss. Encoders'

@@ -44,8 +44,8 @@ def fit_attention(
     """The curve of one head size; `causal`: half of the scores are masked. Raises InputError, as `fit_curve` does."""
     peak = peak_tflops * 1e12 / (0.5 if causal else 1.0)
 
-    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
-        return attention_flops(rows, values["s0"]) / (values["share"] * peak) + values["launch_us"] * 1e-6
+    def seconds(kernels: KernelTable, values: dict[str, float]) -> Array:
+        return attention_flops(kernels, values["s0"]) / (values["share"] * peak) + values["launch_us"] * 1e-6
 
     coefficients = (
         PEAK_SHARE,

@@ -77,10 +77,10 @@ def coefficients_of_cases(cases: Iterable[PublishedCase]) -> list[CoefficientNam
 
 def coefficients_of_case(case: PublishedCase) -> list[CoefficientName]:
     """The coefficients of a case: without those of experts in dense models, and of one framework in the common fit."""
-    traits = [n for n in FRAMEWORK_PRIORS if case.software != GENERIC or n not in NOT_SHARED]
+    names = [n for n in FRAMEWORK_PRIORS if case.software != GENERIC or n not in NOT_SHARED]
     if case.module.routed_experts is None:
-        traits = [n for n in traits if n not in EXPERT_COEFFICIENTS]
-    return [CoefficientName(case.software, name) for name in traits] + [sustained_rate_of(case)]
+        names = [n for n in names if n not in EXPERT_COEFFICIENTS]
+    return [CoefficientName(case.software, name) for name in names] + [sustained_rate_of(case)]
 
 
 def sustained_rate_of(case: PublishedCase) -> CoefficientName:

@@ -66,7 +66,7 @@ def fit_collectives(table: KernelTable, sources: tuple[str, ...] = ()) -> Collec
 
 
 def fit_line(table: KernelTable, sources: tuple[str, ...] = ()) -> FittedCurve:
-    """latency_us and gb_per_s of one kind at one number of ranks. Raises InputError, as `fit_curve` does."""
+    """Fit latency_us and gb_per_s of one kind at one number of ranks. Raises InputError, as `fit_curve` does."""
     coefficients = (
         BoundedCoefficient("gb_per_s", 1e-3, 1e5, 100.0, prior=None),
         BoundedCoefficient("latency_us", 0.0, 1e6, 10.0),

@@ -79,7 +79,7 @@ def fit_curve(
         held=held,
         sources=sources or (table.path,),
     )
-    return FittedCurve(values, fitted, rejected_rows(table, inside, plausible, near))
+    return FittedCurve(values, fitted, rejection_messages(table, inside, plausible, near))
 
 
 def determined(form: KernelFormula, table: KernelTable) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -201,7 +201,7 @@ def four_places(value: float) -> float:
     return round(float(value), 4)
 
 
-def rejected_rows(table: KernelTable, inside: Mask, plausible: Mask, near: Mask) -> tuple[str, ...]:
+def rejection_messages(table: KernelTable, inside: Mask, plausible: Mask, near: Mask) -> tuple[str, ...]:
     """A message for each rejected row, with its file and line and the reason."""
     fast = [f"{table.location(row)}: faster than the device's peak" for row in np.flatnonzero(~plausible).tolist()]
     far = np.flatnonzero(inside & plausible & ~near).tolist()

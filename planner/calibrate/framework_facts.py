@@ -36,7 +36,7 @@ FSDP2 = MemoryCoefficients(
 )
 FRAMEWORKS = {
     "generic": FrameworkFacts(
-        "What is common to all frameworks that were fitted: for one that nobody described. Memory: Megatron-LM's.",
+        "What is common to all frameworks that were fitted: for one without a description. Memory: Megatron-LM's.",
         accounting=MemoryCoefficients(spread=0.25),
     ),
     "megatron": FrameworkFacts(

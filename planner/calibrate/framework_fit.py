@@ -222,8 +222,8 @@ def depends_on(case: PublishedCase, coefficient: CoefficientName) -> bool:
 
 def source_weights(cases: Sequence[PublishedCase], most: int) -> Logs:
     """Weights (cases,): lower for the records of a source that has more than `most`."""
-    rows = Counter(case.origin.source for case in cases)
-    return np.array([1 / sqrt(max(1.0, rows[case.origin.source] / most)) for case in cases])
+    records = Counter(case.origin.source for case in cases)
+    return np.array([1 / sqrt(max(1.0, records[case.origin.source] / most)) for case in cases])
 
 
 def softened_residuals(off: Logs) -> Logs:

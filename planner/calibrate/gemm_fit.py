@@ -40,8 +40,8 @@ def fit_gemm(table: KernelTable, peak_tflops: float, sources: tuple[str, ...] = 
     """The curve of a table's matrix products. Raises InputError, as `fit_curve` does."""
     peak = peak_tflops * 1e12
 
-    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
-        return padded_seconds(rows, values, peak)
+    def seconds(kernels: KernelTable, values: dict[str, float]) -> Array:
+        return padded_seconds(kernels, values, peak)
 
     coefficients = (
         PEAK_SHARE,

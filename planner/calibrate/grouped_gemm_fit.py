@@ -43,12 +43,12 @@ def fit_grouped(table: KernelTable, gemm: GemmCurve, peak_tflops: float, sources
     """The share of `gemm`'s rate that a table's balanced kernels reach. Raises InputError where it has none."""
     balanced = table.only(distribution="balanced")
 
-    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
-        whole: Array = separate_seconds(rows, gemm, peak_tflops * 1e12) / values["share"] + 2e-6 * gemm.launch_us
+    def seconds(kernels: KernelTable, values: dict[str, float]) -> Array:
+        whole: Array = separate_seconds(kernels, gemm, peak_tflops * 1e12) / values["share"] + 2e-6 * gemm.launch_us
         return whole
 
-    def inside(rows: KernelTable) -> NDArray[np.bool_]:
-        return np.asarray((tokens_per_expert(rows) >= TOKENS) & (inner_width(rows) >= WIDTH))
+    def inside(kernels: KernelTable) -> NDArray[np.bool_]:
+        return np.asarray((tokens_per_expert(kernels) >= TOKENS) & (inner_width(kernels) >= WIDTH))
 
     curve = fit_curve(KernelFormula((PEAK_SHARE,), AXES, seconds), balanced, inside(balanced), sources=sources)
     training = table.where(inside(table))

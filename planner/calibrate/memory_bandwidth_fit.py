@@ -31,8 +31,8 @@ def fit_memory_bandwidth(gemms: KernelTable, gb_per_s: float, sources: tuple[str
     bandwidth = gb_per_s * 1e9
     thin = gemms.where(gemms.numbers["m"] <= ROWS)
 
-    def seconds(rows: KernelTable, values: dict[str, float]) -> Array:
-        return moved_bytes(rows) / (values["share"] * bandwidth) + values["launch_us"] * 1e-6
+    def seconds(kernels: KernelTable, values: dict[str, float]) -> Array:
+        return moved_bytes(kernels) / (values["share"] * bandwidth) + values["launch_us"] * 1e-6
 
     form = KernelFormula((PEAK_SHARE, BoundedCoefficient("launch_us", 0.0, 1e4, 10.0)), ("m", "n", "k"), seconds)
     curve = fit_curve(form, thin, np.asarray(moved_bytes(thin) >= LEAST_BYTES), sources=sources)

@@ -105,7 +105,8 @@ def beaten_bounds(verified: CheckedPlan) -> Iterator[Violation]:
         if goal.loss(s.stated.bound) > goal.loss(s.value) * (1 + EQUAL):
             yield Violation(
                 f"{s.where}.bound",
-                f"states that nothing beats {goal.formatted(s.stated.bound)}, and {goal.verb} {goal.formatted(s.value)} itself",
+                f"states that nothing beats {goal.formatted(s.stated.bound)}, "
+                f"and {goal.verb} {goal.formatted(s.value)} itself",
                 "solve again",
             )
 

@@ -104,7 +104,8 @@ def gap_finding(category: Category, old: float, new: float, note: str) -> Findin
 
 def decisions_finding(category: Category, old: float, new: float, goal: Objective) -> Finding:
     how, verb = "worse" if category == "regression" else "better", goal.verb.removesuffix("s")
-    message = f"the new decisions are {how}: under the new inputs they {verb} {goal.formatted(new)}, the old ones {goal.formatted(old)}"
+    took = f"under the new inputs they {verb} {goal.formatted(new)}, the old ones {goal.formatted(old)}"
+    message = f"the new decisions are {how}: {took}"
     return Finding(category=category, where="decisions", old=round_digits(old), new=round_digits(new), message=message)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from planner.check.finding import CATEGORIES, Finding
 from planner.check.gate import verdict
 
-ROWS = 100  # of the table: more do not help in a comment
+FINDINGS_SHOWN = 100  # of the table: more do not help in a comment
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~#&])")
 
 
@@ -17,9 +17,9 @@ def to_markdown(findings: Sequence[Finding]) -> str:
     if findings:
         lines += ["", "| category | where | old | new | what |", "| --- | --- | --- | --- | --- |"]
         ranked = sorted(findings, key=lambda finding: CATEGORIES.index(finding.category))
-        lines += [line(finding) for finding in ranked[:ROWS]]
-    if len(findings) > ROWS:
-        lines += ["", f"and {len(findings) - ROWS} more"]
+        lines += [line(finding) for finding in ranked[:FINDINGS_SHOWN]]
+    if len(findings) > FINDINGS_SHOWN:
+        lines += ["", f"and {len(findings) - FINDINGS_SHOWN} more"]
     return "\n".join(lines) + "\n"
 
 

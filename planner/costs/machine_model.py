@@ -64,7 +64,7 @@ class MachineModel:
         return self.rates.attention.get(str(core.head_dim)) or self.rates.attention["any"]
 
     def attention_terms(self, core: AttentionCore, forward: bool) -> tuple[Number, float]:
-        """Seconds per pair of tokens, head and element of a head; and the tokens that a kernel's start is worth.
+        """Seconds per pair of tokens, head and element of a head; and a kernel's start, in tokens.
         Backward has 2.5 times the work of forward (arXiv 2307.08691).
         """
         curve = self.attention_curve(core)

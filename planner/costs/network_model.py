@@ -153,7 +153,7 @@ class NetworkModel:
         return self.known[key]
 
     def new_collective_cost(self, kind: str, size_bytes: float, ranks: CommGroup, calls: float) -> Cost:
-        """The same, computed anew."""
+        """Compute what `collective_cost` caches."""
         formulas = {"all_to_all": self.all_to_all, "p2p": self.p2p, "all_reduce": self.all_reduce}
         formula = formulas.get(kind)
         seconds = float(

@@ -1,8 +1,8 @@
 """The objectives that plans are compared by: step seconds, dollars, tokens per dollar.
 
 On given ranks each objective is proportional to the seconds of a step, or to one over them. So every strategy minimises
-seconds, and a plan is put in the unit of its objective once it is solved (scoring/objective_value.py). A gap is a ratio of losses,
-and is the same number in every objective.
+seconds, and a plan is put in the unit of its objective once it is solved (scoring/objective_value.py). A gap is
+a ratio of losses, and is the same number in every objective.
 """
 
 from collections.abc import Callable, Mapping

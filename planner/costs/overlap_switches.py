@@ -1,4 +1,4 @@
-"""Re-prices a plan with the overlap of communication and compute switched on or off by kind (specs/framework/overlap.py).
+"""Re-prices a plan with kinds of overlap of communication and compute on or off (specs/framework/overlap.py).
 
 Modules priced by rates get the switched coefficients of the framework. Measured fits cannot be taken apart, so a switch
 of communication that is inside them is refused.
@@ -13,7 +13,7 @@ from planner.specs.hardware.rank_kinds import entry_of_kind, rank_kinds
 
 
 def with_overlap(plan: Plan, overlap: Overlap) -> Plan:
-    """The plan with prices as the switches have it. Raises InputError where its prices cannot tell."""
+    """The plan with prices by these switches. Raises InputError where its prices cannot tell."""
     if not overlap.switched:
         return plan
     prices = plan.uses.prices

@@ -219,7 +219,7 @@ def micro_batch_zero3_seconds(pricing: Pricing, module: str, compute: tuple[floa
 
 def once_a_step_seconds(pricing: Pricing, module: str, compute: float) -> float:
     """Seconds that every step adds once: the update, and below ZeRO-3 the exposed part of the reduction and of the
-    gather after the update, each next to so many seconds of compute.
+    gather after the update, each next to `compute` seconds of compute.
     """
     layout = pricing.layouts[module]
     layers = Layers(range(pricing.models[module].layers))

@@ -68,7 +68,7 @@ class Pricing:
         return self.known[key]
 
     def new_price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
-        """Seconds of a task, computed anew."""
+        """Compute the seconds of a task that `price` caches."""
         if task.phase in PASS_PHASES:
             return self.pass_cost(task) if task.share == 1 else self.shared_pass_cost(task, concurrent)
         if task.phase in ("gather", "sync"):
@@ -172,7 +172,7 @@ class Pricing:
         exchange, source = basis.replica_exchange(task)
         once, uncovered = task.micro_batch is None, 1.0 / len(task.layers)
         whole = (
-            exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.gather_again)
+            exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.backward_gather)
         )
         own, window = (
             whole * basis.straggler_factor,
@@ -182,7 +182,7 @@ class Pricing:
         return Cost(seconds, source.source, source.spread, seconds)
 
     def exposed_seconds(self, task: Task, compute: float) -> float:
-        """Exposed seconds of a collective next to so many seconds of compute."""
+        """Exposed seconds of a collective next to `compute` seconds of compute."""
         return max(self.exposed_behind(task, basis, [compute]).value for basis in self.rank_pricings(task))
 
     def hiding_passes(
@@ -286,7 +286,7 @@ def pricing_of(plan: Plan) -> Pricing:
     pricing = Pricing(
         uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean_cross_reads(plan), copies
     )
-    fix = "measure it again (planner profile) and solve its job anew, or say recompute: none in its layout"
+    fix = "measure it again (planner profile) and solve its job again, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
         for kind in pricing.device_kinds(layout.ranks):
             basis, layers = pricing.module_pricing(module, kind), range(uses.models[module].layers)

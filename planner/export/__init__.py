@@ -40,7 +40,7 @@ def export_plan(plan: Plan, to: str) -> ExportedOrder:
 
 
 def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
-    """A plan with the order of a file, scored anew. Raises InputError, and Infeasible."""
+    """A plan with the order of a file, scored. Raises InputError, and Infeasible."""
     slots = find_format(form).read(files.read_text(path), plan, str(path))
     return with_order(plan, slots, form, str(path))
 

@@ -1,4 +1,4 @@
-"""A plan with another order of its pipeline passes, scored anew."""
+"""A plan with another order of its pipeline passes, scored."""
 
 from planner.errors import InputError
 from planner.plan.join_plans import total_outcome, total_prediction

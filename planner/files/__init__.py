@@ -3,8 +3,8 @@
 from planner.files.atomic_write import atomic_write, sync_folder
 from planner.files.file_lock import hold_lock, is_locked
 from planner.files.folder_queue import TAKEN, FolderQueue
+from planner.files.format_schema import json_schema
 from planner.files.read import format_of, parse, read, read_text
-from planner.files.schema import json_schema
 from planner.files.writable import path_exists, require_folder, require_writable
 from planner.files.write import digest, dump, json_text, write, write_bytes, write_text
 

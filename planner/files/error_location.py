@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from planner.errors import InputError
-from planner.files.schema import keys_at, words_at
+from planner.files.format_schema import keys_at, words_at
 from planner.files.yaml_text import FilePositions, KeyPath, KeyStep, key_path_text
 
 COMPLAINT = re.compile(
@@ -35,14 +35,14 @@ class FileError(NamedTuple):
 
 
 def from_file(kind: type, value: Any) -> Any:
-    """msgspec's decoding hook: types with a form of their own in files (`Ranks`) parse themselves."""
+    """The decoding hook of msgspec: types with a form of their own in files (`Ranks`) parse themselves."""
     return kind.from_file(value)  # type: ignore[attr-defined]
 
 
 def located_error(
     error: msgspec.ValidationError, data: Any, kind: type, name: str, places: FilePositions
 ) -> InputError:
-    """msgspec's error as an InputError with its place in the file."""
+    """An error of msgspec as an InputError with its place in the file."""
     complaint = COMPLAINT.fullmatch(str(error))
     what, path = (complaint["what"], complaint["path"] or "") if complaint else (str(error), "")
     route = find_key_path(path, data, kind, str(error))
@@ -59,7 +59,7 @@ def located_error(
 
 
 def explained_error(what: str, value: Any, kind: type, route: KeyPath) -> FileError:
-    """msgspec's message about `value`, reworded, with a fix."""
+    """A message of msgspec about `value`, reworded, with a fix."""
     field = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL)
     if field:
         known = keys_at(kind, route)
@@ -115,7 +115,7 @@ def value_at(data: Any, route: KeyPath) -> Any:
 
 
 def find_key_path(path: str, data: Any, kind: type, complaint: str) -> KeyPath:
-    """msgspec's `.groups[...].ranks[2]` as a path of keys and indices; `[...]` hides a key."""
+    """A path of msgspec, `.groups[...].ranks[2]`, as keys and indices; `[...]` hides a key."""
     route: KeyPath = ()
     here = data
     for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):

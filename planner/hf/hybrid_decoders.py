@@ -90,7 +90,7 @@ def nemotron_activation(config: HfConfig) -> str:
 
 
 def nemotron_pattern(config: HfConfig) -> str:
-    """A letter for each layer: from a list of words, or, in files before transformers 5, as the file has it."""
+    """A letter for each layer: from a list of words, or, in files before transformers 5, the letters as they are."""
     key = "layers_block_type" if "hybrid_override_pattern" not in config.values else "hybrid_override_pattern"
     kinds: Any = config.value(key)
     if not kinds or not isinstance(kinds, str | list) or not all(isinstance(kind, str) for kind in kinds):

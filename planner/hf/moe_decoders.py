@@ -49,7 +49,7 @@ def qwen3_moe(config: HfConfig) -> Decoder:
 
 
 def gpt_oss(config: HfConfig) -> Decoder:
-    """gpt-oss (arXiv 2508.10925): biases in experts and router, attention sinks, every other layer with a window."""
+    """The gpt-oss models (arXiv 2508.10925): biases in experts and router, sinks, every other layer with a window."""
     config.assume(rope_theta=150000.0, rms_norm_eps=1e-5, sliding_window=128, attention_bias=True)
     config.assume(num_key_value_heads=8)
     if not config.flag("attention_bias"):

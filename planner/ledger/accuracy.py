@@ -19,7 +19,7 @@ class AccuracyFigures:
     rows_used: int
     rows_defaulted: int  # of the used: with blank columns filled from the source's cited defaults
     rows_skipped: dict[str, int]  # by reason, the most frequent first
-    time_rows: int  # of the used: with measured seconds
+    time_records: int  # of the used: with measured seconds
     time_median_error: float | None
     time_p90_error: float | None
     bias: float | None  # median signed error of time: above 0 is predicted too slow
@@ -28,13 +28,13 @@ class AccuracyFigures:
     spearman_median: float | None
     best_pick_loss: float | None  # median: how much slower the predicted best is than the measured best
     best_pick_close: float | None  # share of groups in which that is at most 5 %
-    memory_rows: int  # of the used: with a measured peak
+    memory_records: int  # of the used: with a measured peak
     memory_median_error: float | None
     oom_recall: tuple[int, int]  # of the records that ran out of memory: those predicted to
     oom_precision: tuple[int, int]  # of the records predicted to run out of memory: those that did
 
     @property
-    def rows_read(self) -> int:
+    def records_read(self) -> int:
         """Used and skipped records."""
         return self.rows_used + sum(self.rows_skipped.values())
 
@@ -50,9 +50,9 @@ class AccuracyReport:
     other_files: tuple[SkippedRecord, ...] = ()  # files of another schema: listed, and counted nowhere
 
 
-def accuracy_report(rows: Iterable[PredictedRecord], skipped: Iterable[SkippedRecord]) -> AccuracyReport:
+def accuracy_report(records: Iterable[PredictedRecord], skipped: Iterable[SkippedRecord]) -> AccuracyReport:
     """The accuracy of these records, in any order, beside those that were skipped."""
-    used = tuple(sorted(rows, key=lambda record: file_position(record.case.origin)))
+    used = tuple(sorted(records, key=lambda record: file_position(record.case.origin)))
     ordered_skips = tuple(sorted(skipped, key=lambda one: (*file_position(one.origin), one.reason, one.detail)))
     groups = rank_groups(used)
     names = sorted({record.case.origin.source for record in used} | {one.origin.source for one in ordered_skips})
@@ -73,32 +73,32 @@ def file_position(origin: RecordOrigin) -> tuple[str, int, str, str]:
 
 
 def accuracy_figures(
-    rows: Sequence[PredictedRecord], skipped: Sequence[SkippedRecord], groups: Sequence[RankedGroup]
+    records: Sequence[PredictedRecord], skipped: Sequence[SkippedRecord], groups: Sequence[RankedGroup]
 ) -> AccuracyFigures:
     """The accuracy of one set of records and of the groups in it."""
-    signed = [record.time_error for record in rows if record.time_error is not None]
+    signed = [record.time_error for record in records if record.time_error is not None]
     errors = [abs(error) for error in signed]
-    memory = [abs(record.memory_error) for record in rows if record.memory_error is not None]
+    memory = [abs(record.memory_error) for record in records if record.memory_error is not None]
     losses = [group.best_pick_loss for group in groups]
     reasons = Counter(one.reason for one in skipped)
-    ooms = [record for record in rows if record.case.oom]
+    ooms = [record for record in records if record.case.oom]
     predicted_ooms = [
-        record for record in rows if record.predicted_oom
+        record for record in records if record.predicted_oom
     ]  # outcomes are known: those without are skipped
     return AccuracyFigures(
-        rows_used=len(rows),
-        rows_defaulted=sum(bool(record.case.defaulted) for record in rows),
+        rows_used=len(records),
+        rows_defaulted=sum(bool(record.case.defaulted) for record in records),
         rows_skipped=dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
-        time_rows=len(errors),
+        time_records=len(errors),
         time_median_error=median_or_none(errors),
         time_p90_error=quantile(errors, 0.9),
         bias=median_or_none(signed),
-        coverage80=share_true(record.in_interval for record in rows if record.in_interval is not None),
+        coverage80=share_true(record.in_interval for record in records if record.in_interval is not None),
         ranked_groups=len(groups),
         spearman_median=median_or_none([group.spearman for group in groups]),
         best_pick_loss=median_or_none(losses),
         best_pick_close=share_true(loss <= CLOSE_LOSS for loss in losses),
-        memory_rows=len(memory),
+        memory_records=len(memory),
         memory_median_error=median_or_none(memory),
         oom_recall=(sum(record.predicted_oom for record in ooms), len(ooms)),
         oom_precision=(sum(record.case.oom for record in predicted_ooms), len(predicted_ooms)),

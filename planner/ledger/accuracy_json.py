@@ -22,13 +22,13 @@ FIGURE_KEYS = (
 )
 
 
-def accuracy_json(account: AccuracyReport, with_rows: bool = False) -> dict[str, Any]:
+def accuracy_json(account: AccuracyReport, with_records: bool = False) -> dict[str, Any]:
     """`{overall, sources}`, and with `with_rows` also `rows`: every record, skipped ones too."""
     objects: dict[str, Any] = {
         "overall": figures_object(account.overall),
         "sources": {name: figures_object(figures) for name, figures in account.sources.items()},
     }
-    return {**objects, "rows": record_objects(account)} if with_rows else objects
+    return {**objects, "rows": record_objects(account)} if with_records else objects
 
 
 def figures_object(figures: AccuracyFigures) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def figures_object(figures: AccuracyFigures) -> dict[str, Any]:
 
 def record_objects(account: AccuracyReport) -> list[dict[str, Any]]:
     """An object for each record, in the order of the files."""
-    all_rows = [*map(predicted_object, account.records), *map(skipped_object, account.skipped)]
-    return sorted(all_rows, key=lambda record: (record["file"], record["line"], record["source"], record["row"]))
+    objects = [*map(predicted_object, account.records), *map(skipped_object, account.skipped)]
+    return sorted(objects, key=lambda record: (record["file"], record["line"], record["source"], record["row"]))
 
 
 def predicted_object(record: PredictedRecord) -> dict[str, Any]:

@@ -104,9 +104,9 @@ def source_mark(at: int, x: float, y: float) -> str:
     return f'<use href="#m{shape}" class="mark c{colour}" x="{x:.1f}" y="{y:.1f}"'
 
 
-def scatter_panel(panel: PlotQuantity, rows: Sequence[PredictedRecord], marks: dict[str, int]) -> Iterator[str]:
+def scatter_panel(panel: PlotQuantity, records: Sequence[PredictedRecord], marks: dict[str, int]) -> Iterator[str]:
     """One panel: grid, diagonal and error lines, marks; sources with fewer records are drawn on top."""
-    points = [(record, *pair) for record in rows if (pair := panel.value(record))]
+    points = [(record, *pair) for record in records if (pair := panel.value(record))]
     values = [value for _, *pair in points for value in pair]
     low, high = min(values) / 1.25, max(values) * 1.25
 
@@ -128,7 +128,8 @@ def scatter_panel(panel: PlotQuantity, rows: Sequence[PredictedRecord], marks: d
     for record, measured, predicted in sorted(points, key=lambda point: -many[point[0].case.origin.source]):
         origin = record.case.origin
         label = f"{origin.source} {origin.record_id}: {measured:.4g} {panel.unit} measured, {predicted:.4g} predicted"
-        yield f"{source_mark(marks[origin.source], px(measured), SIDE - px(predicted))}><title>{escape(label)}</title></use>"
+        mark = source_mark(marks[origin.source], px(measured), SIDE - px(predicted))
+        yield f"{mark}><title>{escape(label)}</title></use>"
 
 
 def diagonal(first: float, last: float, up: float, kind: str) -> str:

@@ -13,7 +13,7 @@ from planner.scoring import Score, score
 from planner.simulate import Timeline, TracedStep
 
 if TYPE_CHECKING:
-    from planner.runtime import ParityErrors, ParityTolerance, PlanningTime, RunResult, StepResult, StopReason
+    from planner.runtime import ParityErrors, ParityTolerance, PlanningOverlap, RunResult, StepResult, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ComparedRun:
     kinds: list[KindSeconds]  # of the measured steps
     timelines: tuple[Timeline, ...]  # one per measured step: the last ones
     traced: tuple[TracedStep, ...]  # the same with their tasks
-    planned: "tuple[PlanningTime, ...]"  # the steps that were planned while it lasted
+    planned: "tuple[PlanningOverlap, ...]"  # the steps that were planned while it lasted
     verified: "ParityErrors | None"
     peak_bytes: int | None = None  # of tensors on the fullest rank; None: not counted, as on the CPU
     ended: "StopReason" = "steps"  # why it was over

@@ -86,7 +86,7 @@ def predict_records(
         return pair_predictions(cases, predict(cases))
     except Exception:
         parts = [predict_single(case, predict) for case in cases]
-    return [record for rows, _ in parts for record in rows], [one for _, skipped in parts for one in skipped]
+    return [record for predicted, _ in parts for record in predicted], [one for _, skipped in parts for one in skipped]
 
 
 def predict_single(case: PublishedCase, predict: Predictor) -> tuple[list[PredictedRecord], list[SkippedRecord]]:

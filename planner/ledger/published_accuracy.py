@@ -29,8 +29,8 @@ def accuracy_of_folder(directory: Path, sources: Sequence[str], predict: Predict
         require_sources(sources, {one.origin.source for one in cases} | {one.origin.source for one in skipped})
         cases = [case for case in cases if case.origin.source in sources]
         skipped = [one for one in skipped if one.origin.source in sources]
-    rows, unpredicted = predict_records(cases, predict)
-    return replace(accuracy_report(rows, [*skipped, *unpredicted]), other_files=files)
+    predicted, unpredicted = predict_records(cases, predict)
+    return replace(accuracy_report(predicted, [*skipped, *unpredicted]), other_files=files)
 
 
 def require_sources(wanted: Sequence[str], there: set[str]) -> None:

@@ -23,13 +23,13 @@ class RankedGroup:
     best_pick_loss: float  # measured cost of the predicted best over the measured best, minus 1
 
 
-def rank_groups(rows: Iterable[PredictedRecord]) -> list[RankedGroup]:
+def rank_groups(records: Iterable[PredictedRecord]) -> list[RankedGroup]:
     """Every group of at least four distinct timed configurations, sorted by name.
 
     A configuration that was measured several times counts once, by its median.
     """
     groups: dict[tuple[str, str], dict[Hashable, list[PredictedRecord]]] = defaultdict(lambda: defaultdict(list))
-    for record in rows:
+    for record in records:
         origin = record.case.origin
         if record.seconds is not None and origin.group_id:
             groups[origin.source, origin.group_id][configuration_key(record.case)].append(record)

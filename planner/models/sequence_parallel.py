@@ -40,7 +40,7 @@ class NoSequenceParallel:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
-        """Attention as of `packed_attention`."""
+        """Attention with the arguments and shapes of `packed_attention`."""
         return packed_attention(q, k, v, cu_seqlens, masking, sinks)
 
 

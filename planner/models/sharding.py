@@ -92,7 +92,7 @@ def full_shape(shape: Sequence[int], splits: Sequence[ParameterSplit]) -> list[i
 
 
 def take_shard(full: Tensor, splits: Sequence[ParameterSplit]) -> Tensor:
-    """The shard of a full parameter; a view, unless it has sections."""
+    """The shard of a full parameter (any shape), smaller in the split dimensions; a view, unless it has sections."""
     for split in splits:
         spans = split.spans(full.shape[split.dim])
         sections = [full.narrow(split.dim, first, last - first) for first, last in spans]
@@ -101,7 +101,7 @@ def take_shard(full: Tensor, splits: Sequence[ParameterSplit]) -> Tensor:
 
 
 def write_shard(full: Tensor, splits: Sequence[ParameterSplit], values: Tensor) -> None:
-    """Copy the values of a shard into their place in the full tensor."""
+    """Copy `values`, of the shape that `take_shard` returns, into their place in the full tensor."""
     if not splits:
         full.copy_(values)
         return

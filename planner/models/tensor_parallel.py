@@ -40,23 +40,23 @@ class NoTensorParallel:
     shard = EqualShard()
 
     def local_rows(self, x: Tensor) -> Tensor:
-        """x (any shape) itself."""
+        """Return x (any shape) itself."""
         return x
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """x (any shape) itself."""
+        """Return x (any shape) itself."""
         return x
 
     def reduce_scatter(self, x: Tensor) -> Tensor:
-        """x (any shape) itself."""
+        """Return x (any shape) itself."""
         return x
 
     def all_reduce_sum(self, x: Tensor) -> Tensor:
-        """x (any shape) itself."""
+        """Return x (any shape) itself."""
         return x
 
     def all_reduce_max(self, x: Tensor) -> Tensor:
-        """x (any shape) itself."""
+        """Return x (any shape) itself."""
         return x
 
 

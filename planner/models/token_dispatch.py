@@ -58,7 +58,7 @@ class LocalDispatcher:
     """One rank that holds all experts, and all tokens of the micro-batch."""
 
     def dispatch(self, x: Tensor, choice: ExpertChoice, compute: ExpertFunction) -> Tensor:
-        """x `(tokens, hidden)` through the experts of its choice to the same shape."""
+        """Send x `(tokens, hidden)` through the experts of its choice to the same shape."""
         counts, order = choice.counts(), choice.sorted_by_expert()
         if not choice.dropless:
             order = order[: int(counts.sum())]

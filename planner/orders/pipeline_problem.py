@@ -58,7 +58,7 @@ class PipelineProblem:
         )
 
     def with_capacity_for(self, micro_batches: int) -> "PipelineProblem":
-        """The pipeline with memory for so many micro-batches on each stage."""
+        """The pipeline with memory for `micro_batches` micro-batches on each stage."""
         return replace(self, capacity=tuple(micro_batches * max(held) for held in self.activations))
 
     def permuted(self, sequence: Sequence[int]) -> "PipelineProblem":

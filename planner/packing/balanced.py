@@ -58,7 +58,7 @@ def one_item_per_micro_batch(problem: PackingProblem) -> Packing:
 
 
 def step_lower_bounds(table: PackingTable, shape: int) -> Iterator[tuple[float, int, int]]:
-    """Numbers of micro-batches worth trying: (seconds of a step in perfect balance, shape, micro-batches)."""
+    """Numbers of micro-batches to try: (seconds of a step in perfect balance, shape, micro-batches)."""
     problem, chosen = table.problem, table.problem.shapes[shape]
     groups = len(group_starts(problem, shape))
     if not groups or not np.isfinite(table.seconds[:, shape]).all():
@@ -81,7 +81,7 @@ def group_starts(problem: PackingProblem, shape: int) -> list[int]:
 
 
 def pack_longest_first(table: PackingTable, shape: int, micro_batches: int) -> Packing | None:
-    """LPT assignment over so many micro-batches; None when an item fits into no group."""
+    """Longest-first assignment (LPT) over `micro_batches` micro-batches; None when an item fits into no group."""
     room = table.problem.shapes[shape].room
     groups = len(group_starts(table.problem, shape)) * micro_batches
     loads = [(0.0, number) for number in range(groups)]  # a heap of (seconds, group)

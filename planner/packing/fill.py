@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs import Floats, Ints, PackingTable
+from planner.packing.compiled_fill import FILL_LIBRARY, Shapes
 from planner.packing.fill_python import fill_groups
-from planner.packing.native import FILL_LIBRARY, Shapes
 from planner.packing.packed_groups import PackedGroup, Packing
 from planner.packing.rank_placement import NodeTable
 

@@ -29,7 +29,7 @@ class MicroBatchArrays:
 
 
 def level_micro_batches(table: PackingTable, packed: Packing, exchanges: int) -> Packing:
-    """The packing after at most so many exchanges, divided evenly among its micro-batches."""
+    """The packing after at most `exchanges` exchanges, divided evenly among its micro-batches."""
     number = {item: at for at, item in enumerate(table.items.tolist())}
     seconds = np.vstack([table.seconds, np.zeros((1, len(table.degrees)))])
     sizes = np.append(table.sizes, 0)

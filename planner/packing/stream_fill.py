@@ -170,8 +170,8 @@ def lesser_waste(best: GroupChoice | None, other: GroupChoice) -> GroupChoice:
 def shape_seconds_of(table: PackingTable) -> list[ShapeSeconds]:
     """Seconds of every row of the table on the shapes that may hold it, the cheapest in rank-seconds first."""
     cheapest_first = np.argsort(table.rank_seconds, axis=1, kind="stable").tolist()
-    table_rows = zip(cheapest_first, table.seconds.tolist(), strict=True)
-    return [{shape: seconds[shape] for shape in shapes if seconds[shape] < inf} for shapes, seconds in table_rows]
+    by_item = zip(cheapest_first, table.seconds.tolist(), strict=True)
+    return [{shape: seconds[shape] for shape in shapes if seconds[shape] < inf} for shapes, seconds in by_item]
 
 
 def fill_streams(

@@ -74,7 +74,7 @@ def parse_task_ref(text: str) -> TaskRef:
 
 
 class TaskName(str):
-    """The text of a reference, as a plan file has it."""
+    """The text of a reference, as written in a plan file."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """Activation memory: bytes of the distinct storages that autograd saves from forward to backward, without parameters.
 
-Recomputed activations are not saved, so saved tensors are counted outside of the layer's own hooks (models/autograd/saved_tensors.py):
-torch's hooks would not see what the hooks of a recomputing layer replace.
+Recomputed activations are not saved, so saved tensors are counted outside of the layer's own hooks
+(models/autograd/saved_tensors.py): torch's hooks would not see what the hooks of a recomputing layer replace.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import Recompute
 
 
-class ActivationBytes(NamedTuple):
+class SavedBytes(NamedTuple):
     """Saved bytes of a batch: of one layer, of embedding and head, and of one layer under each recompute mode."""
 
     layer: float
@@ -29,7 +29,7 @@ class ActivationBytes(NamedTuple):
     recomputing: tuple[float, ...]
 
 
-def module_activation_bytes(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.device) -> ActivationBytes:
+def module_activation_bytes(spec: Module, batch: Batch, dtype: torch.dtype, device: torch.device) -> SavedBytes:
     """Bytes that layers, and embedding and head, save for their backward."""
     stack = LayerStack(spec, STACK_LAYERS, dtype, device)
     embedding_head = build(with_fields(spec, layers=0), dtype=dtype, device=device)
@@ -44,7 +44,7 @@ def module_activation_bytes(spec: Module, batch: Batch, dtype: torch.dtype, devi
         return saved_bytes(lambda: stack(x, places, batch), [*stack.parameters(), *table]) / STACK_LAYERS
 
     outside = saved_bytes(lambda: embedding_head(batch), embedding_head.parameters())
-    return ActivationBytes(
+    return SavedBytes(
         layer("none"), outside + sum(part.nbytes for part in table), tuple(layer(how) for how in RECOMPUTE_KINDS)
     )
 

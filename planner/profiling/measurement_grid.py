@@ -205,6 +205,6 @@ class ExpectedCost:
 def with_repeats(
     context: str, kind: MeasurementKind, sizes: tuple[int, ...], number: int, expected_s: float
 ) -> Measurement:
-    """A measurement with so many repeats that the noise of its barriers is small."""
+    """A measurement with enough repeats to make the noise of its barriers small."""
     repeats = min(MAX_REPEATS, max(1, round(SAMPLE_S / expected_s)))
     return Measurement(context, kind, sizes, number, repeats, expected_s * repeats)

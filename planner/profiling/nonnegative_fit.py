@@ -19,18 +19,18 @@ def fit_nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ())
 
     `columns`: (measurements, coefficients); `values`: (measurements,), positive.
     """
-    rows = columns / values[:, None]
-    scale = np.linalg.norm(rows, axis=0)
+    weighted = columns / values[:, None]
+    scale = np.linalg.norm(weighted, axis=0)
     scale[scale == 0] = 1.0
-    rows = rows / scale
+    weighted = weighted / scale
     count = columns.shape[1]
     best, least = np.zeros(count), np.inf
     for size in range(1, count + 1):
         for chosen in combinations(range(count), size):
             if not set(always) <= set(chosen):
                 continue
-            part = np.linalg.lstsq(rows[:, chosen], np.ones(len(rows)), rcond=None)[0]
-            error = float(np.sum((rows[:, chosen] @ part - 1) ** 2))
+            part = np.linalg.lstsq(weighted[:, chosen], np.ones(len(weighted)), rcond=None)[0]
+            error = float(np.sum((weighted[:, chosen] @ part - 1) ** 2))
             if part.min() >= 0 and all(part[chosen.index(index)] > 0 for index in always) and error < least:
                 best, least = np.zeros(count), error
                 best[list(chosen)] = part

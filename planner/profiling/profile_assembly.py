@@ -100,8 +100,8 @@ def fit_passes(
 
 def size_columns(sizes: Sequence[tuple[int, ...]], quadratic: bool) -> Array:
     """Columns Σs², Σs and 1 of every packed batch of documents of s tokens; without Σs² if not `quadratic`."""
-    rows = [(sum(s * s for s in size), sum(size), 1) for size in sizes]
-    return np.array(rows, dtype=np.float64)[:, 0 if quadratic else 1 :]
+    sums = [(sum(s * s for s in size), sum(size), 1) for size in sizes]
+    return np.array(sums, dtype=np.float64)[:, 0 if quadratic else 1 :]
 
 
 def fit_of(coefficients: Array, quadratic: bool) -> PassFit:

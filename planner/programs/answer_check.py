@@ -22,7 +22,7 @@ def checked_solution(
 ) -> Solution:
     """The best feasible point among the answer and the hint, with the best bound that is not refuted."""
     candidates = [(answer.values, answer.approximate), (hint, False)]
-    checked = [repair(program, x, coarse) for x, coarse in candidates if x is not None]
+    checked = [repair(program, x, approximate) for x, approximate in candidates if x is not None]
     feasible = [x for x in checked if x is not None]
     if not feasible:
         if answer.claim == "infeasible":
@@ -42,14 +42,14 @@ def checked_solution(
     return Solution(status, values, objective, bound, seconds, solver)
 
 
-def repair(program: Program, x: Floats, coarse: bool = False) -> Floats | None:
+def repair(program: Program, x: Floats, approximate: bool = False) -> Floats | None:
     """`x` with exact integers and within bounds, its continuous part solved again if needed; None if infeasible."""
     integral = np.where(program.integer, np.rint(x), x)
     if not np.isfinite(x).all() or np.abs(integral - x).max(initial=0.0) > INTEGRALITY:
         return None
     rounded = np.clip(integral, program.lower, program.upper)
     violation = program.violation(rounded)
-    if not program.integer.all() and (coarse or violation > REPAIR_FROM):
+    if not program.integer.all() and (approximate or violation > REPAIR_FROM):
         from planner.programs.completion import ContinuousCompletion
 
         completed = ContinuousCompletion(program).solve(rounded[program.integer]).values

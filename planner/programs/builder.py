@@ -5,6 +5,8 @@ x = b.variable(0, 1, integer=True, cost=3.0)
 y = b.variable(0, 10)
 b.row({x: 1.0, y: -2.0}, upper=4.0)          # x - 2 y <= 4
 program = b.build()
+
+`planner.programs.solve` solves it.
 """
 
 from collections.abc import Mapping

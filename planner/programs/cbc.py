@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.programs.program import Floats, Program
 from planner.programs.solver_answer import SolverAnswer, SolverLimits
-from planner.programs.worker import solve_in_process
+from planner.programs.solver_process import solve_in_process
 
 LOG_ERROR = 0.5e-3  # of "Lower bound:" in the log
 

@@ -4,9 +4,9 @@ CP-SAT on integers, one worker, limited by deterministic time: the same input gi
 down to a grid, so its bound holds for the real ones; its solution is an order, to be timed again.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, inf
 from typing import TYPE_CHECKING
 
 from planner.programs.solver_answer import SolverLimits
@@ -21,7 +21,7 @@ NOISE = 1e-9  # relative: rounding of the sums below
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Interval `after` starts at least so many seconds after the end of `before`."""
+    """Interval `after` starts at least `seconds` after the end of `before`."""
 
     before: int
     after: int
@@ -79,7 +79,7 @@ def schedule_intervals(
     scale = TIME_UNITS / problem.horizon
     model = cp_model.CpModel()
     horizon = 2 * TIME_UNITS
-    lengths = [floor(seconds * scale) for seconds in problem.seconds]
+    lengths = [math.floor(seconds * scale) for seconds in problem.seconds]
     starts = [model.new_int_var(0, horizon, "") for _ in lengths]
     interval_variables = [
         model.new_fixed_size_interval_var(at, length, "") for at, length in zip(starts, lengths, strict=True)
@@ -89,19 +89,19 @@ def schedule_intervals(
     for precedence in problem.precedences:
         model.add(
             starts[precedence.after]
-            >= starts[precedence.before] + lengths[precedence.before] + floor(precedence.seconds * scale)
+            >= starts[precedence.before] + lengths[precedence.before] + math.floor(precedence.seconds * scale)
         )
     for index, size in enumerate(problem.capacities):
         reservations = [reservation for reservation in problem.reservations if reservation.resource == index]
-        if size < inf:
+        if size < math.inf:
             add_capacity(model, reservations, size, starts, lengths)
-    longest = model.new_int_var(floor(problem.lower_bound * scale), horizon, "")
+    longest = model.new_int_var(math.floor(problem.lower_bound * scale), horizon, "")
     for span in problem.spans:
-        end = starts[span.last] + lengths[span.last] + floor(span.extra_seconds * scale)
+        end = starts[span.last] + lengths[span.last] + math.floor(span.extra_seconds * scale)
         model.add(longest >= (end if span.first is None else end - starts[span.first]))
     model.minimize(longest)
     for variable, value in zip(starts, hint or (), strict=False):
-        model.add_hint(variable, floor(value * scale))
+        model.add_hint(variable, math.floor(value * scale))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = limits.seed
@@ -110,7 +110,7 @@ def schedule_intervals(
         solver.parameters.max_time_in_seconds = limits.seconds
     status = solver.solve(model)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    bound = solver.best_objective_bound / scale * (1 - NOISE) if status != cp_model.INFEASIBLE else inf
+    bound = solver.best_objective_bound / scale * (1 - NOISE) if status != cp_model.INFEASIBLE else math.inf
     return IntervalSchedule(
         tuple(solver.value(start) / scale for start in starts) if found else None, bound, status == cp_model.OPTIMAL
     )
@@ -132,5 +132,5 @@ def add_capacity(
         length = model.new_int_var(0, 2 * TIME_UNITS, "")
         end = starts[reservation.last] + lengths[reservation.last]
         intervals.append(model.new_interval_var(starts[reservation.first], length, end, ""))
-        amounts.append(floor(reservation.amount / unit + 1e-6))
+        amounts.append(math.floor(reservation.amount / unit + 1e-6))
     model.add_cumulative(intervals, amounts, CAPACITY_UNITS)

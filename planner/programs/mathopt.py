@@ -29,7 +29,7 @@ UNBOUNDED = {result_pb2.TERMINATION_REASON_UNBOUNDED, result_pb2.TERMINATION_REA
 def solve_highs(program: Program, limits: SolverLimits, hint: Floats | None) -> SolverAnswer:
     """HiGHS, in a new process where another copy of it is loaded."""
     if not sys.modules.keys().isdisjoint({"pulp", "highspy"}):
-        from planner.programs.worker import solve_in_process
+        from planner.programs.solver_process import solve_in_process
 
         return solve_in_process("planner.programs.mathopt:solve_highs", program, limits, hint)
     parameters = _parameters(limits)

@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """n variables, m rows and their nonzero entries. Raises ValueError for arrays that do not fit together."""
+    """A program of n variables, m rows and their nonzero entries. Raises ValueError for arrays that do not fit."""
 
     cost: Floats  # (n,)
     lower: Floats  # (n,)

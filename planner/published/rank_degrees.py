@@ -49,7 +49,7 @@ def rank_degrees(record: PublishedRecord, module: Module, software: str) -> Rank
 
 
 def dense_degrees(record: PublishedRecord, ranks: int) -> tuple[DenseDegrees, list[str]]:
-    """tp, cp, pp, dp, and the names of those that follow from the others. Raises UnusableRecord."""
+    """The degrees tp, cp, pp, dp, and the names of those that follow from the others. Raises UnusableRecord."""
     stated = {name: record.degree(name) for name in DENSE_DEGREE_NAMES}
     stated["cp"] = stated["cp"] or ulysses_degree(record, stated["tp"])
     stated_dp, stated["dp"] = stated["dp"], data_parallel_degree(record, stated, ranks)
@@ -69,7 +69,7 @@ def dense_degrees(record: PublishedRecord, ranks: int) -> tuple[DenseDegrees, li
 
 
 def data_parallel_degree(record: PublishedRecord, stated: dict[str, int | None], ranks: int) -> int | None:
-    """dp, from any of three conventions: replicas, expert replicas (ep times fewer), or replicas times cp.
+    """The degree dp, from any of three conventions: replicas, expert replicas (ep times fewer), or replicas times cp.
 
     The convention is the one by which the degrees multiply up to the number of ranks.
     """
@@ -101,7 +101,7 @@ def stated_zero_stage(record: PublishedRecord) -> int | None:
 def expert_degrees(
     record: PublishedRecord, module: Module, degrees: DenseDegrees, software: str
 ) -> tuple[int, int, list[str]]:
-    """ep, etp, and the names of those that were assumed. Raises UnusableRecord.
+    """The degrees ep, etp, and the names of those that were assumed. Raises UnusableRecord.
 
     By default Megatron-LM shards experts over tp too (expert_tensor_parallel_size is None: tp;
     megatron/training/arguments.py); where there are too few ranks for that, it must have been set to 1. NeMo's and

@@ -99,8 +99,8 @@ class PublishedRecord:
 
     @property
     def source(self) -> str:
-        """source_id, or the name of the file without its suffix."""
-        """source_id, or the name of the file without its suffix."""
+        """The cell source_id, or the name of the file without its suffix."""
+        """The cell source_id, or the name of the file without its suffix."""
         return self.text("source_id") or Path(self.file).stem
 
     @property

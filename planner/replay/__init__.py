@@ -1,6 +1,6 @@
 """Replays traces of torch.profiler: execution graph, timeline, critical path, stragglers, what-ifs.
 
-file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph → replay_graphs (the event clock) → Replay
+file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph → replay_graphs (event clock) → Replay.
 """
 
 from planner.replay.dependencies.execution_graph import ExecutionGraph, build_graph

@@ -25,7 +25,7 @@ class Interned(Generic[K]):
         return self.numbers[value]
 
 
-class TaskName(NamedTuple):
+class TaskPrefix(NamedTuple):
     """The part of a task's id before its micro-batch: `llm[0-31]/F`."""
 
     text: str
@@ -44,9 +44,9 @@ class EventKind(NamedTuple):
     tokens: int
 
 
-RowPattern = tuple[
+LanePattern = tuple[
     tuple[int, ...], ...
-]  # columns: kind, micro-batch, slot of a row's groups, ticks since the one before
+]  # columns: kind, micro-batch, slot of a lane's groups, ticks since the one before
 
 
 def differences(values: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ SOURCES_NAMED = 3  # beside each reason
 def ledger_page(account: AccuracyReport, title: str) -> Page:
     found = [panel for panel in panels(account) if panel.points]
     overall = account.overall
-    skipped = overall.rows_read - overall.rows_used
+    skipped = overall.records_read - overall.rows_used
     sections = (
         scatter_section(found) if found else None,
         errors(account),
@@ -22,18 +22,18 @@ def ledger_page(account: AccuracyReport, title: str) -> Page:
     return Page(
         kind="ledger",
         title=title,
-        subtitle=f"{overall.rows_read:,} published records of {len(account.sources)} sources · "
+        subtitle=f"{overall.records_read:,} published records of {len(account.sources)} sources · "
         f"{overall.rows_used:,} predicted, {skipped:,} skipped",
         figures=(
             Figure(
                 "Median error of time",
                 share_text(overall.time_median_error),
-                f"{overall.time_rows:,} records, published against predicted",
+                f"{overall.time_records:,} records, published against predicted",
             ),
             Figure("90th percentile", share_text(overall.time_p90_error), f"bias {signed(overall.bias)}"),
             Figure("In the 80 % interval", share_text(overall.coverage80), "of measured steps"),
             Figure(
-                "Median error of memory", share_text(overall.memory_median_error), f"{overall.memory_rows:,} records"
+                "Median error of memory", share_text(overall.memory_median_error), f"{overall.memory_records:,} records"
             ),
         ),
         sections=tuple(each for each in sections if each is not None),
@@ -77,7 +77,7 @@ def errors(account: AccuracyReport) -> Markup:
 
 
 def error_row(name: str, f: AccuracyFigures) -> tuple[Content, ...]:
-    counts = (f"{f.rows_used:,}", f"{f.rows_read - f.rows_used:,}" if f.rows_read > f.rows_used else "")
+    counts = (f"{f.rows_used:,}", f"{f.records_read - f.rows_used:,}" if f.records_read > f.rows_used else "")
     shares = (
         share_text(f.time_median_error),
         share_text(f.time_p90_error),

@@ -18,7 +18,7 @@ THIN = 0.01  # share of the width below which an edge around a block would hide 
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class GroupSummary:
     """One group in one micro-batch."""
 
     group: str
@@ -39,7 +39,7 @@ class Band:
     number: int
     seconds: float
     composition: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[GroupSummary, ...]
 
 
 def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
@@ -66,10 +66,10 @@ def group_slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str],
         return {}
 
 
-def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) -> Block:
+def block(plan: Plan, a: Assignment, seconds: float, wait: tuple[float, str]) -> GroupSummary:
     ranks = plan.groups[a.group].ranks
     sizes = [plan.uses.tokens(a.module, item) for item in a.items]
-    return Block(a.group, len(ranks), ranks[0], len(sizes), sum(sizes), max(sizes, default=0), seconds, *wait)
+    return GroupSummary(a.group, len(ranks), ranks[0], len(sizes), sum(sizes), max(sizes, default=0), seconds, *wait)
 
 
 def picture(size: int, found: Sequence[Band], longest_step: float) -> Markup:
@@ -94,7 +94,7 @@ def band_text(shown: Band) -> str:
     return f"{plural(sum(b.items for b in shown.blocks), 'sequence')}, {sum(b.tokens for b in shown.blocks):,} tokens"
 
 
-def drawn_block(shown: Block, size: int, span: float, tall: int) -> Markup:
+def drawn_block(shown: GroupSummary, size: int, span: float, tall: int) -> Markup:
     x, width = 100 * shown.first / size, 100 * shown.ranks / size
     high = max(2.0, tall * shown.seconds / (span or 1.0))
     inner = tag("rect", x=f"{x:.3f}%", y=0, width=f"{width:.3f}%", height=round(high, 1))
@@ -114,7 +114,7 @@ def shade(ranks: int) -> int:
     return min(7, ranks.bit_length() - 1)
 
 
-def block_text(shown: Block) -> str:
+def block_text(shown: GroupSummary) -> str:
     waits = f"; waits {duration(shown.slack)} for {shown.waits_for}" if shown.waits_for else ""
     return (
         f"{shown.group}: {plural(shown.ranks, 'rank')}, {plural(shown.items, 'sequence')}, {shown.tokens:,} tokens "

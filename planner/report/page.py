@@ -87,8 +87,8 @@ class Page:
         return tag("main", tag("dl", figures, class_="figures") if figures else None, script, *self.sections, id="main")
 
     def end(self) -> Markup:
-        said = f"Written by planner {planner.__version__}. This page loads nothing and sends nothing."
-        return tag("footer", tag("p", said))
+        notice = f"Written by planner {planner.__version__}. This page loads nothing and sends nothing."
+        return tag("footer", tag("p", notice))
 
 
 @cache

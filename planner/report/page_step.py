@@ -72,5 +72,5 @@ def task_counts(timeline: Timeline) -> list[float]:
     if not timeline.representative_rank:
         return [1] * len(timeline.events)
     doing = timeline.rank_multiplicity()
-    stand = {ranks: doing(ranks) / (len(ranks) or 1) for ranks in {event.ranks for event in timeline.events}}
-    return [stand[event.ranks] for event in timeline.events]
+    count_of = {ranks: doing(ranks) / (len(ranks) or 1) for ranks in {event.ranks for event in timeline.events}}
+    return [count_of[event.ranks] for event in timeline.events]

@@ -71,8 +71,8 @@ def time_section(steps: Sequence[PageStep]) -> Markup:
     each = [shown.timeline.breakdown() for shown in steps]
     sums = (sum(b.compute for b in each), sum(b.exposed_comm for b in each), sum(b.idle for b in each))
     mean = "" if len(steps) == 1 else f" and of {len(steps)} steps"
-    said = f"Where the time goes, mean of all ranks{mean}, simulated"
-    return tag("section", tag("h2", said, class_="small"), share_bar(*sums), class_="shares", aria_label=said)
+    heading = f"Where the time goes, mean of all ranks{mean}, simulated"
+    return tag("section", tag("h2", heading, class_="small"), share_bar(*sums), class_="shares", aria_label=heading)
 
 
 def groups_section(plan: Plan, scores: Sequence[Score]) -> Markup | None:

@@ -57,9 +57,9 @@ def scatter_section(panels: Sequence[Panel]) -> Markup:
     """The section: a canvas for each quantity, and a choice of sources below them."""
     drawn = [plot(at, panel) for at, panel in enumerate(panels)]
     hint = "Hover over a mark, or tap it. Choose single sources below."
-    says = tag("p", hint, id="point", class_="note", aria_live="polite")
+    readout = tag("p", hint, id="point", class_="note", aria_live="polite")
     sources = tag("div", id="sources", role="group", aria_label="Sources to show")
-    live = tag("div", tag("div", drawn, class_="panels"), says, sources, class_="live")
+    live = tag("div", tag("div", drawn, class_="panels"), readout, sources, class_="live")
     lead = "Every mark is a measured record: on the diagonal, predicted exactly; between the dashed lines, within 10 %."
     return section("scatter", "Predicted against measured", live, *point_tables(panels), lead=lead)
 

@@ -8,7 +8,7 @@ from planner.units import percent, plural
 
 def sources_section(plan: Plan, measured_share: float) -> Markup:
     """The section."""
-    said = f"{percent(measured_share)} of the critical path is priced by measurements, or by fits to them."
+    sentence = f"{percent(measured_share)} of the critical path is priced by measurements, or by fits to them."
     heads, prices = ("priced", "by", ">± 80 %", "profile"), plan.uses.prices
     modules = [(name, c.source, percent(c.spread), prices.profile) for name, c in prices.modules.items()]
     rest = "all else" if prices.modules else "all"
@@ -33,7 +33,7 @@ def sources_section(plan: Plan, measured_share: float) -> Markup:
         solved_by(plan),
         device_details(plan),
         dropped_details(plan),
-        lead=said,
+        lead=sentence,
     )
 
 
@@ -41,11 +41,11 @@ def solved_by(plan: Plan) -> Content:
     m = plan.made
     spent = f" ({plan.outcome.effort})" if plan.outcome.effort else ""
     batches = f"{plural(m.batches, 'batch')} from sample {m.first_row}"
-    said = f"Solved by {m.by}: strategy {m.strategy}, seed {m.seed}, effort {m.effort}{spent}, {batches}."
+    sentence = f"Solved by {m.by}: strategy {m.strategy}, seed {m.seed}, effort {m.effort}{spent}, {batches}."
     if plan.then:
         further = "Further" if plan.then.batches is None else f"{plan.then.batches:,} further"
-        said += f" {further} batches come from {plan.then.folder}, each planned while earlier ones train."
-    return tag("p", said)
+        sentence += f" {further} batches come from {plan.then.folder}, each planned while earlier ones train."
+    return tag("p", sentence)
 
 
 def device_details(plan: Plan) -> Content:

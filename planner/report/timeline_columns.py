@@ -1,6 +1,6 @@
 """Encodes timelines as columns of small integers, in which repeated values are stored once.
 
-Ranks with the same events share a row, rows that differ only in their groups share a pattern, and events that differ
+Ranks with the same events share a lane, lanes that differ only in their groups share a pattern, and events that differ
 only in their start share a kind. Times count ticks: the smallest power of ten seconds that leaves the longest step
 below 10⁸ of them, finer than any screen. `assets/decode.js` reads it.
 """
@@ -9,7 +9,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.report.interned import EventKind, Interned, RowPattern, TaskName, differences, run_lengths, split_task_id
+from planner.report.interned import (
+    EventKind,
+    Interned,
+    LanePattern,
+    TaskPrefix,
+    differences,
+    run_lengths,
+    split_task_id,
+)
 from planner.report.page_step import PageStep, TaskFact, task_counts
 from planner.simulate import Curve, TaskEvent, Timeline, representative_ranks
 from planner.specs.base import Ranks
@@ -26,11 +34,11 @@ class TimelineColumns:
     def __init__(self, steps: Sequence[PageStep]) -> None:
         longest = max((shown.timeline.step_seconds for shown in steps), default=0.0)
         self.tick = 10.0 ** math.ceil(math.log10(longest / FINEST)) if longest > 0 else 1e-9
-        self.names: Interned[TaskName] = Interned()
+        self.names: Interned[TaskPrefix] = Interned()
         self.groups: Interned[str] = Interned()
         self.kinds: Interned[EventKind] = Interned()
-        self.patterns: Interned[RowPattern] = Interned()
-        self.rows: Interned[tuple[int, ...]] = Interned()  # pattern, then its groups
+        self.patterns: Interned[LanePattern] = Interned()
+        self.lanes: Interned[tuple[int, ...]] = Interned()  # pattern, then its groups
         self.curves: Interned[tuple[tuple[int, ...], tuple[int, ...]]] = Interned()
         self.known: dict[Curve, int] = {}  # curves encoded so far
         self.steps = [self.step(shown) for shown in steps]
@@ -43,7 +51,7 @@ class TimelineColumns:
             "groups": self.groups.values,
             "kinds": [[*kind] for kind in self.kinds.values],
             "patterns": [[[*column] for column in pattern] for pattern in self.patterns.values],
-            "rows": [[*row] for row in self.rows.values],
+            "rows": [[*lane] for lane in self.lanes.values],
             "curves": [[[*column] for column in curve] for curve in self.curves.values],
             "steps": self.steps,
         }
@@ -54,13 +62,13 @@ class TimelineColumns:
     def step(self, shown: PageStep) -> dict[str, Any]:
         events = shown.timeline.events
         marks = [self.mark(event, shown.facts.get(event.id)) for event in events]
-        row_of = self.rows_of(shown, marks)
+        lane_of = self.lanes_by_rank(shown, marks)
         found: dict[str, Any] = {
             "title": shown.title,
             "label": shown.label,
             "end": self.ticks(shown.timeline.step_seconds),
             "count": round(sum(task_counts(shown.timeline))),
-            "ranks": run_lengths([row_of.get(rank, -1) for rank in range(shown.timeline.ranks)]),
+            "ranks": run_lengths([lane_of.get(rank, -1) for rank in range(shown.timeline.ranks)]),
             "path": self.path(shown),
             "items": self.items(shown),
         }
@@ -71,7 +79,7 @@ class TimelineColumns:
     def mark(self, event: TaskEvent, fact: TaskFact | None) -> Mark:
         """Encode an event as kind, micro-batch, group and start."""
         text, micro_batch, group = split_task_id(event.id, fact)
-        name = self.names[TaskName(text, event.phase, event.module)]
+        name = self.names[TaskPrefix(text, event.phase, event.module)]
         kind = EventKind(
             name=name,
             ticks=self.ticks(event.seconds),
@@ -82,8 +90,8 @@ class TimelineColumns:
         )
         return self.kinds[kind], micro_batch, self.groups[group], self.ticks(event.start)
 
-    def rows_of(self, shown: PageStep, marks: Sequence[Mark]) -> dict[int, int]:
-        """Each rank that has a task → its row; a rank that was not simulated has the row of the rank it equals."""
+    def lanes_by_rank(self, shown: PageStep, marks: Sequence[Mark]) -> dict[int, int]:
+        """Each rank that has a task → its lane; a rank that was not simulated has the lane of the rank it equals."""
         events, like = shown.timeline.events, shown.timeline.representative_rank
         sets = {event.ranks: Ranks(rank for rank in event.ranks if rank not in like) for event in events}
         first_alike = representative_ranks(sets.values())
@@ -92,29 +100,29 @@ class TimelineColumns:
         for event, mark in zip(events, marks, strict=True):
             for of_rank in lists[event.ranks]:
                 of_rank.append(mark)
-        rows = {rank: self.row(of_rank) for rank, of_rank in sorted(of_first.items())}
-        simulated = {rank: rows[first] for rank, first in first_alike.items()}
+        lanes = {rank: self.lane(of_rank) for rank, of_rank in sorted(of_first.items())}
+        simulated = {rank: lanes[first] for rank, first in first_alike.items()}
         own = groups_of_copies(shown.timeline)
         copied = {
-            rank: self.copied_row(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated
+            rank: self.copied_lane(simulated[of], own.get(rank, {})) for rank, of in like.items() if of in simulated
         }
         return simulated | copied
 
-    def copied_row(self, row: int, own: Mapping[str, str]) -> int:
-        """The row of a simulated rank, with the groups of a rank that equals it."""
-        pattern, *groups = self.rows.values[row]
+    def copied_lane(self, lane: int, own: Mapping[str, str]) -> int:
+        """The lane of a simulated rank, with the groups of a rank that equals it."""
+        pattern, *groups = self.lanes.values[lane]
         names = [self.groups.values[group] for group in groups]
         renamed = (pattern, *(self.groups[own.get(name, name)] for name in names))
-        return self.rows[renamed]
+        return self.lanes[renamed]
 
-    def row(self, marks: list[Mark]) -> int:
+    def lane(self, marks: list[Mark]) -> int:
         """Encode the events of a rank, sorted by time."""
         marks.sort(key=lambda mark: mark[3])
         slots: Interned[int] = Interned()
-        kinds, rows, groups, starts = zip(*marks, strict=True)
+        kinds, micro_batches, groups, starts = zip(*marks, strict=True)
         slot = tuple(slots[group] for group in groups)
-        whole = (self.patterns[kinds, rows, slot, differences(starts)], *slots.values)
-        return self.rows[whole]
+        whole = (self.patterns[kinds, micro_batches, slot, differences(starts)], *slots.values)
+        return self.lanes[whole]
 
     def path(self, shown: PageStep) -> list[list[int]]:
         """The critical path as columns: name, micro-batch, group; empty for a recording, which has no causes."""
@@ -123,7 +131,7 @@ class TimelineColumns:
         found = []
         for event in shown.timeline.critical_path():
             text, micro_batch, group = split_task_id(event.id, shown.facts.get(event.id))
-            found.append((self.names[TaskName(text, event.phase, event.module)], micro_batch, self.groups[group]))
+            found.append((self.names[TaskPrefix(text, event.phase, event.module)], micro_batch, self.groups[group]))
         return [[*column] for column in zip(*found, strict=True)]
 
     def items(self, shown: PageStep) -> dict[str, list[list[int]]]:

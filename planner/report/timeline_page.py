@@ -21,7 +21,7 @@ def timeline_page(title: str, steps: Sequence[PageStep]) -> Page:
     ranks, tasks = steps[0].timeline.ranks, sum(len(shown.timeline.events) for shown in steps)
     over = f"{duration(min(values))} to {duration(max(values))}, " if len(steps) > 1 else ""
     whole = sum(sums) or 1.0
-    said = f"Where the time goes, mean of all ranks, {label}"
+    heading = f"Where the time goes, mean of all ranks, {label}"
     return Page(
         kind="timeline",
         title=title,
@@ -33,7 +33,7 @@ def timeline_page(title: str, steps: Sequence[PageStep]) -> Page:
             Figure("Idle", percent(sums[2] / whole), f"of the mean rank, {label}"),
         ),
         sections=(
-            tag("section", tag("h2", said, class_="small"), share_bar(*sums), class_="shares", aria_label=said),
+            tag("section", tag("h2", heading, class_="small"), share_bar(*sums), class_="shares", aria_label=heading),
             timeline_section(steps),
             section("by-rank", "Where each rank's time goes", per_step([time_by_rank(shown) for shown in steps])),
         ),

@@ -28,9 +28,9 @@ BUTTONS = (
 
 def timeline_section(steps: Sequence[PageStep]) -> Markup:
     """The section: canvas, controls, readout of the task under the pointer, and tables."""
-    says = tag("div", tag("p", "Hover over a task, or tap it.", class_="note"), id="readout", aria_live="polite")
+    readout = tag("div", tag("p", "Hover over a task, or tap it.", class_="note"), id="readout", aria_live="polite")
     key = tag("ul", id="key", class_="legend")
-    live = tag("div", tools(), key, tag("div", canvas(), class_="stage"), says, class_="live")
+    live = tag("div", tools(), key, tag("div", canvas(), class_="stage"), readout, class_="live")
     inside = details("The tasks in view as a table", tag("div", id="in-view"), id="in-view-details", class_="live")
     tables = [details("Tasks of this step, by kind", tasks(shown)) for shown in steps]
     return section("timeline-section", "Ranks in time", chooser(steps), live, inside, per_step(tables), lead=LEAD)
@@ -44,8 +44,8 @@ def tools() -> Markup:
     options = [tag("option", text, value=value) for value, text in COLOURS]
     colours = tag("label", "Colour by ", tag("select", options, id="colour"))
     path = tag("label", tag("input", type="checkbox", id="path"), "Critical path")
-    row = tag("div", buttons, class_="buttons")
-    return tag("div", row, colours, path, class_="tools", role="group", aria_label="View of the timeline")
+    zoom = tag("div", buttons, class_="buttons")
+    return tag("div", zoom, colours, path, class_="tools", role="group", aria_label="View of the timeline")
 
 
 def canvas() -> Markup:

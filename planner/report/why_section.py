@@ -19,11 +19,11 @@ def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Mar
     bound = min(worst.bound.seconds, worst.step_seconds)
     words = bound_text(worst.step_seconds, bound, worst.bound.by)
     whose = f"Of {len(scores)} steps, the one furthest from its bound: " if len(scores) > 1 else ""
-    said = f"{whose}{words}" if whose else words[0].upper() + words[1:]
+    sentence = f"{whose}{words}" if whose else words[0].upper() + words[1:]
     of = step_parts(plan, scores)
     more = sensitivity_table(why) if why else None if plan.made.strategy == "by_hand" else hint()
     return section(
-        "why", "Why this plan", tag("p", keep_units(said)), layout_table(plan), of, alternatives_table(plan), more
+        "why", "Why this plan", tag("p", keep_units(sentence)), layout_table(plan), of, alternatives_table(plan), more
     )
 
 

@@ -14,7 +14,7 @@ from planner.runtime.run import run
 from planner.runtime.run_options import Progress, RunOptions
 from planner.runtime.run_result import (
     ParityErrors,
-    PlanningTime,
+    PlanningOverlap,
     RankMemory,
     RunResult,
     StepResult,
@@ -26,7 +26,7 @@ from planner.runtime.training_options import Schedule, TrainingOptions
 __all__ = [
     "ParityErrors",
     "ParityTolerance",
-    "PlanningTime",
+    "PlanningOverlap",
     "Progress",
     "RankMemory",
     "RunOptions",

@@ -22,7 +22,7 @@ class TaskRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanningTime:
+class PlanningOverlap:
     """Planning time of a step that was planned during the run."""
 
     busy_s: float  # seconds that the planner worked on it
@@ -59,7 +59,7 @@ class StepResult:
     peak_bytes: tuple[
         int | None, ...
     ]  # peak of allocated bytes of each rank; None on the CPU, where torch does not count them
-    planning: PlanningTime | None = None  # None: it was planned before the run
+    planning: PlanningOverlap | None = None  # None: it was planned before the run
     learning_rate: float = 0.0
     grad_norm: float | None = None  # global norm before clipping; None: not computed
     memory: tuple[RankMemory, ...] = ()  # of each rank, kept for the same steps as `measured`; empty on the CPU

@@ -153,7 +153,7 @@ BOUNDS: dict[str, BoundEntry] = {
     "streams": BoundEntry(
         syncs_per_step,
         lambda step: step.stream_bound,
-        "where ranks meet once a step: how many micro-batches each can run in the time, and what these hold",
+        "where ranks synchronise once a step: how many micro-batches each can run in the time, and what these hold",
     ),
     "exact": BoundEntry(
         syncs_per_micro_batch,
@@ -175,7 +175,7 @@ BOUNDS: dict[str, BoundEntry] = {
     "order": BoundEntry(
         lambda step: step.order_decided,
         lambda step: order_bound_seconds(step.plan, step.pricing, step.tasks),
-        "given who does what in which stage, every order of the passes has to wait for the way through "
+        "given who does what in which stage, every order of the passes has to wait for the path through "
         "the stages, for a stage's own work, and for room in its memory, in whatever sequence micro-batches come",
         same_work=True,
     ),

@@ -32,7 +32,7 @@ GroupOfItems = tuple[int, tuple[int, ...]]  # shape, items
 class Slot(NamedTuple):
     """A virtual group in a micro-batch. Its text is part of the names in the program."""
 
-    row: int
+    micro_batch: int
     shape: int
     copy: int
 
@@ -69,7 +69,7 @@ def max_groups(problem: PackingProblem, shape: int) -> int:
 
 
 def max_micro_batches(problem: PackingProblem, value: float) -> int:
-    """The most micro-batches worth trying: more cost over `value` seconds in perfect balance, or leave some empty."""
+    """The most micro-batches to try: more cost over `value` seconds in perfect balance, or leave some empty."""
     constant, most = problem.least_micro_batch_seconds, len(problem.sizes)
     if constant <= 0:
         return most
@@ -140,7 +140,7 @@ def add_makespan_rows(
         mine = {item: assigned[item, slot] for item in problem.sizes if (item, slot) in assigned}
         seconds = {variable: line.item_seconds(problem.sizes[item]) / unit for item, variable in mine.items()}
         b.row(
-            {**seconds, group: line.const / unit, makespan_variables[slot.row]: -1.0},
+            {**seconds, group: line.const / unit, makespan_variables[slot.micro_batch]: -1.0},
             upper=0.0,
             name=f"makespan {slot}",
         )
@@ -160,7 +160,7 @@ def add_rank_rows(b: ProgramBuilder, problem: PackingProblem, used: dict[Slot, i
     """Used groups have ranks of their pool, and only in used micro-batches."""
     for micro_batch, variable in enumerate(opened):
         for number, pool in enumerate(problem.pools):
-            shapes = {slot: problem.shapes[slot.shape] for slot in used if slot.row == micro_batch}
+            shapes = {slot: problem.shapes[slot.shape] for slot in used if slot.micro_batch == micro_batch}
             degrees = {used[slot]: float(shape.degree) for slot, shape in shapes.items() if shape.pool == number}
             b.row({**degrees, variable: -float(pool.ranks)}, upper=0.0, name=f"ranks {micro_batch} of pool {number}")
 
@@ -186,5 +186,5 @@ def groups_of_solution(
         }
         items = tuple(item for item in problem.sizes if item in chosen)
         if items:
-            micro_batches.setdefault(slot.row, []).append((slot.shape, items))
+            micro_batches.setdefault(slot.micro_batch, []).append((slot.shape, items))
     return tuple(tuple(micro_batches[number]) for number in sorted(micro_batches))

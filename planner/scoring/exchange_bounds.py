@@ -50,7 +50,7 @@ def step_exchange_seconds(pricing: Pricing, module: str, seconds: float) -> floa
 
 
 def hiding_share(pricing: Pricing, module: str) -> float:
-    """w: the share of the compute beside an exchange that can hide it."""
+    """The ratio w: the share of the compute beside an exchange that can hide it."""
     kinds = pricing.device_kinds(pricing.layouts[module].ranks)
     window = max(pricing.module_pricing(module, kind).machine.dp_window for kind in kinds)
     return window * (1.0 - 1.0 / pricing.models[module].layers)

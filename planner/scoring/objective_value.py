@@ -25,13 +25,13 @@ def restate_in_objective(plan: Plan, name: str) -> Plan:
         with_fields(step, outcome=stated(step.outcome, [number])) if step.outcome else step
         for number, step in enumerate(plan.steps)
     ]
-    instead = [
+    alternatives = [
         each
         if each.value is None
         else with_fields(each, value=round_digits(objective_value(plan, each.value, every, name)))
         for each in plan.alternatives
     ]
-    return with_fields(plan, outcome=stated(plan.outcome, every), steps=tuple(steps), alternatives=tuple(instead))
+    return with_fields(plan, outcome=stated(plan.outcome, every), steps=tuple(steps), alternatives=tuple(alternatives))
 
 
 def objective_of(plan: Plan) -> Objective:

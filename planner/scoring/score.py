@@ -24,7 +24,7 @@ OPTIMAL_GAP = 1e-6  # a smaller relative gap counts as optimal: integer programs
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One step of a plan, priced, simulated and bounded anew."""
+    """One step of a plan, priced, simulated and bounded from its own numbers."""
 
     tasks: tuple[Task, ...]  # of all groups, or one of each kind where there are many (`timeline.like`)
     timeline: Timeline

@@ -1,11 +1,11 @@
 """A discrete-event simulator: tasks in, timeline out; memory over time, and Chrome traces."""
 
-from planner.simulate.activities import NOBODY, Activities, ActivityBuilder, ActivityTimes, IntArray
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
+from planner.simulate.compiled_clock import run_activities
 from planner.simulate.drawn_ranks import rank_kinds
 from planner.simulate.engine import simulate
 from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory
-from planner.simulate.native import run_activities
 from planner.simulate.strict_json import GZIP_MAGIC
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
@@ -14,7 +14,7 @@ from planner.simulate.trace_writer import build_trace, write_trace
 
 __all__ = [
     "GZIP_MAGIC",
-    "NOBODY",
+    "NO_ACTIVITY",
     "Activities",
     "ActivityBuilder",
     "ActivityTimes",

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-NOBODY = -1  # in `queued_by`, `sharer` and `causes`: there is none
+NO_ACTIVITY = -1  # in `queued_by`, `sharer` and `causes`: there is none
 
 
 class RaggedArray(NamedTuple):
@@ -40,14 +40,14 @@ class RaggedArray(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Activities:
-    """n activities, numbered in program order."""
+    """The n activities of a program, numbered in program order."""
 
     seconds: FloatArray  # (n,) duration; of a transfer, the latency before its first byte
     lanes: RaggedArray
     after: RaggedArray  # activities that must have ended before this one starts
-    queued_by: IntArray  # (n,) the activity whose end puts this one into the queues of its lanes, or NOBODY
+    queued_by: IntArray  # (n,) the activity whose end puts this one into the queues of its lanes, or NO_ACTIVITY
     share: FloatArray  # (n,) of the capacity of each of its lanes, 0 to 1
-    sharer: IntArray  # (n,) activities with the same sharer are never in a lane together; or NOBODY
+    sharer: IntArray  # (n,) activities with the same sharer are never in a lane together; or NO_ACTIVITY
     bytes: FloatArray  # (n,) to transfer
     links: RaggedArray  # that the bytes cross
     takes: RaggedArray  # stores taken from at the start
@@ -68,7 +68,7 @@ class ActivityTimes(NamedTuple):
 
     starts: FloatArray  # (n,)
     ends: FloatArray  # (n,)
-    causes: IntArray  # (n,) or NOBODY
+    causes: IntArray  # (n,) or NO_ACTIVITY
 
 
 class ActivityBuilder:
@@ -104,9 +104,9 @@ class ActivityBuilder:
         lanes: Sequence[int] = (),
         after: Sequence[int] = (),
         *,
-        queued_by: int = NOBODY,
+        queued_by: int = NO_ACTIVITY,
         share: float = 1.0,
-        sharer: int = NOBODY,
+        sharer: int = NO_ACTIVITY,
     ) -> int:
         """Add an activity and return its number; `after` may name activities that are added later."""
         self.scalar_fields.append((seconds, queued_by, share, sharer))

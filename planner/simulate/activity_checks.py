@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.simulate.activities import NOBODY, Activities, RaggedArray
+from planner.simulate.activities import NO_ACTIVITY, Activities, RaggedArray
 
 MAX_QUANTITY = 1e300  # upper limit of any quantity
 
@@ -29,7 +29,7 @@ def require_valid(activities: Activities) -> None:
         )
     for what, each in (("queued by", activities.queued_by), ("sharer of", activities.sharer)):
         below = n if what == "queued by" else np.iinfo(np.int64).max
-        require_all((each >= NOBODY) & (each < below), f"is {what} nobody there is")
+        require_all((each >= NO_ACTIVITY) & (each < below), f"is {what} nobody there is")
     require_all((activities.share >= 0) & (activities.share <= 1), "asks for a share that is not between 0 and 1")
     for what, amounts in (("seconds", activities.seconds), ("bytes", activities.bytes)):
         require_all((amounts >= 0) & (amounts < MAX_QUANTITY), f"has {what} that are negative, or not finite")

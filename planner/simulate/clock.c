@@ -11,7 +11,7 @@
 
 typedef int64_t I;
 static const double ROUNDING = 1e-9;
-enum { NOBODY = -1, ABSENT = -1, HELD = 40 };
+enum { NO_ACTIVITY = -1, ABSENT = -1, HELD = 40 };
 enum { AHEAD, MOVING, MOVED };                             /* state of a transfer: before, during, after moving its bytes */
 
 typedef struct { const I *first, *of; } Lists;             /* the list of i is of[first[i]] … of[first[i + 1] - 1] */
@@ -167,7 +167,7 @@ static void admit(Clock *c, I lane, double now, I cause)
         if (a->share[i] > c->free[lane] + ROUNDING || among(c, lane, a->sharer[i]) != ABSENT) return;
         c->lanes.head[lane]++;
         c->free[lane] -= a->share[i];
-        if (a->sharer[i] != NOBODY) c->sharer_in[c->lanes.first[lane] + c->sharers[lane]++] = a->sharer[i];
+        if (a->sharer[i] != NO_ACTIVITY) c->sharer_in[c->lanes.first[lane] + c->sharers[lane]++] = a->sharer[i];
         unblock(c, i, now, cause);
     }
 }
@@ -249,17 +249,17 @@ static void finish(Clock *c, I i, double now)
 
 /* --------------------------------------------------------------------------------------------------------- a run */
 
-/* The inverse of some lists: for each of `keys`, which of `count` lists name it, ascending. NOBODY is skipped. */
+/* The inverse of some lists: for each of `keys`, which of `count` lists name it, ascending. NO_ACTIVITY is skipped. */
 static Lists inverted(Clock *c, I keys, I count, const I *first, const I *of)
 {
     I total = first ? first[count] : count, *begin = memory(c, keys + 1, sizeof(I)), *named = memory(c, total, sizeof(I));
     if (c->failed) return (Lists){0, 0};
     for (I k = 0; k < total; k++)
-        if (of[k] != NOBODY) begin[of[k] + 1]++;
+        if (of[k] != NO_ACTIVITY) begin[of[k] + 1]++;
     for (I key = 0; key < keys; key++) begin[key + 1] += begin[key];
     for (I i = 0; i < count; i++)
         for (I k = first ? first[i] : i; k < (first ? first[i + 1] : i + 1); k++)
-            if (of[k] != NOBODY) named[begin[of[k]]++] = i;
+            if (of[k] != NO_ACTIVITY) named[begin[of[k]]++] = i;
     for (I key = keys; key > 0; key--) begin[key] = begin[key - 1];
     begin[0] = 0;
     return (Lists){begin, named};
@@ -317,17 +317,17 @@ static void index_waiters(Clock *c)
     }
     for (I i = 0; i < a->count; i++) {
         I lanes = a->lanes.first[i + 1] - a->lanes.first[i];
-        c->causes[i] = NOBODY;
+        c->causes[i] = NO_ACTIVITY;
         c->place[i] = ABSENT;
-        c->blocked[i] = lanes + a->after.first[i + 1] - a->after.first[i] + (a->queued_by[i] != NOBODY && !lanes);
+        c->blocked[i] = lanes + a->after.first[i + 1] - a->after.first[i] + (a->queued_by[i] != NO_ACTIVITY && !lanes);
         for (I k = a->links.first[i]; k < a->links.first[i + 1]; k++) c->owner[k] = i;
-        if (a->queued_by[i] != NOBODY) continue;
+        if (a->queued_by[i] != NO_ACTIVITY) continue;
         for (I k = a->lanes.first[i]; k < a->lanes.first[i + 1]; k++) c->lanes.of[c->lanes.tail[a->lanes.of[k]]++] = i;
     }
 }
 
 /* Returns 0, or -1 when out of memory. `starts`, `ends` and `ended` come in as zeros; indices are in range, each transfer
- * has links, no activity names a lane or a store twice: native.py has checked this. */
+ * has links, no activity names a lane or a store twice: compiled_clock.py has checked this. */
 I planner_clock(const Activities *a, double *starts, double *ends, I *causes, uint8_t *ended)
 {
     Clock clock = {.a = a, .starts = starts, .ends = ends, .causes = causes, .ended = ended}, *c = &clock;
@@ -335,8 +335,8 @@ I planner_clock(const Activities *a, double *starts, double *ends, I *causes, ui
     if (!c->failed) {
         index_waiters(c);
         for (I i = 0; i < a->count; i++)
-            if (!c->blocked[i]) ready(c, i, 0.0, NOBODY);
-        for (I lane = 0; lane < a->lane_count; lane++) admit(c, lane, 0.0, NOBODY);
+            if (!c->blocked[i]) ready(c, i, 0.0, NO_ACTIVITY);
+        for (I lane = 0; lane < a->lane_count; lane++) admit(c, lane, 0.0, NO_ACTIVITY);
         while (c->size) {
             I i = pop(c);
             double now = c->when[i];

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import NOBODY, Activities, ActivityTimes, FloatArray, IntArray
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityTimes, FloatArray, IntArray
 
 ROUNDING = 1e-9  # tolerance when shares add up to 1, and of amounts relative to the initial stock of a store
 LATENT, MOVING = 0, 1  # a transfer before its first byte, and while bytes move
@@ -29,7 +29,7 @@ class Clock:
             activities.sharer.tolist(),
         )
         self.lanes = [activities.lanes[i] for i in range(n)]
-        self.starts, self.ends, self.causes = [0.0] * n, [0.0] * n, [NOBODY] * n
+        self.starts, self.ends, self.causes = [0.0] * n, [0.0] * n, [NO_ACTIVITY] * n
         self.ended = [False] * n
         self.blocked = [
             len(self.lanes[i]) for i in range(n)
@@ -50,7 +50,7 @@ class Clock:
                 self.followers[awaited].append(i)
                 self.blocked[i] += 1
             queued_by = int(self.activities.queued_by[i])
-            if queued_by != NOBODY:
+            if queued_by != NO_ACTIVITY:
                 self.queued[queued_by].append(i)
                 self.blocked[i] += not self.lanes[i]  # without a lane it waits directly for that activity
             else:
@@ -61,9 +61,9 @@ class Clock:
         """Process all events."""
         for i in range(self.activities.count):
             if not self.blocked[i]:
-                self.ready(i, 0.0, NOBODY)
+                self.ready(i, 0.0, NO_ACTIVITY)
         for lane in range(self.activities.lane_count):
-            self.admit(lane, 0.0, NOBODY)
+            self.admit(lane, 0.0, NO_ACTIVITY)
         while self.ending:
             now, i, guess = heappop(self.ending)
             if self.transfers.stale(i, guess):
@@ -101,7 +101,7 @@ class Clock:
                 return
             queue.popleft()
             self.free[lane] -= self.share[i]
-            if self.sharer[i] != NOBODY:
+            if self.sharer[i] != NO_ACTIVITY:
                 self.sharers[lane].add(self.sharer[i])
             self.unblock(i, now, cause)
 

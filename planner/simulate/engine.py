@@ -13,9 +13,9 @@ from planner.costs import Cost
 from planner.errors import InputError
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups
 from planner.plan.task import Task
-from planner.simulate.activities import NOBODY, Activities, ActivityBuilder
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder
+from planner.simulate.compiled_clock import run_activities
 from planner.simulate.equivalent_ranks import representative_ranks
-from planner.simulate.native import run_activities
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.specs.base import Ranks
 
@@ -35,7 +35,7 @@ def simulate(
     `price`: the cost of a task; `ranks`: size of the job, when some ranks have no task; `alike`: ranks and groups that
     do the same as the simulated ones; `held_streams`: per phase, streams that its tasks occupy besides their own.
 
-    Raises InputError when tasks wait for each other in a circle, or two have the same id.
+    Raises InputError when tasks wait for each other in a cycle, or two have the same id.
     """
     ids = [task.id for task in tasks]
     costs = [price(task) for task in tasks]
@@ -44,7 +44,7 @@ def simulate(
     if not ended.all():
         raise deadlock_error(ids, activities, ended.tolist())
     starts, ends, causes = (each.tolist() for each in times)
-    by_number = [*ids, ""]  # a cause of NOBODY (−1) is the last entry
+    by_number = [*ids, ""]  # a cause of NO_ACTIVITY (−1) is the last entry
     events = tuple(
         TaskEvent(id, task.phase, task.module, task.ranks, start, end, c.comm, c.source, c.spread, by_number[cause])
         for task, id, c, start, end, cause in zip(tasks, ids, costs, starts, ends, causes, strict=True)
@@ -69,7 +69,7 @@ def task_activities(
     for i, task in enumerate(tasks):
         after = [number[awaited] for awaited in task.after if awaited in number]
         share = task.share if task.stream == "compute" else 1.0
-        sharer = sharers.setdefault((task.module, task.group), len(sharers)) if share < 1 else NOBODY
+        sharer = sharers.setdefault((task.module, task.group), len(sharers)) if share < 1 else NO_ACTIVITY
         builder.add(seconds[i], lanes.lanes_of(builder, task), after, share=share, sharer=sharer)
     return builder.build()
 

@@ -41,9 +41,9 @@ class Model(Spec):
             name for name, module in self.modules.items() if module.cross_attention_width and name not in read
         ):
             raise ValueError(f"cross attention of `{name}` reads nothing | add an edge to it, by: cross_attention")
-        circle = self.cycle()
-        if circle:
-            raise ValueError(f"edges lead in a circle: {' → '.join(circle)} | remove one of them")
+        cycle = self.cycle()
+        if cycle:
+            raise ValueError(f"edges form a cycle: {' → '.join(cycle)} | remove one of them")
 
     def targets(self, module: str) -> tuple[str, ...]:
         """Return the modules that read a module's outputs."""
@@ -71,5 +71,6 @@ def edge_fault(edge: ModelEdge, source: Module, target: Module) -> str:
     if not width:
         return f"`{edge.target}` has no cross attention | set its cross to {source.feature_width}, or by: tokens"
     if source.feature_width != width:
-        return f"outputs of `{edge.source}` are {source.feature_width} wide, `{edge.target}` reads {width} | make them agree"
+        fed = source.feature_width
+        return f"outputs of `{edge.source}` are {fed} wide, `{edge.target}` reads {width} | make them agree"
     return ""

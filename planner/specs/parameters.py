@@ -50,7 +50,7 @@ def parameters_of_layers(module: Module, layers: Sequence[int]) -> int:
 
 
 def stack_parameters(module: Module, counts: Mapping[LayerKind, int]) -> int:
-    """Return the sum over so many layers of each kind."""
+    """Return the sum over `counts` layers of each kind."""
     return sum(layer_parameters(module, kind) * count for kind, count in counts.items())
 
 

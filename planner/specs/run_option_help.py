@@ -19,7 +19,7 @@ OPTION_HELP = {
     "data": "A folder of tokens (tokens.npy, offsets.npy); without it items are synthetic.",
     "weights": "A folder with model.safetensors of Hugging Face, from which the decoder starts.",
     "save": "A folder for checkpoints: --resume continues from it, and --weights reads a decoder from it.",
-    "save_every": "Also save after each so many steps.",
+    "save_every": "Also save after every this many steps.",
     "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",
     "memory_snapshot": "GPUs only: a folder for the history of every GPU's memory, for pytorch.org/memory_viz.",
     "seed": "Seed of weights and synthetic data.",

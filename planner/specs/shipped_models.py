@@ -7,7 +7,7 @@ from planner.specs.model import Model
 from planner.specs.parameters import active_parameters, counts_text, model_parameters, parameter_counts
 
 
-class ModelRow(NamedTuple):
+class ShippedModule(NamedTuple):
     """One line of the table: a module of a model, or the sum over a model of several modules."""
 
     model: str
@@ -19,16 +19,18 @@ class ModelRow(NamedTuple):
     active: int  # parameters that are used for a token
 
 
-def shipped_models() -> list[ModelRow]:
+def shipped_models() -> list[ShippedModule]:
     """Return every module of every shipped model, and the totals of those with several."""
-    rows = []
+    listed = []
     for name in library.shipped_names(Model):
         model, _ = library.read_named(name, Model)
         for module, spec in model.modules.items():
             count, kind = parameter_counts(spec).total, str(type(spec).__struct_config__.tag)
-            rows.append(ModelRow(name, module, kind, count, counts_text(spec), model.source, active_parameters(spec)))
+            listed.append(
+                ShippedModule(name, module, kind, count, counts_text(spec), model.source, active_parameters(spec))
+            )
         if len(model.modules) > 1:
             module_names = " + ".join(model.modules)
             active = sum(active_parameters(spec) for spec in model.modules.values())
-            rows.append(ModelRow(name, "all", "", model_parameters(model), module_names, model.source, active))
-    return rows
+            listed.append(ShippedModule(name, "all", "", model_parameters(model), module_names, model.source, active))
+    return listed

@@ -23,7 +23,7 @@ Solve = Callable[[Inputs], SolvedJob]  # a job by its own strategy; raises Input
 
 
 class Candidate(NamedTuple):
-    """A strategy, and the ZeRO stage that goes with when its ranks synchronise."""
+    """A strategy, with a ZeRO stage that its points of synchronisation allow."""
 
     strategy: str
     zero: int

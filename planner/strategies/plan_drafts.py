@@ -91,7 +91,7 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
         devices=inputs.devices,
         items=items,
         feeds={name: read for batch in inputs.batches for name, read in item_readers(batch, layouts)},
-        dropped=tuple(row for batch in inputs.batches for row in batch.dropped),
+        dropped=tuple(sample for batch in inputs.batches for sample in batch.dropped),
         left_out={
             name: tuple(item for batch in inputs.batches for item in batch.left_out.get(name, ()))
             for name in layouts
@@ -147,7 +147,11 @@ def plan_entry(item: int, shape: int, problem: PackingProblem) -> ItemEntry:
 
 
 def draft_plan(
-    inputs: Inputs, used: PlanInputs, layouts: dict[str, Layout], groups: dict[str, Group], rows: tuple[MicroBatch, ...]
+    inputs: Inputs,
+    used: PlanInputs,
+    layouts: dict[str, Layout],
+    groups: dict[str, Group],
+    micro_batches: tuple[MicroBatch, ...],
 ) -> Plan:
     """The decisions for one batch as an unpriced plan."""
     return Plan(
@@ -166,5 +170,5 @@ def draft_plan(
         ranks=inputs.cluster.ranks,
         layouts=layouts,
         groups=dict(sorted(groups.items(), key=lambda entry: (entry[1].ranks[0], -len(entry[1].ranks)))),
-        steps=(Step(sync=inputs.job.sync, micro_batches=rows),),
+        steps=(Step(sync=inputs.job.sync, micro_batches=micro_batches),),
     )

@@ -10,7 +10,7 @@ from planner.why.step_facts import StepFacts
 SMALL = 0.02  # share of all differences: smaller ones are not listed
 
 
-class StepDifference(Spec, omit_defaults=False):
+class PartDifference(Spec, omit_defaults=False):
     """One part of the time: seconds of the mean rank in both steps, and a sentence with the counts behind it."""
 
     part: str
@@ -19,10 +19,10 @@ class StepDifference(Spec, omit_defaults=False):
     text: str
 
 
-def explain_difference(before: StepFacts, after: StepFacts) -> tuple[StepDifference, ...]:
+def explain_difference(before: StepFacts, after: StepFacts) -> tuple[PartDifference, ...]:
     """Parts that differ, largest difference first."""
     clauses = [
-        StepDifference(part=name, before=old, after=new, text=f"{name} {change_text(old, new)}{because}")
+        PartDifference(part=name, before=old, after=new, text=f"{name} {change_text(old, new)}{because}")
         for name, old, new, because in step_parts(before, after)
     ]
     total = sum(abs(clause.after - clause.before) for clause in clauses)

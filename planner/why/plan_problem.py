@@ -54,7 +54,7 @@ def single_step(plan: Plan, number: int) -> Plan:
         raise InputError(f"the plan has no step {number}", where="--step", fix=f"one of 0 to {len(plan.steps) - 1}")
     module, _ = only_module(plan)
     step = plan.steps[number]
-    placed = [a for row in step.micro_batches for a in assignments(plan, row)]
+    placed = [a for micro_batch in step.micro_batches for a in assignments(plan, micro_batch)]
     items = {item for a in placed for item in a.items}
     groups = {a.group for a in placed}
     return with_fields(

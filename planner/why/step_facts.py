@@ -13,7 +13,7 @@ from planner.why.group_loads import GroupLoad, group_loads
 
 
 class StepFacts(Spec, omit_defaults=False):
-    """compute + exchange_across + exchange_within + other_comm + idle = value: seconds of the mean rank."""
+    """Seconds of the mean rank: compute + exchange_across + exchange_within + other_comm + idle = value."""
 
     value: float
     bound: float
@@ -45,7 +45,7 @@ def step_facts(plan: Plan, score: Score) -> StepFacts:
     placed = group_loads(plan, score)
     across, within = exposed_by_reach(plan, score, placed)
     crossing = [load for load in placed if load.crosses_nodes]
-    worked_in = rank_micro_batches(plan, placed)
+    micro_batch_counts = rank_micro_batches(plan, placed)
     return StepFacts(
         value=score.step_seconds,
         bound=min(score.bound.seconds, score.step_seconds),
@@ -60,8 +60,8 @@ def step_facts(plan: Plan, score: Score) -> StepFacts:
         ranks=plan.size,
         sync=plan.steps[0].sync,
         micro_batches=len(plan.steps[0].micro_batches),
-        fewest_of_rank=min(worked_in),
-        most_of_rank=max(worked_in),
+        fewest_of_rank=min(micro_batch_counts),
+        most_of_rank=max(micro_batch_counts),
         groups=degrees_text(placed),
         crossing_groups=len(crossing),
         crossing_tokens=sum(load.tokens for load in crossing),
@@ -89,8 +89,8 @@ def exposed_by_reach(plan: Plan, score: Score, placed: list[GroupLoad]) -> tuple
 
 def rank_micro_batches(plan: Plan, placed: list[GroupLoad]) -> list[int]:
     """Number of micro-batches in which each rank works."""
-    worked = {(rank, load.micro_batch) for load in placed for rank in load.ranks}
-    counts = Counter(rank for rank, _ in worked)
+    busy = {(rank, load.micro_batch) for load in placed for rank in load.ranks}
+    counts = Counter(rank for rank, _ in busy)
     return [counts[rank] for rank in range(plan.size)]
 
 

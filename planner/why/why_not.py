@@ -5,7 +5,7 @@ from planner.scoring import score
 from planner.specs.base import Spec, with_fields
 from planner.why.changed_inputs import apply_changes, apply_implied
 from planner.why.nearest_feasible import nearest_feasible
-from planner.why.plan_difference import StepDifference, explain_difference
+from planner.why.plan_difference import PartDifference, explain_difference
 from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.resolved import Infeasibility, SolveAgain, solve_facts
 from planner.why.step_facts import StepFacts, step_facts
@@ -23,7 +23,7 @@ class WhyNot(Spec, omit_defaults=False):
     after: StepFacts | None
     seconds: float | None  # that the change adds to the step; negative: saves
     share: float | None  # of the step
-    because: tuple[StepDifference, ...]
+    because: tuple[PartDifference, ...]
     infeasible: Infeasibility | None
 
 

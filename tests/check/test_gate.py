@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner import files
 from planner.check import Finding, exit_code, to_markdown, verdict
 from planner.check.finding import BLOCKING, CATEGORIES
-from planner.check.markdown import ROWS
+from planner.check.markdown import FINDINGS_SHOWN
 
 words = st.text(max_size=20)
 findings = st.builds(
@@ -70,9 +70,9 @@ def test_every_finding_is_one_row_of_five_cells(some):
 
 
 def test_a_long_table_is_cut():
-    lines = to_markdown([found("drift")] * (ROWS + 5)).splitlines()
+    lines = to_markdown([found("drift")] * (FINDINGS_SHOWN + 5)).splitlines()
     assert lines[-1] == "and 5 more"
-    assert sum(line.startswith("| drift") for line in lines) == ROWS
+    assert sum(line.startswith("| drift") for line in lines) == FINDINGS_SHOWN
 
 
 def test_findings_are_data():

@@ -88,7 +88,7 @@ def test_varied_lengths_are_simulated_as_they_are(job):
 def test_a_layout_that_does_not_come_out_even(job):
     done = invoke(job("tp: 2, pp: 2, micro_batch: 3"))
     assert done.exit_code != 0
-    assert "do not come out even" in str(done.exception)
+    assert "are no multiple of dp" in str(done.exception)
 
 
 @pytest.mark.parametrize(("model", "seq", "flops"), [("gpt3-175b", 2048, 3 * 2 * 174.6e9)])

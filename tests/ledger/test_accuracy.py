@@ -47,11 +47,11 @@ def test_every_row_is_used_or_skipped(table):
     cases, left, made = table
     found = account(cases, left, made)
     read = len(cases) + len(left)
-    assert found.overall.rows_read == found.overall.rows_used + sum(found.overall.rows_skipped.values()) == read
-    assert sum(figures.rows_read for figures in found.sources.values()) == read
+    assert found.overall.records_read == found.overall.rows_used + sum(found.overall.rows_skipped.values()) == read
+    assert sum(figures.records_read for figures in found.sources.values()) == read
     origins = [record.case.origin for record in found.records] + [one.origin for one in found.skipped]
     assert sorted(origins, key=str) == sorted([one.origin for one in (*cases, *left)], key=str)
-    assert len(accuracy_json(found, with_rows=True)["rows"]) == read
+    assert len(accuracy_json(found, with_records=True)["rows"]) == read
     assert json.loads(json.dumps(accuracy_json(found), allow_nan=False))  # whatever is odd is in no figure
 
 

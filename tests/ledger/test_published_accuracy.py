@@ -50,7 +50,7 @@ def test_rows_of_a_folder(tmp_path):
     found = accuracy_of_folder(tmp_path, (), perfect)
     assert [record.case.origin.record_id for record in found.records] == ["x-1"]
     assert found.records[0].seconds == 1.42
-    assert found.overall.rows_read == 2
+    assert found.overall.records_read == 2
     assert [one.origin.file for one in found.other_files] == ["models.csv"]
     assert [*found.sources] == ["x"]
 
@@ -71,6 +71,6 @@ def test_every_shared_row_is_accounted_for(shared):
                 record["source_id"] for record in csv.DictReader(text) if record.keys() >= {"row_id", "source_id"}
             )
     found = accuracy_of_folder(folder, (), perfect)
-    assert {name: figures.rows_read for name, figures in found.sources.items()} == lines
-    assert found.overall.rows_read == lines.total()
+    assert {name: figures.records_read for name, figures in found.sources.items()} == lines
+    assert found.overall.records_read == lines.total()
     assert found.overall.time_median_error == 0

@@ -43,5 +43,5 @@ def test_strategies_are_ranked(account):
 
 def test_no_row_is_lost(account):
     each = account.sources.values()
-    assert sum(source.rows_read for source in each) == account.overall.rows_read
-    assert account.overall.rows_used + sum(account.overall.rows_skipped.values()) == account.overall.rows_read
+    assert sum(source.records_read for source in each) == account.overall.records_read
+    assert account.overall.rows_used + sum(account.overall.rows_skipped.values()) == account.overall.records_read

@@ -190,7 +190,7 @@ def test_a_capture_without_steps_is_one(tmp_path):
 def test_a_circular_wait_is_an_error(tmp_path):
     graph = two_streams().graph(tmp_path)
     circular = with_op_timings(graph, lambda i, work: work._replace(awaits=(1,)) if i == 0 else work)
-    with pytest.raises(InputError, match="in a circle"):
+    with pytest.raises(InputError, match="in a cycle"):
         replay_graphs([circular])
 
 

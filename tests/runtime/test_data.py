@@ -104,7 +104,7 @@ def test_a_token_that_is_met_is_named(tmp_path):
     spoiled = [*ROWS[:4], [*range(28), 64, 1]]
     with pytest.raises(InputError) as refused:
         run(plan(), RunOptions(data=folder_of(tmp_path, spoiled)), print)
-    assert "token 28 of row 4 is 64, the model has 64 tokens" in refused.value.message
+    assert "token 28 of sample 4 is 64, the model has 64 tokens" in refused.value.message
     assert refused.value.where == str(tmp_path / "tokens.npy")
 
 
@@ -112,8 +112,8 @@ def test_what_is_not_there_is_refused_before_a_launch(tmp_path):
     require_runnable(plan(), RunOptions(data=folder_of(tmp_path)))
     for rows, says in (
         (ROWS[:4], "no sample 4"),
-        ([*ROWS[:4], [1] * 9], "row 4 has 9"),
-        ([[1] * 25, *ROWS[1:]], "row 0"),
+        ([*ROWS[:4], [1] * 9], "sample 4 has 9"),
+        ([[1] * 25, *ROWS[1:]], "sample 0"),
     ):
         with pytest.raises(InputError, match=says) as refused:
             require_runnable(plan(), RunOptions(data=folder_of(tmp_path, rows)))

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from planner.simulate.activities import NOBODY, Activities, ActivityBuilder
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder
 
 SHARES = (1.0, 1.0, 0.5, 0.3, 0.1, 0.0)
 
@@ -25,9 +25,9 @@ def activity_sets(draw, most: int = 24, circles: bool = True) -> Activities:
             draw(st.integers(0, 6)) / 4,
             draw(st.lists(st.sampled_from(usable), max_size=3, unique=True)) if usable else (),
             draw(st.lists(others, max_size=3)) if waits else (),
-            queued_by=draw(others) if queued else NOBODY,
+            queued_by=draw(others) if queued else NO_ACTIVITY,
             share=draw(st.sampled_from(SHARES)),
-            sharer=draw(st.integers(NOBODY, 2)),
+            sharer=draw(st.integers(NO_ACTIVITY, 2)),
         )
         if links and draw(st.booleans()):
             built.set_transfer(

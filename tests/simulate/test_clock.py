@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.simulate import clock, native
-from planner.simulate.activities import NOBODY, ActivityBuilder, RaggedArray
+from planner.simulate import clock, compiled_clock
+from planner.simulate.activities import NO_ACTIVITY, ActivityBuilder, RaggedArray
 from tests.examples import examples
 from tests.simulate.activity_sets import activity_sets, lane_of
 
@@ -24,12 +24,12 @@ def start_and_end_times(builder: ActivityBuilder):
 # ------------------------------------------------------------------------------------------- compiled and in Python
 
 
-@pytest.mark.skipif(native.LIB is None, reason="the clock was not compiled")
+@pytest.mark.skipif(compiled_clock.LIB is None, reason="the clock was not compiled")
 @examples(200)
 @given(activity_sets())
 def test_both_forms_give_the_same_bits(activities):
     (times, ended), (expected, expected_ended) = (
-        native.run_compiled(native.LIB, activities),
+        compiled_clock.run_compiled(compiled_clock.LIB, activities),
         clock.run_in_python(activities),
     )
     assert ended.tolist() == expected_ended.tolist()
@@ -40,14 +40,14 @@ def test_both_forms_give_the_same_bits(activities):
 def test_without_the_library_the_clock_runs_in_python(monkeypatch):
     built = ActivityBuilder()
     built.add(2.0)
-    monkeypatch.setattr(native, "LIBRARY", native.LIBRARY.with_name("nowhere.so"))
-    monkeypatch.setattr(native, "LIB", native.load_library())
-    assert native.LIB is None
-    assert native.run_activities(built.build())[0].ends.tolist() == [2.0]
+    monkeypatch.setattr(compiled_clock, "LIBRARY", compiled_clock.LIBRARY.with_name("nowhere.so"))
+    monkeypatch.setattr(compiled_clock, "LIB", compiled_clock.load_library())
+    assert compiled_clock.LIB is None
+    assert compiled_clock.run_activities(built.build())[0].ends.tolist() == [2.0]
 
 
 def test_nothing_takes_no_time():
-    times, ended = native.run_activities(ActivityBuilder().build())
+    times, ended = compiled_clock.run_activities(ActivityBuilder().build())
     assert [len(each) for each in (*times, ended)] == [0, 0, 0, 0]
 
 
@@ -61,7 +61,7 @@ def test_no_shorter_than_the_longest_chain_and_the_busiest_lane(activities):
     seconds, last = activities.seconds.tolist(), times.ends.max(initial=0.0)
     chain: list[float] = []
     for i in range(activities.count):
-        queued = [int(activities.queued_by[i])] if activities.queued_by[i] != NOBODY else []
+        queued = [int(activities.queued_by[i])] if activities.queued_by[i] != NO_ACTIVITY else []
         chain.append(seconds[i] + max((chain[j] for j in (*activities.after[i], *queued)), default=0.0))
         assert times.ends[i] >= chain[i] - 1e-9
     for lane in range(activities.lane_count):
@@ -76,7 +76,7 @@ def test_a_lane_holds_no_more_than_one_and_each_sharer_once(activities):
         for now in times.starts[held]:
             running = [i for i in held if times.starts[i] <= now < times.ends[i]]
             assert sum(activities.share[i] for i in running) <= 1 + 1e-6
-            sharers = [activities.sharer[i] for i in running if activities.sharer[i] != NOBODY]
+            sharers = [activities.sharer[i] for i in running if activities.sharer[i] != NO_ACTIVITY]
             assert len(set(sharers)) == len(sharers)
 
 
@@ -118,7 +118,7 @@ def entries(lists: RaggedArray, amounts: np.ndarray):
 def test_a_cause_ends_when_what_it_lets_start_starts(activities):
     times, _ = clock.run_in_python(activities)
     for i, cause in enumerate(times.causes):
-        assert times.starts[i] == (times.ends[cause] if cause != NOBODY else 0.0)
+        assert times.starts[i] == (times.ends[cause] if cause != NO_ACTIVITY else 0.0)
 
 
 @given(activity_sets(circles=False), st.sampled_from((0.5, 2.0, 4.0)))
@@ -198,7 +198,7 @@ def test_activities_that_wait_in_a_circle_never_end():
     built = ActivityBuilder()
     lane = built.add_lane()
     first, second, free = built.add(1.0, [lane], [1]), built.add(1.0, [lane]), built.add(1.0)
-    for _, ended in (clock.run_in_python(built.build()), native.run_activities(built.build())):
+    for _, ended in (clock.run_in_python(built.build()), compiled_clock.run_activities(built.build())):
         assert [bool(ended[i]) for i in (first, second, free)] == [False, False, True]
 
 
@@ -238,8 +238,8 @@ def lists(*numbers: int) -> RaggedArray:
 )
 def test_invalid_activities_are_refused(fields, message):
     with pytest.raises(InputError, match=message):
-        native.run_activities(one_activity(**fields))
-    native.run_activities(one_activity())
+        compiled_clock.run_activities(one_activity(**fields))
+    compiled_clock.run_activities(one_activity())
 
 
 @pytest.mark.parametrize("name", ["queued_by", "share", "sharer", "bytes", "taken", "given"])
@@ -247,18 +247,18 @@ def test_invalid_activities_are_refused(fields, message):
 def test_arrays_that_are_too_short_or_too_long_are_refused(name, length):
     """The compiled clock reads as many as there are activities, or entries."""
     built = one_activity(gives=lists(0), given=np.zeros(1))
-    native.run_activities(built)
+    compiled_clock.run_activities(built)
     dtype = getattr(built, name).dtype
     with pytest.raises(InputError, match=f"`{name}` has the shape"):
-        native.run_activities(replace(built, **{name: np.zeros(length, dtype)}))
+        compiled_clock.run_activities(replace(built, **{name: np.zeros(length, dtype)}))
 
 
 @pytest.mark.parametrize("name", ["seconds", "bytes", "bandwidth", "stock"])
 def test_arrays_of_more_dimensions_are_refused(name):
     with pytest.raises(InputError, match=f"`{name}` has the shape"):
-        native.run_activities(one_activity(**{name: np.ones((1, 2))}))
+        compiled_clock.run_activities(one_activity(**{name: np.ones((1, 2))}))
 
 
 def test_seconds_of_more_than_the_activities_are_refused():
     with pytest.raises(InputError, match="has the shape"):
-        native.run_activities(one_activity(seconds=np.ones(2)))
+        compiled_clock.run_activities(one_activity(seconds=np.ones(2)))

@@ -10,4 +10,4 @@ def models(json: Json = False) -> None:
     from planner.specs.shipped_models import shipped_models
 
     shipped = shipped_models()
-    render.emit(json, {"models": [row._asdict() for row in shipped]}, plan_tables.model_table(shipped))
+    render.emit(json, {"models": [module._asdict() for module in shipped]}, plan_tables.model_table(shipped))

@@ -66,11 +66,11 @@ def kernel_answer(calibrated: CalibratedDevice, path: Path | None) -> dict[str, 
 
 def framework_tables(fit: PublishedFit, paths: Sequence[Path]) -> Iterator[RenderableType]:
     """Coefficients of each framework and device, then errors by source of the records."""
-    owners = sorted({knob.owner for knob in fit.coefficients.values}, key=lambda name: (name != GENERIC, name))
+    owners = sorted({named.owner for named in fit.coefficients.values}, key=lambda name: (name != GENERIC, name))
     rows = table("framework or device", "coefficient", ">value", ">prior", ">±", "")
     for owner in owners:
-        for knob in sorted(knob for knob in fit.coefficients.values if knob.owner == owner):
-            rows.add_row(*coefficient(fit.coefficients, knob))
+        for key in sorted(key for key in fit.coefficients.values if key.owner == owner):
+            rows.add_row(*coefficient(fit.coefficients, key))
     yield rows
     errors = table("source", ">records", ">error", ">held out", ">as generic", title="\nmedian errors of step time")
     for source in errors_by_source(fit):
@@ -80,14 +80,14 @@ def framework_tables(fit: PublishedFit, paths: Sequence[Path]) -> Iterator[Rende
     yield written(paths)
 
 
-def coefficient(joint: FittedCoefficients, knob: CoefficientName) -> tuple[str, ...]:
-    assumed = "as assumed" if joint.stays_at_prior(knob) else ""
+def coefficient(joint: FittedCoefficients, key: CoefficientName) -> tuple[str, ...]:
+    assumed = "as assumed" if joint.stays_at_prior(key) else ""
     return (
-        knob.owner,
-        knob.name,
-        f"{joint.values[knob]:.4g}",
-        f"{prior_of(knob).value:g}",
-        percent(expm1(joint.deviations.get(knob, prior_of(knob).width))),
+        key.owner,
+        key.name,
+        f"{joint.values[key]:.4g}",
+        f"{prior_of(key).value:g}",
+        percent(expm1(joint.deviations.get(key, prior_of(key).width))),
         assumed,
     )
 
@@ -95,18 +95,22 @@ def coefficient(joint: FittedCoefficients, knob: CoefficientName) -> tuple[str, 
 def framework_answer(fit: PublishedFit, paths: Sequence[Path]) -> dict[str, Any]:
     """The JSON answer for a calibration on published step times."""
     values: dict[str, dict[str, Any]] = {}
-    for knob, value in fit.coefficients.values.items():
-        values.setdefault(knob.owner, {})[knob.name] = {
+    for key, value in fit.coefficients.values.items():
+        values.setdefault(key.owner, {})[key.name] = {
             "value": four_digits(value),
-            "prior": prior_of(knob).value,
-            "relative_deviation": four_digits(expm1(fit.coefficients.deviations.get(knob, prior_of(knob).width))),
-            "held": fit.coefficients.stays_at_prior(knob),
+            "prior": prior_of(key).value,
+            "relative_deviation": four_digits(expm1(fit.coefficients.deviations.get(key, prior_of(key).width))),
+            "held": fit.coefficients.stays_at_prior(key),
         }
     sources = {
-        source.name: {"rows": source.records, "median_error": source.median_error, "left_out_error": source.left_out_error,
-                   "left_out_error_as_generic": source.generic_error}
+        source.name: {
+            "rows": source.records,
+            "median_error": source.median_error,
+            "left_out_error": source.left_out_error,
+            "left_out_error_as_generic": source.generic_error,
+        }
         for source in errors_by_source(fit)
-    }  # fmt: skip
+    }
     return {
         "rows": len(fit.cases),
         "coefficients": values,

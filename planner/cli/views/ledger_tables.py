@@ -21,10 +21,10 @@ def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> 
         yield from record_tables(ledger)
     overall = ledger.overall
     yield Text.assemble(
-        (f"{overall.rows_read} records", "bold"),
+        (f"{overall.records_read} records", "bold"),
         f" of {len(ledger.sources)} sources: {overall.rows_used} predicted "
         f"({overall.rows_defaulted} with missing facts filled in from cited defaults), "
-        f"{overall.rows_read - overall.rows_used} skipped",
+        f"{overall.records_read - overall.rows_used} skipped",
     )
     by_source = {**ledger.sources, ALL: overall}
     for table_of in (time_table, ranking_table, memory_table):
@@ -45,7 +45,7 @@ def time_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableT
             name,
             str(f.rows_used),
             str(f.rows_defaulted or ""),
-            str(f.rows_read - f.rows_used or ""),
+            str(f.records_read - f.rows_used or ""),
             share(f.time_median_error),
             share(f.time_p90_error),
             signed(f.bias),
@@ -82,11 +82,11 @@ def memory_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[Renderabl
     rows = table(
         "source", ">records", ">median", ">out of memory: recall", ">precision", title="\npeak memory of a rank"
     )
-    with_memory = [(n, f) for n, f in by_source.items() if f.memory_rows or f.oom_recall[1] or f.oom_precision[1]]
+    with_memory = [(n, f) for n, f in by_source.items() if f.memory_records or f.oom_recall[1] or f.oom_precision[1]]
     for name, f in with_memory:
         rows.add_row(
             name,
-            str(f.memory_rows or ""),
+            str(f.memory_records or ""),
             share(f.memory_median_error),
             k_of_n(f.oom_recall),
             k_of_n(f.oom_precision),

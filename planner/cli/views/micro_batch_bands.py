@@ -24,7 +24,7 @@ SHARED_COLUMN: Cell = ("▒", "bright_blue")  # columns that several groups shar
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class GroupBand:
     """One group in one micro-batch: its columns, and the share of the micro-batch during which it works."""
 
     first: int
@@ -63,11 +63,11 @@ def micro_batch_bands(plan: Plan, number: int, score: Score, canvas: Canvas) -> 
             )
 
 
-def block(ranks: Ranks, share: float, number: int, size: int, columns: int, plain: bool) -> Block:
+def block(ranks: Ranks, share: float, number: int, size: int, columns: int, plain: bool) -> GroupBand:
     first = ranks[0] * columns // size
     last = max((ranks[-1] + 1) * columns // size, first + 1)
     fill = "█▓"[number % 2] if plain else "█"
-    return Block(first, last, share, str(len(ranks)), COLOURS[number % len(COLOURS)], fill)
+    return GroupBand(first, last, share, str(len(ranks)), COLOURS[number % len(COLOURS)], fill)
 
 
 def composition(plan: Plan, placed: Sequence[Assignment]) -> str:
@@ -81,7 +81,7 @@ def composition(plan: Plan, placed: Sequence[Assignment]) -> str:
     return f"⟨{groups}⟩  {items_text(plan, items, 'sequence' if len(plan.layouts) == 1 else 'item')}"
 
 
-def band(blocks: Sequence[Block], below: Sequence[float], lines: int) -> RenderableType:
+def band(blocks: Sequence[GroupBand], below: Sequence[float], lines: int) -> RenderableType:
     """Draw ranks by time: a line of a block is filled while its group works; the first line carries the labels.
 
     `below`: for each column, the share of the time during which groups work that are too narrow for their own blocks.
@@ -98,7 +98,7 @@ def band(blocks: Sequence[Block], below: Sequence[float], lines: int) -> Rendera
     return Stack(*picture)
 
 
-def labelled(cells: list[Cell], drawn: Block) -> list[Cell]:
+def labelled(cells: list[Cell], drawn: GroupBand) -> list[Cell]:
     """Write the group's degree into the middle of its block, if the block is wide enough."""
     width = drawn.last - drawn.first
     if width <= len(drawn.label):

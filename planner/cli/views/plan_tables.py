@@ -19,7 +19,7 @@ from planner.plan.plan_file import Outcome, Plan
 from planner.scoring import Score, allowed_bytes_on, bounds_same_work, objective_of
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.rank_kinds import rank_kinds
-from planner.specs.shipped_models import ModelRow
+from planner.specs.shipped_models import ShippedModule
 from planner.strategies import SolvedJob, is_static
 from planner.units import GIB, MIB, byte_size, duration, percent, plural
 from planner.workflows.tracing import TRACED_STEPS
@@ -209,7 +209,7 @@ def trace_line(trace: Path | None, steps: int, ranks: tuple[int, int] | None = N
     yield Text(f"\ntrace written to {trace}{of}: open it at ui.perfetto.dev", style="dim")
 
 
-def model_table(shipped: Sequence[ModelRow]) -> RenderableType:
+def model_table(shipped: Sequence[ShippedModule]) -> RenderableType:
     rows = table("model", "module", "kind", ">parameters", "counted")
     for model in shipped:
         rows.add_row(model.model, model.module, model.kind, f"{model.parameters:,}", model.counted)

@@ -45,7 +45,7 @@ def summary(answer: ReplayAnswer) -> dict[str, Any]:
         "breakdown": breakdown_answer(answer, 0),
         "critical_path": [link_answer(link) for link in longest_links(answer.critical_path)],
         "critical_path_left_out": max(0, len(answer.critical_path) - LINKS),
-        "operators": [row._asdict() for row in answer.operators],
+        "operators": [operator._asdict() for operator in answer.operators],
         "ranks": rank_answers(answer),
         "stragglers": [{**each._asdict(), "slower": dict(each.slower)} for each in answer.stragglers],
         "streams": [each._asdict() for each in replayed.stream_seconds()],
@@ -174,9 +174,13 @@ def critical_path_table(answer: ReplayAnswer) -> RenderableType:
     total = sum(link.seconds for link in answer.critical_path) or 1.0
     title = f"the critical path through all steps, {duration(total)} replayed, by operator"
     rows = table("operator", "kind", ">seconds", ">share", ">count", title=title)
-    for row in answer.operators[:SHOWN]:
+    for operator in answer.operators[:SHOWN]:
         rows.add_row(
-            plain(short(row.operator)), row.kind, duration(row.seconds), percent(row.seconds / total), str(row.times)
+            plain(short(operator.operator)),
+            operator.kind,
+            duration(operator.seconds),
+            percent(operator.seconds / total),
+            str(operator.times),
         )
     return rows
 

@@ -1,4 +1,4 @@
-"""Compute: what layers do (products, attention, passes over memory), and how long measured or rated kernels take for it."""
+"""What layers compute (products, attention, passes over memory), and how long measured or rated kernels take."""
 
 from planner.costs.compute.assumed_rates import (
     ASSUMED_SPREAD,

@@ -12,7 +12,7 @@ from planner.units import MS
 
 
 def fsdp_line(costs: ModuleCosts, layout: Layout, layers: int, embedding_head: bool, forward: bool) -> CostLine:
-    """The constant that FSDP2 adds to one pass over so many layers, whatever the number of tokens."""
+    """The constant that FSDP2 adds to one pass over `layers` layers, whatever the number of tokens."""
     how = resharding(layout)
     units = costs.fsdp.get(how) if how else None
     if units is None:

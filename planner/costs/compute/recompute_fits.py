@@ -45,7 +45,7 @@ def require_measured_recompute(
 
 
 def combined_passes(parts: Sequence[tuple[PassCosts, float]]) -> PassCosts:
-    """Fits of so many layers of each kind, one after another."""
+    """Fits of a number of layers of each kind, one after another."""
     times = [(passes, count / passes.layers) for passes, count in parts]
     return PassCosts(
         layers=round(sum(count for _, count in parts)),

@@ -102,7 +102,7 @@ def attention_bytes(
     if "attention" in recomputed:
         return total
     return total + module.heads * shares.inside * (
-        FLOAT32_BYTES if accounting.flash else score_row_bytes(module, at, accounting)
+        FLOAT32_BYTES if accounting.flash else score_bytes_per_query(module, at, accounting)
     )
 
 
@@ -121,7 +121,7 @@ def cross_bytes(
     return kept + module.heads * shares.inside * (FLOAT32_BYTES if accounting.flash else matrix)
 
 
-def score_row_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Number:
+def score_bytes_per_query(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Number:
     """Bytes of one row of one head's matrix: softmax, and with dropout its mask and its output."""
     plain = element_shares(at).plain
     windows = {module.window_of(layer) for layer in range(module.layers)}

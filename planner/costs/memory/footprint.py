@@ -176,7 +176,7 @@ def fullest_stage(module: Module, at: LayoutColumns, accounting: MemoryCoefficie
 
 
 def larger_footprint(one: Footprint, other: Footprint) -> Footprint:
-    """Of two footprints the one with the larger total, element by element."""
+    """The footprint with the larger total, element by element."""
     second_larger = np.asarray(other.total > one.total)
     parts = {field.name: (getattr(one, field.name), getattr(other, field.name)) for field in fields(Footprint)}
     return Footprint(**{name: np.where(second_larger, second, first) for name, (first, second) in parts.items()})

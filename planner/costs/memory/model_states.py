@@ -60,7 +60,7 @@ def kinds_before(module: Module) -> dict[LayerKind, NDArray[np.int64]]:
 
 
 def stage_layers(module: Module, at: LayoutColumns, stage: Number) -> dict[LayerKind, Number]:
-    """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, …"""
+    """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, and so on."""
     before = kinds_before(module)
     held: dict[LayerKind, Number] = dict.fromkeys(before, 0)
     for index in range(int(np.max(at.vpp))):
@@ -177,7 +177,7 @@ def per_parameter(at: LayoutColumns, accounting: MemoryCoefficients) -> StateByt
 
 
 def zero_shards(at: LayoutColumns, replicas: Number) -> Number:
-    """Ranks over which ZeRO shards what has so many replicas."""
+    """Ranks over which ZeRO shards states that have `replicas` replicas."""
     return np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, replicas), replicas)
 
 

@@ -14,9 +14,9 @@ a rank holds (2 + (1 − r)·(l − 2))·A·s/d bytes, what embedding and head k
 what it would hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, floor
 
 from planner.costs.cost_lines import CostLine
 from planner.costs.memory.token_caps import ActivationBytes
@@ -45,14 +45,14 @@ class Offloading:
         if not self.layer_bytes:
             return 1.0
         seconds = min(squared * size + linear for squared, linear in self.passes)  # per token
-        return floor(min(1.0, seconds * self.bytes_per_second / self.layer_bytes) * STEPS) / STEPS
+        return math.floor(min(1.0, seconds * self.bytes_per_second / self.layer_bytes) * STEPS) / STEPS
 
     def held_bytes(self, ratio: float) -> float:
         """Bytes per token on the device."""
         return resident_layers(self.layers, ratio) * self.layer_bytes + self.head_bytes
 
     def kept_share(self, ratio: float) -> float:
-        """k: what a token holds on the device, over what it holds without offload; at most 1."""
+        """The share k: what a token holds on the device, over what it holds without offload; at most 1."""
         whole = self.held_bytes(0.0) + self.recomputed_bytes
         return (self.held_bytes(ratio) + self.recomputed_bytes) / whole if whole else 1.0
 
@@ -61,7 +61,7 @@ class Offloading:
         if size <= room:
             return 0.0
         ratio = (1 - room / size) / (1 - self.kept_share(1.0))  # k falls in a straight line from 1
-        return min(most, ceil(ratio * STEPS) / STEPS)
+        return min(most, math.ceil(ratio * STEPS) / STEPS)
 
 
 def offloading_of(passes: Sequence[CostLine], held: ActivationBytes, layers: int, device: Device) -> Offloading:

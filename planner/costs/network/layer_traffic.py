@@ -151,9 +151,7 @@ def expert_seconds(module: Module, kind: LayerKind, at: LayoutColumns, machine: 
 
 
 def to_nodes(topk: int, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Of the copies that leave a node, the share that is left when each node gets one; in the mean over uniform
-    routing.
-    """
+    """The share of copies that still leave a node when each other node gets one, with uniform routing in the mean."""
     nodes = np.maximum(1.0, at.ep * at.etp / machine.network.per_node)
     reached = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** topk)
     copies = topk * (nodes - 1.0) / nodes

@@ -20,7 +20,7 @@ def replicated_by_task(
     task: Task, module: Module, layout: Layout, cluster: Cluster
 ) -> tuple[ReplicatedParameters, ...]:
     """Parameters of a task on one rank with their groups: the dense part, then the experts by placement. Of all groups
-    alike, the one that is spread farthest counts.
+    alike, the one whose ranks are farthest apart counts.
     """
     outside = float(embedding_head_share(task.layers, module, layout))
     sparse, tp = sparse_parameters(module, task.layers), layout.tp
@@ -77,7 +77,7 @@ def embedding_head_share(layers: Layers, module: Module, layout: Layout) -> Numb
 
 
 def farthest_group(groups: list[Ranks], cluster: Cluster) -> CommGroup:
-    """Of groups of one size, the one that reaches farthest and has fewest neighbours in a node."""
+    """The group, among some of one size, that reaches farthest and has fewest neighbours in a node."""
     return max((group_of_ranks(cluster, ranks) for ranks in groups), key=lambda each: (each.span, each.stride))
 
 
@@ -89,7 +89,7 @@ def rank_blocks(ranks: Ranks, layout: Layout, dims: tuple[str, ...]) -> list[Ran
 
 
 def pass_groups(part: LayerPass, layout: Layout, cluster: Cluster) -> LayerGroups:
-    """The groups that communicate within a pass; of sub-groups that do the same, those that are spread farthest.
+    """The groups that communicate within a pass; of sub-groups that do the same, those farthest apart.
 
     The slowest link of a ring is of the level that joins all ranks of its group: if each link lay within one block of a
     nearer level, so would the first ranks of all sub-groups, and with them all but the last sub-group's, which is

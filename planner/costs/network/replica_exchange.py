@@ -60,7 +60,7 @@ class ReplicaExchange(NamedTuple):
 
     reduce: Number = 0.0
     gather: Number = 0.0
-    gather_again: Number = 0.0
+    backward_gather: Number = 0.0
 
 
 def replica_exchange(
@@ -81,10 +81,10 @@ def replica_exchange(
         gradients, everyone, part.calls
     )
     gather = network.all_gather(weights, part.shard, part.calls)
-    again = network.all_gather(weights - part.stay_gathered * at.element, part.shard, part.calls)
+    backward_gather = network.all_gather(weights - part.stay_gathered * at.element, part.shard, part.calls)
     present = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, and pays no latency for them
     gathers = present * np.where(at.zero > 0, 1.0, 0.0)
-    return ReplicaExchange(present * np.where(at.zero > 0, sharded, whole), gathers * gather, gathers * again)
+    return ReplicaExchange(present * np.where(at.zero > 0, sharded, whole), gathers * gather, gathers * backward_gather)
 
 
 def scatter_gradients(
@@ -112,7 +112,7 @@ def exposed_dp_seconds(
     backward.
     """
     parts = [replica_exchange(part, at, machine.network, machine.timing) for part in replicated_on_stage(module, at)]
-    reduce, gather, again = (sum(numbers) for numbers in zip(*parts, strict=True))
+    reduce, gather, backward_gather = (sum(numbers) for numbers in zip(*parts, strict=True))
     uncovered, window, (forward, backward) = at.pp / module.layers, machine.dp_window, compute
     gathered, reduced = (
         exposed_part(gather, forward, window, uncovered),
@@ -126,7 +126,7 @@ def exposed_dp_seconds(
         return np.zeros_like(once)
     first = np.minimum(1.0, uncovered * at.vpp)  # one layer of each chunk
     forwards = exposed_part(gather / at.vpp, forward / at.vpp, window, first)
-    backwards = exposed_part((again + reduce) / at.vpp, backward / at.vpp, window, first)
+    backwards = exposed_part((backward_gather + reduce) / at.vpp, backward / at.vpp, window, first)
     return np.where(at.zero >= 3, (forwards + backwards) * times, once)
 
 

@@ -80,7 +80,7 @@ def tensor_parallel_line(
 def gather_scatter_cost(
     network: NetworkModel, block: CommGroup, sizes: tuple[float, float], calls: tuple[int, int]
 ) -> Cost:
-    """The cost of so many all-gathers and of so many reduce-scatters, each with their bytes."""
+    """The cost of `calls` all-gathers and reduce-scatters, with `sizes` bytes in all."""
     kinds = zip(("all_gather", "reduce_scatter"), sizes, calls, strict=True)
     return total_cost(*(network.collective_cost(kind, size_bytes, block, often) for kind, size_bytes, often in kinds))
 

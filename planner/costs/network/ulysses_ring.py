@@ -47,9 +47,9 @@ def ring_line(
     delays all behind it.
     """
     ring = part.split.ring
-    again = fully_recomputed_layers(part)
+    recomputed = fully_recomputed_layers(part)
     elements = ring_elements(module, len(part.ranks) // ring, ring)
-    times = part.layers * (1 if part.forward else 2) + again
+    times = part.layers * (1 if part.forward else 2) + recomputed
     moved = network.collective_cost("p2p", elements * DTYPE_BYTES[dtype] * times, around, 0)
-    fixed = network.collective_cost("p2p", 0.0, around, (ring - 1) * (part.layers + again))
+    fixed = network.collective_cost("p2p", 0.0, around, (ring - 1) * (part.layers + recomputed))
     return CostLine(const=fixed.value, comm_const=fixed.value, rings=(RingTerm(moved.value, hidden),)), moved

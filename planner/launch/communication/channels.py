@@ -40,7 +40,7 @@ class Channels:
                 dist.recv(byte, source, group=group)
 
     def expect(self, source: int, messages: Iterable[tuple[str, Callable[[], Tensor]]]) -> None:
-        """What a rank will send in this step, in its order: each message's name, and what allocates memory for it."""
+        """What a rank will send in this step, in its order: each message's name, and a function that allocates it."""
         self.expected[source], self.posted[source] = deque(messages), deque()
 
     def send(self, target: int, x: Tensor) -> None:

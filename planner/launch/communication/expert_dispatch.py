@@ -33,7 +33,7 @@ class StageDispatcher:
         self.stage = stage
 
     def dispatch(self, x: Tensor, choice: ExpertChoice, compute: ExpertFunction) -> Tensor:
-        """x `(tokens, hidden)` through the local experts to the same shape."""
+        """Send x `(tokens, hidden)` through the local experts to the same shape."""
         return LOCAL_DISPATCHER.dispatch(x, choice, compute)
 
     def all_reduce_counts(self, counts: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class AllToAllDispatcher(StageDispatcher):
         self.ep, self.etp = ep, etp
 
     def dispatch(self, x: Tensor, choice: ExpertChoice, compute: ExpertFunction) -> Tensor:
-        """x `(tokens, hidden)` through the experts of its choice to the same shape."""
+        """Send x `(tokens, hidden)` through the experts of its choice to the same shape."""
         counts, incoming = self.exchange_counts(choice)
         sent, received, gathered = self.row_counts(counts, incoming)
         order = choice.sorted_by_expert()[: sum(sent)]
@@ -72,7 +72,10 @@ class AllToAllDispatcher(StageDispatcher):
         return outgoing, self.etp.all_gather_no_grad(incoming, [self.ep.size] * self.etp.size)
 
     def row_counts(self, counts: Tensor, incoming: Tensor) -> tuple[list[int], list[int], list[int]]:
-        """Rows that go to each rank along ep, that come from each, and that each rank along etp then has."""
+        """Rows that go to each rank along ep, that come from each, and that each rank along etp then has.
+
+        `counts` `(experts)` and `incoming` `(etp * ep, experts / ep)` are those of `exchange_counts`.
+        """
         outgoing_rows, incoming_rows = counts.view(self.ep.size, -1).sum(1), incoming.sum(1)
         both: list[int] = torch.cat([outgoing_rows, incoming_rows]).tolist()
         sent, sources = both[: self.ep.size], both[self.ep.size :]
@@ -91,7 +94,7 @@ class AllGatherDispatcher(StageDispatcher):
         self.expert_ranks, self.ep = among, ep
 
     def dispatch(self, x: Tensor, choice: ExpertChoice, compute: ExpertFunction) -> Tensor:
-        """x `(tokens, hidden)` through the experts of its choice to the same shape."""
+        """Send x `(tokens, hidden)` through the experts of its choice to the same shape."""
         rows, counts, local_choices = self.exchange_counts(len(x), choice)
         x, weights = self.expert_ranks.all_gather(x, rows), self.expert_ranks.all_gather(choice.weights, rows)
         first, last = self.ep.span(choice.expert_count)

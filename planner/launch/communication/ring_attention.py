@@ -38,7 +38,7 @@ class RingAttention:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
-        """Attention as of `SequenceParallel.attend`: all arguments have the rows of this rank."""
+        """Attention with the shapes of `SequenceParallel.attend`: all arguments have the rows of this rank."""
         return blockwise_attention(q, k, v, self, masking, sinks)
 
     def visit_blocks(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:

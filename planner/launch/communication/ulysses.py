@@ -47,14 +47,14 @@ class UlyssesAttention:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
-        """Attention as of `SequenceParallel.attend`."""
+        """Attention with the arguments and shapes of `SequenceParallel.attend`."""
         q, k, v = self.seq_to_heads(q, k, v)
         own_sinks = None if sinks is None else sinks.chunk(self.degree)[self.index]
         return self.heads_to_seq(self.attention(q, k, v, cu_seqlens, masking, own_sinks))
 
     def seq_to_heads(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v from `(tokens, heads, head_dim)`, with own tokens and all heads, to `(group_tokens, heads /
-        degree, head_dim)`; v has a width of its own.
+        """Exchange q, k and v from `(tokens, heads, head_dim)`, with own tokens and all heads, to `(group_tokens,
+        heads / degree, head_dim)`. The head size of v may differ.
         """
         kv_heads = math.lcm(k.shape[1], self.degree)
         copies = kv_heads // k.shape[1]

@@ -54,7 +54,7 @@ class UnifiedSequenceParallel:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
     ) -> Tensor:
-        """Attention as of `SequenceParallel.attend`."""
+        """Attention with the arguments and shapes of `SequenceParallel.attend`."""
         return self.attention.attend(q, k, v, cu_seqlens, masking, sinks)
 
 

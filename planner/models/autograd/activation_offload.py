@@ -91,7 +91,7 @@ class OffloadedStorage:
         return restore
 
 
-class LayerActivations:
+class SavedLayerTensors:
     """What one layer saves of one micro-batch."""
 
     def __init__(self, offload: "ActivationOffload", stay: Iterable[Tensor]) -> None:
@@ -139,9 +139,9 @@ class ActivationOffload:
         return offloaded
 
     @contextmanager
-    def layer_activations(self, stay: Iterable[Tensor]) -> Iterator[LayerActivations]:
+    def layer_activations(self, stay: Iterable[Tensor]) -> Iterator[SavedLayerTensors]:
         """A block around the forward of one layer; `stay` are tensors (any shapes) that are not offloaded."""
-        box = LayerActivations(self, stay)
+        box = SavedLayerTensors(self, stay)
         with packing_saved_tensors(box.pack):
             yield box
         box.kept_alive.clear()
@@ -161,7 +161,7 @@ def offloading_activations(offload: ActivationOffload | None) -> Iterator[None]:
 
 
 def run_layers(layers: Iterable[nn.Module], x: Tensor, shared: Iterable[Tensor], *rest: object) -> Tensor:
-    """x `(tokens, hidden)` through the layers in turn, each called with `rest`: `(tokens, hidden)`. `shared` are
+    """Send x `(tokens, hidden)` through the layers in turn, each called with `rest`: `(tokens, hidden)`. `shared` are
     tensors that all layers are given, which are not offloaded.
     """
     chunk, offload, previous = [*layers], _offload.get(), None

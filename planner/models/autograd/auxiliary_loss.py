@@ -21,7 +21,7 @@ class AuxiliaryLosses:
         self.losses: dict[int, Tensor] = {}
 
     def attach(self, x: Tensor, layer: int, loss: Tensor) -> Tensor:
-        """x (any shape) unchanged; in backward the gradient of the scaled scalar `loss` starts here."""
+        """Return x (any shape) unchanged; in backward the gradient of the scaled scalar `loss` starts here."""
         self.losses[layer] = loss.detach()
         out: Tensor = _AttachLoss.apply(x, loss, self.scale)  # type: ignore[no-untyped-call]
         return out

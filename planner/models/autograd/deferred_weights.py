@@ -20,7 +20,7 @@ class DeferrableProduct(Protocol):
     """A product y of x and a weight, linear in both."""
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
-        """y `(rows, out)` of x `(rows, width)` and the weight."""
+        """The product y `(rows, out)` of x `(rows, width)` and the weight."""
 
     def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:
         """The gradient of x, `(rows, width)`, from that of y, `(rows, out)`."""
@@ -30,10 +30,10 @@ class DeferrableProduct(Protocol):
 
 
 class MatrixProduct:
-    """y `(tokens, out)` = x `(tokens, width)` W^T, W `(out, width)`."""
+    """The product y `(tokens, out)` = x `(tokens, width)` W^T, W `(out, width)`."""
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
-        """y `(tokens, out)`."""
+        """The product y `(tokens, out)`."""
         return F.linear(x, weight)
 
     def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def deferring_weight_gradients(store: DeferredGradients | None) -> Iterator[None
 
 
 def deferrable_multiply(x: Tensor, weight: Tensor, product: DeferrableProduct = MATRIX_PRODUCT) -> Tensor:
-    """y `(rows, out)` of x `(rows, width)` and a weight, whose gradient is deferred inside
+    """The product y `(rows, out)` of x `(rows, width)` and a weight, whose gradient is deferred inside
     `deferring_weight_gradients`.
     """
     store = _store.get()
@@ -95,8 +95,9 @@ def deferrable_multiply(x: Tensor, weight: Tensor, product: DeferrableProduct = 
 
 
 def deferrable_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b, x `(tokens, width)`, W `(out, width)`, b `(out)`: `(tokens, out)`. The bias gradient is never
-    deferred.
+    """The sum x W^T + b `(tokens, out)` of x `(tokens, width)`, W `(out, width)` and b `(out)`.
+
+    The bias gradient is never deferred.
     """
     if _store.get() is None:
         return F.linear(x, weight, bias)

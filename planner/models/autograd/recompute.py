@@ -42,7 +42,7 @@ class RecomputedTensor:
         return self.restore
 
     def restore(self) -> Tensor:
-        """The value, recomputed at its first use and dropped after the last."""
+        """The value (any shape), recomputed at its first use and dropped after the last."""
         if self.recomputed is None:
             with torch.no_grad():
                 self.recomputed = self.recompute()
@@ -78,7 +78,7 @@ def recomputing(make: TensorFunction, x: Tensor) -> Iterator[Tensor]:
 
 
 def recompute_along(make: TensorFunction, x: Tensor) -> Tensor:
-    """make(x), recomputed wherever x (any shape) is."""
+    """Return make(x), recomputed wherever x (any shape) is."""
     value, recipes = make(x), _recipes.get() or []
     recomputed = next((recipe for recipe in recipes if recipe.is_same_tensor(x)), None)
     if recomputed is not None and not recomputed.is_same_tensor(value):

@@ -87,8 +87,9 @@ def require_checkpoint(spec: Module, folder: Path) -> None:
 def save_checkpoint_streamed(
     described: Mapping[str, TensorDescription], weights: Iterable[tuple[str, Tensor]], spec: Module, folder: Path
 ) -> None:
-    """Write full parameters that arrive one by one, in the order in which they are described, as config.json and
-    model.safetensors. Raises InputError.
+    """Write full parameters that arrive one by one, with the shapes and in the order in which they are described.
+
+    The files are config.json and model.safetensors. Raises InputError.
     """
     stored: dict[str, TensorDescription] = {}
     for name, (dtype, shape) in described.items():

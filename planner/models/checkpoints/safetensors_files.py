@@ -161,7 +161,7 @@ def reading_file(file: Path) -> Iterator[None]:
 
 
 def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription], values: Iterable[Tensor]) -> None:
-    """Write tensors that arrive one by one, in the order in which they are described, atomically. Raises InputError.
+    """Write tensors that arrive one by one, with the shapes and in the order described, atomically. Raises InputError.
 
     `save_file` of the library is not used: it takes all tensors at once, where each is put together from ranks' shards
     in its turn; and it neither flushes its file to disk nor replaces the previous one whole.

@@ -37,7 +37,10 @@ class KeyValueBlocks(Protocol):
         """The spans of tokens on this rank."""
 
     def visit_blocks(self, block: Tensor, visit: Callable[[Spans, Tensor], None]) -> None:
-        """Call `visit` on each rank's block, this rank's own first. All ranks must call it."""
+        """Call `visit` on each rank's block `(rows, kv_heads, head_dim + value_dim)`, this rank's own first.
+
+        All ranks must call it.
+        """
 
     def visit_blocks_backward(self, block: Tensor, visit: Callable[[Spans, Tensor], Tensor]) -> Tensor:
         """The backward counterpart: `visit` returns the gradient of a block, of the block's shape; the result is the

@@ -21,8 +21,9 @@ class ScanInputs(NamedTuple):
 
 
 def state_space_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Tensor:
-    """y `(tokens, groups, heads, channels)` of S_t = exp(d A) S_{t-1} + d x Bᵀ, y = S_t C, where each document starts
-    with a zero state. The dtype is that of the steps.
+    """The scan y `(tokens, groups, heads, channels)`: S_t = exp(d A) S_{t-1} + d x Bᵀ, y = S_t C.
+
+    Each document starts with a zero state. The dtype is that of the steps.
     """
     if not sum(lengths):
         return scanned.values.to(scanned.steps.dtype) + 0 * sum(x.sum() for x in scanned)
@@ -37,7 +38,7 @@ def chunked_scan(scanned: ScanInputs, lengths: list[int], chunk: int) -> Tensor:
     rows = chunked_row_indices(lengths, chunks, chunk).to(scanned.values.device)
 
     def in_chunk_rows(x: Tensor) -> Tensor:
-        """x `(tokens, ...)` to `(chunks, chunk, ...)`."""
+        """Split x `(tokens, ...)` to `(chunks, chunk, ...)`."""
         padded = x.new_zeros(sum(chunks) * chunk, *x.shape[1:], dtype=scanned.steps.dtype)
         return torch.unflatten(padded.index_copy(0, rows, x.to(padded.dtype)), 0, (-1, chunk))
 

@@ -75,7 +75,7 @@ class CpuFlashAttention:
         return grad_q[..., : q.shape[2]], grad_k[..., : q.shape[2]], grad_v[..., : v.shape[2]]
 
     def repeat_key_heads(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """k and v `(m, kv_heads, width)` repeated to `(m, heads, width)`, unless the operator supports shared heads."""
+        """Repeat k and v `(m, kv_heads, width)` to `(m, heads, width)`, unless the operator supports shared heads."""
         each = q.shape[1] // k.shape[1]
         return (
             (k, v)
@@ -150,7 +150,10 @@ def pad_to_widest(*tensors: Tensor) -> list[Tensor]:
 
 
 def sequence_arguments(q: Tensor, k: Tensor) -> list[Any]:
-    """The operator's arguments for one sequence: boundaries of queries and of keys, and the two lengths."""
+    """The operator's arguments for one sequence of q `(n, heads, width)` and k `(m, kv_heads, width)`.
+
+    They are the boundaries of queries and of keys, and the two lengths.
+    """
     return [*(sequence_boundaries(len(x), q.device) for x in (q, k)), len(q), len(k)]
 
 

@@ -25,7 +25,7 @@ class GroupedProduct:
     sizes: Tensor  # (experts) integers whose sum is the number of rows; any may be zero
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
-        """y `(rows, out)` of x `(rows, width)` and weight `(experts, out, width)`."""
+        """The product y `(rows, out)` of x `(rows, width)` and weight `(experts, out, width)`."""
         return grouped_matmul(x, weight, self.sizes)
 
     def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class CrossAttention(nn.Module):
         self.output = row_parallel(queries, spec.hidden, has_output_bias(spec), dtype, part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        """x `(local_tokens, hidden)` to the same shape; the batch's memory is `(read_tokens, width)`."""
+        """Map x `(local_tokens, hidden)` to the same shape; the batch's memory is `(read_tokens, width)`."""
         tensor, memory = batch.tensor_parallel_for(self.part), batch.memory
         assert memory is not None, "a module with cross-attention has an edge into it in every plan"
         x = recompute_along(tensor.all_gather, x)

@@ -43,7 +43,7 @@ class GroupedQueryAttention(nn.Module):
         self.splits = {} if self.sinks is None else {"sinks": (ParameterSplit(0, part, "tp"),)}
 
     def forward(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
-        """x `(local_tokens, hidden)` to the same shape. `encoding` is that of `position_encoding`."""
+        """Map x `(local_tokens, hidden)` to the same shape. `encoding` is that of `position_encoding`."""
         tensor = batch.tensor_parallel_for(self.part)
         x = recompute_along(tensor.all_gather, x)
         tokens = len(x)

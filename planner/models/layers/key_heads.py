@@ -43,7 +43,7 @@ class ReplicatedKeyHeads(nn.Linear):
         super().__init__(read, kv_heads(spec) * self.width, bias=bias, dtype=dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        """x `(tokens, width)` to `(tokens, local kv heads * head_dim)`."""
+        """Map x `(tokens, width)` to `(tokens, local kv heads * head_dim)`."""
         first, last = self.head_indices[0], self.head_indices[-1] + 1
         rows = slice(first * self.width, last * self.width)
         y = deferrable_linear(input, self.weight[rows], None if self.bias is None else self.bias[rows])

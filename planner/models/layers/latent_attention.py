@@ -44,7 +44,7 @@ class LatentAttention(nn.Module):
         self.splits = {} if self.sinks is None else {"sinks": (ParameterSplit(0, part, "tp"),)}
 
     def forward(self, x: Tensor, rotary: RotaryTable | None, batch: Batch) -> Tensor:
-        """x `(local_tokens, hidden)` to the same shape."""
+        """Map x `(local_tokens, hidden)` to the same shape."""
         tensor = batch.tensor_parallel_for(self.part)
         latent, rotary_key, queries = self.compress(x, batch)
         k, v = self.expand_keys_values(latent, rotary_key, rotary)

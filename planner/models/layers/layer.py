@@ -41,7 +41,7 @@ class NetworkLayer(nn.Module):
             setattr(self, self.blocks[-1], build_block(block, spec, layer, dtype, shard))
 
     def forward(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
-        """x `(local_tokens, hidden)` to the same shape."""
+        """Map x `(local_tokens, hidden)` to the same shape."""
         if self.recompute == "none" or not torch.is_grad_enabled():
             return self._run_blocks(x, encoding, batch)
         if self.recompute == "full":

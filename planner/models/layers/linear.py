@@ -43,7 +43,7 @@ class DeferrableLinear(nn.Linear):
     """A linear layer whose weight gradient may be deferred."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """`(tokens, width)` to `(tokens, out)`."""
+        """Map `(tokens, width)` to `(tokens, out)`."""
         return deferrable_linear(input, self.weight, self.bias)
 
 
@@ -57,7 +57,7 @@ class RowParallelLinear(ShardedLinear):
     """Each rank's product is a summand of y. The bias is replicated, and added once, to the sums."""
 
     def forward(self, input: Tensor, tensor: TensorParallel = NO_TENSOR_PARALLEL) -> Tensor:
-        """`(tokens, width / tp)` to `(local_tokens, out)`."""
+        """Map `(tokens, width / tp)` to `(local_tokens, out)`."""
         if tensor is NO_TENSOR_PARALLEL:
             return super().forward(input)
         y = tensor.reduce_scatter(deferrable_linear(input, self.weight))

@@ -34,7 +34,7 @@ class MixtureOfExperts(nn.Module):
         self.shared = Mlp(spec, moe.shared_ffn, dtype, shard) if moe.shared_ffn else None
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        """x `(local_tokens, hidden)` to the same shape."""
+        """Map x `(local_tokens, hidden)` to the same shape."""
         probabilities, choice = self.router(x)
         within_capacity = (
             choice
@@ -66,7 +66,7 @@ class Router(nn.Module):
         self.bias = nn.Parameter(torch.empty(moe.experts, dtype=dtype)) if moe.router_bias else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, ExpertChoice]:
-        """x `(tokens, hidden)` to probabilities `(tokens, experts)` and the choice of each token."""
+        """Map x `(tokens, hidden)` to probabilities `(tokens, experts)` and the choice of each token."""
         softmax = self.moe.scores == "softmax"
         wide = torch.promote_types(x.dtype, torch.float32)  # in bfloat16 the differences between scores are rounding
         bias = self.bias.to(wide) if softmax and self.bias is not None else None

@@ -34,7 +34,7 @@ class Mlp(nn.Module):
         self.down = row_parallel(width, spec.hidden, bias, dtype, self.part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        """x `(local_tokens, hidden)` to the same shape."""
+        """Map x `(local_tokens, hidden)` to the same shape."""
         tensor = batch.tensor_parallel_for(self.part)
         x = tensor.all_gather(x)
         activated = self.activation

@@ -24,5 +24,5 @@ def position_encoding(spec: Module, batch: Batch, table: Tensor | None, dtype: t
 
 
 def encoding_tensors(encoding: PositionEncoding | None) -> tuple[Tensor, ...]:
-    """The tensors of a position encoding, which all layers share."""
+    """The tensors of a position encoding, with the shapes of `position_encoding`, which all layers share."""
     return encoding if isinstance(encoding, tuple) else () if encoding is None else (encoding,)

@@ -1,8 +1,8 @@
 """A Mamba-2 block (arXiv 2405.21060, §7.1) over packed documents.
 
-The equations are beside its shape, in `specs/layers/components.py`. A rank has whole documents: each starts with a zero state, and
-its convolution sees nothing before it. The ranks of a tensor-parallel block share the groups of heads: between the
-input and output projections, all work is within one group.
+The equations are beside its shape, in `specs/layers/components.py`. A rank has whole documents: each
+starts with a zero state, and its convolution sees nothing before it. The ranks of a tensor-parallel block share the
+groups of heads: between the input and output projections, all work is within one group.
 
 Activations between the projections are many times as large as their outputs and involve no weight matrices, so they are
 always recomputed in the backward pass.
@@ -42,14 +42,14 @@ class StateSpaceBlock(nn.Module):
         self.out = row_parallel(space.inner_width, spec.hidden, space.bias, dtype, part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        """x `(local_tokens, hidden)` to the same shape."""
+        """Map x `(local_tokens, hidden)` to the same shape."""
         tensor = batch.tensor_parallel_for(self.part)
         x = recompute_along(tensor.all_gather, x)
         inner = run_recomputed(self.scan_projected, self.into(x), batch.cu_seqlens.diff().tolist())
         return self.out(inner, tensor)  # type: ignore[no-any-return]
 
     def scan_projected(self, projected: Tensor, lengths: list[int]) -> Tensor:
-        """From the input projection's output `(tokens, sum of projected widths)` to the output projection's input
+        """Map the input projection's output `(tokens, sum of projected widths)` to the output projection's input
         `(tokens, inner)`.
         """
         space = self.space
@@ -83,7 +83,7 @@ class CausalConvolution(nn.Module):
         self.splits = dict.fromkeys(("weight", "bias") if local.conv_bias else ("weight",), (split,))
 
     def forward(self, x: Tensor, lengths: list[int]) -> Tensor:
-        """x `(tokens, channels)` to the same shape."""
+        """Map x `(tokens, channels)` to the same shape."""
         taps = self.weight[:, 0].unbind(1)
         padding = len(taps) - 1  # rows of zeros before each document
         documents = torch.repeat_interleave(torch.tensor(lengths, dtype=torch.int64))
@@ -106,7 +106,7 @@ class GatedNorm(nn.Module):
         self.splits = {"weight": (ParameterSplit(0, part, "tp"),)}
 
     def forward(self, y: Tensor, gate: Tensor) -> Tensor:
-        """y and gate z, each `(tokens, inner)`, to the same shape."""
+        """Map y and gate z, each `(tokens, inner)`, to the same shape."""
         gated = y * F.silu(gate.to(y.dtype))
         grouped = torch.unflatten(gated, 1, (self.groups, -1))
         normed = F.rms_norm(grouped, grouped.shape[2:], eps=self.eps).flatten(1)

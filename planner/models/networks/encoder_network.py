@@ -15,7 +15,7 @@ class EncoderNetwork(Network):
 
     @abstractmethod
     def output_tokens(self, x: Tensor, batch: Batch) -> Tensor:
-        """From the last layer's output x `(local_tokens, hidden)` to this rank's output `(local_tokens / merged_tokens,
+        """Map the last layer's output x `(local_tokens, hidden)` to this rank's output `(local_tokens / merged_tokens,
         out)`.
         """
 

@@ -39,7 +39,7 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def output(self, x: Tensor, batch: Batch) -> Tensor:
-        """From the output of the last layer x `(local_tokens, hidden)` to the summed loss (scalar), or to what another
+        """Map the output of the last layer x `(local_tokens, hidden)` to the summed loss (scalar), or to what another
         module reads.
         """
 
@@ -48,7 +48,7 @@ class Network(nn.Module, ABC):
         return position_encoding(self.spec, batch, None if self.relative is None else self.relative.weight, x.dtype)
 
     def forward(self, batch: Batch, x: Tensor | None = None, layers: Layers | None = None) -> Tensor:
-        """From the input x `(local_tokens, hidden)` of `layers` (None: all that are held) to their output, of the same
+        """Map the input x `(local_tokens, hidden)` of `layers` (None: all that are held) to their output, of the same
         shape.
 
         The first layer's input is made here where x is None. The last layer's output becomes the loss (scalar), summed

@@ -20,7 +20,7 @@ from planner.models.kernels.attention_tiles import Masking
 
 ATTENTION_NAME = "planner"  # under which transformers finds this attention
 REMOVE_OPTION = "leave it out of the model's config"
-current_batch: ContextVar[Batch] = ContextVar("batch_of_pass")
+current_batch: ContextVar[Batch] = ContextVar("current_batch")
 
 
 class TransformersModel(nn.Module):

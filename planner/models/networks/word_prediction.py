@@ -43,7 +43,7 @@ class WordPredictionNetwork(Network):
         return self.embedding(self.local_words(batch, batch.inputs), batch.tensor_parallel_for(self.vocabulary_shard))  # type: ignore[no-any-return]
 
     def local_words(self, batch: Batch, of_block: Tensor) -> Tensor:
-        """Of the block's words `(tokens)` those that this rank looks up: all where the table is sharded, else its own
+        """The words that this rank looks up, of the block's `(tokens)`: all where the table is sharded, else its own
         rows `(local_tokens)`.
         """
         return of_block if self.vocabulary_shard.count > 1 else batch.tensor_parallel.local_rows(of_block)

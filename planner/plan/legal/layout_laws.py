@@ -53,7 +53,7 @@ def module_laws(plan: Plan, name: str, layout: Layout, where: str) -> Iterator[V
 
 
 def tensor_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """tp divides the heads, and the experts' mesh fits."""
+    """The degree tp divides the heads, and the experts' mesh fits."""
     tp = layout.tp
     if module.heads % tp:
         yield Violation(where, f"{module.heads} heads cannot be sharded over tp = {tp}", "a tp that divides the heads")
@@ -61,7 +61,7 @@ def tensor_laws(layout: Layout, module: Module, where: str) -> Iterator[Violatio
 
 
 def mesh_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """ep divides the experts, etp their width, and both together the ranks of a stage."""
+    """The degree ep divides the experts, etp their width, and both together the ranks of a stage."""
     moe, ep, etp = module.routed_experts, layout.ep, layout.etp
     if moe is None and ep * etp > 1:
         yield Violation(where, "the module has no experts to shard", "leave ep and etp out")
@@ -189,7 +189,7 @@ def normalised(layout: Layout, field: str, value: object, module: Module) -> obj
 
 
 def yaml_text(value: object) -> str:
-    """Return a value as a plan file has it."""
+    """Return a value as written in a plan file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

@@ -78,7 +78,9 @@ def split_backward_laws(plan: Plan, step: Step, module: str, where: str) -> Iter
         how = recompute_text(layout)
         message = f"recompute {how} recomputes activations in I, and they would be kept for W all the same"
         yield Violation(where, message, "recompute: none, or B in place of I and W")
-    module_assignments = (a for row in step.micro_batches for a in assignments(plan, row) if a.module == module)
+    module_assignments = (
+        a for micro_batch in step.micro_batches for a in assignments(plan, micro_batch) if a.module == module
+    )
     if any(share for a in module_assignments for share in a.offload_shares(layout)):
         message = "offloaded activations are fetched during a whole backward, and I is a part of one"
         yield Violation(where, message, "set offload to 0, or write B in place of I and W")

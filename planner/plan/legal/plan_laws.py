@@ -34,9 +34,9 @@ def violations(plan: Plan) -> list[Violation]:
     found = [*name_laws(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # the laws below look names up
         return found
-    found, spread = [*size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
+    found, placement = [*size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
     for number, step in enumerate(plan.steps):
-        found += [*step_laws(plan, step, spread, f"steps[{number}]")]
+        found += [*step_laws(plan, step, placement, f"steps[{number}]")]
     return found or [*wait_laws(plan)]
 
 
@@ -89,7 +89,7 @@ def size_laws(plan: Plan) -> Iterator[Violation]:
             yield from (Violation(f"uses.items.{module}.{item}", *fault) for fault in size_faults(spec, module, size))
 
 
-def step_laws(plan: Plan, step: Step, spread: GroupPlacement, where: str) -> Iterator[Violation]:
+def step_laws(plan: Plan, step: Step, placement: GroupPlacement, where: str) -> Iterator[Violation]:
     """The laws of sync and order, and of every micro-batch; a step has items."""
     yield from sync_laws(plan, step, f"{where}.sync")
     yield from order_laws(plan, step, f"{where}.order")
@@ -103,7 +103,7 @@ def step_laws(plan: Plan, step: Step, spread: GroupPlacement, where: str) -> Ite
                     f"the micro-batch names layers {a.layers} of `{a.module}`, and only whole modules can be assigned"
                 )
                 yield Violation(f"{where}.micro_batches[{number}]", message, f"write `{a.module}`")
-        yield from micro_batch_laws(plan, micro_batch, spread, f"{where}.micro_batches[{number}]")
+        yield from micro_batch_laws(plan, micro_batch, placement, f"{where}.micro_batches[{number}]")
 
 
 def sync_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
@@ -118,7 +118,7 @@ def sync_laws(plan: Plan, step: Step, where: str) -> Iterator[Violation]:
 
 
 def micro_batch_laws(
-    plan: Plan, micro_batch: list[Assignment], spread: GroupPlacement, where: str
+    plan: Plan, micro_batch: list[Assignment], placement: GroupPlacement, where: str
 ) -> Iterator[Violation]:
     """The laws of one micro-batch: splits, token caps, offload, degrees, placement of groups, shares of devices."""
     for a in micro_batch:
@@ -130,8 +130,8 @@ def micro_batch_laws(
         yield from context_parallel_laws(plan, a, group)
     shares = tuple((a.module, a.group, a.share) for module in plan.layouts for a in micro_batch if a.module == module)
     for module, name, _ in shares:
-        yield from (Violation(where, *fault) for fault in spread.faults(module, name))
-    yield from (Violation(where, *fault) for fault in spread.share_faults(shares))
+        yield from (Violation(where, *fault) for fault in placement.faults(module, name))
+    yield from (Violation(where, *fault) for fault in placement.share_faults(shares))
 
 
 def split_laws(module: Module, layout: Layout, group: Group, where: str) -> Iterator[Violation]:

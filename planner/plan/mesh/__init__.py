@@ -1,1 +1,1 @@
-"""The rank mesh of a module: coordinates and groups of ranks, placement of experts, synchronisation, identical groups."""
+"""The rank mesh of a module: coordinates, groups of ranks, placement of experts, synchronisation, identical groups."""

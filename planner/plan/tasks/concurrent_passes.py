@@ -54,8 +54,10 @@ class ConcurrentPasses:
         """Return the passes beside a gather or sync: of its micro-batch, or of every one where it runs once a step."""
         forward = task.phase == "gather"
         numbers = self.micro_batches[task.module] if task.micro_batch is None else [task.micro_batch]
-        rows = (self.passes_in(task, number, FORWARD_PHASES if forward else BACKWARD_PHASES) for number in numbers)
-        return tuple(row for row in rows if row)
+        overlapping = (
+            self.passes_in(task, number, FORWARD_PHASES if forward else BACKWARD_PHASES) for number in numbers
+        )
+        return tuple(passes for passes in overlapping if passes)
 
     def passes_in(self, task: Task, number: int, phases: Sequence[str]) -> ConcurrentGroups:
         """Return the passes of these phases in micro-batch `number` on the layers and ranks of a task."""

@@ -41,15 +41,15 @@ def ready(task: Task, done: set[str], known: set[str]) -> bool:
 
 
 def topological_order(
-    order: Sequence[Task], meeting: Mapping[str, Collection[Phase]] = NO_SYNCHRONISED_PHASES
+    order: Sequence[Task], synchronised: Mapping[str, Collection[Phase]] = NO_SYNCHRONISED_PHASES
 ) -> list[Task]:
     """Sort tasks topologically: each after its dependencies, and in the same order as before on every rank and stream.
-    `meeting`: by module, the phases whose passes of one micro-batch and stage stay adjacent, as their groups
+    `synchronised`: by module, the phases whose passes of one micro-batch and stage stay adjacent, as their groups
     synchronise.
 
     Raises InputError naming a cyclic wait.
     """
-    unit_of = first_of_unit(order, meeting)
+    unit_of = first_of_unit(order, synchronised)
     position = {task.id: i for i, task in enumerate(order)}
     members: dict[int, list[int]] = defaultdict(list)
     followers: list[list[int]] = [[] for _ in order]
@@ -80,12 +80,12 @@ def topological_order(
     return [order[i] for i in settled]
 
 
-def first_of_unit(order: Sequence[Task], meeting: Mapping[str, Collection[Phase]]) -> list[int]:
+def first_of_unit(order: Sequence[Task], synchronised: Mapping[str, Collection[Phase]]) -> list[int]:
     """Return, for each task, the position of the first task of the unit that it is in, which may be itself."""
     first: dict[tuple[str, str, int, Layers], int] = {}
     return [
         i
-        if task.micro_batch is None or task.phase not in meeting.get(task.module, ())
+        if task.micro_batch is None or task.phase not in synchronised.get(task.module, ())
         else first.setdefault((task.module, task.phase, task.micro_batch, task.layers), i)
         for i, task in enumerate(order)
     ]

@@ -86,13 +86,13 @@ def edge_of_transfer(plan: Plan, transfer: Task) -> Edge:
     return next(edge for edge in plan.edges if edge.name == name)
 
 
-def whole_runs(task: Task, rows: Mapping[ItemKey, int]) -> Iterator[TokenRun]:
+def whole_runs(task: Task, output_counts: Mapping[ItemKey, int]) -> Iterator[TokenRun]:
     """Yield what cross attention of a pass reads: all outputs of its items, one after another, on each of its ranks."""
     for rank in task.ranks:
         at = 0
         for item in task.items:
-            yield TokenRun(rank, item, 0, rows[task.module, item], at)
-            at += rows[task.module, item]
+            yield TokenRun(rank, item, 0, output_counts[task.module, item], at)
+            at += output_counts[task.module, item]
 
 
 def routes(held: Iterable[TokenRun], read: Iterable[TokenRun]) -> list[Route]:

@@ -8,7 +8,7 @@ from planner.replay.recording.kernel_classes import kernel_class
 from planner.replay.recording.operator_stacks import EnclosingSpans, enclosing_spans
 from planner.replay.timing.matched_collectives import rank_of_graph
 from planner.replay.timing.timed_replay import Replay
-from planner.simulate import NOBODY
+from planner.simulate import NO_ACTIVITY
 
 
 class PathLink(NamedTuple):
@@ -73,7 +73,7 @@ def find_critical_path(replay: Replay) -> list[PathLink]:
     activity = replay.activities.first_segments[g] + replay.graphs[g].steps[-1].end.number
     starts, stops, causes = replay.times
     chain: list[tuple[ActivityOrigin, float, float]] = []
-    while activity != NOBODY and stops[activity] > low:
+    while activity != NO_ACTIVITY and stops[activity] > low:
         if stops[activity] > starts[activity]:
             times = (max(low, float(starts[activity])), float(stops[activity]))
             chain.append((origin_of(replay, activity), *times))

@@ -18,7 +18,7 @@ import numpy as np
 from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.dependencies.host_segments import DependencyKind, HostSegment
 from planner.replay.dependencies.op_timing import OpTiming
-from planner.simulate import NOBODY, Activities, ActivityBuilder, IntArray
+from planner.simulate import NO_ACTIVITY, Activities, ActivityBuilder, IntArray
 
 
 class CollectiveOps(NamedTuple):
@@ -117,7 +117,7 @@ class GraphActivityBuilder:
             seconds = segment.seconds + (self.offsets[g] if first and not waits_for_anything(segment) else 0.0)
             seconds += 0.0 if "unseen" in self.without else segment.unseen
             markers += [
-                (stream, NOBODY if first else self.first_segments[g] + i - 1, op)
+                (stream, NO_ACTIVITY if first else self.first_segments[g] + i - 1, op)
                 for stream, op in segment.awaited_streams
             ]
             marker += len(segment.awaited_streams)
@@ -146,13 +146,13 @@ class GraphActivityBuilder:
 
     def add_op(self, g: int, i: int, work: OpTiming, lane: int, launch: int) -> None:
         """Add an operation, its launch delay, and for a collective its exit."""
-        queuer = NOBODY if self.in_order else launch
+        queuer = NO_ACTIVITY if self.in_order else launch
         after = [] if "inter-stream" in self.without else [self.op_end(g, op) for op in work.awaits]
         delay = work.delay + (self.offsets[g] if work.launch is None and work.previous < 0 else 0.0)
-        if delay > 0 and (launch != NOBODY or work.launch is None):
+        if delay > 0 and (launch != NO_ACTIVITY or work.launch is None):
             after.append(self.number + len(self.delays))
             self.delays.append((delay, launch))
-        elif self.in_order and launch != NOBODY:
+        elif self.in_order and launch != NO_ACTIVITY:
             after.append(launch)
         lead = work.lead + (0.0 if "unseen" in self.without else work.unseen)
         self.builder.add(
@@ -164,10 +164,10 @@ class GraphActivityBuilder:
     def queueing_segments(self, g: int, work: Sequence[OpTiming]) -> list[int]:
         """The segment that queues each operation: that of its launch, else that of its predecessor on the stream."""
         if "launch" in self.without:
-            return [NOBODY] * len(work)
+            return [NO_ACTIVITY] * len(work)
         found: list[int] = []
         for each in work:
-            before = found[each.previous] if each.previous >= 0 else NOBODY
+            before = found[each.previous] if each.previous >= 0 else NO_ACTIVITY
             found.append(before if each.launch is None else self.first_segments[g] + each.launch.number)
         return found
 

@@ -188,7 +188,7 @@ def replay_graphs(
     """Replay all ranks on one event clock.
 
     `without`: kinds of dependencies to leave out; `in_order`: streams keep their measured order; `changes`: options
-    that changed the graphs, for errors. Raises InputError when activities wait for each other in a circle.
+    that changed the graphs, for errors. Raises InputError when activities wait for each other in a cycle.
     """
     matched, notes = match_collectives(graphs) if len(graphs) > 1 else ([], [])
     begins, _ = capture_offsets(graphs) if len(graphs) > 1 else ([0.0] * len(graphs), True)
@@ -201,13 +201,13 @@ def replay_graphs(
 
 def circular_wait_error(without: Collection[DependencyKind], changes: Sequence[str]) -> InputError:
     if changes:
-        what = f"with {', '.join(changes)} operations wait for each other in a circle"
+        what = f"with {', '.join(changes)} operations wait for each other in a cycle"
         return InputError(what, where=changes[-1], fix="ask for fewer changes at once")
     if without:
         what, fix = (
-            f"without {', '.join(sorted(without))} operations wait for each other in a circle",
+            f"without {', '.join(sorted(without))} operations wait for each other in a cycle",
             "leave out another kind",
         )
         return InputError(what, where="--without", fix=fix)
     fix = "replay fewer ranks, or record again with a current profiler"
-    return InputError("operations of the trace wait for each other in a circle", where="the trace", fix=fix)
+    return InputError("operations of the trace wait for each other in a cycle", where="the trace", fix=fix)

@@ -115,11 +115,11 @@ def predict_changes(
     in_order = False
     for change in changes.of_graphs:
         changed = change.apply(graphs)
-        said = changed.assumed + missing_ranks_note(graphs, changed.graphs)
+        assumption = changed.assumed + missing_ranks_note(graphs, changed.graphs)
         graphs = changed.graphs
         left_out |= set(changed.without)
         in_order = in_order or changed.in_order
-        assumed.append((change.option, said))
+        assumed.append((change.option, assumption))
     after = replay_graphs(
         graphs, sorted(left_out), in_order=in_order, changes=[change.option for change in changes.of_graphs]
     )
@@ -130,9 +130,9 @@ def predict_changes(
     if seconds > after.step_seconds or replayed > before.step_seconds:
         what = "the host alone would be faster than the busiest stream, which is the bottleneck"
         assumed.append(("steady state", f"{what}, with the changes and without"))
-    for said, pipeline in changes.of_replay:
+    for option, pipeline in changes.of_replay:
         seconds, what = pipeline(after)
-        assumed.append((said, what))
+        assumed.append((option, what))
     return WhatIfPrediction(seconds, replayed, tuple(assumed))
 
 

@@ -36,7 +36,7 @@ function say(aloud) {
   if (event.comm) put("of it waiting for communication", duration(event.comm * data.tick, 3));
   put(step.label === "measured" ? "source" : "priced by", event.source);
   put("tokens", event.tokens.toLocaleString("en"));
-  if (event.items[0].length) put(`${event.items[0].length === 1 ? "1 item" : `${event.items[0].length} items`}: row (tokens)`, itemsText(event.items), true);
+  if (event.items[0].length) put(`${event.items[0].length === 1 ? "1 item" : `${event.items[0].length} items`}: sample (tokens)`, itemsText(event.items), true);
   box.replaceChildren(list);
 }
 

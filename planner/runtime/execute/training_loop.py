@@ -26,7 +26,7 @@ from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.measure.task_records import task_records
 from planner.runtime.parity.parity_reference import ParityReference
 from planner.runtime.run_options import Progress, RunOptions
-from planner.runtime.run_result import PlanningTime, RunResult, StepResult, StopReason
+from planner.runtime.run_result import PlanningOverlap, RunResult, StepResult, StopReason
 from planner.runtime.state.gradient_norm import GradientNorm
 from planner.runtime.state.optimizers import load_optimizer_states, make_optimizers, set_learning_rate
 from planner.runtime.state.rank_state import RankState
@@ -144,7 +144,7 @@ def train_step(
         peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
         memory=tuple(rank.memory for rank in ranks if rank.memory),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
-        planning=None if upcoming_step.planned_s is None else PlanningTime(upcoming_step.planned_s, waited),
+        planning=None if upcoming_step.planned_s is None else PlanningOverlap(upcoming_step.planned_s, waited),
     )
 
 

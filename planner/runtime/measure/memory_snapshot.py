@@ -31,7 +31,7 @@ class MemoryHistory(Protocol):
 
 
 class CudaMemoryHistory:
-    """torch's recorder, of the current device. Python stacks only: resolving C++ symbols takes minutes."""
+    """The recorder of torch, of the current device. Python stacks only: resolving C++ symbols takes minutes."""
 
     def start(self) -> None:
         self.stop()

@@ -119,8 +119,8 @@ def lost_outputs(
             reader, of_send = send.group.partition(">")[2], [each.route for each in routes[transfer_key(send)]]
             for item in send.items:
                 places = [place for place in fed[send.module, item] if place.target[0] == reader]
-                arrived = [row for r in of_send if r.item == item for row in range(r.first, r.last)]
-                due = copies(plan, send) * [row for place in places for row in range(place.outputs)]
+                arrived = [output for r in of_send if r.item == item for output in range(r.first, r.last)]
+                due = copies(plan, send) * [output for place in places for output in range(place.outputs)]
                 if sorted(arrived) != sorted(due):
                     yield f"{send.id} brings {len(arrived)} of {len(due)} outputs of item {item} to their readers"
 

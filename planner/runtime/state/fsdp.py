@@ -28,15 +28,17 @@ STORED_DTYPES = {
 COMPUTE_DTYPES = {**STORED_DTYPES, "bf16": torch.bfloat16}  # dtype of activations
 
 
-def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, gather_again: bool) -> None:
-    """Shards the parameters of a unit over a group. `gather_again`: gather them again for backward."""
+def shard(
+    unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch.device, gather_for_backward: bool
+) -> None:
+    """Shards the parameters of a unit over a group. `gather_for_backward`: reshard them after forward."""
     mesh = DeviceMesh.from_group(group, device.type)
     fully_shard(
         unit,
         mesh=mesh,
         shard_placement_fn=partial(shard_dimension, ranks=mesh.size()),
         mp_policy=precision(dtype),
-        reshard_after_forward=None if gather_again else False,
+        reshard_after_forward=None if gather_for_backward else False,
     )
     sharded: Any = unit
     sharded.set_force_sum_reduction_for_comms(True)
@@ -44,8 +46,9 @@ def shard(unit: nn.Module, group: dist.ProcessGroup, dtype: Dtype, device: torch
 
 
 def shard_dimension(parameter: nn.Parameter, ranks: int) -> Shard | None:
-    """The dimension to shard: the first; if that is smaller than the number of ranks, as with few experts, one that
-    divides.
+    """The dimension of a parameter (any shape) to shard: the first, or one that divides.
+
+    The latter where the first is smaller than the number of ranks, as with few experts.
     """
     even = [dim for dim, size in enumerate(parameter.shape) if size % ranks == 0]
     return Shard(even[0]) if len(parameter) < ranks and even else None
@@ -70,7 +73,7 @@ def sum_over_replicas(unit: Any, replicas: dist.ProcessGroup, clock: StepClock, 
 
 
 def replica_sum_hook(group: dist.ProcessGroup, clock: StepClock, in_bf16: bool) -> Callable[[Tensor], None]:
-    """All-reduce hook of FSDP2 over a group of replicas."""
+    """All-reduce hook of FSDP2 over a group of replicas, for flat gradients `(elements,)`, in place."""
     ranks, add = dist.get_world_size(group), bf16_reductions.all_reduce if in_bf16 else all_reduce
 
     def hook(gradient: Tensor) -> None:
@@ -85,6 +88,7 @@ def replica_sum_hook(group: dist.ProcessGroup, clock: StepClock, in_bf16: bool) 
 
 
 def all_reduce(gradient: Tensor, group: dist.ProcessGroup) -> None:
+    """Sum a gradient (any shape) over a group, in place."""
     dist.all_reduce(gradient, group=group)
 
 
@@ -148,6 +152,7 @@ class CollectiveBuffers:
         self.clock = clock
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """An uninitialised tensor of shape `size`."""
         return torch.empty(*size, dtype=dtype, device=device)
 
 

@@ -141,13 +141,16 @@ def broadcast_names(names: list[str], group: dist.ProcessGroup) -> list[str]:
 
 
 def unshard(tensor: Any) -> Tensor:
-    """This rank's tp or expert shard, gathered from the FSDP2 shards of it."""
+    """This rank's tp or expert shard (of its local shape), gathered from the FSDP2 shards of it."""
     detached: Tensor = tensor.detach()
     return detached.full_tensor() if isinstance(detached, DTensor) else detached
 
 
 def assemble(name: str, parts: Iterable[tuple[int, TensorShard]]) -> Tensor:
-    """The unsharded tensor from the shards of all ranks. Raises RunFailed where replicas of a shard differ."""
+    """The unsharded tensor, of shape `full_shape`, from the shards of all ranks.
+
+    Raises RunFailed where replicas of a shard differ.
+    """
     full: Tensor | None = None
     first: dict[tuple[ParameterSplit, ...], int] = {}
     for rank, (splits, values) in parts:
@@ -166,7 +169,7 @@ def assemble(name: str, parts: Iterable[tuple[int, TensorShard]]) -> Tensor:
 
 
 def replicas_differ(one: Tensor, other: Tensor) -> bool:
-    """Whether replicas differ by more than sums in another order may, or in which numbers are finite."""
+    """Whether replicas (of one shape) differ by more than sums in another order may, or in which numbers are finite."""
     if torch.equal(one, other):
         return False
     squared_difference = squared_norm = 0.0
@@ -181,7 +184,7 @@ def replicas_differ(one: Tensor, other: Tensor) -> bool:
 
 
 def slices(tensor: Tensor) -> Sequence[Tensor]:
-    """Splits along the first dim, so that comparing needs little memory."""
+    """Slices of a tensor (any shape) along the first dim, so that comparing needs little memory."""
     rows = tensor if tensor.dim() else tensor[None]
     found: Sequence[Tensor] = rows.split(max(1, COMPARED_AT_ONCE // max(1, rows[:1].numel())))  # type: ignore[no-untyped-call]
     return found

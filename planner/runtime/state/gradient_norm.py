@@ -70,13 +70,13 @@ class GradientNorm:
 
 
 def gradients(shards: list[nn.Parameter]) -> list[Tensor]:
-    """Local gradients of these shards; those that exist."""
+    """Local gradients of these shards, of the shards' shapes; those that exist."""
     existing = (shard.grad for shard in shards if shard.grad is not None)
     return [gradient.to_local() if isinstance(gradient, DTensor) else gradient for gradient in existing]
 
 
 def counted_shards(stage: ShardedStage) -> list[nn.Parameter]:
-    """The shards that this rank counts."""
+    """The shards (of any shape) that this rank counts."""
     return [shard for name, shard in stage.shards.items() if counts_here(stage, name)]
 
 

@@ -105,7 +105,7 @@ class RankState:
         return (stage for stages in self.stages.values() for stage in stages)
 
     def parameters(self, module: str) -> Iterator[tuple[str, nn.Parameter]]:
-        """Names and shards of the parameters of a module on this rank."""
+        """Names and shards (of their local shapes) of the parameters of a module on this rank."""
         return (named for stage in self.stages[module] for named in stage.shards.items())
 
     def computes_loss(self, task: Task) -> bool:

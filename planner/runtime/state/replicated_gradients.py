@@ -57,7 +57,7 @@ def embedding_head_ranks(layout: Layout, rank: int) -> Ranks:
 
 
 def gradients(stage: ShardedStage, names: Sequence[str]) -> Iterator[Tensor]:
-    """Gradients of this rank's shards of these parameters; those that exist."""
+    """Gradients of this rank's shards of these parameters, of the shards' shapes; those that exist."""
     for name in names:
         gradient = stage.shards[name].grad if name in stage.shards else None
         if gradient is not None:
@@ -65,7 +65,7 @@ def gradients(stage: ShardedStage, names: Sequence[str]) -> Iterator[Tensor]:
 
 
 def sum_over_group(tensors: Sequence[Tensor], group: dist.ProcessGroup, meter: CommunicationMeter) -> None:
-    """Sums tensors over a group, in place: the small ones in one all-reduce, each large one in its own."""
+    """Sums tensors (any shapes) over a group, in place: small ones in one all-reduce, each large one in its own."""
     small = [x for x in tensors if x.nbytes < LARGE_BYTES]
     for x in tensors:
         if x.nbytes >= LARGE_BYTES:
@@ -78,6 +78,7 @@ def sum_over_group(tensors: Sequence[Tensor], group: dist.ProcessGroup, meter: C
 
 
 def all_reduce(x: Tensor, group: dist.ProcessGroup, meter: CommunicationMeter) -> None:
+    """Sum x (any shape) over a group, in place."""
     ranks = dist.get_world_size(group)
     with meter.measure(x.device, 2 * x.nbytes * (ranks - 1) // ranks):
         dist.all_reduce(x, group=group)

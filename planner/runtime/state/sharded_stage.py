@@ -106,7 +106,7 @@ class ShardedStage:
             groups[shards],
             self.dtype,
             self.clock.device,
-            gather_again=not (self.reduced_once or self.task_gathered),
+            gather_for_backward=not (self.reduced_once or self.task_gathered),
         )
         in_bf16 = self.layout.gradients == "bf16"
         fsdp.time_collectives(unit, self.clock, in_bf16)
@@ -199,11 +199,11 @@ class ShardedStage:
         return expert_coordinates(self.layout.at_layer(layer_of(name)), self.clock.rank)
 
     def weights(self) -> dict[str, Tensor]:
-        """This rank's shards, by parameter."""
+        """This rank's shards (of their local shapes), by parameter."""
         return {**self.shards}
 
     def gradients(self) -> dict[str, Tensor]:
-        """Gradients of this rank's shards, by parameter; those that exist."""
+        """Gradients of this rank's shards, of the shards' shapes, by parameter; those that exist."""
         return {name: shard.grad for name, shard in self.shards.items() if shard.grad is not None}
 
 

@@ -54,7 +54,7 @@ class TextEncoder(TextStack, kw_only=True, tag_field="kind", tag="text_encoder")
         hidden, norm = self.hidden, norm_parameters(self, self.hidden)
         table = "the table of its reader" if self.shared_words else "embedding"
         words = EmbeddingHeadWeight(table, True, self.vocab, hidden, sharded_dim="outputs", tied=self.shared_words)
-        said = (
+        optional = (
             (self.max_positions, EmbeddingHeadWeight("learned positions", True, self.max_positions, hidden)),
             (self.buckets, EmbeddingHeadWeight("relative positions", True, self.buckets, self.heads)),
             (self.segments, EmbeddingHeadWeight("segments", True, self.segments, hidden)),
@@ -67,7 +67,7 @@ class TextEncoder(TextStack, kw_only=True, tag_field="kind", tag="text_encoder")
             (self.pooled, EmbeddingHeadWeight("pooler", False, hidden, hidden, hidden)),
             (self.classes, EmbeddingHeadWeight("classes", False, self.classes, hidden, self.classes)),
         )
-        return (words, *(end for there, end in said if there))
+        return (words, *(end for there, end in optional if there))
 
     @property
     def feature_width(self) -> int:

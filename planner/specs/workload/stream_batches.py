@@ -114,7 +114,7 @@ class BatchBuilder:
 
     def add_stream(self, name: str, items: Sequence[StreamItem], from_file: bool) -> None:
         """Add the items of a module that have readers in the batch. Where outputs are more than a reader's tokens, a
-        drawn item is left out, and one from a file (`said`) is an error. Raises InputError.
+        drawn item is left out, and one from a file (`from_file`) is an error. Raises InputError.
         """
         self.kept[name], self.left_out[name] = {}, set()
         self.feeds[name] = {target: {} for target in self.model.targets(name)}

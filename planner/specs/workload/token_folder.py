@@ -64,7 +64,7 @@ def sample_lengths(offsets: "NDArray[np.int64]", folder: Path, first: int, last:
 
 
 def sample_range(offsets: "NDArray[np.int64]", folder: Path, sample: int) -> tuple[int, int]:
-    """Return the first token of a sample and the one after its last. Raises InputError where there is none such."""
+    """Return the first token of a sample and the one after its last. Raises InputError for other numbers."""
     if sample >= len(offsets) - 1:
         what = f"there is no sample {sample}: the folder has {len(offsets) - 1}"
         raise InputError(what, where=str(folder), fix="give the folder that the plan was made from")

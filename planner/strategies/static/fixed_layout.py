@@ -87,7 +87,7 @@ def uneven_batch(layout: Layout, trained: TrainingSetup) -> tuple[str, str] | No
     """The message about equal sequences that do not divide over replicas and micro-batches, and its fix."""
     count, at_once = len(trained.sizes), layout.dp * layout.replica * layout.micro_batch
     if trained.equal_lengths and count % at_once:
-        return f"{count} sequences do not come out even over dp · micro-batch = {at_once}", "batch_rows that do"
+        return f"{count} sequences are no multiple of dp · micro-batch = {at_once}", "batch_rows that are"
     if trained.equal_lengths and layout.vpp > 1 and count // at_once % layout.pp:
         return f"interleaving needs a multiple of pp = {layout.pp} micro-batches, not {count // at_once}", "vpp: 1"
     if trained.fixed.schedule == "interleaved" and layout.vpp == 1 < layout.pp:

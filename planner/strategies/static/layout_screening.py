@@ -153,7 +153,7 @@ def screen_memory(problem: LayoutProblem, found: LayoutSpace, screened: Screened
 def first_fitting(
     problem: LayoutProblem, found: LayoutSpace, screened: ScreenedLayouts, order: LayoutIndices, count: int
 ) -> LayoutIndices:
-    """The first layouts of an order that fit into memory, at most so many; evaluates no more than needed."""
+    """The first layouts of an order that fit into memory, up to the number wanted; evaluates no more than needed."""
     kept: list[int] = []
     for start in range(0, len(order), LAYOUTS_PER_BLOCK):
         block = order[start : start + LAYOUTS_PER_BLOCK]

@@ -31,7 +31,10 @@ def layout_space(trained: TrainingSetup, per_node: int, fixed: Parallelism) -> L
         rest = ([*expert_meshes(trained, mesh, fixed)], [*pipeline_choices(trained, mesh, fixed)])
         tables.append(
             cross_product(
-                [mesh], *rest, as_rows(zero_stages(trained, mesh, fixed)), as_rows(recompute_choices(mesh, fixed))
+                [mesh],
+                *rest,
+                single_column(zero_stages(trained, mesh, fixed)),
+                single_column(recompute_choices(mesh, fixed)),
             )
         )
     table = np.concatenate(tables)
@@ -47,7 +50,7 @@ def cross_product(*parts: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
     return np.concatenate(columns, axis=1)
 
 
-def as_rows(values: Sequence[int]) -> list[tuple[int]]:
+def single_column(values: Sequence[int]) -> list[tuple[int]]:
     """Values as rows of one column."""
     return [(value,) for value in values]
 

@@ -51,8 +51,8 @@ def predict_plan(plan: Plan, scores: Sequence[Score]) -> StaticPrediction:
 def simulated_parts(scores: Sequence[Score]) -> dict[str, float]:
     """Seconds by part of the mean rank in the mean step."""
     each = [score.timeline.breakdown() for score in scores]
-    names = {"compute": "compute", "exposed_comm": "exchange that nothing hides", "idle": "waiting"}
-    return {said: sum(getattr(parts, name) for parts in each) / len(each) for name, said in names.items()}
+    names = {"compute": "compute", "exposed_comm": "exposed communication", "idle": "waiting"}
+    return {part: sum(getattr(parts, name) for parts in each) / len(each) for name, part in names.items()}
 
 
 def sources_of(plan: Plan) -> dict[str, str]:
@@ -61,8 +61,8 @@ def sources_of(plan: Plan) -> dict[str, str]:
     modules = [f"{costs.source} ({name})" for name, costs in prices.modules.items()]
     kernels = [f"{rates.source} ({kind})" for kind, rates in prices.rates.items()]
     tables = sorted({table.source for table in prices.collectives.values()})
-    wired = sorted({rates.source if rates.link_share else "analytic" for rates in prices.rates.values()})
-    network = f"{', '.join(tables or wired or ['analytic'])}, of {cluster.name}'s levels"
+    by_links = sorted({rates.source if rates.link_share else "analytic" for rates in prices.rates.values()})
+    network = f"{', '.join(tables or by_links or ['analytic'])}, of {cluster.name}'s levels"
     return {
         "compute": ", ".join(modules + kernels),
         "exchange": network,

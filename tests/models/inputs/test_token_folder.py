@@ -94,9 +94,9 @@ def test_modules_without_tokens_stay_synthetic(tmp_path):
     ("documents", "says"),
     [
         ([(4, 8)], "there is no sample 4: the folder has 4"),
-        ([(0, 2)], "row 0 has 3 tokens, and the plan's item 0 has 2"),
-        ([(0, 8), (2, 16)], "row 2 has 5 tokens, and the plan's item 2 has 16"),  # both are rounded up to 8 at most
-        ([(0, 3), (3, 9)], "row 3 has 2 tokens, and the plan's item 3 has 9"),
+        ([(0, 2)], "sample 0 has 3 tokens, and the plan's item 0 has 2"),
+        ([(0, 8), (2, 16)], "sample 2 has 5 tokens, and the plan's item 2 has 16"),  # both are rounded up to 8 at most
+        ([(0, 3), (3, 9)], "sample 3 has 2 tokens, and the plan's item 3 has 9"),
     ],
 )
 def test_items_of_another_plan(tmp_path, documents, says):
@@ -179,7 +179,7 @@ def test_the_folder_in_the_documents(tmp_path, monkeypatch):
 def test_only_rows_of_the_plan_are_checked_for_tokens_outside_the_vocabulary(tmp_path, caplog, monkeypatch):
     folder = TokenFolder(written(tmp_path, [[1, 2], [3, 50, 4], [49]]))
     folder.check_vocab(SPEC, [(0, 2), (2, 1)])
-    with pytest.raises(InputError, match="token 1 of row 1 is 50, the model has 50 tokens"):
+    with pytest.raises(InputError, match="token 1 of sample 1 is 50, the model has 50 tokens"):
         folder.check_vocab(SPEC, [(0, 2), (1, 3)])
     negative = TokenFolder(written(tmp_path, [[1, -2]], kind="int32"))
     with pytest.raises(InputError, match="token 1 of sample 0 is -2"):

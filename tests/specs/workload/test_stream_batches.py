@@ -124,7 +124,7 @@ def test_a_chain_is_followed_from_its_end(tmp_path):
         ({"job_yaml": TURNED}, "`ear` feeds another", "module"),
         ({"job_yaml": JOB.replace("reads: row", "reads: {mid: row}", 1)}, "`reads` does not name each", "vit.reads"),
         ({"model_yaml": MODEL.replace("{from: vit, to: llm}, ", "")}, "no module reads the outputs", "model.yaml"),
-        ({"model_yaml": CIRCLE}, "edges lead in a circle: vit → ear → vit", "model.yaml"),
+        ({"model_yaml": CIRCLE}, "edges form a cycle: vit → ear → vit", "model.yaml"),
     ],
 )  # fmt: skip
 def test_every_way_to_say_it_wrong(tmp_path, other, message, where):

@@ -37,14 +37,14 @@ def solve_in_process(target: str, program: Program, limits: SolverLimits, hint: 
         with np.load(Path(folder, "answer.npz"), allow_pickle=False) as answer:
             values = answer["values"] if answer["found"] else None
             claim: Claim = str(answer["claim"])  # type: ignore[assignment]
-            return SolverAnswer(claim, values, float(answer["bound"]), bool(answer["coarse"]))
+            return SolverAnswer(claim, values, float(answer["bound"]), bool(answer["approximate"]))
 
 
 def _run(target: str, folder: str) -> None:
     """Run this module as a script in a folder."""
     path = os.pathsep.join(filter(None, [str(Path(planner.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
     with subprocess.Popen(
-        [sys.executable, "-m", "planner.programs.worker", target],
+        [sys.executable, "-m", "planner.programs.solver_process", target],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, "TMPDIR": folder, "TMP": folder, "TEMP": folder},
         stdin=subprocess.DEVNULL,
@@ -80,7 +80,7 @@ def main() -> None:
     found = answer.values is not None
     values = answer.values if found else np.zeros(0)
     np.savez(
-        "answer.npz", claim=answer.claim, bound=answer.bound, coarse=answer.approximate, found=found, values=values
+        "answer.npz", claim=answer.claim, bound=answer.bound, approximate=answer.approximate, found=found, values=values
     )
 
 

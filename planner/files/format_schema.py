@@ -14,7 +14,7 @@ def json_schema(kind: type, description: str) -> Schema:
 
 
 def schema_of(kind: type) -> Schema:
-    """msgspec's hook for JSON Schema: the schema of a custom type in a file."""
+    """The hook of msgspec for JSON Schema: the schema of a custom type in a file."""
     return kind.schema()  # type: ignore[attr-defined, no-any-return]
 
 

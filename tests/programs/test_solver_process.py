@@ -15,7 +15,7 @@ import pytest
 from planner.errors import RunFailed
 from planner.programs import Program, ProgramBuilder, mathopt, solve
 from planner.programs.solver_answer import SolverLimits
-from planner.programs.worker import solve_in_process
+from planner.programs.solver_process import solve_in_process
 
 IMPORTS = "import numpy as np; from planner.programs.solver_answer import SolverAnswer"
 
@@ -54,7 +54,8 @@ def test_highs_goes_apart_where_another_copy_may_be_loaded(monkeypatch):
     gone = []
     monkeypatch.setitem(sys.modules, "pulp", types.ModuleType("pulp"))
     monkeypatch.setattr(
-        "planner.programs.worker.solve_in_process", lambda *asked: gone.append(asked[0]) or solve_in_process(*asked)
+        "planner.programs.solver_process.solve_in_process",
+        lambda *asked: gone.append(asked[0]) or solve_in_process(*asked),
     )
     there = mathopt.solve_highs(program(), SolverLimits(), None)
     assert gone == ["planner.programs.mathopt:solve_highs"]

@@ -1,0 +1,191 @@
+"""One term for each concept (docs/concepts.md): words that were retired do not come back, and places it names exist."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).parents[1]
+SOURCES = sorted((HOME / "planner").rglob("*.py"))
+DOCUMENTS = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
+
+# Where a row is a line of a table: of a CSV file, of a screen, of a page.
+TABLES = (
+    "calibrate/curve_fit.py",
+    "calibrate/device_rates_fit.py",
+    "calibrate/fit_files.py",
+    "calibrate/kernel_tables.py",
+    "cli/verbs/ledger.py",  # the option --rows
+    "cli/views/calibration_tables.py",
+    "cli/views/ledger_tables.py",
+    "cli/views/measured_difference.py",
+    "cli/views/own_run_tables.py",
+    "cli/views/plan_tables.py",
+    "cli/views/prediction_tables.py",
+    "cli/views/profile_tables.py",
+    "cli/views/replay_tables.py",
+    "cli/views/why_tables.py",
+    "report/comparison.py",
+    "report/difference_table.py",
+    "report/ledger_page.py",
+    "report/micro_batch_section.py",
+    "report/plan_page.py",
+    "report/rank_bars.py",
+    "report/runs_page.py",
+    "report/sources_section.py",
+    "report/tags.py",
+    "report/time_and_memory.py",
+    "report/timeline_section.py",
+    "report/why_section.py",
+    "specs/hardware/device_rates.py",  # the key `rows` of a fit: of its table
+    "specs/workload/samples.py",
+    "specs/workload/stream_items.py",
+)
+# Where a row is a line of a matrix or tensor, whose first dimension is mostly tokens.
+TENSORS = (
+    "calibrate/memory_bandwidth_fit.py",
+    "follow.py",
+    "launch/communication/expert_dispatch.py",
+    "launch/communication/ragged_collectives.py",
+    "launch/communication/tensor_collectives.py",
+    "models/batch.py",
+    "models/inputs/training_items.py",
+    "models/kernels/",
+    "models/layers/",
+    "models/networks/",
+    "models/tensor_parallel.py",
+    "plan/tokens/",
+    "runtime/exchange/edge_exchange.py",
+    "runtime/exchange/micro_batch_in_flight.py",
+    "runtime/parity/parity_reference.py",
+    "runtime/state/full_tensors.py",
+)
+# Where it is a constraint of a linear program.
+CONSTRAINTS = ("programs/", "scoring/exact_grouping.py")
+ROWS = (*TABLES, *TENSORS, *CONSTRAINTS)
+
+# A retired word → what is said now, and files or folders below `planner/` where it means something else.
+RETIRED = {
+    "anyhow": ("lower bound", ()),
+    "floor": ("lower bound", ()),  # math.floor and np.floor apart
+    "instead": ("alternative", ()),
+    "knob": ("coefficient", ()),
+    "knobs": ("coefficients", ()),
+    "laid": ("placed, laid out", ()),
+    "meet": ("synchronise", ()),
+    "meeting": ("synchronised", ()),
+    "meets": ("synchronises", ()),
+    "pace": ("rate, critical, slack", ()),
+    "paces": ("rates", ()),
+    "parted": ("sharded", ()),
+    "nobody": ("none, or who lacks it", ()),
+    "remade": ("recomputed", ()),
+    "row": ("micro-batch, sample, record", ROWS),
+    "rows": ("micro-batches, samples, records", ROWS),
+    "said": ("what it is: a heading, a sentence, an assumption", ()),
+    "traits": ("coefficients", ()),
+    "unlaid": ("why it cannot be placed", ()),
+    "unparted": ("unsharded", ()),
+    "ways": ("degree, channels, alternatives", ()),
+    "wire": ("link, network", ()),
+    "wires": ("links, network", ()),
+    "worth": ("score, objective, step time", ()),
+}
+# Keys of files and JSON answers, and what reads or writes them under the same name.
+KEYS = {
+    "batch_rows",  # of a job's workload: samples of a batch
+    "first_row",  # of plan and step files, and the option --first-row: the first sample
+    "rows_defaulted",  # of the ledger's answer: records
+    "rows_skipped",
+    "rows_used",
+}
+# In running text, where the words above may have their plain meaning.
+PHRASES = (
+    r"made again",
+    r"computed again",
+    r"ways not taken",
+    r"pile[sd]? up",
+    r"going on with it",
+    r"goes on with",
+    r"\bknobs?\b",
+    r"\btraits?\b",
+    r"\banyhow\b",
+    r"\bparted\b",
+    r"\bremade\b",
+    r"\bunlaid\b",
+    r"ranks (that )?meet",
+    r"[Aa]t the begin of",
+    r"go unheard",
+    r"that nobody",
+    r"nothing hides",
+    r"comes? out even",
+    r"spread farthest",
+    r"(file|plan|job) has it\.",
+    r"none such",
+)
+NUMPY_AND_MATH = ("np", "math")  # whose `floor` is the function
+
+
+def words_of(name: str) -> list[str]:
+    return [word.lower() for word in re.split(r"_|(?<=[a-z0-9])(?=[A-Z])", name) if word]
+
+
+def names_in(path: Path) -> Iterator[tuple[int, str]]:
+    """Identifiers, with their lines, those in f-strings too."""
+    text = path.read_text()
+    before = ["", ""]
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and not (token.string == "floor" and before[0] in NUMPY_AND_MATH):
+            yield token.start[0], token.string
+        before = [before[1], token.string]
+    for string in ast.walk(ast.parse(text)):
+        if isinstance(string, ast.JoinedStr):
+            for node in ast.walk(string):
+                if isinstance(node, ast.Name | ast.Attribute):
+                    yield string.lineno, node.id if isinstance(node, ast.Name) else node.attr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(HOME)))
+def test_names_use_no_retired_word(path):
+    here = str(path.relative_to(HOME / "planner"))
+    for line, name in names_in(path):
+        for word in words_of(name) if name not in KEYS else ():
+            now, meant_elsewhere = RETIRED.get(word, ("", ()))
+            assert not now or here.startswith(meant_elsewhere), f"{here}:{line}: `{name}`: say {now}"
+
+
+@pytest.mark.parametrize("prefix", ROWS)
+def test_every_exception_is_needed(prefix):
+    files = [path for path in SOURCES if str(path.relative_to(HOME / "planner")).startswith(prefix)]
+    words = {word for path in files for _, name in names_in(path) if name not in KEYS for word in words_of(name)}
+    assert words & {"row", "rows"}
+
+
+def documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Docstrings of a module, its public classes and functions, and their public methods, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module):
+            yield 1, ast.get_docstring(node) or ""
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield node.lineno, ast.get_docstring(node) or ""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(HOME)))
+def test_docstrings_are_sentences(path):
+    """They start with a capital letter, or with code or a formula; they end with a full stop."""
+    for line, text in documented(ast.parse(path.read_text())):
+        last = text.rpartition("\n")[2]
+        where = f"{path.relative_to(HOME)}:{line}"
+        assert not text[:1].islower(), f"{where}: starts `{text[:30]}`"
+        assert not text or last.endswith((".", ".)", ":")), f"{where}: ends `{last[-30:]}`"
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *DOCUMENTS], ids=lambda p: str(p.relative_to(HOME)))
+def test_text_uses_no_retired_phrase(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for phrase in PHRASES:
+            assert not re.search(phrase, line), f"{path.relative_to(HOME)}:{number}: {phrase}"
