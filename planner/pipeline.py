@@ -24,14 +24,7 @@ from planner.scoring import read_plan as read_plan
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies import SolvedJob
-from planner.strategies.static import (
-    MemoryFit,
-    StaticPrediction,
-    memory_fit_of_job,
-    memory_fit_of_plan,
-    predict_job,
-    predict_plan,
-)
+from planner.strategies import static as layouts
 
 if TYPE_CHECKING:
     from planner.runtime import Progress, RunOptions
@@ -90,16 +83,18 @@ def run(
     return compare_run(plan, scores, result, followed, tolerance)
 
 
-def predict(reference: str, options: JobOptions = DEFAULTS) -> StaticPrediction:
+def predict(reference: str, options: JobOptions = DEFAULTS) -> layouts.StaticPrediction:
     """Seconds, their parts and memory of a plan, or of the layout that a job fixes. Raises InputError."""
-    plan = plan_at(reference)
-    return predict_plan(plan, simulate(plan)) if plan else predict_job(static_inputs(reference, options))
+    if plan := plan_at(reference):
+        return layouts.predict_plan(plan, simulate(plan))
+    return layouts.predict_job(static_inputs(reference, options))
 
 
-def fits(reference: str, options: JobOptions = DEFAULTS) -> MemoryFit:
+def fits(reference: str, options: JobOptions = DEFAULTS) -> layouts.MemoryFit:
     """Whether a plan, or the layout that a job fixes, fits into memory, and what would. Raises InputError."""
-    plan = plan_at(reference)
-    return memory_fit_of_plan(plan, simulate(plan)) if plan else memory_fit_of_job(static_inputs(reference, options))
+    if plan := plan_at(reference):
+        return layouts.memory_fit_of_plan(plan, simulate(plan))
+    return layouts.memory_fit_of_job(static_inputs(reference, options))
 
 
 def why(plan: Plan, what: str | None = None, step: int = 0) -> reasons.WhyPlan | reasons.WhyItem | reasons.WhyGroup:

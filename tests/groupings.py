@@ -19,7 +19,7 @@ from planner.packing.rank_placement import place_packing
 def one_pool(
     sizes, ranks: int, lines: dict[int, CostLine], cap: int = 10**6, per_node: int = 0, **rest
 ) -> PackingProblem:
-    """Ranks of one kind, on one node unless told: a line for each degree. `rest`: micro_batch_seconds, step_seconds, fixed."""
+    """Ranks of one kind, on one node unless told: a line for each degree. `rest`: of PackingProblem."""
     return PackingProblem(
         sizes=sizes if isinstance(sizes, dict) else dict(enumerate(sizes)),
         pools=(RankPool(0, ranks, per_node or ranks),),

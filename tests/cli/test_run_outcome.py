@@ -28,7 +28,8 @@ PLAN = sharded_plan(2, [[(0, 2)]])
 def ran(**facts):
     given = {
         "plan": PLAN, "machine": "here", "losses": (2.0,), "tokens_per_second": 1.0, "step_seconds": 1.0,
-        "predicted_step_seconds": 0.5, "kinds": [KindSeconds("forward", 0.5, 1.0), KindSeconds("exchange between stages", 0.0, 0.0)],
+        "predicted_step_seconds": 0.5,
+        "kinds": [KindSeconds("forward", 0.5, 1.0), KindSeconds("exchange between stages", 0.0, 0.0)],
         "timelines": (), "traced": (), "planned": (), "verified": None,
     }  # fmt: skip
     return ComparedRun(**given | facts)

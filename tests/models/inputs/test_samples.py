@@ -71,8 +71,8 @@ def test_even_sizes(tokens, ranks, unit):
         (VIT, [(5, 6)], NO_SEQUENCE_PARALLEL, "item 5 has 6 tokens"),
         (VIT, [(5, 8)], Shard(0, 6), "cuts through tokens that are merged"),
         (DECODER, [(5, 0)], NO_SEQUENCE_PARALLEL, "item 5 has 0 tokens"),
-        (Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9, positions="learned", max_positions=3), [(2, 4)], NO_SEQUENCE_PARALLEL,
-         "3 learned positions"),
+        (Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9, positions="learned", max_positions=3), [(2, 4)],
+         NO_SEQUENCE_PARALLEL, "3 learned positions"),
     ],
 )  # fmt: skip
 def test_invalid_batches_are_refused(spec, documents, exchange, says):
