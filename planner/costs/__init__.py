@@ -25,19 +25,18 @@ from planner.costs.packing_problem import (
     PackingProblem,
     RankPool,
     activation_cap,
-    allowed_degrees,
     host_offload,
     micro_batch_zero3_seconds,
     once_a_step_seconds,
     packing_problem,
     pass_lines,
     rank_pools,
-    split_degree,
 )
 from planner.costs.packing_table import Floats, Ints, PackingTable, packing_table
 from planner.costs.price_table import price_table
 from planner.costs.pricing import Pricing, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
+from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
 
 __all__ = [
     "NON_NUMERIC_FIELDS",

@@ -12,12 +12,12 @@ from planner.costs.memory.feasibility import PoolLimits, require_groups_hold_ite
 from planner.costs.memory.offload import Offloading
 from planner.costs.memory.token_caps import token_cap
 from planner.costs.pricing import Pricing
+from planner.costs.ulysses_or_ring import split_degree
 from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import PlanInputs, SequenceSplit
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.hardware.cluster import Cluster, device_of_rank
-from planner.specs.layers import Module
 from planner.specs.parallelism import Sync
 
 ENDLESS = 1e18  # seconds of compute that hide all that can be hidden; finite, so that no share of it is undefined
@@ -250,26 +250,3 @@ def pass_lines(pricing: Pricing, module: str, degree: int, first: int) -> tuple[
     block = Ranks(range(first, first + degree))
     parts = SequenceSplit(**split_degree(pricing.models[module], degree))
     return pricing.module_line(module, block, parts, True)[0], pricing.module_line(module, block, parts, False)[0]
-
-
-def allowed_degrees(module: Module, ranks: int, wished: tuple[int, ...]) -> tuple[int, ...]:
-    """The job's degrees that are possible on these ranks; where it names none, powers of two that Ulysses alone can do.
-    Modules with state spaces, which scan whole documents, have degree 1 only.
-    """
-    most = 1 if module.unshardable_reason else ranks
-    if wished:
-        return tuple(sorted({degree for degree in wished if degree <= most}))
-    powers = [2**k for k in range(most.bit_length()) if 2**k <= most]
-    return tuple(degree for degree in powers if ulysses_degree(module, degree) == degree)
-
-
-def split_degree(module: Module, degree: int) -> dict[str, int]:
-    """The factors of a degree: Ulysses as far as the heads divide, a ring for the rest."""
-    ulysses = ulysses_degree(module, degree)
-    parts = {"ulysses": ulysses, "ring": degree // ulysses}
-    return {name: size for name, size in parts.items() if size > 1} or {"ulysses": 1}
-
-
-def ulysses_degree(module: Module, degree: int) -> int:
-    """The largest divisor of `degree` that divides the heads."""
-    return next(d for d in range(degree, 0, -1) if degree % d == 0 and module.heads % d == 0)

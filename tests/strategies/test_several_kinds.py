@@ -7,8 +7,9 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.memory.allowed_memory import allowed_bytes
-from planner.costs.packing_problem import PackingProblem, allowed_degrees, packing_problem
+from planner.costs.packing_problem import PackingProblem, packing_problem
 from planner.costs.pricing import Pricing
+from planner.costs.ulysses_or_ring import allowed_degrees
 from planner.errors import Infeasible
 from planner.packing.one_pool import restrict_to_pool
 from planner.packing.packed_groups import packing_seconds

@@ -3,8 +3,9 @@
 import pytest
 
 from planner import pipeline
-from planner.costs.packing_problem import allowed_degrees, packing_problem
+from planner.costs.packing_problem import packing_problem
 from planner.costs.pricing import Pricing
+from planner.costs.ulysses_or_ring import allowed_degrees
 from planner.packing.balanced import best_balanced
 from planner.packing.packed_groups import packing_seconds
 from planner.specs.inputs import JobOptions, load_job

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.costs.packing_problem import allowed_degrees, split_degree, ulysses_degree
+from planner.costs.ulysses_or_ring import allowed_degrees, split_degree, ulysses_degree
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
