@@ -15,12 +15,12 @@ from planner import files, online
 from planner import why as reasons
 from planner.callbacks import OnProgress, silent
 from planner.check import Finding, Tolerances, check_folder, compare
-from planner.deciding import inputs_again, per_batch_inputs, solve_job, static_inputs
 from planner.ledger import ComparedRun, compare_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.scoring import Score, plan_at, require_memory, score
 from planner.scoring import read_plan as read_plan
+from planner.solve_job import inputs_again, per_batch_inputs, solve_job, static_inputs
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies import SolvedJob

@@ -17,7 +17,7 @@ FLOORS = (
     ("pipeline",),
     ("report",),
     ("check", "export", "ledger", "online", "why"),
-    ("deciding",),
+    ("solve_job",),
     ("profiling", "runtime", "calibrate"),
     ("launch",),
     ("strategies", "models", "published"),

@@ -6,11 +6,11 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
-from planner.deciding import inputs_again
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring.score import outcome_of, prediction_of, require_memory, score
+from planner.solve_job import inputs_again
 from planner.specs.base import with_fields
 from tests.plans import degrees_of
 

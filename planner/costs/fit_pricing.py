@@ -16,12 +16,12 @@ from planner.costs.machine_model import MachineModel
 from planner.costs.memory.token_caps import ActivationBytes
 from planner.costs.network.rank_groups import farthest_group, pass_groups, rank_blocks, replicated_by_task
 from planner.costs.network.replica_exchange import ReplicaExchange, replica_exchange, update_pass_seconds
+from planner.costs.network.sequence_exchange import ring_line, ulysses_line
 from planner.costs.network.tensor_parallel_exchange import (
     measured_on_one_rank,
     replicated_gradients_cost,
     tensor_parallel_line,
 )
-from planner.costs.network.ulysses_ring import ring_line, ulysses_line
 from planner.costs.network_model import CommGroup
 from planner.plan.plan_file import Layout, SequenceSplit
 from planner.plan.task import Task

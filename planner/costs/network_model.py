@@ -53,7 +53,7 @@ class NetworkModel:
 
     levels: tuple[NetworkLevel, ...]
     tables: dict[str, CollectiveCosts] = field(default_factory=dict)
-    known: dict[tuple[str, float, CommGroup, float], Cost] = field(default_factory=dict, compare=False)
+    cached_costs: dict[tuple[str, float, CommGroup, float], Cost] = field(default_factory=dict, compare=False)
 
     @property
     def per_node(self) -> int:
@@ -73,7 +73,7 @@ class NetworkModel:
             speed, hop = np.where(within, level.gb_per_s, speed), np.where(within, level.us, hop)
         return speed * GB, hop * US
 
-    def ring(self, ranks: CommGroup) -> Number:
+    def ring_bytes_per_second(self, ranks: CommGroup) -> Number:
         """Bytes per second of rings through a group."""
         members = np.maximum(1.0, self.per_node / ranks.stride)
         near = self.levels[0].gb_per_s * GB
@@ -88,7 +88,7 @@ class NetworkModel:
 
     def all_gather(self, size_bytes: Number, ranks: CommGroup, calls: Number = 1.0, kind: str = "all_gather") -> Number:
         """Seconds of `calls` all-gathers (or another `kind`: reduce-scatters) of `size_bytes` in all."""
-        moved = size_bytes * (ranks.size - 1.0) / ranks.size / self.ring(ranks)
+        moved = size_bytes * (ranks.size - 1.0) / ranks.size / self.ring_bytes_per_second(ranks)
         return self.measured_or_analytic(kind, size_bytes, ranks, calls, moved + calls * self.latency(ranks))
 
     def reduce_scatter(self, size_bytes: Number, ranks: CommGroup, calls: Number = 1.0) -> Number:
@@ -148,9 +148,11 @@ class NetworkModel:
         the spread.
         """
         key = kind, size_bytes, ranks, calls
-        if key not in self.known:
-            self.known[key] = self.new_collective_cost(kind, size_bytes, ranks, calls) if ranks.size > 1 else NO_COST
-        return self.known[key]
+        if key not in self.cached_costs:
+            self.cached_costs[key] = (
+                self.new_collective_cost(kind, size_bytes, ranks, calls) if ranks.size > 1 else NO_COST
+            )
+        return self.cached_costs[key]
 
     def new_collective_cost(self, kind: str, size_bytes: float, ranks: CommGroup, calls: float) -> Cost:
         """Compute what `collective_cost` caches."""

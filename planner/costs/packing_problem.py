@@ -8,7 +8,7 @@ what was solved.
 from dataclasses import dataclass, field, replace
 
 from planner.costs.cost_lines import CostLine
-from planner.costs.memory.feasibility import PoolLimits, require_groups_hold_items, require_states_fit
+from planner.costs.memory.infeasible_reasons import PoolLimits, require_groups_hold_items, require_states_fit
 from planner.costs.memory.offload import Offloading
 from planner.costs.memory.token_caps import token_cap
 from planner.costs.pricing import Pricing

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from planner.costs import LayoutColumns, MachineModel, least_trusted
 from planner.costs.compute import step_spread
-from planner.costs.memory import Footprint, footprint, fullest_stage, oom_probability
+from planner.costs.memory import Footprint, footprint, fullest_stage, oom_chance
 from planner.published.case_seconds import case_seconds, encoder_setup, group_cases, setup_with_adapters
 from planner.published.memory_accounting import adjusted_accounting
 from planner.published.pricing_machine import pricing_machine
@@ -58,7 +58,7 @@ def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float) ->
     setup, accounted = setup_with_adapters(case), software.accounting
     fullest = fullest_footprint(case, setup, accounted)
     least = fullest_footprint(case, least_memory_setup(case, setup), accounted)
-    chance = oom_probability(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
+    chance = oom_chance(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
     return CasePrediction(
         seconds=step,
         spread=step_spread(software.spread, profile.rates),

@@ -15,7 +15,7 @@ from planner.costs.memory import (
     Footprint,
     allowed_bytes,
     device_accounting,
-    oom_probability,
+    oom_chance,
     resident_footprint,
 )
 from planner.orders import MEMORY_ROUNDING
@@ -123,7 +123,7 @@ class PlanMemory:
 
     def oom_chance(self, rank: int, peak: float) -> float:
         """Probability that a rank runs out of memory whose predicted peak is this many bytes."""
-        return float(oom_probability(peak, self.device(rank).memory_gib * GIB, self.plan.uses.prices.accounting.spread))
+        return float(oom_chance(peak, self.device(rank).memory_gib * GIB, self.plan.uses.prices.accounting.spread))
 
     def peak_footprint(self, rank: int, peak: float, tasks: Sequence[Task]) -> Footprint:
         """Bytes by part that a rank holds at its peak, in a step of these tasks."""

@@ -54,7 +54,9 @@ def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> Solve
         raise infeasible[candidates[0]]
     loss = find_objective(inputs.job.objective).loss
     best = min(solved, key=lambda each: loss(solved[each].plan.outcome.value))  # the first one of equal ones
-    others = tuple(lost(each, solved.get(each), infeasible.get(each)) for each in candidates if each != best)
+    others = tuple(
+        alternative_entry(each, solved.get(each), infeasible.get(each)) for each in candidates if each != best
+    )
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
     return SolvedJob(with_fields(solved[best].plan, alternatives=others), seconds)
 
@@ -76,7 +78,7 @@ def inputs_of(inputs: Inputs, candidate: Candidate) -> Inputs:
     return replace(inputs, job=with_fields(inputs.job, strategy=candidate.strategy, sync=candidate.sync, layout=layout))
 
 
-def lost(candidate: Candidate, solved: SolvedJob | None, infeasible: Infeasible | None) -> Alternative:
+def alternative_entry(candidate: Candidate, solved: SolvedJob | None, infeasible: Infeasible | None) -> Alternative:
     """The plan file's entry for a candidate that was not chosen."""
     entry = Alternative(
         strategy=candidate.strategy,

@@ -9,9 +9,9 @@ from planner.scoring import Score
 from planner.specs.base import Ranks, Spec
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.shapes import resident_layers
-from planner.why.changed_cluster import spans_nodes
 from planner.why.group_slack import GroupSlack, slack_by_micro_batch, slack_over_step
 from planner.why.plan_problem import only_module
+from planner.why.resize_cluster import spans_nodes
 
 NO_SLACK = 1e-9  # slack relative to the load, below which a group is critical
 

@@ -14,11 +14,11 @@ from planner.scoring import score
 from planner.simulate import simulate
 from planner.specs.base import Ranks, Spec, with_fields
 from planner.specs.hardware.cluster import device_of_rank
-from planner.why.change_keys import first_few, fix_item
-from planner.why.changed_cluster import spans_nodes
-from planner.why.changed_inputs import apply_implied
+from planner.why.apply_changes import apply_implied
+from planner.why.change_setters import first_few, fix_item
 from planner.why.group_loads import GroupLoad, group_loads, rank_capacity
 from planner.why.plan_problem import only_module, plan_inputs, single_step
+from planner.why.resize_cluster import spans_nodes
 from planner.why.resolved import SolveAgain
 
 

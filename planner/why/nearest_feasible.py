@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from planner.errors import Infeasible
 from planner.specs.inputs import Inputs
-from planner.why.change_keys import ITEM
-from planner.why.changed_inputs import apply_changes, apply_implied
+from planner.why.apply_changes import apply_changes, apply_implied
+from planner.why.change_setters import ITEM
 from planner.why.resolved import SolveAgain
 
 

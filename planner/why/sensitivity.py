@@ -11,10 +11,10 @@ from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Recompute
 from planner.strategies import is_static
-from planner.why.change_keys import change_layout, measured_with
-from planner.why.changed_cluster import with_bandwidth, with_memory, with_ranks
-from planner.why.changed_inputs import apply_implied
+from planner.why.apply_changes import apply_implied
+from planner.why.change_setters import change_layout, measured_with
 from planner.why.plan_problem import plan_inputs, single_step
+from planner.why.resize_cluster import with_bandwidth, with_memory, with_ranks
 from planner.why.resolved import Infeasibility, SolveAgain, solve_facts
 from planner.why.step_facts import StepFacts, step_facts
 

@@ -3,7 +3,7 @@
 from planner.plan.plan_file import Plan
 from planner.scoring import score
 from planner.specs.base import Spec, with_fields
-from planner.why.changed_inputs import apply_changes, apply_implied
+from planner.why.apply_changes import apply_changes, apply_implied
 from planner.why.nearest_feasible import nearest_feasible
 from planner.why.plan_difference import PartDifference, explain_difference
 from planner.why.plan_problem import plan_inputs, single_step

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from planner.errors import InputError
-from planner.plan.mesh.synchronisation import synchronised_phases, syncs_each_micro_batch
+from planner.plan.mesh.synchronisation import all_ranks_join_micro_batches, synchronised_phases
 from planner.plan.plan_file import TaskPlacement
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
@@ -41,7 +41,9 @@ def ends(plan, lists):
     carried = edge_transfers(plan, [task for own in lists.values() for task in own])
     graph = {}
     encoders = {edge.source for edge in plan.edges if plan.layouts[edge.source].zero == 3}
-    met = {name for name, layout in plan.layouts.items() if syncs_each_micro_batch(layout, plan.uses.models[name])}
+    met = {
+        name for name, layout in plan.layouts.items() if all_ranks_join_micro_batches(layout, plan.uses.models[name])
+    }
 
     def node(task: Task, rank: int):
         within = task.module in met and task.micro_batch is not None

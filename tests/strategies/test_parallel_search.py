@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from planner import files, pipeline
-from planner.costs.memory.footprint import footprint, oom_probability
+from planner.costs.memory.footprint import footprint
+from planner.costs.memory.oom_chance import oom_chance
 from planner.errors import Infeasible, InputError
 from planner.plan.descriptions import fixable_layout, layout_text
 from planner.plan.legal.plan_laws import violations
@@ -246,7 +247,7 @@ def test_what_is_chosen_fits_and_what_is_refused_does_not(made):
         at = longest_columns(columns_for(layout, problem.trained), problem.trained)
         stages = [footprint(problem.trained.module, at, problem.accounting, stage) for stage in range(layout.pp)]
         worst = max(float(each.total) for each in stages)
-        risk = float(oom_probability(worst, problem.device_bytes, problem.accounting.spread))
+        risk = float(oom_chance(worst, problem.device_bytes, problem.accounting.spread))
         within = worst <= problem.device_bytes * (1 - problem.limits.memory_margin)
         assert fits[place] == (risk <= problem.limits.oom_chance and within)
 

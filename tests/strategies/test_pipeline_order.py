@@ -6,7 +6,6 @@ import pytest
 
 from planner import files, pipeline
 from planner.costs.pricing import pricing_of
-from planner.deciding import solve_job
 from planner.errors import Infeasible, InputError
 from planner.orders import bound_fixed_sequence
 from planner.plan.legal.plan_laws import violations
@@ -14,6 +13,7 @@ from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines
 from planner.scoring.score import score
+from planner.solve_job import solve_job
 from planner.specs.base import with_fields
 from planner.strategies import STRATEGIES, parallel_search, pipeline_order, strategy_called
 from planner.strategies.pipeline_order import numbered_slots, order_as_text, slowest_pipeline, try_order

@@ -15,7 +15,7 @@ from planner.specs import inputs as job_inputs
 from planner.specs.base import with_fields
 from planner.units import MS
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.changed_inputs import apply_changes, apply_implied
+from planner.why.apply_changes import apply_changes, apply_implied
 from planner.why.group_loads import group_loads
 from planner.why.group_slack import slack_over_step
 from planner.why.item_reasons import tokens_with_offload

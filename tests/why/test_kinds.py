@@ -14,8 +14,8 @@ from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit
 from planner.units import GIB, KIB
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.changed_cluster import bytes_per_token, with_memory, with_ranks
 from planner.why.plan_problem import plan_inputs, single_step
+from planner.why.resize_cluster import bytes_per_token, with_memory, with_ranks
 
 GOLDEN = Path(__file__).parents[1] / "golden/sequence_groups/two-kinds/plan.yaml"
 

@@ -11,9 +11,9 @@ from planner.scoring.score import score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.why import WhyGroup, WhyItem, WhyPlan
-from planner.why.changed_cluster import node_of, spans_nodes, with_bandwidth, with_memory, with_ranks
 from planner.why.group_loads import group_loads
 from planner.why.plan_problem import plan_inputs, single_step
+from planner.why.resize_cluster import node_of, spans_nodes, with_bandwidth, with_memory, with_ranks
 from tests.plans import degrees_of
 
 

@@ -1,8 +1,6 @@
 """The memory that a plan may use on a device, for every verb alike."""
 
-from math import exp, inf
-from statistics import NormalDist
-
+from planner.costs.memory.oom_chance import share_at_chance
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.profile import Device
@@ -15,8 +13,7 @@ def allowed_bytes(device: Device, limits: Limits, accounting: MemoryCoefficients
     of memory stays below the job's.
     """
     capacity = device.memory_gib * GIB
-    likely = inf if limits.oom_chance >= 1 else exp(NormalDist().inv_cdf(limits.oom_chance) * accounting.spread)
-    return capacity * min(1 - limits.memory_margin, likely)
+    return capacity * min(1 - limits.memory_margin, share_at_chance(limits.oom_chance, accounting.spread))
 
 
 def device_accounting(device: Device, accounting: MemoryCoefficients) -> MemoryCoefficients:

@@ -1,7 +1,6 @@
-"""The peak memory of one rank of a stage under a static layout, by kind of use, and the chance that it fits."""
+"""The peak memory of one rank of a stage under a static layout, by kind of use."""
 
 from dataclasses import dataclass, fields, replace
-from math import erf, sqrt
 
 import numpy as np
 
@@ -180,11 +179,3 @@ def larger_footprint(one: Footprint, other: Footprint) -> Footprint:
     second_larger = np.asarray(other.total > one.total)
     parts = {field.name: (getattr(one, field.name), getattr(other, field.name)) for field in fields(Footprint)}
     return Footprint(**{name: np.where(second_larger, second, first) for name, (first, second) in parts.items()})
-
-
-def oom_probability(taken: Number, device_bytes: Number, spread: Number) -> Number:
-    """The chance that a run exceeds a device, where the log of measured over predicted bytes is normal with this
-    deviation.
-    """
-    excess = np.log(np.asarray(taken) / device_bytes) / np.maximum(spread, 1e-9)
-    return 0.5 * (1.0 + np.vectorize(erf, otypes=[float])(np.clip(excess / sqrt(2.0), -6.0, 6.0)))

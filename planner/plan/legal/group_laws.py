@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from planner.plan.mesh.rank_mesh import groups_over, stage_ranks
-from planner.plan.mesh.synchronisation import syncs_each_micro_batch
+from planner.plan.mesh.synchronisation import all_ranks_join_micro_batches
 from planner.plan.plan_file import Layout, Plan
 from planner.specs.base import Ranks
 
@@ -22,7 +22,7 @@ class GroupPlacement:
         self.stage_of_rank = {name: stage_of_rank(layout) for name, layout in plan.layouts.items()}
         self.sharding_blocks = {name: [*sharding_blocks(layout)] for name, layout in plan.layouts.items()}
         self.syncs_each_micro_batch = {
-            name: syncs_each_micro_batch(layout, plan.uses.models[name]) for name, layout in plan.layouts.items()
+            name: all_ranks_join_micro_batches(layout, plan.uses.models[name]) for name, layout in plan.layouts.items()
         }
         self.fault_cache: dict[tuple[str, str], tuple[Fault, ...]] = {}
         self.share_fault_cache: dict[DeviceShares, tuple[Fault, ...]] = {}

@@ -1,4 +1,4 @@
-"""When ranks of a pipeline stage synchronise: to gather parameters, reduce gradients, exchange tokens of experts."""
+"""When ranks of a pipeline stage synchronise: whether gradients are reduced, in every micro-batch or once a step."""
 
 from collections.abc import Collection
 
@@ -12,7 +12,7 @@ PASS_PHASES: tuple[Phase, ...] = ("F", "B", "I", "W")
 BACKWARD_PHASES: tuple[Phase, ...] = ("B", "I", "W")
 
 
-def syncs_each_micro_batch(layout: Layout, module: Module) -> bool:
+def all_ranks_join_micro_batches(layout: Layout, module: Module) -> bool:
     """Whether all ranks of a stage take part in every micro-batch, also those without items in it.
 
     Under ZeRO-3 parameters are gathered from all of them; sharded experts receive tokens from any of them; and a
@@ -21,6 +21,13 @@ def syncs_each_micro_batch(layout: Layout, module: Module) -> bool:
     moe = module.routed_experts
     sharded = any(expert_shards(at) > 1 for at in expert_layouts(layout, module))
     return layout.zero == 3 or sharded or (moe is not None and moe.balance > 0)
+
+
+def reduces_each_micro_batch(layout: Layout) -> bool:
+    """Whether gradients are reduced after every micro-batch: under ZeRO-3, whose ranks hold no full gradients. Below
+    it they are reduced once a step.
+    """
+    return layout.zero == 3
 
 
 def reduces_gradients(layout: Layout, module: Module) -> bool:
@@ -35,7 +42,9 @@ def synchronised_phases(plan: Plan) -> dict[str, Collection[Phase]]:
     """
     feeding = {edge.source for edge in plan.edges}
     layouts = {
-        name: layout for name, layout in plan.layouts.items() if syncs_each_micro_batch(layout, plan.uses.models[name])
+        name: layout
+        for name, layout in plan.layouts.items()
+        if all_ranks_join_micro_batches(layout, plan.uses.models[name])
     }
     return {
         name: BACKWARD_PHASES if name in feeding and layout.zero == 3 else PASS_PHASES

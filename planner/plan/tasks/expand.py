@@ -8,7 +8,7 @@ directly before their readers: each encoder after all modules that it feeds.
 from collections.abc import Container, Mapping, Sequence
 
 from planner.errors import InputError
-from planner.plan.mesh.synchronisation import synchronised_phases
+from planner.plan.mesh.synchronisation import reduces_each_micro_batch, synchronised_phases
 from planner.plan.plan_file import Plan, Step
 from planner.plan.schedules import Slot
 from planner.plan.task import Phase, Task
@@ -23,32 +23,34 @@ FinalPasses = Mapping[
 ]  # micro-batch, chunk → the pass that completes its gradients; where missing: B
 
 
-def expand(plan: Plan, number: int = 0, others: Container[int] = ()) -> tuple[Task, ...]:
-    """Return all tasks of one step, in an order that every rank follows, without those of groups on the ranks `others`,
+def expand(plan: Plan, number: int = 0, omitted_ranks: Container[int] = ()) -> tuple[Task, ...]:
+    """Return all tasks of one step, in an order that every rank follows, without those of groups on `omitted_ranks`,
     which are identical to other groups (plan/mesh/identical_groups.py).
 
     Raises InputError when dependencies are cyclic, or a placement names no task.
     """
     step = plan.steps[number]
     try:
-        return tuple(step_tasks(plan, step, others))
+        return tuple(step_tasks(plan, step, omitted_ranks))
     except InputError as error:
-        raise first_placement_error(plan, step, others) or error from None
+        raise first_placement_error(plan, step, omitted_ranks) or error from None
 
 
-def first_placement_error(plan: Plan, step: Step, others: Container[int]) -> InputError | None:
+def first_placement_error(plan: Plan, step: Step, omitted_ranks: Container[int]) -> InputError | None:
     """Return the error of the first placement that, together with those before it, allows no order."""
     for number in range(-1, len(step.placements)):
         try:
-            step_tasks(plan, with_fields(step, order={**step.order, "place": step.placements[: number + 1]}), others)
+            step_tasks(
+                plan, with_fields(step, order={**step.order, "place": step.placements[: number + 1]}), omitted_ranks
+            )
         except InputError as error:
             return InputError(error.message, where=f"{PLACE_KEY}[{number}]", fix=error.fix) if number >= 0 else None
     return None
 
 
-def step_tasks(plan: Plan, step: Step, others: Container[int]) -> list[Task]:
+def step_tasks(plan: Plan, step: Step, omitted_ranks: Container[int]) -> list[Task]:
     """Return the tasks of a step in order. Raises InputError, whose place does not say which placement is wrong."""
-    works = {module: module_work(plan, step, module, others) for module in plan.layouts}
+    works = {module: module_work(plan, step, module, omitted_ranks) for module in plan.layouts}
     feeding = {edge.source for edge in plan.edges}
     slots = {name: work.slots(step.order_of(name)) for name, work in works.items() if name not in feeding}
     order = merge_orders(
@@ -74,7 +76,7 @@ def closing_tasks(work: ModuleWork, finals: Sequence[FinalPasses | None]) -> lis
     for pipeline_rank, last in enumerate(finals):
         if last is None:
             continue
-        replicated = work.reduces_gradients and work.layout.zero < 3
+        replicated = work.reduces_gradients and not reduces_each_micro_batch(work.layout)
         update = collective_task(work, pipeline_rank, "update", None)
         if replicated:
             tasks.append(
@@ -127,7 +129,7 @@ def backward_ids(work: ModuleWork, pipeline_rank: int, last: FinalPasses) -> lis
 
 def sync_ids(work: ModuleWork, pipeline_rank: int) -> list[str]:
     """Return the ids of the reductions of each micro-batch on a pipeline rank; none below ZeRO-3."""
-    if work.layout.zero < 3:
+    if not reduces_each_micro_batch(work.layout):
         return []
     chunks = range(pipeline_rank, len(work.stages), work.pipeline_ranks)
     return [

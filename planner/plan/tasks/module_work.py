@@ -13,7 +13,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from planner.plan.mesh.rank_mesh import stage_ranks
-from planner.plan.mesh.synchronisation import reduces_gradients, syncs_each_micro_batch
+from planner.plan.mesh.synchronisation import all_ranks_join_micro_batches, reduces_each_micro_batch, reduces_gradients
 from planner.plan.plan_file import Assignment, Group, Layout, Plan, Step, assignments
 from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED, Slot
 from planner.plan.schedules.explicit import resolve_slots
@@ -81,22 +81,22 @@ class ModuleWork:
         return Layers(layer for stage in self.stages[pipeline_rank :: self.pipeline_ranks] for layer in stage)
 
 
-def module_work(plan: Plan, step: Step, module: str, others: Container[int] = ()) -> ModuleWork:
-    """Return the work that a step assigns of a module. `others`: ranks whose groups are left out, since they are
+def module_work(plan: Plan, step: Step, module: str, omitted_ranks: Container[int] = ()) -> ModuleWork:
+    """Return the work that a step assigns of a module. `omitted_ranks`: ranks whose groups are left out, since they are
     identical to other groups (plan/mesh/identical_groups.py).
     """
     layout, spec = plan.layouts[module], plan.uses.models[module]
     stages = layout.stages or (Layers(range(spec.layers)),)
-    micro_batches, all_ranks = [], syncs_each_micro_batch(layout, spec)
+    micro_batches, all_ranks = [], all_ranks_join_micro_batches(layout, spec)
     for number, assigned in enumerate(step.micro_batches):
         groups = [(a, plan.groups[a.group]) for a in assignments(plan, assigned) if a.module == module]
         busy = [
             group_work(number, *each, layout, plan.uses.items[module])
             for each in groups
-            if each[1].ranks[0] not in others
+            if each[1].ranks[0] not in omitted_ranks
         ]
         idle = idle_work(number, layout, [group.ranks for _, group in groups]) if all_ranks else []
-        micro_batches.append((*busy, *(c for c in idle if c.ranks[0] not in others)))
+        micro_batches.append((*busy, *(c for c in idle if c.ranks[0] not in omitted_ranks)))
     return ModuleWork(module, layout, stages, tuple(micro_batches), all_ranks, reduces_gradients(layout, spec))
 
 
@@ -146,7 +146,7 @@ def slot_tasks(work: ModuleWork, stage: int, phase: Phase, micro_batch: int) -> 
     tasks: list[Task] = []
     if not work.micro_batches[micro_batch]:  # no group works on the module in this micro-batch: nothing to gather for
         return tasks
-    sharded = work.layout.zero == 3
+    sharded = reduces_each_micro_batch(work.layout)  # then parameters are sharded too, and gathered for each pass
     if sharded and phase == "F":
         tasks.append(collective_task(work, stage, "gather", micro_batch))
     passes = [task for c in work.micro_batches[micro_batch] for task in group_tasks(work, stage, phase, c)]

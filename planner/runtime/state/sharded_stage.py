@@ -38,6 +38,7 @@ from planner.plan.mesh.rank_mesh import (
     expert_state_groups_of_rank,
     state_groups_of_rank,
 )
+from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Layout
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.state import fsdp
@@ -59,7 +60,7 @@ class ShardedStage:
         self.network = build(spec, dtype=self.stored_dtype, device=META, shard=rank_part(layout, layers, clock.rank))
         self.network.feeds_module = feeds
         self.splits: dict[str, tuple[ParameterSplit, ...]] = parameter_splits(self.network)
-        self.reduced_once = layout.zero < 3  # gradients are reduced once a step
+        self.reduced_once = not reduces_each_micro_batch(layout)
         self.reduced = not self.reduced_once
         self.units: list[FSDPModule] = []  # FSDP2 units, that of the whole network last; empty if unsharded
         self.shards: dict[str, nn.Parameter] = {}

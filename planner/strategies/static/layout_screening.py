@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs import LayoutColumns, MachineModel, machine_of, recompute_columns
-from planner.costs.memory import allowed_bytes, device_accounting, fullest_stage, oom_probability
+from planner.costs.memory import allowed_bytes, device_accounting, fullest_stage, oom_chance
 from planner.costs.step import StepSeconds, static_step_seconds
 from planner.errors import InputError
 from planner.plan.plan_file import Layout
@@ -147,7 +147,7 @@ def screen_memory(problem: LayoutProblem, found: LayoutSpace, screened: Screened
             continue
         fullest = fullest_stage(problem.trained.module, longest_columns(at, problem.trained), problem.accounting)
         screened.bytes_needed[some] = fullest.total
-        screened.oom_chance[some] = oom_probability(fullest.total, problem.device_bytes, problem.accounting.spread)
+        screened.oom_chance[some] = oom_chance(fullest.total, problem.device_bytes, problem.accounting.spread)
 
 
 def first_fitting(

@@ -21,7 +21,7 @@ from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, ModuleCosts, PassCosts, PassFit, Profile
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.job import Limits
-from planner.why.changed_cluster import with_memory
+from planner.why.resize_cluster import with_memory
 from tests.plans import sharded_plan, staged_plan
 
 FORWARD = PassFit(ms_per_token2=1e-4, ms_per_token=0.02, ms=0.3)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from planner.costs.layout_columns import LayoutColumns, stack_columns
-from planner.costs.memory.footprint import Footprint, footprint, fullest_stage, oom_probability
+from planner.costs.memory.footprint import Footprint, footprint, fullest_stage
 from planner.costs.memory.model_states import zero_state_bytes
+from planner.costs.memory.oom_chance import oom_chance
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Decoder
@@ -102,11 +103,11 @@ def test_many_at_once_are_each_by_itself(module):
 
 def test_probability_of_exceeding():
     size = float(fullest_stage(DENSE, SETUP, MEGATRON).total)
-    assert oom_probability(size, size, 0.1) == pytest.approx(0.5)
-    assert oom_probability(size, size / np.exp(0.1), 0.1) == pytest.approx(0.841345, abs=1e-5)
+    assert oom_chance(size, size, 0.1) == pytest.approx(0.5)
+    assert oom_chance(size, size / np.exp(0.1), 0.1) == pytest.approx(0.841345, abs=1e-5)
     devices = size * np.array([0.5, 0.9, 1.1, 2.0])
-    assert list(np.diff(oom_probability(size, devices, 0.1)) < 0) == [True] * 3
-    assert oom_probability(size, devices, 0.0) == pytest.approx([1, 1, 0, 0])
+    assert list(np.diff(oom_chance(size, devices, 0.1)) < 0) == [True] * 3
+    assert oom_chance(size, devices, 0.0) == pytest.approx([1, 1, 0, 0])
 
 
 UNLIKE = ("latent", "sharding-strategy", "fp8", "expert", "moe", "modelopt", "mtp")  # of what no trait says

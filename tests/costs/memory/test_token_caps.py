@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.costs.layout_columns import PipelineBatch, columns_of
 from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
-from planner.costs.memory.footprint import footprint, oom_probability
+from planner.costs.memory.footprint import footprint
+from planner.costs.memory.oom_chance import oom_chance
 from planner.costs.memory.token_caps import ActivationBytes, activation_room, idle_footprint, token_cap
 from planner.costs.pricing import Pricing
 from planner.plan.plan_file import Layout, Prices, SequenceSplit
@@ -105,7 +106,7 @@ def test_what_is_allowed_leaves_the_margin_and_runs_out_no_more_often_than_the_j
     assert allowed_bytes(DEVICE, with_fields(EVERYTHING, memory_margin=0.25), PLANNER_RUNTIME_MEMORY) == 0.75 * whole
     for chance in (0.01, 0.2, 0.5):
         sure = allowed_bytes(DEVICE, with_fields(EVERYTHING, oom_chance=chance), PLANNER_RUNTIME_MEMORY)
-        assert float(oom_probability(sure, whole, PLANNER_RUNTIME_MEMORY.spread)) == pytest.approx(chance, abs=1e-6)
+        assert float(oom_chance(sure, whole, PLANNER_RUNTIME_MEMORY.spread)) == pytest.approx(chance, abs=1e-6)
         both = allowed_bytes(DEVICE, Limits(memory_margin=0.1, oom_chance=chance), PLANNER_RUNTIME_MEMORY)
         assert both == min(sure, 0.9 * whole)
 

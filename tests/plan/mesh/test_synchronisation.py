@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from planner.plan.legal.plan_laws import violations
-from planner.plan.mesh.synchronisation import reduces_gradients, syncs_each_micro_batch
+from planner.plan.mesh.synchronisation import all_ranks_join_micro_batches, reduces_gradients
 from planner.plan.plan_file import Group, Layout, Plan, Step
 from planner.plan.tasks.expand import expand
 from planner.specs.base import Ranks, with_fields
@@ -48,7 +48,7 @@ def uneven(module, layout: Layout) -> Plan:
     ],
 )
 def test_who_meets_in_every_micro_batch(module, layout, met):
-    assert syncs_each_micro_batch(layout, module) is met
+    assert all_ranks_join_micro_batches(layout, module) is met
 
 
 @pytest.mark.parametrize(

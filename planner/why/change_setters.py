@@ -11,7 +11,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.job import FixedItem, Job
 from planner.specs.parallelism import Dtype, Parallelism, Recompute, Sync
 from planner.strategies import STRATEGIES
-from planner.why.changed_cluster import only_kind, with_ranks
+from planner.why.resize_cluster import only_kind, with_ranks
 
 ITEM = re.compile(r"items\.(\d{1,9})\.degree")
 ApplyKey = Callable[[Inputs, str, str], Inputs]  # inputs, key, value
@@ -94,7 +94,7 @@ def set_effort(inputs: Inputs, key: str, value: str) -> Inputs:
     return replace(inputs, effort=whole_number(value, key, 4))
 
 
-KEYS: dict[str, ApplyKey] = {
+SETTERS: dict[str, ApplyKey] = {
     "degrees": set_degrees,
     "strategy": set_strategy,
     "sync": set_sync,

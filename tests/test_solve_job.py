@@ -3,8 +3,8 @@
 import pytest
 
 from planner import pipeline
-from planner.deciding import inputs_again
 from planner.errors import Infeasible, InputError
+from planner.solve_job import inputs_again
 from planner.specs.inputs import JobOptions
 from planner.strategies.best import CANDIDATES
 

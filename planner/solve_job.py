@@ -1,4 +1,4 @@
-"""A job decided batch by batch by its strategy, or by the best of those that could."""
+"""Solves a job batch by batch with its strategy, or with the best of those that apply."""
 
 from dataclasses import replace
 from functools import partial

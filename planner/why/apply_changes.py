@@ -7,7 +7,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync
 from planner.strategies import STRATEGIES, is_static, strategy_called
-from planner.why.change_keys import KEYS, fix_item
+from planner.why.change_setters import SETTERS, fix_item
 
 APPLIED_FIRST = ("ranks", "nodes", "tokens_per_rank")  # applied first: the other keys are checked against them
 
@@ -22,9 +22,9 @@ def apply_changes(inputs: Inputs, words: tuple[str, ...]) -> Inputs:
         if key in given:
             raise InputError(f"`{key}` is given twice", where=word, fix="give it once")
         given.add(key)
-        apply = fix_item if key.startswith("items.") else KEYS.get(key)
+        apply = fix_item if key.startswith("items.") else SETTERS.get(key)
         if apply is None:
-            allowed = ", ".join(["items.N.degree", *KEYS])
+            allowed = ", ".join(["items.N.degree", *SETTERS])
             raise InputError(f"there is no key `{key}` to change", where=word, fix=f"one of {allowed}")
         inputs = apply(inputs, key, value)
     return inputs
