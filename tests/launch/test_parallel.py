@@ -92,7 +92,7 @@ def check_group(groups, spec, ranks, split):
     model = build(spec, dtype=torch.float64)
     init_weights(model, SEED)
     meter = CommunicationMeter()
-    exchange = UlyssesAttention(groups[ranks], split(52, len(ranks), spec.merged), meter)
+    exchange = UlyssesAttention(groups[ranks], split(52, len(ranks), spec.tokens_per_output), meter)
     loss = model(synthetic_batch(spec, documents, SEED, sequence_parallel=exchange)) / 52
     loss.backward()
     summed = [loss.detach(), *(parameter.grad for parameter in model.parameters())]
@@ -131,7 +131,7 @@ def run_micro_batches(groups, spec, model):
         ((ranks, documents),) = ((ranks, found) for ranks, found in row.items() if dist.get_rank() in ranks)
         lengths = [length for _, length in documents]
         exchange = sequence_parallel_over(
-            groups, SharedMicroBatch(ranks, SequenceSplit(len(ranks)), lengths, spec.merged), CommunicationMeter()
+            groups, SharedMicroBatch(ranks, SequenceSplit(len(ranks)), lengths, spec.tokens_per_output), CommunicationMeter()
         )
         loss = model(synthetic_batch(spec, documents, SEED, sequence_parallel=exchange)) / total
         loss.backward()

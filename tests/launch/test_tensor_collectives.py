@@ -115,7 +115,7 @@ def check_layer_bytes(groups):
     tensor = block(groups, tokens)
     model, batch = sharded(tensor, [(0, tokens)])
     x = drawn(tensor.sizes[dist.get_rank()], SPEC.hidden).requires_grad_()
-    y = model.layers["0"](x, model.places(x, batch), batch)
+    y = model.layers["0"](x, model.position_encoding(x, batch), batch)
     forward = tensor.meter.take_measured().bytes
     y.sum().backward()
     want = 2 * 2 * tokens * SPEC.hidden * 3 / 4 * 8
@@ -151,7 +151,7 @@ def check_vocabulary(groups):
 
 def sharded(tensor, documents) -> tuple[torch.nn.Module, Batch]:
     """This rank's shard of a model, and the batch of its block."""
-    model = build(SPEC, dtype=torch.float64, shard=ModuleShard(tp=tensor.part))
+    model = build(SPEC, dtype=torch.float64, shard=ModuleShard(tp=tensor.shard))
     init_weights(model, 1)
     whole = synthetic_batch(SPEC, documents, seed=4)
     return model, Batch(whole.inputs, whole.targets, whole.positions, whole.cu_seqlens, tensor_parallel=tensor)

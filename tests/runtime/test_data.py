@@ -64,7 +64,7 @@ def loss_of_a_plain_loop(seed):
 
 def layers(model, tokens, batch):
     x = model.embedding(tokens)
-    rotary = model.places(x, batch)
+    rotary = model.position_encoding(x, batch)
     for layer in model.layers.values():
         x = layer(x, rotary, batch)
     return x

@@ -106,10 +106,10 @@ def test_what_a_batch_cannot_is_what_ends_the_run(tmp_path):
     (tmp_path / "job.yaml").write_text(job[: start + 9] + FILE + job[job.index("\n", start) :])
     (tmp_path / "lengths.txt").write_text("40\n" * 48 + "100000\n" * 24)
     head = pipeline.solve(str(tmp_path / "job.yaml")).plan
-    with pytest.raises((InputError, Infeasible), match="every row of the batch at row 48"):
+    with pytest.raises((InputError, Infeasible), match="every sample of the batch from sample 48 on"):
         pipeline.run(head, RunOptions(base=tmp_path), lambda _: None)
     assert not multiprocessing_children()
-    assert (tmp_path / head.then.folder / FAILED_FILE).read_text().startswith("every row of the batch")
+    assert (tmp_path / head.then.folder / FAILED_FILE).read_text().startswith("every sample of the batch")
 
 
 def command(path, *options):

@@ -276,7 +276,7 @@ def interrupted_while_it_loads(worker, plan, options):
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_while_it_loads_ends_behind_its_first_step():
     result, _ = launch(interrupted_while_it_loads, 2, two_ranks(), RunOptions(steps=3))
-    assert (len(result.steps), result.ended) == (1, "interrupt")
+    assert (len(result.steps), result.stop_reason) == (1, "interrupt")
 
 
 @pytest.mark.slow

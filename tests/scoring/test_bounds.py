@@ -59,7 +59,7 @@ def test_bounds_grow_with_the_unit_of_time(problem, factor):
     """Seconds are seconds: every price times `factor` is every bound times `factor`."""
 
     def dearer(line):
-        rings = tuple(RingTerm(ring.moved * factor, ring.hidden * factor) for ring in line.rings)
+        rings = tuple(RingTerm(ring.send_seconds * factor, ring.attention_seconds * factor) for ring in line.rings)
         return CostLine(line.quad * factor, line.lin * factor, line.const * factor, rings=rings)
 
     shapes = tuple(replace(shape, line=dearer(shape.line)) for shape in problem.shapes)

@@ -35,7 +35,7 @@ TOYS = {
 
 
 def grouping(proof):
-    return tuple(tuple(PackedGroup(shape, items) for shape, items in row) for row in proof.rows)
+    return tuple(tuple(PackedGroup(shape, items) for shape, items in row) for row in proof.micro_batches)
 
 
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "brute"])

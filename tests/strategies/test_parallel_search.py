@@ -301,7 +301,7 @@ def test_a_batch_that_does_not_come_out_even(made):
         ("tp: 3", "does not divide 8 ranks"),
         ("vpp: 2", "vpp = 2 needs a pipeline"),
         ("ep: 2", "has no experts"),
-        ("micro_batch: 3", "do not come out even over dp"),
+        ("micro_batch: 3", "no multiple of dp"),
         ("tp: 2, pp: 4, schedule: interleaved", "vpp is 1"),
         ("pp: 8, vpp: 8", "more than 32 layers"),
         ("pp: 2, schedule: zb_h1, vpp: 2", "one chunk a rank"),
