@@ -51,7 +51,7 @@ def figures(folder: Path, micro_batches: int) -> Figures:
     return {
         "ranks": plan.size,
         "micro_batches_of_a_replica": micro_batches,
-        "ranks_simulated": plan.size - len(timeline.like),
+        "ranks_simulated": plan.size - len(timeline.representative_rank),
         "tasks": len(tasks),
         "step_seconds_simulated": round(timeline.step_seconds, 4),
         "cpu_seconds": {
@@ -64,7 +64,7 @@ def figures(folder: Path, micro_batches: int) -> Figures:
             "clock": round(clock, 4),
             "simulate": round(simulating, 3),
             "score": round(scoring, 3),  # expand, price, simulate, memory, bound
-            "verify": round(legal + scoring, 3),  # what `planner verify` does with the plan that was read
+            "verify": round(legal + scoring, 3),  # what `pipeline.verify` does with the plan that was read
         },
         "plan_file_mib": round(path.stat().st_size / 2**20, 2),
     }

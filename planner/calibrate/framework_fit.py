@@ -124,7 +124,7 @@ def fit_frameworks(
     """Fit common coefficients and sustained rates to all cases, then each framework's own near the common ones.
 
     The second fit keeps the sustained rates, so that the common coefficients describe a framework without records.
-    `machines` has one of each case; `most`: records of one source that count in full.
+    `machines` has one of each case; `full_weight_records`: records of one source that count in full.
     """
     pooled = build_problem(
         [replace(case, software=GENERIC) for case in cases], machines, {}, cases, full_weight_records
@@ -221,7 +221,7 @@ def depends_on(case: PublishedCase, coefficient: CoefficientName) -> bool:
 
 
 def source_weights(cases: Sequence[PublishedCase], most: int) -> Logs:
-    """Weights (cases,): lower for the records of a source that has more than `most`."""
+    """Weights (cases,): lower for the records of a source that has more than `full_weight_records`."""
     records = Counter(case.origin.source for case in cases)
     return np.array([1 / sqrt(max(1.0, records[case.origin.source] / most)) for case in cases])
 

@@ -30,26 +30,26 @@ class SourceErrors:
     generic_error: float | None  # held out, with the generic framework's coefficients
 
 
-def calibrate_published(folder: Path, held_out: Sequence[str], on_work: OnWork) -> PublishedFit:
-    """Fit the records of a folder; `without`: sources to hold out in turn, or `each`. Raises InputError."""
+def calibrate_published(folder: Path, leave_out: Sequence[str], on_work: OnWork) -> PublishedFit:
+    """Fit the records of a folder; `leave_out`: sources to hold out in turn, or `each`. Raises InputError."""
     on_work(0, 1, "reading records")
     cases = timed_cases(read_published(folder)[0])
     sources = sorted({case.origin.source for case in cases})
     if len(cases) < LEAST_RECORDS:
         what = f"{len(cases)} records state step times: at least {LEAST_RECORDS} are needed"
         raise InputError(what, where=str(folder), fix="give a folder with more records")
-    for name in held_out:
+    for name in leave_out:
         if name not in (*sources, EACH_SOURCE):
             raise InputError(f"no source is called `{name}`", where="--leave-out", fix=f"one of {', '.join(sources)}")
     run_on = machines_of_cases(cases)
     on_work(0, 1, f"fitting {len(cases)} records of {len(sources)} sources")
     coefficients = fit_frameworks(cases, run_on)
     inside = np.log(predicted_seconds(cases, run_on, coefficients.values)) - measured_logs(cases)
-    held_out = sources if EACH_SOURCE in held_out else sorted(set(held_out))
+    held_out = sources if EACH_SOURCE in leave_out else sorted(set(leave_out))
     own_errors, generic_errors = held_out_errors(
         cases, run_on, coefficients.values, held_out, lambda done, of, name: on_work(done, of, f"without {name}")
     )
-    if EACH_SOURCE in held_out:
+    if EACH_SOURCE in leave_out:
         widths = interval_spreads(cases, own_errors, generic_errors)
     else:  # in-sample errors doubled: the ratio that held-out errors of many sources had
         widths = {name: 2 * half_width(inside) for name in (GENERIC, *(case.software for case in cases))}

@@ -42,7 +42,7 @@ class StepWork:
 
 
 class Objective(NamedTuple):
-    """How an objective is computed and shown; `more`: larger is better. 0 means unknown, as it does for seconds."""
+    """How an objective is computed and shown. 0 means unknown, as it does for seconds."""
 
     unit: str
     of: Callable[[StepWork], float]

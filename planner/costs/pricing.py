@@ -81,7 +81,7 @@ class Pricing:
         """A forward or backward pass: compute, and the communication of its group inside it. I and W add up to the
         backward.
 
-        `ends`: with all that is outside the layers, counted behind the last.
+        `embedding_head`: with all that is outside the layers, counted behind the last.
         """
         if not task.tokens:
             return NO_COST

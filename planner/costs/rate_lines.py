@@ -1,7 +1,7 @@
 """Seconds of passes at a device's rates, as cost lines over the items of a task: the closed form's own formulas.
 
 Every formula of a layer is linear in the tokens of a rank, except attention, which grows with the pairs of tokens
-(compute/machine_model.py), ring communication, which attention hides, and the host's launches, a lower bound for every
+(costs/machine_model.py), ring communication, which attention hides, and the host's launches, a lower bound for every
 layer. So two token counts determine the linear part exactly, and the other three are terms of their own.
 """
 

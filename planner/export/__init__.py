@@ -48,7 +48,7 @@ def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
 def find_format(name: str) -> ExportFormat:
     """The format of this name. Raises InputError where there is none."""
     if name not in EXPORT_FORMATS:
-        raise InputError(f"no form is called `{name}`", where="form", fix=f"one of {', '.join(EXPORT_FORMATS)}")
+        raise InputError(f"no format is called `{name}`", where="format", fix=f"one of {', '.join(EXPORT_FORMATS)}")
     return EXPORT_FORMATS[name]
 
 

@@ -18,7 +18,7 @@ def atomic_write(path: str | Path, durable: bool = False) -> Iterator[BinaryIO]:
     """Opens `path` for writing through a temporary file beside it, which replaces it at the end of the block. Raises
     InputError.
 
-    A link is followed; a device or a pipe is written to, never replaced. `lasting`: after the block the file and its
+    A link is followed; a device or a pipe is written to, never replaced. `durable`: after the block the file and its
     name are synced to disk, and survive a crash.
     """
     target = Path(os.path.realpath(path))

@@ -22,19 +22,19 @@ RESOLVE = yaml.resolver.Resolver().resolve
 
 
 def write(path: str | Path, value: Any, durable: bool = False) -> None:
-    """Writes `value` (a Struct or plain data) as YAML at `path`, atomically; `lasting`: synced to disk. Raises
+    """Writes `value` (a Struct or plain data) as YAML at `path`, atomically; `durable`: synced to disk. Raises
     InputError.
     """
     write_text(path, dump(value), durable)
 
 
 def write_text(path: str | Path, text: str, durable: bool = False) -> None:
-    """Writes `text` in UTF-8 at `path`, atomically; `lasting`: synced to disk. Raises InputError."""
+    """Writes `text` in UTF-8 at `path`, atomically; `durable`: synced to disk. Raises InputError."""
     write_bytes(path, text.encode("utf-8"), durable)
 
 
 def write_bytes(path: str | Path, raw: bytes, durable: bool = False) -> None:
-    """Writes `raw` at `path`, atomically; `lasting`: synced to disk. Raises InputError."""
+    """Writes `raw` at `path`, atomically; `durable`: synced to disk. Raises InputError."""
     with atomic_write(path, durable) as out:
         out.write(raw)
 

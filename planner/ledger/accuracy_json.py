@@ -23,7 +23,7 @@ FIGURE_KEYS = (
 
 
 def accuracy_json(account: AccuracyReport, with_records: bool = False) -> dict[str, Any]:
-    """`{overall, sources}`, and with `with_rows` also `rows`: every record, skipped ones too."""
+    """`{overall, sources}`, and with `with_records` also `rows`: every record, skipped ones too."""
     objects: dict[str, Any] = {
         "overall": figures_object(account.overall),
         "sources": {name: figures_object(figures) for name, figures in account.sources.items()},

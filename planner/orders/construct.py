@@ -23,7 +23,7 @@ SHAPES_REFINED = 2  # warm-up shapes that are tried with every other parameter
 
 
 class ConstructedOrder(NamedTuple):
-    """An order and its seconds; `tried`: orders constructed and timed so far."""
+    """An order and its seconds; `orders_tried`: orders constructed and timed so far."""
 
     seconds: float
     order: Order

@@ -1,4 +1,4 @@
-/* Longest-first fill: the hot loop of packing. plain.py is its twin, line by line, and gives the same result bit for bit:
+/* Longest-first fill: the hot loop of packing. fill_python.py is its twin, line by line, and gives the same result bit for bit:
  * no fused multiply-add (-ffp-contract=off), the same order of operations, the same ties. fill.py says what it does.
  *
  * Everything is an array of the caller's; the only memory of its own are the open groups, sorted by the time they have

@@ -59,7 +59,7 @@ def _keeps_integer_rows(program: Program, assignments: Floats) -> Bools:
 
 
 def _best_completion(program: Program, assignments: Floats, cost: Floats) -> SolverAnswer:
-    """The cheapest assignment with its continuous completion; `paid`: (assignments,) cost of the integer part."""
+    """The cheapest assignment with its continuous completion; `cost`: (assignments,) cost of the integer part."""
     completion = ContinuousCompletion(program)
     best, objective = SolverAnswer("infeasible"), inf
     for choice in np.argsort(cost, kind="stable"):

@@ -29,7 +29,6 @@ class FlopsCounting(NamedTuple):
 class MeasuredFigures(NamedTuple):
     """Measured figures of a record; None where it states none."""
 
-    """Measured figures of a record; None where it states none."""
 
     seconds: float | None
     memory_bytes: float | None
@@ -87,7 +86,6 @@ def relative_rounding(text: str) -> float:
 
 
 def require_agreement(times: dict[str, tuple[float, float]]) -> None:
-    """Raises UnusableRecord where two columns imply different step seconds."""
     """Raises UnusableRecord where two columns imply different step seconds."""
     names = list(times)
     for name in names[1:]:
@@ -176,7 +174,6 @@ def peak_memory_bytes(record: PublishedRecord, oom: bool) -> float | None:
 
 
 def memory_rank(record: PublishedRecord) -> str:
-    """The rank whose peak the record states: worst, first or last."""
     """The rank whose peak the record states: worst, first or last."""
     text = f"{record.text('mem_kind')} {record.text('notes')}".lower()
     if LAST_STAGE_PATTERN.search(record.text("mem_kind").lower()):

@@ -24,11 +24,9 @@ class MegatronArguments:
 
     def is_set(self, name: str) -> bool:
         """Whether a boolean argument is set."""
-        """Whether a boolean argument is set."""
         return self.values.get(name, "").strip().lower() in ("true", "1")
 
     def positive_integer(self, name: str) -> int | None:
-        """A positive integer; None where the argument is absent or no such number."""
         """A positive integer; None where the argument is absent or no such number."""
         text = self.values.get(name, "").strip()
         return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else None
@@ -92,7 +90,6 @@ class MegatronArguments:
 
 
 def arguments_of(record: PublishedRecord) -> MegatronArguments:
-    """The arguments in the record's other settings; empty where these are not of Megatron's form."""
     """The arguments in the record's other settings; empty where these are not of Megatron's form."""
     matches = (ARGUMENT_PATTERN.fullmatch(part) for part in record.text("other_settings").lower().split(";"))
     # RMSNorm is the one value whose capitals matter

@@ -24,21 +24,21 @@ COMPILED_LOGIT_BYTES = 13.0
 
 
 def adjusted_accounting(
-    settings: str, software: str, accounting_of_framework: MemoryCoefficients
+    settings: str, software: str, accounting: MemoryCoefficients
 ) -> MemoryCoefficients:
-    """`usual`, the framework's accounting, with what the record's settings (free text, in lower case) change in it."""
+    """The framework's coefficients `accounting`, with what the record's settings (free text, in lower case) change in it."""
     if NOT_EXPANDABLE.search(settings):
-        accounting_of_framework = with_fields(accounting_of_framework, fragmentation=FRAGMENTED)
+        accounting = with_fields(accounting, fragmentation=FRAGMENTED)
     elif SEGMENTS.search(settings):
-        accounting_of_framework = with_fields(accounting_of_framework, fragmentation=0.0)
+        accounting = with_fields(accounting, fragmentation=0.0)
     if software == "megatron" and ARGUMENTS.search(settings) and not NO_DROPOUT.search(settings):
-        accounting_of_framework = with_fields(accounting_of_framework, dropout=True)
+        accounting = with_fields(accounting, dropout=True)
     if software == "megatron" and UNFUSED.search(settings):
-        accounting_of_framework = with_fields(accounting_of_framework, flash=False)
+        accounting = with_fields(accounting, flash=False)
     if software == "megatron" and DETERMINISTIC.search(settings):
-        accounting_of_framework = with_fields(accounting_of_framework, workspace_gib=DETERMINISTIC_WORKSPACE_GIB)
+        accounting = with_fields(accounting, workspace_gib=DETERMINISTIC_WORKSPACE_GIB)
     if software == "megatron" and NATIVE_LOSS.search(settings):
-        accounting_of_framework = with_fields(accounting_of_framework, logit_bytes=NATIVE_LOGIT_BYTES)
+        accounting = with_fields(accounting, logit_bytes=NATIVE_LOGIT_BYTES)
     if software == "torchtitan" and COMPILED.search(settings) and not EAGER.search(settings):
-        accounting_of_framework = with_fields(accounting_of_framework, logit_bytes=COMPILED_LOGIT_BYTES, fused=True)
-    return accounting_of_framework
+        accounting = with_fields(accounting, logit_bytes=COMPILED_LOGIT_BYTES, fused=True)
+    return accounting

@@ -104,7 +104,7 @@ def ranks_per_node(record: PublishedRecord, name: str) -> int:
 
 
 def network_gb_per_s_per_rank(text: str, ranks_per_node: int) -> float | None:
-    """GB/s in one direction for each of a node's `ranks`, from text such as `8x200Gbps HDR IB per node`.
+    """GB/s in one direction for each of a node's `ranks_per_node`, from text such as `8x200Gbps HDR IB per node`.
 
     A figure per GPU is a rank's own; every other figure is of the whole node, links times their rate. A small b means
     bits, as does a G alone. None where the text states no rate.

@@ -45,7 +45,6 @@ def shipped_profiles(case: PublishedCase) -> DeviceAndFramework:
 
 def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callable[[PublishedCase], MachineModel]:
     """The machine of a case, as a function over these profiles."""
-    """The machine of a case, as a function over these profiles."""
     return lambda case: pricing_machine(case, *parts[case.device, case.software])
 
 

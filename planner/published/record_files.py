@@ -100,12 +100,10 @@ class PublishedRecord:
     @property
     def source(self) -> str:
         """The cell source_id, or the name of the file without its suffix."""
-        """The cell source_id, or the name of the file without its suffix."""
         return self.text("source_id") or Path(self.file).stem
 
     @property
     def origin(self) -> RecordOrigin:
-        """Where the record comes from."""
         """Where the record comes from."""
         return RecordOrigin(self.source, self.text("row_id"), self.text("group_id"), self.file, self.line)
 

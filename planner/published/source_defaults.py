@@ -53,7 +53,6 @@ def defaults_of_source(record: PublishedRecord) -> SourceDefaults:
 @lru_cache(maxsize=1)
 def defaults_by_source() -> Mapping[str, SourceDefaults]:
     """Every shipped file, by the sources it names."""
-    """Every shipped file, by the sources it names."""
     read = [files.read(path, SourceDefaults) for path in sorted((shipped_folder() / "published").glob("*.yaml"))]
     return {name: each for each in read for name in each.sources}
 

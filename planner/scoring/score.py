@@ -26,7 +26,7 @@ OPTIMAL_GAP = 1e-6  # a smaller relative gap counts as optimal: integer programs
 class Score:
     """One step of a plan, priced, simulated and bounded from its own numbers."""
 
-    tasks: tuple[Task, ...]  # of all groups, or one of each kind where there are many (`timeline.like`)
+    tasks: tuple[Task, ...]  # of all groups, or one of each kind where there are many (`timeline.representative_rank`)
     timeline: Timeline
     memory: MemoryCurves
     plan_memory: PlanMemory

@@ -29,7 +29,7 @@ def require_valid(activities: Activities) -> None:
         )
     for what, each in (("queued by", activities.queued_by), ("sharer of", activities.sharer)):
         below = n if what == "queued by" else np.iinfo(np.int64).max
-        require_all((each >= NO_ACTIVITY) & (each < below), f"is {what} nobody there is")
+        require_all((each >= NO_ACTIVITY) & (each < below), f"is {what} an activity that does not exist")
     require_all((activities.share >= 0) & (activities.share <= 1), "asks for a share that is not between 0 and 1")
     for what, amounts in (("seconds", activities.seconds), ("bytes", activities.bytes)):
         require_all((amounts >= 0) & (amounts < MAX_QUANTITY), f"has {what} that are negative, or not finite")

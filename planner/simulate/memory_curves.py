@@ -2,7 +2,7 @@
 to its backward, and recomputed activations while a backward runs.
 
 Where a backward is split, the input gradient (I) frees what the weight gradient (W) does not need; the share that W
-needs is `FOR_WEIGHTS`.
+needs is `KEPT_FOR_WEIGHTS`.
 """
 
 from collections.abc import Callable, Sequence

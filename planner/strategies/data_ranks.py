@@ -1,7 +1,7 @@
 """How many ranks each sequence spans, and how many micro-batches each rank runs (ByteScale, arXiv 2502.21231).
 
 Decision: each sequence k on a group of d ranks, any number of them, with a share of its activations offloaded where the
-transfer hides behind its own compute and lets fewer ranks hold it (costs/offload.py); each rank its own list of
+transfer hides behind its own compute and lets fewer ranks hold it (costs/memory/offload.py); each rank its own list of
 micro-batches. Below ZeRO-3 ranks synchronise only in the step's one reduction, so a rank takes
 
     T_r = Σ_{micro-batches of r} β_d + Σ_k q_d s_k² + l_d s_k,      the step  max_r T_r + its constants,

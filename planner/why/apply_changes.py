@@ -82,6 +82,6 @@ def switch_sync(inputs: Inputs) -> Inputs:
 def unsupported(name: str, inputs: Inputs) -> str | None:
     """Why a strategy does not support the problem; None if it does."""
     if name not in STRATEGIES:
-        return f"there is no strategy `{name}`"
+        return f"no strategy is called `{name}`"
     reason = strategy_called(name).supports(inputs)
     return reason.partition(" | ")[0] if reason else None

@@ -158,7 +158,7 @@ def test_blanks_stand_for_idle_slots():
 
 
 def test_names_of_forms_are_checked():
-    with pytest.raises(InputError, match="no form is called `x`"):
+    with pytest.raises(InputError, match="no format is called `x`"):
         export_plan(TWO, "x")
 
 

@@ -39,7 +39,7 @@ def fluids(draw, forbidden: bool = True):
 
 
 def optimum(fluid: DivisibleSequences, places: list[Destination]) -> float:
-    """The linear program of dual.py; infinite when there is no way."""
+    """The linear program of lagrangian_dual.py; infinite when there is no way."""
     b = ProgramBuilder()
     lasts = {row: b.variable(cost=1.0) for row in {place.micro_batch for place in places}}
     flows = {

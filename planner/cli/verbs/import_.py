@@ -12,7 +12,7 @@ HF = "hf"
 
 
 def import_order(
-    form: Annotated[str, typer.Argument(metavar="FORM", help="torch-csv or hf")],
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="torch-csv or hf")],
     file: Annotated[Path, typer.Argument(help="The other program's file: a schedule, or a config.json.")],
     into: Annotated[
         Path | None, typer.Option("--into", help="torch-csv: the plan file that gives layout, data and prices.")
@@ -34,7 +34,7 @@ def import_order(
     from planner.export import EXPORT_FORMATS, import_order_into
 
     if form not in (*EXPORT_FORMATS, HF):
-        raise InputError(f"no form is called `{form}`", where="FORM", fix=f"one of {', '.join((*EXPORT_FORMATS, HF))}")
+        raise InputError(f"no format is called `{form}`", where="FORMAT", fix=f"one of {', '.join((*EXPORT_FORMATS, HF))}")
     if form == HF:
         imported_model.import_model(file, output, json)
         return

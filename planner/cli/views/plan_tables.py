@@ -27,7 +27,7 @@ from planner.workflows.tracing import TRACED_STEPS
 if TYPE_CHECKING:
     from planner.runtime import ParityErrors, ParityTolerance
 
-ALLOWED = "chance of running out of memory"
+OOM_CHANCE = "chance of running out of memory"
 STYLES = {
     "regression": "bold red",
     "illegal": "bold red",
@@ -133,7 +133,7 @@ def memory_text(plan: Plan) -> str:
     used = f"{gib_text(prediction.peak_memory_gib * GIB)} on {rank}"
     if limit:
         return f"{used}, {limit:,} tokens a rank, the job's limit{memory_warning(plan, kind)}"
-    return f"{used}, {gib_text(allowed_bytes_on(plan, kind))} allowed, {percent(prediction.oom_chance)} {ALLOWED}"
+    return f"{used}, {gib_text(allowed_bytes_on(plan, kind))} allowed, {percent(prediction.oom_chance)} {OOM_CHANCE}"
 
 
 def gib_text(count_bytes: float) -> str:

@@ -1,9 +1,9 @@
 """Seconds of passes that run on a share of their devices' compute, next to concurrent passes on the rest.
 
-With a share q of the SMs (or cores), a pass whose kernels take `compute` (bound by compute) and `moved` (bound by
+With a share q of the SMs (or cores), a pass whose kernels take `compute` (bound by compute) and `memory_bound` (bound by
 memory) seconds on a whole device takes
 
-    T(q) = (compute / q + moved / min(KAPPA·q, 1)) · (1 + GAMMA·max(0, Σ demanded − 1))
+    T(q) = (compute / q + memory_bound / min(KAPPA·q, 1)) · (1 + GAMMA·max(0, Σ demanded − 1))
 
 where each pass demands the share of memory bandwidth that it streams in the mean: a roofline kernel by kernel, and
 contention with concurrent passes. Which passes really coincide only the simulated clock knows, and it is not asked: of

@@ -86,4 +86,4 @@ def unread_laws(plan: Plan) -> Iterator[Violation]:
     for name in plan.layouts if len(plan.layouts) > 1 else ():
         if name not in sources and plan.uses.models[name].feature_width:
             fix = f"add an edge from it, or remove layouts.{name}"
-            yield Violation(f"layouts.{name}", f"nobody reads the outputs of `{name}`", fix)
+            yield Violation(f"layouts.{name}", f"no module reads the outputs of `{name}`", fix)

@@ -194,7 +194,7 @@ def check_placements(step: Step, works: Mapping[str, ModuleWork], order: Sequenc
 
 
 def no_task_error(name: str, candidates: Sequence[Task], other: str) -> InputError:
-    """Return the error of a name that matches no task; `there` and `other` are what could be meant."""
+    """Return the error of a name that matches no task; `candidates` and `other` are what could be meant."""
     near = dict.fromkeys(str(TaskRef(t.module, t.phase, t.micro_batch, t.of, t.layers)) for t in candidates[:4])
     fix = f"name {', '.join(near)}, or {other}" if near else f"name {other}"
     return InputError(f"the placement names no task: `{name}`", where=PLACE_KEY, fix=fix)

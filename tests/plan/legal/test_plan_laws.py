@@ -88,7 +88,7 @@ BROKEN = [
     (uses(ENCODER, feeds={"vit": {0: 0}, "vit>llm": {1: 1}}), "uses.feeds.vit", "is under vit>llm too"),
     (uses(ENCODER, feeds={**ENCODER.uses.feeds, "vit>x": {}}), "uses.feeds.vit>x", "no edge leads from `vit` to `x`"),
     (with_fields(ENCODER, edges=()), "uses.feeds.vit", "no edge leads from `vit`"),
-    (uses(with_fields(ENCODER, edges=()), feeds={}), "layouts.vit", "nobody reads the outputs of `vit`"),
+    (uses(with_fields(ENCODER, edges=()), feeds={}), "layouts.vit", "no module reads the outputs of `vit`"),
     (order(STAGED, llm="2f2b"), "steps[0].order.llm", "no schedule is called `2f2b`"),
     (order(STAGED, llm=()), "steps[0].order.llm", "this is no schedule"),
     (order(ENCODER, place="1f1b"), "steps[0].order.place", "is no list of placements"),

@@ -89,7 +89,7 @@ def test_an_item_may_be_made_of_outputs_alone_and_no_more():
         ({"vit": vit().__class__(layers=1, hidden=16, heads=4, ffn=16, patch=2, out=31)}, INTO_LLM, "31 wide"),
         ({"vit": decoder()}, INTO_LLM, "ends in a loss"),
         ({}, CHAIN, "outputs of `vit` are 32 wide, the tokens of `ear` 16"),
-        ({"llm": WIDE}, INTO_LLM, "nobody reads the outputs of `llm`"),
+        ({"llm": WIDE}, INTO_LLM, "no module reads the outputs of `llm`"),
         ({"ear": decoder()}, CHAIN, "`ear` ends in a loss"),
     ],
 )
