@@ -83,7 +83,7 @@ def run(
     return compare_run(plan, scores, result, followed, tolerance)
 
 
-def predict(reference: str, options: JobOptions = DEFAULTS) -> layouts.StaticPrediction:
+def predict(reference: str, options: JobOptions = DEFAULTS) -> layouts.StepTimePrediction:
     """Seconds, their parts and memory of a plan, or of the layout that a job fixes. Raises InputError."""
     if plan := plan_at(reference):
         return layouts.predict_plan(plan, simulate(plan))

@@ -17,7 +17,7 @@ from planner.specs.hardware.device_rates import DeviceRates
 
 
 class CoefficientName(NamedTuple):
-    """A coefficient to fit: its owner is a framework or a device, its name a field of `TimingCoefficients` or a precision."""
+    """A coefficient to fit, of a framework (a field of `TimingCoefficients`) or of a device (a precision)."""
 
     owner: str
     name: str

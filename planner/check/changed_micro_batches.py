@@ -9,7 +9,7 @@ from planner.plan.plan_file import MicroBatch, Plan, assignments
 
 SHOWN = 3  # micro-batches described in full
 
-GroupWork = tuple[Any, ...]  # module, layers, ranks, split, share, entries: a group's work, without its name
+ComparedGroup = tuple[Any, ...]  # module, layers, ranks, split, share, entries: a group's work, without its name
 
 
 def changed_micro_batches(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
@@ -26,7 +26,7 @@ def changed_micro_batches(old: Plan, new: Plan, number: int) -> Iterator[Finding
         )
 
 
-def change_summary(before: list[list[GroupWork]], after: list[list[GroupWork]]) -> str:
+def change_summary(before: list[list[ComparedGroup]], after: list[list[ComparedGroup]]) -> str:
     """One line: `1 of 3 micro-batches differs: [2] ⟨32,16,8x2⟩ → ⟨32x2⟩; 4 of 48 items moved`."""
     if Counter(map(str, before)) == Counter(map(str, after)):
         return "the same micro-batches in another order"
@@ -45,7 +45,7 @@ def change_summary(before: list[list[GroupWork]], after: list[list[GroupWork]]) 
     )
 
 
-def group_works(plan: Plan, micro_batch: MicroBatch) -> list[GroupWork]:
+def group_works(plan: Plan, micro_batch: MicroBatch) -> list[ComparedGroup]:
     """A micro-batch by content: groups may be renamed or listed in another order."""
     found = []
     for a in assignments(plan, micro_batch):
@@ -57,7 +57,7 @@ def group_works(plan: Plan, micro_batch: MicroBatch) -> list[GroupWork]:
     return sorted(found)
 
 
-def item_places(micro_batches: list[list[GroupWork]]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
+def item_places(micro_batches: list[list[ComparedGroup]]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
     """(module, layers, item) → its micro-batch, ranks, split, share and offload."""
     return {
         (module, layers, item): (at, *group, offload)
@@ -67,7 +67,7 @@ def item_places(micro_batches: list[list[GroupWork]]) -> dict[tuple[str, str, in
     }
 
 
-def degrees_text(micro_batches: list[list[GroupWork]], at: int) -> str:
+def degrees_text(micro_batches: list[list[ComparedGroup]], at: int) -> str:
     """The degrees of a micro-batch as a multiset, by module where there are several; `nothing` if it is missing."""
     if at >= len(micro_batches):
         return "nothing"

@@ -56,7 +56,7 @@ VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
     "ledger": ledger.ledger,
     "calibrate": calibrate.calibrate,
     "export": export.export,
-    "import": import_.import_order,
+    "import": import_.import_file,
     "models": models.models,
     "schema": schema.schema,
 }

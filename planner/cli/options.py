@@ -28,13 +28,13 @@ Effort = Annotated[
 ]
 
 
-class ScheduleName(str, Enum):
+class LearningRateScheduleName(str, Enum):
     constant = "constant"
     cosine = "cosine"
     linear = "linear"
 
 
-CONSTANT = ScheduleName.constant
+CONSTANT = LearningRateScheduleName.constant
 
 
 class DtypeName(str, Enum):

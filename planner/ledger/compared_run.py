@@ -29,13 +29,13 @@ class ComparedRun:
     kinds: list[KindSeconds]  # of the measured steps
     timelines: tuple[Timeline, ...]  # one per measured step: the last ones
     traced: tuple[TracedStep, ...]  # the same with their tasks
-    planned: "tuple[PlanningOverlap, ...]"  # the steps that were planned while it lasted
+    plannings: "tuple[PlanningOverlap, ...]"  # the steps that were planned while it lasted
     verified: "ParityErrors | None"
     peak_bytes: int | None = None  # of tensors on the fullest rank; None: not counted, as on the CPU
-    ended: "StopReason" = "steps"  # why it was over
-    bound: "ParityTolerance | None" = None  # of what was verified
+    stop_reason: "StopReason" = "steps"  # why it was over
+    tolerance: "ParityTolerance | None" = None  # of what was verified
     memory: tuple[PeakMemoryUse, ...] = ()  # by rank; none where torch does not count it: on the CPU
-    before: int = 0  # steps of the checkpoint that it resumed
+    steps_before: int = 0  # steps of the checkpoint that it resumed
 
 
 FollowedSteps = Iterable[
@@ -73,13 +73,13 @@ def compare_run(
         kinds=seconds_by_kind(predicted[len(predicted) - len(traced) :], [step.timeline for step in traced]),
         timelines=tuple(step.timeline for step in traced),
         traced=tuple(traced),
-        planned=tuple(step.planning for step in result.steps if step.planning),
+        plannings=tuple(step.planning for step in result.steps if step.planning),
         verified=result.verify,
         peak_bytes=max((peak for step in result.steps for peak in step.peak_bytes if peak), default=None),
-        ended=result.stop_reason,
-        bound=tolerance,
+        stop_reason=result.stop_reason,
+        tolerance=tolerance,
         memory=peak_memory_use(plan, memory),
-        before=result.steps_before,
+        steps_before=result.steps_before,
     )
 
 

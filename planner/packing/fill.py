@@ -61,7 +61,7 @@ class PackingArrays:
 
 
 def fill(table: PackingTable, nodes: NodeTable, durations: Floats) -> PackingArrays | None:
-    """A packing with micro-batches of at most `durations` seconds, (micro_batches,); None when some item does not fit."""
+    """A packing in micro-batches of at most `durations` seconds, (micro_batches,); None when an item does not fit."""
     order = np.lexsort((np.arange(len(durations)), -durations))  # longest first
     return (
         fill_compiled(table, nodes, durations, order)

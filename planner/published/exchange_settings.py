@@ -24,7 +24,6 @@ LEARNT_ROUTER = re.compile(r"aux(?:iliary)?[-_ ]?loss|dropless")  # a learnt rou
 class ExchangeSettings(NamedTuple):
     """Overlapped communication, the kind of token dispatch, and whether experts get equal loads."""
 
-
     overlap: frozenset[OverlappedKind]
     dispatch: Dispatch
     balanced_experts: bool

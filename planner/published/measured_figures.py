@@ -29,7 +29,6 @@ class FlopsCounting(NamedTuple):
 class MeasuredFigures(NamedTuple):
     """Measured figures of a record; None where it states none."""
 
-
     seconds: float | None
     memory_bytes: float | None
     memory_rank: str  # worst, first, last

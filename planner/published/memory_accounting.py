@@ -23,10 +23,8 @@ NATIVE_LOGIT_BYTES = 10.0  # exponentials beside the float32 copy
 COMPILED_LOGIT_BYTES = 13.0
 
 
-def adjusted_accounting(
-    settings: str, software: str, accounting: MemoryCoefficients
-) -> MemoryCoefficients:
-    """The framework's coefficients `accounting`, with what the record's settings (free text, in lower case) change in it."""
+def adjusted_accounting(settings: str, software: str, accounting: MemoryCoefficients) -> MemoryCoefficients:
+    """The framework's coefficients with what the record's settings (free text, in lower case) change in them."""
     if NOT_EXPANDABLE.search(settings):
         accounting = with_fields(accounting, fragmentation=FRAGMENTED)
     elif SEGMENTS.search(settings):

@@ -90,10 +90,10 @@ def stated_network(record: PublishedRecord, name: str) -> StatedNetwork:
     inside = next((rate for kind, rate in PCIE_GB_PER_S.items() if kind in name), None)
     tray = RACK_NODE_GPUS if name in RACK_DEVICES else record.count("gpus_per_node") or USUAL_NODE_GPUS
     between = network_gb_per_s_per_rank(record.text("interconnect"), tray)
-    return StatedNetwork(ranks_per_node(record, name), inside if pcie and not linked else None, between)
+    return StatedNetwork(node_ranks(record, name), inside if pcie and not linked else None, between)
 
 
-def ranks_per_node(record: PublishedRecord, name: str) -> int:
+def node_ranks(record: PublishedRecord, name: str) -> int:
     """Ranks of one NVLink domain: a node or a rack. Raises UnusableRecord."""
     domain = re.search(r"nvl\s*(\d{1,3})\b", normalised_text(f"{record.text('gpu')} {record.text('system')}"))
     if domain and int(domain[1]):

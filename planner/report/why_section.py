@@ -20,7 +20,7 @@ def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Mar
     words = bound_text(worst.step_seconds, bound, worst.bound.by)
     whose = f"Of {len(scores)} steps, the one furthest from its bound: " if len(scores) > 1 else ""
     sentence = f"{whose}{words}" if whose else words[0].upper() + words[1:]
-    of = step_parts(plan, scores)
+    of = step_parts_table(plan, scores)
     more = sensitivity_table(why) if why else None if plan.made.strategy == "by_hand" else hint()
     return section(
         "why", "Why this plan", tag("p", keep_units(sentence)), layout_table(plan), of, alternatives_table(plan), more
@@ -32,7 +32,7 @@ def layout_table(plan: Plan) -> Markup:
     return join(tag("h3", "Layout"), table(("module", "ranks", "layout"), rows))
 
 
-def step_parts(plan: Plan, scores: Sequence[Score]) -> Content:
+def step_parts_table(plan: Plan, scores: Sequence[Score]) -> Content:
     """Parts of the step in seconds of the mean rank; only for plans of one module on all ranks."""
     try:
         each = [step_facts(single_step(plan, number), score) for number, score in enumerate(scores)]

@@ -21,9 +21,10 @@ from planner.runtime.run_result import (
     StopReason,
     TaskRecord,
 )
-from planner.runtime.training_options import Schedule, TrainingOptions
+from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 
 __all__ = [
+    "LearningRateSchedule",
     "ParityErrors",
     "ParityTolerance",
     "PlanningOverlap",
@@ -31,7 +32,6 @@ __all__ = [
     "RankMemory",
     "RunOptions",
     "RunResult",
-    "Schedule",
     "StepResult",
     "StopReason",
     "TaskRecord",

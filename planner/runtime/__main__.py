@@ -28,7 +28,7 @@ from planner.runtime.preflight.preflight_checks import (
 from planner.runtime.preflight.unenforced_shares import unenforced_shares
 from planner.runtime.run_options import Progress, RunOptions
 from planner.runtime.run_result import ParityErrors, RunResult
-from planner.runtime.training_options import Schedule, TrainingOptions
+from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 from planner.specs.run_option_help import OPTION_HELP, RUN_DTYPES
 from planner.units import parse_duration
 
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     add("--resume", type=Path, metavar="DIR")
     add("--memory-snapshot", type=Path, metavar="DIR")
     add("--learning-rate", type=float)  # from here on the fields of `TrainingOptions`, by their names
-    add("--schedule", choices=get_args(Schedule))
+    add("--schedule", choices=get_args(LearningRateSchedule))
     add("--warmup", type=int, metavar="STEPS")
     add("--clip", type=float, metavar="NORM")
     add("--betas", type=float, nargs=2)

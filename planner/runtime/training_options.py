@@ -7,13 +7,13 @@ from typing import Literal, get_args
 
 from planner.errors import InputError
 
-Schedule = Literal["constant", "cosine", "linear"]
+LearningRateSchedule = Literal["constant", "cosine", "linear"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
     learning_rate: float = 1e-3  # peak
-    schedule: Schedule = "constant"  # after the warm-up: constant, or decaying to 0 after the last step
+    schedule: LearningRateSchedule = "constant"  # after the warm-up: constant, or decaying to 0 after the last step
     warmup: int = 0  # steps in which the learning rate rises linearly to its peak
     clip: float | None = None  # largest global gradient norm; None: no clipping
     betas: tuple[float, float] = (0.9, 0.999)
@@ -44,7 +44,7 @@ def option_checks(training: TrainingOptions) -> Iterator[tuple[bool, str, str, s
     """For each option, whether it is valid, and message, place and fix if not."""
     rate, clip, decay = training.learning_rate, training.clip, training.decay
     yield 0 <= rate < math.inf, f"invalid learning rate {rate}", "--learning-rate", "such as 1e-3"
-    known = get_args(Schedule)
+    known = get_args(LearningRateSchedule)
     yield (
         training.schedule in known,
         f"no schedule is called `{training.schedule}`",

@@ -42,7 +42,7 @@ class BoundedStep:
         return self.plan.steps[self.number].sync == "step"
 
     @cached_property
-    def problem(self) -> PackingProblem | None:
+    def packing_problem_or_none(self) -> PackingProblem | None:
         """The packing problem of the step's sequences: one module under data parallelism; None for other steps."""
         plan, step = self.plan, self.plan.steps[self.number]
         if len(plan.layouts) > 1 or plan.layouts[self.module].stages or not plan.uses.degrees:
@@ -58,8 +58,8 @@ class BoundedStep:
     @property
     def packing_problem(self) -> PackingProblem:
         """The packing problem, for bounds over every plan, which apply only where there is one."""
-        assert self.problem is not None
-        return self.problem
+        assert self.packing_problem_or_none is not None
+        return self.packing_problem_or_none
 
     def cached_bound(self, bound: Callable[..., float], *more: int) -> float:
         """A slow bound of the problem and the known seconds, computed once while a plan is solved and compared."""

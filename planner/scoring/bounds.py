@@ -58,7 +58,7 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     step = BoundedStep(plan, number, pricing, tasks, timeline)
     bounds: list[Bound] = []
     for by, each in BOUNDS.items():
-        if each.same_work == (step.problem is None) and each.applies(step):
+        if each.same_work == (step.packing_problem_or_none is None) and each.applies(step):
             bounds.append(Bound(each.seconds(step), by))
             if bounds[-1].seconds >= step.step_seconds:  # nothing can be above it
                 break

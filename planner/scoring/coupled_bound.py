@@ -62,7 +62,7 @@ def coupled_seconds(problem: PackingProblem, value: float, effort: int) -> float
     table = packing_table(problem)
     relaxed = CoupledProblem(table, float(table.constants.min()))
     ticket = count()  # ties: the older case first
-    cases = [(case_seconds(relaxed, case, value), next(ticket), case) for case in root_cases(problem, value)]
+    cases = [(placement_case_bound(relaxed, case, value), next(ticket), case) for case in root_cases(problem, value)]
     heapq.heapify(cases)
     spent = 0
     while cases and cases[0][0] < value and spent < CASES_BY_EFFORT[effort]:
@@ -72,11 +72,11 @@ def coupled_seconds(problem: PackingProblem, value: float, effort: int) -> float
         heapq.heappop(cases)
         for child in split_case(table, case):
             spent += 1
-            heapq.heappush(cases, (max(least, case_seconds(relaxed, child, value)), next(ticket), child))
+            heapq.heappush(cases, (max(least, placement_case_bound(relaxed, child, value)), next(ticket), child))
     return min([value, *(least for least, _, _ in cases[:1])])
 
 
-def case_seconds(relaxed: CoupledProblem, case: PlacementCase, value: float) -> float:
+def placement_case_bound(relaxed: CoupledProblem, case: PlacementCase, value: float) -> float:
     """Lower bound in seconds over the plans of a case; infinite when there are none."""
     fluid, constants = (
         relaxed.fluid(case.sequences_placed),

@@ -14,7 +14,7 @@ def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Seq
     for task in tasks:
         if task.phase != "F" or not task.offload:
             continue
-        rank = offloading_of(plan, pricing, task)
+        rank = task_offloading(plan, pricing, task)
         for item, size, ratio in zip(task.items, task.sizes, task.offload, strict=True):
             most = rank.largest_ratio(size)
             if ratio > most:
@@ -25,7 +25,7 @@ def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Seq
                 )
 
 
-def offloading_of(plan: Plan, pricing: Pricing, task: Task) -> Offloading:
+def task_offloading(plan: Plan, pricing: Pricing, task: Task) -> Offloading:
     """Offloading from the ranks of a task; where they differ, over the slowest link to a host."""
     devices = plan.uses.devices
     kind = min(pricing.device_kinds(task.ranks), key=lambda kind: devices[kind].host_gb_per_s or 0.0)

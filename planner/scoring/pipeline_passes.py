@@ -139,7 +139,7 @@ def pipeline_of_group(
             tuple(each * KEPT_FOR_WEIGHTS if split else 0.0 for each in of_stage) for of_stage in held
         ),
         capacity=tuple(
-            activation_room(holding, of_stage) - counted(map(holding.recomputed_bytes, of_stage.values()))
+            stage_activation_capacity(holding, of_stage) - counted(map(holding.recomputed_bytes, of_stage.values()))
             for of_stage in forwards
         ),
         tail_seconds=tuple(sum(took for whose, took in once if not whose.isdisjoint(each)) for each in ranks),
@@ -157,7 +157,7 @@ def as_phase(task: Task, phase: Phase) -> Task:
     return task if phase == "F" else replace(task, phase=phase)
 
 
-def activation_room(holding: PlanMemory, forwards: dict[int, Task]) -> float:
+def stage_activation_capacity(holding: PlanMemory, forwards: dict[int, Task]) -> float:
     """Bytes for activations on each of a stage's ranks; infinite where the job limits tokens instead."""
     if holding.plan.uses.limits.tokens_per_rank is not None:
         return inf

@@ -22,7 +22,7 @@ from planner.orders import MEMORY_ROUNDING
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
-from planner.scoring.offload_check import offloading_of
+from planner.scoring.offload_check import task_offloading
 from planner.simulate import MemoryCurves, Timeline, simulate_memory
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import device_of_rank
@@ -46,7 +46,7 @@ class PlanMemory:
     def forward_bytes(self, task: Task) -> float:
         """Bytes of activations that a forward leaves on each of its ranks, without offloaded ones."""
         if task.offload:
-            rank = offloading_of(self.plan, self.pricing, task)
+            rank = task_offloading(self.plan, self.pricing, task)
             kept = sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True))
             return kept / task.degree * self.fragmentation_factor(task)
         return max(held.layers + held.head for held in self.activation_bytes(task)) * self.fragmentation_factor(task)

@@ -2,7 +2,7 @@
 
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.compiled_clock import run_activities
-from planner.simulate.drawn_ranks import rank_kinds
+from planner.simulate.drawn_ranks import representatives_of_ranks
 from planner.simulate.engine import simulate
 from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory
@@ -27,9 +27,9 @@ __all__ = [
     "TracedStep",
     "build_trace",
     "median_step",
-    "rank_kinds",
     "read_steps",
     "representative_ranks",
+    "representatives_of_ranks",
     "run_activities",
     "simulate",
     "simulate_memory",

@@ -33,7 +33,7 @@ def choose_drawn_ranks(timelines: Sequence[Timeline], only: Ranks | None = None)
         return draw_each([rank for rank in only if rank < size], size)
     if size <= MAX_UNFOLDED_RANKS and not any(timeline.representative_rank for timeline in timelines):
         return draw_each(range(size), size)
-    kinds = [rank_kinds(timeline) for timeline in timelines]
+    kinds = [representatives_of_ranks(timeline) for timeline in timelines]
     by_kind: dict[tuple[int, ...], list[int]] = {}
     for rank in range(size):
         by_kind.setdefault(tuple(kind[rank] for kind in kinds), []).append(rank)
@@ -46,7 +46,7 @@ def draw_each(ranks: Sequence[int], size: int) -> DrawnRanks:
     return DrawnRanks({rank: Ranks((rank,)) for rank in ranks}, {rank: rank for rank in ranks}, size)
 
 
-def rank_kinds(timeline: Timeline) -> list[int]:
+def representatives_of_ranks(timeline: Timeline) -> list[int]:
     """For each rank, the lowest rank with the same tasks; −1 if it has none."""
     kind = representative_ranks(
         Ranks(r for r in event.ranks if r not in timeline.representative_rank) for event in timeline.events

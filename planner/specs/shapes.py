@@ -120,8 +120,8 @@ FORWARD_AND_BACKWARD = 3.0  # forward, and backward with the gradients of activa
 
 
 def cross_attention_flops(module: Module, own: int, read: int, pairs: int) -> float:
-    """Return forward FLOPs of cross attention beyond `layer_flops`: QKᵀ and PV of `pairs` of a token and an output that
-    it attends to, and keys and values of the `read` outputs in place of the `own` tokens.
+    """Forward FLOPs of cross attention beyond `layer_flops`, namely QKᵀ and PV of `pairs` of a token and an output
+    that it attends to, and keys and values of the `read` outputs in place of the `own` tokens.
     """
     layers = sum(count * kind_blocks(kind).count("cross_attention") for kind, count in kind_counts(module).items())
     attention = 2.0 * (query_width(module) + attention_output_width(module)) * pairs

@@ -1,8 +1,8 @@
 """Which sequences share a micro-batch, on sequence-parallel groups of which degree (FlexSP, arXiv 2412.01523).
 
 Decision: micro-batches m, in each a multiset of groups p of degrees d_p with Σ_p d_p ≤ N; each sequence k in one group.
-A group takes β_d + q_d·Σs² + l_d·Σs (costs/cost_lines.py) and holds at most cap·d tokens. A micro-batch lasts as long as its
-slowest group, because ZeRO-3's gathers synchronise all ranks; the step is the sum over micro-batches.
+A group takes β_d + q_d·Σs² + l_d·Σs (costs/cost_lines.py) and holds at most cap·d tokens. A micro-batch lasts as long
+as its slowest group, because ZeRO-3's gathers synchronise all ranks; the step is the sum over micro-batches.
 
 Unlike the paper's sort-and-chunk, all micro-batches are decided together: construct the best balanced homogeneous plan
 (packing/balanced.py), improve it by longest-first fills over makespans (packing/makespan_search.py), bound it

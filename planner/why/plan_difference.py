@@ -19,7 +19,7 @@ class PartDifference(Spec, omit_defaults=False):
     text: str
 
 
-def explain_difference(before: StepFacts, after: StepFacts) -> tuple[PartDifference, ...]:
+def differing_parts(before: StepFacts, after: StepFacts) -> tuple[PartDifference, ...]:
     """Parts that differ, largest difference first."""
     clauses = [
         PartDifference(part=name, before=old, after=new, text=f"{name} {change_text(old, new)}{because}")

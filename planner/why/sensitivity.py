@@ -58,7 +58,7 @@ def why_plan(plan: Plan, number: int, resolve: SolveAgain) -> WhyPlan:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A better machine, or other recompute; `keeps_decisions`: the plan's own decisions stay feasible, and are no slower."""
+    """A better machine, or other recompute; `keeps_decisions`: the plan's own stay feasible, and are no slower."""
 
     what: str
     inputs: Inputs

@@ -5,7 +5,7 @@ from planner.scoring import score
 from planner.specs.base import Spec, with_fields
 from planner.why.apply_changes import apply_changes, apply_implied
 from planner.why.nearest_feasible import nearest_feasible
-from planner.why.plan_difference import PartDifference, explain_difference
+from planner.why.plan_difference import PartDifference, differing_parts
 from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.resolved import Infeasibility, SolveAgain, solve_facts
 from planner.why.step_facts import StepFacts, step_facts
@@ -48,7 +48,7 @@ def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain
         after=found,
         seconds=found.value - before.value if found else None,
         share=found.value / before.value - 1 if found and before.value else None,
-        because=explain_difference(before, found) if found else (),
+        because=differing_parts(before, found) if found else (),
         infeasible=None
         if isinstance(after, StepFacts)
         else with_feasible_fix(after, nearest_feasible(problem, words, resolve)),

@@ -53,7 +53,7 @@ def test_what_is_refused_is_not_written(folder):
 
 def test_a_form_that_does_not_exist_is_said_before_what_it_lacks(folder):
     done = invoke("hff", folder)
-    assert isinstance(done.exception, InputError) and done.exception.where == "FORM"
+    assert isinstance(done.exception, InputError) and done.exception.where == "FORMAT"
     assert "torch-csv" in done.exception.fix and "hf" in done.exception.fix
 
 

@@ -30,7 +30,7 @@ def ran(**facts):
         "plan": PLAN, "machine": "here", "losses": (2.0,), "tokens_per_second": 1.0, "step_seconds": 1.0,
         "predicted_step_seconds": 0.5,
         "kinds": [KindSeconds("forward", 0.5, 1.0), KindSeconds("exchange between stages", 0.0, 0.0)],
-        "timelines": (), "traced": (), "planned": (), "verified": None,
+        "timelines": (), "traced": (), "plannings": (), "verified": None,
     }  # fmt: skip
     return ComparedRun(**given | facts)
 
@@ -52,7 +52,10 @@ def outcome(tmp_path, monkeypatch):
 
 
 def verified(error):
-    return {"verified": ParityErrors(2, 7, error, 2 * error, "llm.head.weight"), "bound": PARITY_TOLERANCES["float64"]}
+    return {
+        "verified": ParityErrors(2, 7, error, 2 * error, "llm.head.weight"),
+        "tolerance": PARITY_TOLERANCES["float64"],
+    }
 
 
 def test_a_run_beyond_its_bound_is_reported_and_fails(outcome):
@@ -80,7 +83,7 @@ def test_a_run_within_it_ends_well_and_names_the_worst(outcome):
 
 
 def test_rows_of_nothing_and_one_step_in_the_singular(outcome):
-    said = outcome(ran(ended="time")).stdout
+    said = outcome(ran(stop_reason="time")).stdout
     assert "forward" in said and "exchange between stages" not in said
     assert "ended after 1 step: the time limit was reached" in said
 
@@ -140,7 +143,7 @@ def test_memory_of_a_cpu_is_refused_before_anything_is_said_to_start(outcome, tm
 )  # fmt: skip
 def test_what_was_saved_and_how_it_goes_on(outcome, tmp_path, ended, before, steps, goes_on):
     options = [f"--save={tmp_path}/sv", *([f"--steps={steps}"] if steps else [])]
-    said = outcome(ran(losses=(2.0, 1.0), ended=ended, before=before), *options).stdout
+    said = outcome(ran(losses=(2.0, 1.0), stop_reason=ended, steps_before=before), *options).stdout
     assert f"after {before + 2} steps; to resume:" in said.replace("\n", " ")
     assert (
         f"\n  planner run {tmp_path}/plan.yaml --resume {tmp_path}/sv {goes_on}\n" in said

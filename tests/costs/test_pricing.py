@@ -27,7 +27,7 @@ from planner.specs.hardware.profile import Profile
 from planner.specs.model import Model
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.layout_fields import columns_for
-from planner.strategies.static.layout_screening import layout_problem, step_parts
+from planner.strategies.static.layout_screening import closed_form_parts, layout_problem
 from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_plan import static_plan
 from planner.units import MS
@@ -61,7 +61,7 @@ def off(tmp_path: Path, fixed: str, count: int, cluster: str = "h100x64", seq: i
     """By how much a simulated plan of a layout takes longer than the closed form says, relatively."""
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [seq] * count, fixed)
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
-    return simulate_layout(inputs, problem, layout).seconds / float(step_parts(problem, layout).seconds) - 1.0
+    return simulate_layout(inputs, problem, layout).seconds / float(closed_form_parts(problem, layout).seconds) - 1.0
 
 
 @pytest.mark.parametrize("count", [64, 256])

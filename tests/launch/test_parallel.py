@@ -131,7 +131,9 @@ def run_micro_batches(groups, spec, model):
         ((ranks, documents),) = ((ranks, found) for ranks, found in row.items() if dist.get_rank() in ranks)
         lengths = [length for _, length in documents]
         exchange = sequence_parallel_over(
-            groups, SharedMicroBatch(ranks, SequenceSplit(len(ranks)), lengths, spec.tokens_per_output), CommunicationMeter()
+            groups,
+            SharedMicroBatch(ranks, SequenceSplit(len(ranks)), lengths, spec.tokens_per_output),
+            CommunicationMeter(),
         )
         loss = model(synthetic_batch(spec, documents, SEED, sequence_parallel=exchange)) / total
         loss.backward()

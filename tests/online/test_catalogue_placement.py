@@ -137,5 +137,5 @@ def test_single_ranks_are_laid_longest_first(alone, places):
 def test_ranks_train_as_one_process_while_the_next_steps_are_planned(tmp_path, layout):
     head = head_of(tmp_path, layout, planning="{wait: true, look_ahead: 1}")
     ran = pipeline.run(head, RunOptions(steps=4, verify=True, dtype="float64", base=tmp_path), lambda _: None)
-    assert len(ran.losses) == 4 and len(ran.planned) == 3
+    assert len(ran.losses) == 4 and len(ran.plannings) == 3
     assert ran.verified.steps == 4 and ran.verified.grad_rel_err <= 1e-12

@@ -35,9 +35,9 @@ def test_ranks_wait_for_no_step_and_train_as_one_process(tmp_path):
     """The exactness of gradients is that of any run; waiting may happen before the first step is planned, not later."""
     head = head_of(tmp_path, lengths=FILE)
     ran = pipeline.run(head, RunOptions(steps=STEPS, verify=True, dtype="float64", base=tmp_path), lambda _: None)
-    assert len(ran.losses) == len(ran.timelines) == STEPS and len(ran.planned) == STEPS - 1
-    assert all(step.exposed_s == 0 for step in ran.planned[1:])
-    assert all(step.busy_s > 0 for step in ran.planned)
+    assert len(ran.losses) == len(ran.timelines) == STEPS and len(ran.plannings) == STEPS - 1
+    assert all(step.exposed_s == 0 for step in ran.plannings[1:])
+    assert all(step.busy_s > 0 for step in ran.plannings)
     assert ran.verified.steps == 4 and ran.verified.grad_rel_err <= 1e-12
     folder = tmp_path / head.then.folder
     assert sorted(os.listdir(folder / TAKEN)) == ["1", "2", "3", "4", "5"]
@@ -67,7 +67,7 @@ def test_a_run_that_goes_on_trains_the_batches_that_are_left(tmp_path):
     heard = []
     ran = pipeline.run(head, RunOptions(steps=5, verify=True, base=tmp_path, resume=tmp_path / "saved"), heard.append)
     assert [(p.step, p.of) for p in heard] == [(4, 5), (5, 5)]
-    assert len(ran.losses) == len(ran.timelines) == len(ran.planned) == 2
+    assert len(ran.losses) == len(ran.timelines) == len(ran.plannings) == 2
     taken = tmp_path / head.then.folder / TAKEN
     assert [files.read(taken / str(n) / STEP_FILE, StepFile).first_row for n in (3, 4)] == [24 * 3, 24 * 4]
     assert sorted(os.listdir(taken)) == ["2", "3", "4"] and not os.listdir(taken / "2")  # it stands for those before

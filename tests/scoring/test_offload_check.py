@@ -8,7 +8,7 @@ from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.plan_file import Group, Layout, OffloadedItem, Plan, Prices, SequenceSplit, Step
 from planner.plan.tasks.expand import expand
-from planner.scoring.offload_check import offloading_of
+from planner.scoring.offload_check import task_offloading
 from planner.scoring.score import score
 from planner.specs import library
 from planner.specs.base import Layers, Ranks, with_fields
@@ -40,7 +40,7 @@ def offloaded(ratio: float, host_gb_per_s: float = 100.0) -> Plan:
 
 def most(plan: Plan) -> float:
     forward = next(task for task in expand(plan) if task.phase == "F")
-    return offloading_of(plan, pricing_of(plan), forward).largest_ratio(SIZES[0])
+    return task_offloading(plan, pricing_of(plan), forward).largest_ratio(SIZES[0])
 
 
 def test_memory_falls_by_what_is_offloaded_and_time_stays():

@@ -228,7 +228,7 @@ def lists(*numbers: int) -> RaggedArray:
         ({"takes": lists(0, 0), "taken": np.ones(2)}, "names a store twice"),
         ({"takes": lists(0), "taken": np.ones(2)}, r"`taken` has the shape \(2,\), not \(1,\)"),
         ({"gives": lists(0), "given": -np.ones(1)}, "amount that is negative"),
-        ({"queued_by": np.array([1])}, "queued by nobody"),
+        ({"queued_by": np.array([1])}, "queued by an activity that does not exist"),
         ({"seconds": np.array([np.nan])}, "seconds that are negative, or not finite"),
         ({"bytes": np.array([-1.0])}, "bytes that are negative"),
         ({"share": np.array([1.5])}, "share"),

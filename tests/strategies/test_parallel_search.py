@@ -21,7 +21,13 @@ from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import parallel_search
 from planner.strategies.static.fixed_layout import fixed_layout, uneven_degrees
 from planner.strategies.static.layout_fields import RECOMPUTE, SEARCHED_FIELDS, columns_for, layout_of
-from planner.strategies.static.layout_screening import fixed_fields, layout_problem, longest_columns, screen, step_parts
+from planner.strategies.static.layout_screening import (
+    closed_form_parts,
+    fixed_fields,
+    layout_problem,
+    longest_columns,
+    screen,
+)
 from planner.strategies.static.layout_space import layout_at, layout_space
 from planner.strategies.static.simulated_layouts import distinct_kinds, simulate_layout
 from planner.strategies.static.static_plan import (
@@ -192,7 +198,7 @@ def test_unequal_sequences_take_no_less_than_the_longest_alone(made):
     for place in range(0, len(found["tp"]), 7):
         layout = layout_at(problem.trained, found, place)
         longest = replace(problem.trained, sizes=(max(VARIED),) * layout.dp)
-        alone = step_parts(replace(problem, trained=longest), with_fields(layout, micro_batch=1)).seconds
+        alone = closed_form_parts(replace(problem, trained=longest), with_fields(layout, micro_batch=1)).seconds
         assert simulate_layout(inputs, problem, layout).seconds > 0.97 * float(alone)
 
 

@@ -11,7 +11,7 @@ from planner.errors import InputError
 HF = "hf"
 
 
-def import_order(
+def import_file(
     form: Annotated[str, typer.Argument(metavar="FORMAT", help="torch-csv or hf")],
     file: Annotated[Path, typer.Argument(help="The other program's file: a schedule, or a config.json.")],
     into: Annotated[
@@ -34,7 +34,9 @@ def import_order(
     from planner.export import EXPORT_FORMATS, import_order_into
 
     if form not in (*EXPORT_FORMATS, HF):
-        raise InputError(f"no format is called `{form}`", where="FORMAT", fix=f"one of {', '.join((*EXPORT_FORMATS, HF))}")
+        raise InputError(
+            f"no format is called `{form}`", where="FORMAT", fix=f"one of {', '.join((*EXPORT_FORMATS, HF))}"
+        )
     if form == HF:
         imported_model.import_model(file, output, json)
         return

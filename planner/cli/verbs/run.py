@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.options import CONSTANT, Dtype, Json, PlanFile, ScheduleName, Seed, optional_duration
+from planner.cli.options import CONSTANT, Dtype, Json, LearningRateScheduleName, PlanFile, Seed, optional_duration
 from planner.errors import InputError
 from planner.extras import require_torch
 from planner.files import require_writable
@@ -24,7 +24,7 @@ def run(
     verify: Annotated[bool, typer.Option("--verify", help=OPTION_HELP["verify"])] = False,
     dtype: Dtype = None,
     learning_rate: Annotated[float, typer.Option(help=OPTION_HELP["learning_rate"], min=0.0)] = 1e-3,
-    schedule: Annotated[ScheduleName, typer.Option(help=OPTION_HELP["schedule"])] = CONSTANT,
+    schedule: Annotated[LearningRateScheduleName, typer.Option(help=OPTION_HELP["schedule"])] = CONSTANT,
     warmup: Annotated[int, typer.Option(help=OPTION_HELP["warmup"], min=0)] = 0,
     clip: Annotated[float | None, typer.Option(help=OPTION_HELP["clip"])] = None,
     betas: Annotated[tuple[float, float], typer.Option(help=OPTION_HELP["betas"])] = (0.9, 0.999),
@@ -108,9 +108,9 @@ def run(
         own_run_tables.add_to_ledger(ran)
     if trace_error:
         raise trace_error
-    if ran.verified and ran.bound and not within_tolerance(ran.verified, ran.bound):
-        raise parity_failure(ran.verified, ran.bound)
-    if ran.ended == "interrupt":
+    if ran.verified and ran.tolerance and not within_tolerance(ran.verified, ran.tolerance):
+        raise parity_failure(ran.verified, ran.tolerance)
+    if ran.stop_reason == "interrupt":
         raise typer.Exit(INTERRUPTED)
 
 

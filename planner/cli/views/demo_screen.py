@@ -112,7 +112,7 @@ def closing_panel(result: DemoResult) -> Iterator[RenderableType]:
         f"decided     {len(plan.steps[0].micro_batches)} micro-batches; no plan of this job can be more than "
         f"{percent(plan.outcome.gap)} faster at the measured prices",
         f"ran         {len(ran.losses)} steps of training on 4 processes"
-        + (f", {parity_text(ran.verified, ran.bound)[0]}" if ran.verified and ran.bound else ""),
+        + (f", {parity_text(ran.verified, ran.tolerance)[0]}" if ran.verified and ran.tolerance else ""),
         f"predicted   {duration(predicted)} a step; measured {duration(ran.step_seconds)} ({ratio:.2f}×)",
         f"files       {file_list(result.folder)}",
         f"next        edit {result.folder / 'job.yaml'}, then: planner solve {result.folder / 'job.yaml'}",

@@ -68,8 +68,8 @@ def run_answer(result: ComparedRun) -> Summary:
         "step_seconds": result.step_seconds,
         "predicted_step_seconds": result.predicted_step_seconds,
         "losses": list(result.losses),
-        "steps_before": result.before,
-        "ended": result.ended,
+        "steps_before": result.steps_before,
+        "ended": result.stop_reason,
         "tokens_per_second": result.tokens_per_second,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
         "memory_bytes": [asdict(rank) for rank in result.memory] or None,
@@ -84,7 +84,7 @@ def parity_answer(result: ComparedRun) -> Summary | None:
     from planner.runtime.measure import finite_or_none
 
     found = result.verified
-    if not found or not result.bound:
+    if not found or not result.tolerance:
         return None
     return {
         "loss_rel_err": finite_or_none(found.loss_rel_err),
@@ -92,13 +92,13 @@ def parity_answer(result: ComparedRun) -> Summary | None:
         "worst": found.worst or None,
         "steps": found.steps,
         "items": found.items,
-        "within": within_tolerance(found, result.bound),
+        "within": within_tolerance(found, result.tolerance),
     }
 
 
 def planning_answer(result: ComparedRun) -> Summary | None:
     """Seconds of planning hidden behind training and exposed, step by step; None if all was planned ahead."""
-    steps = result.planned
+    steps = result.plannings
     return (
         {
             "hidden_seconds": sum(step.hidden_s for step in steps),

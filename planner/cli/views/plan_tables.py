@@ -250,10 +250,10 @@ def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableTyp
         f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}",
     )
     yield from price_source_note(result)
-    if result.ended != "steps":
-        why = {"time": "the time limit was reached", "interrupt": "interrupted"}[result.ended]
+    if result.stop_reason != "steps":
+        why = {"time": "the time limit was reached", "interrupt": "interrupted"}[result.stop_reason]
         yield Text(f"ended after {plural(len(result.losses), 'step')}: {why}", style="yellow")
-    if result.planned:
+    if result.plannings:
         yield planning_line(result)
     yield from parity_line(result)
     yield from trace_line(trace, len(result.timelines))
@@ -261,18 +261,18 @@ def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableTyp
 
 def resume_line(result: ComparedRun) -> Iterator[RenderableType]:
     """The step from which the run resumed, if it did."""
-    if result.before:
-        yield Text(f"resumed from step {result.before:,}")
+    if result.steps_before:
+        yield Text(f"resumed from step {result.steps_before:,}")
 
 
 def checkpoint_lines(result: ComparedRun, plan: Path, save: Path | None, steps: int | None) -> Iterator[RenderableType]:
     """Where the checkpoint is, and the command that resumes it; `steps`: as given by `--steps`."""
     if save is None:
         return
-    done, count = result.before + len(result.losses), steps or len(result.plan.steps)
+    done, count = result.steps_before + len(result.losses), steps or len(result.plan.steps)
     left = [] if steps is None else ["--steps", str(steps)]
     command = shlex.join(["planner", "run", str(plan), "--resume", str(save), *(left if done < count else [])])
-    more = "" if done < count or result.ended != "steps" else " --steps MORE"
+    more = "" if done < count or result.stop_reason != "steps" else " --steps MORE"
     yield Text(f"saved to {save} after {plural(done, 'step')}; to resume:")
     yield Text(f"  {command}{more}", no_wrap=True, overflow="ignore")
 
@@ -308,8 +308,8 @@ def price_source_note(result: ComparedRun) -> Iterator[RenderableType]:
 
 def parity_line(result: ComparedRun) -> Iterator[RenderableType]:
     """Whether losses and gradients are those of one process."""
-    if result.verified and result.bound:
-        line, same = parity_text(result.verified, result.bound)
+    if result.verified and result.tolerance:
+        line, same = parity_text(result.verified, result.tolerance)
         yield Text(line, style="green" if same else "bold red")
 
 
@@ -323,7 +323,7 @@ def parity_text(found: "ParityErrors", bound: "ParityTolerance") -> tuple[str, b
 
 def planning_line(result: ComparedRun) -> Text:
     """Planning time hidden behind training, and the exposed rest that training waited for."""
-    steps = result.planned
+    steps = result.plannings
     hidden, exposed = sum(step.hidden_s for step in steps), sum(step.exposed_s for step in steps)
     waited = sum(step.exposed_s > 0 for step in steps)
     return Text(

@@ -13,7 +13,7 @@ from planner.costs.memory import Footprint
 from planner.plan.descriptions import all_items_text, layout_text
 from planner.plan.plan_file import Plan
 from planner.scoring import PlanAnswer, objective_of, plan_answer, sample_modules
-from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StaticPrediction
+from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StepTimePrediction
 from planner.units import GIB, duration, percent, plural
 
 LEAST = 5e-4  # share of the step: less is 0.0 %
@@ -25,7 +25,7 @@ SIMULATION_NOTE = (
 COLUMNS = 4  # stages in a table: the JSON answer has all
 
 
-def prediction_lines(prediction: StaticPrediction) -> Iterator[RenderableType]:
+def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]:
     """Step time with its parts, memory, and the sources of the numbers."""
     facts, ranks = plan_answer(prediction.plan, prediction.scores), prediction.plan.size
     seconds, memory = facts["step_seconds"], facts["memory"]
@@ -58,7 +58,7 @@ def left_out(plan: Plan) -> Iterator[str]:
         yield f"{plural(len(items), 'item')} of {name} left out: their readers were dropped, or had no room"
 
 
-def parts_table(found: StaticPrediction, seconds: float) -> RenderableType:
+def parts_table(found: StepTimePrediction, seconds: float) -> RenderableType:
     """Seconds by part, and what simulation adds to the closed form; parts near zero are left out."""
     rows = table("part", ">seconds", ">share")
     rest = {"simulation adds": seconds - found.closed_seconds} if found.closed_seconds else {}
@@ -68,7 +68,7 @@ def parts_table(found: StaticPrediction, seconds: float) -> RenderableType:
     return rows
 
 
-def prediction_summary(found: StaticPrediction) -> PlanAnswer:
+def prediction_summary(found: StepTimePrediction) -> PlanAnswer:
     return {
         **plan_answer(found.plan, found.scores),
         "ranks": found.plan.size,

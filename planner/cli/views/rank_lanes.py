@@ -13,7 +13,7 @@ from rich.text import Text
 
 from planner.cli.canvas import NOTHING, Canvas, Cell, cell_line, rank_labels
 from planner.plan.task import Phase
-from planner.simulate import TaskEvent, Timeline, rank_kinds
+from planner.simulate import TaskEvent, Timeline, representatives_of_ranks
 from planner.specs.base import Ranks
 from planner.units import duration
 
@@ -70,7 +70,7 @@ def fitted(timeline: Timeline, canvas: Canvas) -> tuple[list[Lane], list[Lane], 
 def group_lanes(timeline: Timeline, columns: int) -> list[Lane]:
     """Group all ranks by what their lines show, lowest rank first."""
     kinds: dict[int, list[int]] = {}
-    for rank, kind in enumerate(rank_kinds(timeline)):
+    for rank, kind in enumerate(representatives_of_ranks(timeline)):
         kinds.setdefault(kind, []).append(rank)
     events: dict[int, list[TaskEvent]] = {kind: [] for kind in kinds}
     for event in timeline.events:

@@ -98,13 +98,13 @@ def fact_lines(facts: StepFacts) -> Iterator[tuple[str, str]]:
     yield "exchanges inside nodes", duration(facts.exchange_within)
     yield "gathers, reductions, transfers", duration(facts.other_comm)
     yield "idle", duration(facts.idle)
-    yield "micro-batches", micro_batch_count(facts)
+    yield "micro-batches", micro_batch_count_text(facts)
     yield "groups", f"⟨{facts.groups}⟩"
     yield "token capacity in use", percent(facts.held / facts.room if facts.room else 0.0)
     yield "memory of the fullest rank", gib_text(facts.peak_memory_gib * GIB)
 
 
-def micro_batch_count(facts: StepFacts) -> str:
+def micro_batch_count_text(facts: StepFacts) -> str:
     """Number of micro-batches; per rank where ranks synchronise once a step."""
     if facts.sync == "micro_batch":
         return str(facts.micro_batches)

@@ -1,7 +1,7 @@
 """Seconds of passes that run on a share of their devices' compute, next to concurrent passes on the rest.
 
-With a share q of the SMs (or cores), a pass whose kernels take `compute` (bound by compute) and `memory_bound` (bound by
-memory) seconds on a whole device takes
+With a share q of the SMs (or cores), a pass whose kernels take `compute` seconds (bound by compute) and `memory_bound`
+seconds (bound by memory) on a whole device takes
 
     T(q) = (compute / q + memory_bound / min(KAPPA·q, 1)) · (1 + GAMMA·max(0, Σ demanded − 1))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from planner.costs.memory.allowed_memory import allowed_bytes
-from planner.costs.memory.token_caps import activation_room, idle_footprint
+from planner.costs.memory.token_caps import activation_bytes_left, idle_footprint
 from planner.errors import Infeasible
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
@@ -24,7 +24,7 @@ def require_states_fit(
 
     `kind`: the device kind, where the cluster has several.
     """
-    if activation_room(module, layout, device, limits, accounting) > 0:
+    if activation_bytes_left(module, layout, device, limits, accounting) > 0:
         return
     taken = max(float(idle_footprint(module, layout, device, accounting, stage).total) for stage in range(layout.pp))
     most = allowed_bytes(device, limits, accounting)
@@ -50,7 +50,7 @@ def enough_ranks(
     while count < MOST_RANKS:
         count *= 2
         wider = with_fields(layout, ranks=Ranks(range(count)), dp=count)
-        if activation_room(module, wider, device, limits, accounting) > 0:
+        if activation_bytes_left(module, wider, device, limits, accounting) > 0:
             return count
     return None
 

@@ -41,7 +41,7 @@ def idle_footprint(
     return footprint(module, columns_of(layout), device_accounting(device, accounting), stage).without_activations
 
 
-def activation_room(
+def activation_bytes_left(
     module: Module, layout: Layout, device: Device, limits: Limits, accounting: MemoryCoefficients
 ) -> float:
     """Bytes left for activations on the ranks of the fullest stage; below 0 where the states do not fit."""
@@ -69,5 +69,5 @@ def token_cap(
     """
     if limits.tokens_per_rank is not None:
         return limits.tokens_per_rank
-    available = activation_room(module, layout, device, limits, accounting)
+    available = activation_bytes_left(module, layout, device, limits, accounting)
     return int(min(available // held.peak, MOST_TOKENS)) if held.peak > 0 else MOST_TOKENS

@@ -68,8 +68,8 @@ def within_chunk_outputs(weighted_values: Tensor, inputs: Tensor, outputs: Tenso
     """Outputs `(chunks, chunk, groups, heads, channels)` from tokens of the same chunk: attention without softmax, with
     weights that decay with distance.
 
-    `weighted_values` is `(chunks, chunk, groups, heads, channels)`, inputs and outputs are `(chunks, chunk, groups, states)`,
-    `log_decay` is `(chunks, chunk, groups, heads)`.
+    `weighted_values` is `(chunks, chunk, groups, heads, channels)`, inputs and outputs are
+    `(chunks, chunk, groups, states)`, `log_decay` is `(chunks, chunk, groups, heads)`.
     """
     by_head = log_decay.movedim(1, -1)  # (chunks, groups, heads, chunk)
     logs = by_head[..., :, None] - by_head[..., None, :]

@@ -9,7 +9,7 @@ from planner.plan.tokens.encoder_outputs import fed_spans, fed_tokens
 
 def feed_laws(plan: Plan) -> Iterator[Violation]:
     """Outputs have the width that readers expect, an item has room for all that it reads, each encoder is read."""
-    yield from unread_laws(plan)
+    yield from unread_module_laws(plan)
     for at, edge in enumerate(plan.edges):
         yield from (Violation(f"edges[{at}]", *fault) for fault in width_laws(plan, edge))
         yield from (Violation(f"edges[{at}]", *fault) for fault in reshard_laws(plan, edge))
@@ -20,10 +20,10 @@ def feed_laws(plan: Plan) -> Iterator[Violation]:
             message = f"item {item} of `{module}` has {size} tokens, and {tokens} outputs of encoders stand for them"
             yield Violation("uses.feeds", message, "count them into its tokens, or feed another item")
     for number, step in enumerate(plan.steps):
-        yield from (Violation(f"steps[{number}]", *fault) for fault in step_laws(plan, step))
+        yield from (Violation(f"steps[{number}]", *fault) for fault in same_step_laws(plan, step))
 
 
-def step_laws(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
+def same_step_laws(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
     """An encoder item and its readers are in the same step."""
     fed = fed_spans(plan)
     assigned = {
@@ -80,7 +80,7 @@ def width_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
         yield message, f"set out to {hidden}"
 
 
-def unread_laws(plan: Plan) -> Iterator[Violation]:
+def unread_module_laws(plan: Plan) -> Iterator[Violation]:
     """In a plan of several modules, some module reads the outputs of each encoder."""
     sources = {edge.source for edge in plan.edges}
     for name in plan.layouts if len(plan.layouts) > 1 else ():

@@ -61,8 +61,8 @@ class GroupPlacement:
         return self.share_fault_cache[placed]
 
     def find_share_faults(self, placed: DeviceShares) -> Iterator[Fault]:
-        """Yield the faults of these shares. Groups with a share of a rank may all run at the same time, so their shares add up
-        to 1 at most; groups without a share use the rank in turn, one of each module.
+        """Yield the faults of these shares. Groups with a share of a rank may all run at the same time, so their shares
+        add up to 1 at most; groups without a share use the rank in turn, one of each module.
         """
         by_rank: dict[int, list[tuple[str, float]]] = {}
         for module, name, share in placed:

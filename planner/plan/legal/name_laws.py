@@ -51,7 +51,7 @@ def edge_name_laws(plan: Plan) -> Iterator[Violation]:
         else:
             yield from feed_item_laws(plan, edge)
     for source in dict.fromkeys(edge.source for edge in plan.edges):
-        yield from unread_laws(plan, source)
+        yield from unread_item_laws(plan, source)
 
 
 def reachable_modules(plan: Plan, module: str) -> set[str]:
@@ -85,7 +85,7 @@ def target_text(key: str) -> str:
     return f" to `{target}`" if target else ""
 
 
-def unread_laws(plan: Plan, source: str) -> Iterator[Violation]:
+def unread_item_laws(plan: Plan, source: str) -> Iterator[Violation]:
     """Every item of an encoder feeds some item."""
     edges = [edge for edge in plan.edges if edge.source == source]
     fed = {item for edge in edges for item, readers in plan.feeds_of(edge).items() if readers}

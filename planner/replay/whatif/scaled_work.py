@@ -14,7 +14,7 @@ KERNEL_CLASS_NAMES = {"memcpy", "memset", "other", *(kind for kind, _ in KERNEL_
 
 
 def scale_work(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:
-    """A change by class (`gemm`; `communication`: all of it; `host`), else by a pattern of names. Raises InputError."""
+    """A change by class (`gemm`, `host`, `communication`), else by a pattern of names. Raises InputError."""
     name, value = parse_assignment(text, "--scale", "gemm=0.5")
     by = parse_factor(value, "--scale")
     if name == "host":

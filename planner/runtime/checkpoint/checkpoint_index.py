@@ -20,7 +20,7 @@ from planner.errors import InputError
 from planner.files import path_exists
 from planner.plan.plan_file import Plan
 from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import Schedule
+from planner.runtime.training_options import LearningRateSchedule
 from planner.specs.base import Count, Name, Spec
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
@@ -39,7 +39,7 @@ class TrainingRecord(Spec, kw_only=True):
     """The fields of `TrainingOptions`."""
 
     learning_rate: float
-    schedule: Schedule
+    schedule: LearningRateSchedule
     warmup: int
     clip: float | None
     betas: tuple[float, float]

@@ -3,13 +3,13 @@
 from planner.strategies.static.joint_plan import unsupported_together
 from planner.strategies.static.layout_change import LayoutChange
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
-from planner.strategies.static.static_prediction import StaticPrediction, predict_job, predict_plan
+from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 
 __all__ = [
     "LayoutChange",
     "MemoryFit",
     "StageMemory",
-    "StaticPrediction",
+    "StepTimePrediction",
     "memory_fit_of_job",
     "memory_fit_of_plan",
     "predict_job",

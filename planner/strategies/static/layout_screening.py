@@ -192,6 +192,6 @@ def longest_columns(at: LayoutColumns, trained: TrainingSetup) -> LayoutColumns:
     return at if trained.equal_lengths else replace(at, seq=float(max(trained.sizes)), batch=float(len(trained.sizes)))
 
 
-def step_parts(problem: LayoutProblem, layout: Layout) -> StepSeconds:
+def closed_form_parts(problem: LayoutProblem, layout: Layout) -> StepSeconds:
     """Seconds of a step by part, from the closed form."""
     return static_step_seconds(problem.trained.module, columns_for(layout, problem.trained), problem.machine)

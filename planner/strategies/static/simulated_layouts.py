@@ -13,8 +13,8 @@ from planner.strategies.static.layout_screening import (
     LayoutIndices,
     LayoutProblem,
     ScreenedLayouts,
+    closed_form_parts,
     first_fitting,
-    step_parts,
 )
 from planner.strategies.static.layout_space import LayoutSpace, layout_at
 from planner.strategies.static.static_plan import simulated_step_seconds, static_plan
@@ -104,7 +104,7 @@ def slower_alternative(
     module: str, problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout
 ) -> Alternative:
     """An alternative that fits: its seconds, and the part of the step that grew most."""
-    mine, best = step_parts(problem, tried.layout), step_parts(problem, chosen.layout)
+    mine, best = closed_form_parts(problem, tried.layout), closed_form_parts(problem, chosen.layout)
     more = {field.name: float(getattr(mine, field.name) - getattr(best, field.name)) for field in fields(mine)}
     more["unequal"] = tried.seconds - float(mine.seconds) - (chosen.seconds - float(best.seconds))
     worst = max(more, key=lambda name: (more[name], name))

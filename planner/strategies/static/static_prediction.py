@@ -9,12 +9,12 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import plan_together
-from planner.strategies.static.layout_screening import layout_problem, step_parts
+from planner.strategies.static.layout_screening import closed_form_parts, layout_problem
 from planner.strategies.static.static_plan import static_plan
 
 
 @dataclass(frozen=True, slots=True)
-class StaticPrediction:
+class StepTimePrediction:
     """A plan, its simulated steps, their breakdown in seconds, and the source of each number."""
 
     plan: Plan
@@ -24,7 +24,7 @@ class StaticPrediction:
     sources: dict[str, str]
 
 
-def predict_job(inputs: Inputs) -> StaticPrediction:
+def predict_job(inputs: Inputs) -> StepTimePrediction:
     """The prediction for the layouts that a job fixes, whether they fit or not. Raises InputError."""
     if len(inputs.model.modules) > 1:
         plan = plan_together(inputs)
@@ -37,15 +37,15 @@ def predict_job(inputs: Inputs) -> StaticPrediction:
         with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), inputs.job.objective
     )
     if plan.uses.prices.modules:
-        return StaticPrediction(plan, (found,), simulated_parts((found,)), None, sources_of(plan))
-    closed = step_parts(problem, layout)
+        return StepTimePrediction(plan, (found,), simulated_parts((found,)), None, sources_of(plan))
+    closed = closed_form_parts(problem, layout)
     parts = {name: float(value) for name, value in asdict(closed).items()}
-    return StaticPrediction(plan, (found,), parts, float(closed.seconds), sources_of(plan))
+    return StepTimePrediction(plan, (found,), parts, float(closed.seconds), sources_of(plan))
 
 
-def predict_plan(plan: Plan, scores: Sequence[Score]) -> StaticPrediction:
+def predict_plan(plan: Plan, scores: Sequence[Score]) -> StepTimePrediction:
     """The prediction for an existing plan."""
-    return StaticPrediction(plan, tuple(scores), simulated_parts(scores), None, sources_of(plan))
+    return StepTimePrediction(plan, tuple(scores), simulated_parts(scores), None, sources_of(plan))
 
 
 def simulated_parts(scores: Sequence[Score]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from planner.costs.layout_columns import PipelineBatch, columns_of
 from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
 from planner.costs.memory.footprint import footprint
 from planner.costs.memory.oom_chance import oom_chance
-from planner.costs.memory.token_caps import ActivationBytes, activation_room, idle_footprint, token_cap
+from planner.costs.memory.token_caps import ActivationBytes, activation_bytes_left, idle_footprint, token_cap
 from planner.costs.pricing import Pricing
 from planner.plan.plan_file import Layout, Prices, SequenceSplit
 from planner.specs import library
@@ -155,9 +155,9 @@ def test_recompute_trades_memory():
 
 def test_where_states_do_not_fit_there_is_no_room():
     layout, small = spread_over(0, dp=8), with_fields(DEVICE, memory_gib=1.05)
-    assert activation_room(MODULE, layout, small, Limits(), PLANNER_RUNTIME_MEMORY) < 0
+    assert activation_bytes_left(MODULE, layout, small, Limits(), PLANNER_RUNTIME_MEMORY) < 0
     assert token_cap(MODULE, of_token(layout), layout, small, Limits(), PLANNER_RUNTIME_MEMORY) < 0
-    assert activation_room(MODULE, layout, DEVICE, Limits(), PLANNER_RUNTIME_MEMORY) > 0
+    assert activation_bytes_left(MODULE, layout, DEVICE, Limits(), PLANNER_RUNTIME_MEMORY) > 0
 
 
 def test_attention_whose_matrix_exists_holds_less_of_longer_sequences():

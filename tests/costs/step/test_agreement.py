@@ -12,7 +12,7 @@ import pytest
 
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Layout
-from planner.strategies.static.layout_screening import fixed_fields, layout_problem, screen, step_parts
+from planner.strategies.static.layout_screening import closed_form_parts, fixed_fields, layout_problem, screen
 from planner.strategies.static.layout_space import layout_at, layout_space
 from planner.strategies.static.simulated_layouts import simulate_layout
 from tests.static_jobs import static_inputs
@@ -79,5 +79,5 @@ def test_arrays_give_what_each_layout_gives(tmp_path):
     found = layout_space(problem.trained, 8, fixed_fields(inputs))
     screened = screen(problem, found)
     for place in random.Random(0).sample(range(len(screened.seconds)), 25):
-        one = step_parts(problem, layout_at(problem.trained, found, place))
+        one = closed_form_parts(problem, layout_at(problem.trained, found, place))
         assert screened.seconds[place] == pytest.approx(float(one.seconds), rel=1e-8)
