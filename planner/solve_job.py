@@ -35,8 +35,14 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     """
     require_objective(inputs)
     if inputs.job.strategy == BEST:
-        return best_of_candidates(inputs, dict.fromkeys(STRATEGIES, partial(solve_by_strategy, on_batch=on_batch)))
+        strategies = {name: partial(solve_with, name, on_batch=on_batch) for name in STRATEGIES}
+        return best_of_candidates(inputs, strategies)
     return solve_by_strategy(inputs, on_batch)
+
+
+def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
+    """The plan that a strategy of the table gives, whichever the job names. Raises InputError and Infeasible."""
+    return solve_by_strategy(replace(inputs, job=with_fields(inputs.job, strategy=name)), on_batch)
 
 
 def require_objective(inputs: Inputs) -> None:

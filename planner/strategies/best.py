@@ -19,7 +19,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync
 from planner.strategies.solved_job import SolvedJob
 
-Solve = Callable[[Inputs], SolvedJob]  # a job by its own strategy; raises InputError and Infeasible
+Solve = Callable[[Inputs], SolvedJob]  # a job by one strategy; raises InputError and Infeasible
 
 
 class Candidate(NamedTuple):
@@ -73,9 +73,9 @@ def open_candidates(inputs: Inputs) -> list[Candidate]:
 
 
 def inputs_of(inputs: Inputs, candidate: Candidate) -> Inputs:
-    """The job with what the candidate decides."""
+    """The job with the ZeRO stage and the synchronisation of a candidate."""
     layout = with_fields(inputs.job.layout, zero=candidate.zero)
-    return replace(inputs, job=with_fields(inputs.job, strategy=candidate.strategy, sync=candidate.sync, layout=layout))
+    return replace(inputs, job=with_fields(inputs.job, sync=candidate.sync, layout=layout))
 
 
 def alternative_entry(candidate: Candidate, solved: SolvedJob | None, infeasible: Infeasible | None) -> Alternative:
