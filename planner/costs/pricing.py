@@ -139,10 +139,8 @@ class Pricing:
         """
         kind, layers = device_of_rank(self.cluster, ranks[0]), range(self.models[module].layers)
         layout = self.layouts[module]
-        recompute, by_placement = (
-            recompute_counts(layout, layers),
-            counts_by_placement(layout, self.models[module], layers),
-        )
+        recompute = recompute_counts(layout, layers)
+        by_placement = counts_by_placement(layout, self.models[module], layers)
         return self.pass_line(
             LayerPass(module, len(layers), True, ranks, split, forward, recompute, by_placement), kind
         )
@@ -256,10 +254,8 @@ class Pricing:
         measured on it.
         """
         prices = self.prices
-        rates, tables = (
-            complete_rates(prices.rates.get(kind), self.devices[kind].kind),
-            entries_of_kind(prices.collectives, kind),
-        )
+        rates = complete_rates(prices.rates.get(kind), self.devices[kind].kind)
+        tables = entries_of_kind(prices.collectives, kind)
         analytic = machine_of(self.cluster, self.devices[kind], rates, prices.timing, prices.accounting)
         return MachineModel(
             analytic.device, rates, network_of(self.cluster, rates, tables), prices.timing, prices.accounting

@@ -52,10 +52,8 @@ def predicted_memory(plan: Plan, score: Score) -> "tuple[RankMemory, ...]":
     for rank, peak in enumerate(score.memory.peaks):
         parts, share = holding.static_footprint(rank), 1.0 + holding.accounting(rank).fragmentation
         held = float(parts.weights + parts.optimizer)
-        passes, update = (
-            (peak - float(parts.outside_allocator)) / share,
-            float(parts.states + parts.update + parts.workspace),
-        )
+        passes = (peak - float(parts.outside_allocator)) / share
+        update = float(parts.states + parts.update + parts.workspace)
         memory.append(RankMemory(held, passes, update, max(passes, update) * share, float(parts.outside_allocator)))
     return tuple(memory)
 

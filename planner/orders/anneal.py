@@ -60,11 +60,9 @@ def move_slot(slots: str, place: int, by: int, swap: bool) -> str:
 
 def stage_order_fits(pipeline: PipelineProblem, s: int, slots: str) -> bool:
     """Whether F precedes I and I precedes W of each micro-batch, and activations never exceed the stage's capacity."""
-    held, kept, cap = (
-        pipeline.activations[s],
-        pipeline.kept_for_weights[s],
-        pipeline.capacity[s] * (1 + MEMORY_ROUNDING),
-    )
+    held = pipeline.activations[s]
+    kept = pipeline.kept_for_weights[s]
+    cap = pipeline.capacity[s] * (1 + MEMORY_ROUNDING)
     forwards = inputs = weights = 0
     activations = 0.0
     for letter in slots:

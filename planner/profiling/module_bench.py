@@ -73,10 +73,8 @@ class ModuleBench:
             return self.embedding_head if ends else self.stack
         if ends not in self.sharded:
             stored = STORED_DTYPES[self.dtype]
-            stack, rest = (
-                LayerStack(self.full_spec, STACK_LAYERS, stored, META),
-                build(self.spec, dtype=stored, device=META),
-            )
+            stack = LayerStack(self.full_spec, STACK_LAYERS, stored, META)
+            rest = build(self.spec, dtype=stored, device=META)
             layers = () if ends else stack.layers.values()
             model: nn.Module = rest if ends else stack
             self.sharded[ends] = model, shard_without_communication(model, layers, self.dtype, self.device)

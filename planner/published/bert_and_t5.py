@@ -57,11 +57,9 @@ def t5_encoder_decoder(record: PublishedRecord) -> EncoderDecoder:
 
 def shared_fields(record: PublishedRecord, tokens: int, layers: int | None) -> dict[str, Any]:
     """Fields that BERT, and both halves of T5, take from the columns. Raises UnusableRecord."""
-    hidden, heads, stated_arguments = (
-        record.count("hidden"),
-        record.count("heads"),
-        megatron_arguments.arguments_of(record),
-    )
+    hidden = record.count("hidden")
+    heads = record.count("heads")
+    stated_arguments = megatron_arguments.arguments_of(record)
     if not (layers and hidden and heads):
         raise UnusableRecord("no spec of the model", record.text("model") or "not stated")
     multiple = 128 * (record.count("tp") or 1)  # Megatron pads the vocabulary to a multiple of it

@@ -8,10 +8,8 @@ from planner.specs.framework.software import Software
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Device, Profile
 
-NODE_LATENCY_US, NETWORK_LATENCY_US = (
-    3.0,
-    8.0,
-)  # latency of a hop within and between nodes: NCCL's smallest messages, rounded up
+NODE_LATENCY_US = 3.0  # latency of a hop within and between nodes: NCCL's smallest messages, rounded up
+NETWORK_LATENCY_US = 8.0
 
 
 def pricing_machine(case: PublishedCase, profile: Profile, software: Software) -> MachineModel:

@@ -78,10 +78,8 @@ def coupled_seconds(problem: PackingProblem, value: float, effort: int) -> float
 
 def placement_case_bound(relaxed: CoupledProblem, case: PlacementCase, value: float) -> float:
     """Lower bound in seconds over the plans of a case; infinite when there are none."""
-    fluid, constants = (
-        relaxed.fluid(case.sequences_placed),
-        case.micro_batches * relaxed.problem.micro_batch_seconds + relaxed.problem.step_seconds,
-    )
+    fluid = relaxed.fluid(case.sequences_placed)
+    constants = case.micro_batches * relaxed.problem.micro_batch_seconds + relaxed.problem.step_seconds
     places = [*other_micro_batches(relaxed, fluid, case)]
     for number, micro_batch in enumerate(case.groups):
         places += [

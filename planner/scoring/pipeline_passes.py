@@ -119,14 +119,14 @@ def pipeline_of_group(
     plan: Plan, pricing: Pricing, passes: GroupPasses, once: Sequence[tuple[set[int], float]], counted: Reduction
 ) -> PipelineProblem:
     """The pipeline of one group at the plan's prices. `once`: ranks and seconds of tasks after the last passes."""
-    split, forwards, holding = splits_backward(plan), passes.forwards, PlanMemory(plan, pricing)
+    split, forwards, plan_memory = splits_backward(plan), passes.forwards, PlanMemory(plan, pricing)
 
     def seconds(phase: Phase) -> StageTable:
         return tuple(
             tuple(pricing.price(as_phase(task, phase)).value for task in of_stage.values()) for of_stage in forwards
         )
 
-    held = tuple(tuple(holding.forward_bytes(task) for task in of_stage.values()) for of_stage in forwards)
+    held = tuple(tuple(plan_memory.forward_bytes(task) for task in of_stage.values()) for of_stage in forwards)
     ranks = [next(iter(of_stage.values())).ranks for of_stage in forwards]
     return PipelineProblem(
         forward=seconds("F"),
@@ -139,7 +139,8 @@ def pipeline_of_group(
             tuple(each * KEPT_FOR_WEIGHTS if split else 0.0 for each in of_stage) for of_stage in held
         ),
         capacity=tuple(
-            stage_activation_capacity(holding, of_stage) - counted(map(holding.recomputed_bytes, of_stage.values()))
+            stage_activation_capacity(plan_memory, of_stage)
+            - counted(map(plan_memory.recomputed_bytes, of_stage.values()))
             for of_stage in forwards
         ),
         tail_seconds=tuple(sum(took for whose, took in once if not whose.isdisjoint(each)) for each in ranks),
@@ -157,11 +158,13 @@ def as_phase(task: Task, phase: Phase) -> Task:
     return task if phase == "F" else replace(task, phase=phase)
 
 
-def stage_activation_capacity(holding: PlanMemory, forwards: dict[int, Task]) -> float:
+def stage_activation_capacity(plan_memory: PlanMemory, forwards: dict[int, Task]) -> float:
     """Bytes for activations on each of a stage's ranks; infinite where the job limits tokens instead."""
-    if holding.plan.uses.limits.tokens_per_rank is not None:
+    if plan_memory.plan.uses.limits.tokens_per_rank is not None:
         return inf
-    return min(holding.allowed_bytes(rank) - holding.static_bytes(rank) for rank in next(iter(forwards.values())).ranks)
+    return min(
+        plan_memory.allowed_bytes(rank) - plan_memory.static_bytes(rank) for rank in next(iter(forwards.values())).ranks
+    )
 
 
 def send_seconds(pricing: Pricing, passes: GroupPasses, of: Phase) -> StageTable:

@@ -65,12 +65,10 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     others = identical_groups(plan, number) if plan.size > MAX_UNFOLDED_RANKS else NO_IDENTICAL_GROUPS
     tasks = expand(plan, number, others.ranks)
     require_hidden_offload(plan, number, pricing, tasks)
-    timeline, holding = (
-        simulate(tasks, pricing.with_concurrency(tasks), plan.size, others, overlap.occupied_streams),
-        PlanMemory(plan, pricing),
-    )
-    memory = holding.over_step(timeline, tasks)
-    return Score(tasks, timeline, memory, holding, step_bound(plan, number, pricing, tasks, timeline))
+    timeline = simulate(tasks, pricing.with_concurrency(tasks), plan.size, others, overlap.occupied_streams)
+    plan_memory = PlanMemory(plan, pricing)
+    memory = plan_memory.over_step(timeline, tasks)
+    return Score(tasks, timeline, memory, plan_memory, step_bound(plan, number, pricing, tasks, timeline))
 
 
 def fullest_score(scores: Sequence[Score]) -> Score:

@@ -23,11 +23,9 @@ class Clock:
     def __init__(self, activities: Activities) -> None:
         n = activities.count
         self.activities = activities
-        self.seconds, self.share, self.sharer = (
-            activities.seconds.tolist(),
-            activities.share.tolist(),
-            activities.sharer.tolist(),
-        )
+        self.seconds = activities.seconds.tolist()
+        self.share = activities.share.tolist()
+        self.sharer = activities.sharer.tolist()
         self.lanes = [activities.lanes[i] for i in range(n)]
         self.starts, self.ends, self.causes = [0.0] * n, [0.0] * n, [NO_ACTIVITY] * n
         self.ended = [False] * n

@@ -62,11 +62,9 @@ def run_compiled(library: ctypes.CDLL, activities: Activities) -> tuple[Activity
         COUNTS, (activities.count, activities.lane_count, len(activities.bandwidth), len(activities.stock)), strict=True
     )
     struct = ActivitiesStruct(**dict(counts), **{name: each.ctypes.data for name, each in buffers.items()})
-    starts, ends, causes = (
-        np.zeros(activities.count),
-        np.zeros(activities.count),
-        np.zeros(activities.count, dtype=np.int64),
-    )
+    starts = np.zeros(activities.count)
+    ends = np.zeros(activities.count)
+    causes = np.zeros(activities.count, dtype=np.int64)
     ended = np.zeros(activities.count, dtype=np.bool_)
     outputs = (each.ctypes.data for each in (starts, ends, causes, ended))
     if library.planner_clock(ctypes.byref(struct), *outputs):

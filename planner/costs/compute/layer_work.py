@@ -202,12 +202,10 @@ def state_space_block(module: Module, at: LayoutColumns) -> BlockWork:
     """
     space = module.ssm
     assert space is not None
-    tokens, inner, convolved, heads = (
-        at.tokens,
-        space.inner_width / at.tp,
-        space.convolution_channels / at.tp,
-        space.heads / at.tp,
-    )
+    tokens = at.tokens
+    inner = space.inner_width / at.tp
+    convolved = space.convolution_channels / at.tp
+    heads = space.heads / at.tp
     chunk, channels, chunks = space.chunk, space.head_dim, tokens / space.chunk
     projected = inner + convolved + heads
     scanned = (

@@ -120,11 +120,9 @@ def layer_token_bytes(
     module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
 ) -> tuple[Number, Number]:
     """Bytes per token of one layer: kept until its backward; and recomputed there, with its gathered input."""
-    each, input_only, full = (
-        layer_activations(module, kind, at, accounting),
-        input_bytes(module, at),
-        np.asarray(at.full_recompute),
-    )
+    each = layer_activations(module, kind, at, accounting)
+    input_only = input_bytes(module, at)
+    full = np.asarray(at.full_recompute)
     kept = full * input_only + (1.0 - full) * each.with_recompute
     recomputed = np.where(full > 0, each.without_recompute - input_only, each.without_recompute - each.with_recompute)
     return kept, recomputed + np.where(recomputed > 0, gathered_input_bytes(module, at), 0.0)

@@ -223,10 +223,8 @@ def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffici
     layer = np.maximum.reduce(
         [sum(rank_layer_parameters(module, kind, at)) for kind in stage_layers(module, at, stage)]
     )
-    end, gradient = (
-        np.minimum(part.embedding_head, table_parameters(module) / at.tp),
-        max(cast, accounting.gradient_bytes),
-    )
+    end = np.minimum(part.embedding_head, table_parameters(module) / at.tp)
+    gradient = max(cast, accounting.gradient_bytes)
     once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(layer, end)
     if accounting.keeps_gathered:
         stays = (cast + gradient) * (part.layers + part.embedding_head + part.experts)

@@ -114,10 +114,8 @@ def exposed_dp_seconds(
     parts = [replica_exchange(part, at, machine.network, machine.timing) for part in replicated_on_stage(module, at)]
     reduce, gather, backward_gather = (sum(numbers) for numbers in zip(*parts, strict=True))
     uncovered, window, (forward, backward) = at.pp / module.layers, machine.dp_window, compute
-    gathered, reduced = (
-        exposed_part(gather, forward, window, uncovered),
-        exposed_part(reduce, backward, window, uncovered),
-    )
+    gathered = exposed_part(gather, forward, window, uncovered)
+    reduced = exposed_part(reduce, backward, window, uncovered)
     kept = np.asarray(machine.accounting.keeps_gathered) & (np.asarray(at.pp) > 1)
     times = np.where(kept, 1.0, at.micro_batches) * at.vpp
     reductions = 1.0 if machine.accounting.holds_gradients else at.micro_batches

@@ -20,15 +20,13 @@ def ulysses_line(
     part: LayerPass, module: Module, costs: ModuleCosts, dtype: Dtype, group: CommGroup, network: NetworkModel
 ) -> tuple[CostLine, Cost]:
     """The cost line of the all-to-alls of one pass in a sub-group; and the cost of one token, for its source."""
-    passed, holding = (
-        part.layers + fully_recomputed_layers(part),
-        len(part.ranks) // part.split.ring,
-    )  # ranks shard the heads
+    passed = part.layers + fully_recomputed_layers(part)
+    ulysses = len(part.ranks) // part.split.ring  # ranks that shard the heads
     if costs.a2a_mb_per_token is not None:  # both passes, all layers, recomputation included
         passed = part.layers
         per_token = costs.a2a_mb_per_token * 1e6 / 2 * passed / module.layers
     else:
-        per_token = float(ulysses_elements(module, holding) * passed * DTYPE_BYTES[dtype])
+        per_token = float(ulysses_elements(module, ulysses) * passed * DTYPE_BYTES[dtype])
     calls = (costs.a2a_calls if costs.a2a_calls is not None else 4 * module.layers) // 2 * passed / module.layers
     size = per_token / len(part.ranks)
     moved, fixed = (

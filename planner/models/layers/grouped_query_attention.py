@@ -53,10 +53,8 @@ class GroupedQueryAttention(nn.Module):
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
         if isinstance(encoding, Tensor):
-            boundaries, local_bias = (
-                (batch.cu_seqlens, batch.cu_seqlens),
-                encoding[slice(*self.part.span(len(encoding)))],
-            )
+            boundaries = (batch.cu_seqlens, batch.cu_seqlens)
+            local_bias = encoding[slice(*self.part.span(len(encoding)))]
             out = attention_per_document(
                 q, k, v, boundaries, ScoreOptions(self.masking.causal, UNIT_SCALE, local_bias.to(q.dtype))
             )

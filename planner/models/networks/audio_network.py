@@ -43,10 +43,8 @@ class AudioNetwork(EncoderNetwork):
         """The input of the first layer, `(local_tokens, hidden)`. Each convolution is padded with zeros
         outside a clip.
         """
-        frames, positions = (
-            batch.tensor_parallel.local_rows(batch.inputs),
-            batch.tensor_parallel.local_rows(batch.positions),
-        )
+        frames = batch.tensor_parallel.local_rows(batch.inputs)
+        positions = batch.tensor_parallel.local_rows(batch.positions)
         windows = frames.to(self.sounds.weight.dtype).unfold(1, CONVOLUTION, 1)  # (local_tokens, 3, mels, 3)
         convolved = torch.unflatten(F.gelu(self.sounds(windows.flatten(2).flatten(0, 1))), 0, (-1, CONVOLUTION))
         outside = (positions == 0)[:, None] & (torch.arange(CONVOLUTION, device=positions.device) == 0)

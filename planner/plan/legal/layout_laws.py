@@ -167,10 +167,8 @@ def expert_variants(layout: Layout, module: Module) -> list[Layout]:
 
 def fixed_schedule_laws(plan: Plan, name: str, fixed: str) -> Iterator[Violation]:
     """Each step has the schedule that the job fixed."""
-    default, fix = (
-        INTERLEAVED if plan.layouts[name].vpp > 1 else DEFAULT_SCHEDULE,
-        f"{fixed}, or another uses.fix.layouts.{name}",
-    )
+    default = INTERLEAVED if plan.layouts[name].vpp > 1 else DEFAULT_SCHEDULE
+    fix = f"{fixed}, or another uses.fix.layouts.{name}"
     for number, step in enumerate(plan.steps):
         order = plan.order_of(step, name) or default
         if order != fixed:

@@ -204,10 +204,8 @@ def circular_wait_error(without: Collection[DependencyKind], changes: Sequence[s
         what = f"with {', '.join(changes)} operations wait for each other in a cycle"
         return InputError(what, where=changes[-1], fix="ask for fewer changes at once")
     if without:
-        what, fix = (
-            f"without {', '.join(sorted(without))} operations wait for each other in a cycle",
-            "leave out another kind",
-        )
+        what = f"without {', '.join(sorted(without))} operations wait for each other in a cycle"
+        fix = "leave out another kind"
         return InputError(what, where="--without", fix=fix)
     fix = "replay fewer ranks, or record again with a current profiler"
     return InputError("operations of the trace wait for each other in a cycle", where="the trace", fix=fix)

@@ -123,10 +123,8 @@ def predict_changes(
     after = replay_graphs(
         graphs, sorted(left_out), in_order=in_order, changes=[change.option for change in changes.of_graphs]
     )
-    seconds, replayed = (
-        max(after.step_seconds, busiest_stream_seconds(graphs)),
-        max(before.step_seconds, busiest_stream_seconds(before.graphs)),
-    )
+    seconds = max(after.step_seconds, busiest_stream_seconds(graphs))
+    replayed = max(before.step_seconds, busiest_stream_seconds(before.graphs))
     if seconds > after.step_seconds or replayed > before.step_seconds:
         what = "the host alone would be faster than the busiest stream, which is the bottleneck"
         assumed.append(("steady state", f"{what}, with the changes and without"))

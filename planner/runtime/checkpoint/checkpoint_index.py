@@ -64,10 +64,8 @@ class CheckpointFile(Spec, kw_only=True):
 def read_index(folder: Path) -> CheckpointFile:
     """Reads the index of a checkpoint. Raises InputError when there is none, or it is invalid."""
     if not path_exists(folder / INDEX_FILE, f"--resume {folder}"):
-        message, fix = (
-            f"this is no checkpoint: there is no {INDEX_FILE}",
-            "name a folder that `planner run --save` wrote",
-        )
+        message = f"this is no checkpoint: there is no {INDEX_FILE}"
+        fix = "name a folder that `planner run --save` wrote"
         raise InputError(message, where=f"--resume {folder}", fix=fix)
     return files.read(folder / INDEX_FILE, CheckpointFile)
 

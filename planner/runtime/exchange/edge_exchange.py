@@ -85,10 +85,8 @@ class EdgeExchange:
             if target == self.rank != source:
                 reader = carried[0].reader[0]
                 dtype = self.compute_dtypes[send.module if send.of == "F" else reader]
-                rows, width = (
-                    sum(transfer.route.rows for transfer in carried),
-                    self.plan.uses.models[send.module].feature_width,
-                )
+                rows = sum(transfer.route.rows for transfer in carried)
+                width = self.plan.uses.models[send.module].feature_width
                 yield source, partial(self.zeros, rows, width, dtype)
 
     def send(self, task: Task) -> None:

@@ -93,10 +93,8 @@ class ParityReference:
         """Loss per target and gradients of one step in one process, each pack by itself."""
         for model in self.models.values():
             model.zero_grad()
-        targets, total = (
-            max(1, sum(self.local.target_count(task) for task in ended if self.local.computes_loss(task))),
-            0.0,
-        )
+        targets = max(1, sum(self.local.target_count(task) for task in ended if self.local.computes_loss(task)))
+        total = 0.0
         with_loss = [*filter(self.local.computes_loss, ended)]  # encoders run with the items that read them
         for module, model in self.models.items():
             of_module = [task for task in with_loss if task.module == module]

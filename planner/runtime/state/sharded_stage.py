@@ -117,12 +117,10 @@ class ShardedStage:
 
     def begin_step(self) -> None:
         """Resets the state of a stage at the start of a step."""
-        self.reduced, self.replicated_summed, self.accumulating, self.open_forwards = (
-            not self.reduced_once,
-            False,
-            False,
-            0,
-        )
+        self.reduced = not self.reduced_once
+        self.replicated_summed = False
+        self.accumulating = False
+        self.open_forwards = 0
         fsdp.keep_gathered(self.units, self.reduced_once or self.task_gathered)
 
     @contextmanager

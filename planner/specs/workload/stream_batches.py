@@ -149,10 +149,8 @@ class BatchBuilder:
         """Return which reader has fewer tokens than outputs, as text; empty: none."""
         for target, of in readers.items():
             for reader in of if self.replaces_tokens(name, target) else ():
-                outputs, tokens = (
-                    self.replaced_tokens[target, reader] + self.outputs(name, item),
-                    self.tokens(target, reader),
-                )
+                outputs = self.replaced_tokens[target, reader] + self.outputs(name, item)
+                tokens = self.tokens(target, reader)
                 if outputs > tokens:
                     has = f"item {reader} of `{target}` has {tokens} tokens"
                     return f"{has}, and {outputs} outputs of encoders stand for them"

@@ -110,10 +110,8 @@ def assign_stream_items(
     longest_first = sorted(sizes, key=lambda item: (-loads[item], item))
     load, found = [0.0 for _ in replica_numbers], []
     for micro_batch in range(count):
-        load, cells = (
-            [0.0 for _ in replica_numbers] if layout.zero == 3 else load,
-            [list[int]() for _ in replica_numbers],
-        )
+        load = [0.0 for _ in replica_numbers] if layout.zero == 3 else load
+        cells = [list[int]() for _ in replica_numbers]
         for item in (item for item in longest_first if at[item] == micro_batch):
             replica = min(replica_numbers, key=lambda each: (load[each], each))
             load[replica] += loads[item]
