@@ -60,15 +60,7 @@ def run(
     from planner.cli.views import json_answers, own_run_tables, plan_tables
 
     require_torch("run")
-    from planner.runtime import (
-        RunOptions,
-        TrainingOptions,
-        parity_failure,
-        require_quick_checks,
-        resolve_resume,
-        unenforced_shares,
-        within_tolerance,
-    )
+    from planner.runtime import RunOptions, TrainingOptions, require_quick_checks, resolve_resume, unenforced_shares
 
     read = pipeline.read_plan(plan)
     options = RunOptions(
@@ -106,6 +98,13 @@ def run(
     render.emit(json, json_answers.run_answer(ran), *lines)
     if not no_ledger:
         own_run_tables.add_to_ledger(ran)
+    raise_failures(ran, trace_error)
+
+
+def raise_failures(ran: "ComparedRun", trace_error: InputError | None) -> None:
+    """Raises what went wrong once the run is reported: its trace, its parity with one process, an interrupt."""
+    from planner.runtime import parity_failure, within_tolerance
+
     if trace_error:
         raise trace_error
     if ran.verified and ran.tolerance and not within_tolerance(ran.verified, ran.tolerance):
