@@ -1,17 +1,16 @@
 """The workflows of `planner ledger`, `profile` and `calibrate`: measurements under the costs, and prediction errors."""
 
 import hashlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from planner import files
 from planner.callbacks import OnProgress, silent
 from planner.errors import InputError
+from planner.extras import require_scipy
 from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine, append_entry, default_path, read_entries
 from planner.ledger import drift_by_plan as drifts
 from planner.specs import library
@@ -132,9 +131,7 @@ def calibrate_published(
     """Fit coefficients of frameworks and device rates on published step times; write them to `target`/software and
     `target`/devices. Raises InputError.
     """
-    if find_spec("scipy") is None:
-        fix = "pip install 'planner[calibrate]'"
-        raise InputError("fitting needs scipy, which is not installed", where=sys.prefix, fix=fix)
+    require_scipy()
     from planner.calibrate import calibrate_published as fit
     from planner.calibrate import write_fit
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from planner.calibrate import published_fit
 from planner.calibrate.coefficients import GENERIC
 from planner.calibrate.framework_fit import fit_frameworks
 from planner.calibrate.held_out import SHARE, half_width, held_out_errors, interval_spreads
@@ -42,6 +43,15 @@ def test_only_what_is_asked_for_is_left_out(cases):
     two = np.array([case.origin.source == "two" for case in cases])
     assert np.isfinite(own[two]).all() and np.isnan(own[~two]).all()
     assert said == ["two", ""]
+
+
+def test_intervals_are_of_the_sources_left_out_where_each_is(cases, out, tmp_path, monkeypatch):
+    """Otherwise they are twice the errors of what was fitted."""
+    monkeypatch.setattr(published_fit, "read_published", lambda folder: (cases, []))
+    each, none = (published_fit.calibrate_published(tmp_path, which, lambda *_: None) for which in (["each"], []))
+    assert each.spreads == interval_spreads(each.cases, each.held_out_logs, each.generic_logs)
+    assert np.isfinite(each.held_out_logs).all() and np.isnan(none.held_out_logs).all()
+    assert each.spreads != none.spreads and each.spreads.keys() == none.spreads.keys()
 
 
 def test_the_interval_holds_four_fifths_of_what_was_left_out(cases, out):

@@ -83,9 +83,8 @@ def run(
     require_outputs(trace, metrics)
     options = resolve_resume(options)
     require_quick_checks(read, options)  # before a progress bar says that processes start
-    for warning in filter(
-        None, (warmup_warning(options.training.warmup, options.step_count(read)), unenforced_shares(read))
-    ):
+    warnings = warmup_warning(options.training.warmup, options.step_count(read)), unenforced_shares(read)
+    for warning in filter(None, warnings):
         render.console(stderr=True).print(warning)
     with progress.training_bar(read) as on_progress, progress.report_interrupt(on_progress) as on_step:
         ran = pipeline.run(read, options, on_step, job)
