@@ -7,6 +7,7 @@ from planner.plan.mesh.rank_mesh import expert_mesh, expert_shards
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.task import Phase
 from planner.specs.layers import Module
+from planner.specs.parallelism import Sync
 
 PASS_PHASES: tuple[Phase, ...] = ("F", "B", "I", "W")
 BACKWARD_PHASES: tuple[Phase, ...] = ("B", "I", "W")
@@ -28,6 +29,11 @@ def reduces_each_micro_batch(layout: Layout) -> bool:
     it they are reduced once a step.
     """
     return layout.zero == 3
+
+
+def sync_of(layout: Layout) -> Sync:
+    """When the replicas of one module with this layout synchronise, as `steps[].sync` says it."""
+    return "micro_batch" if reduces_each_micro_batch(layout) else "step"
 
 
 def reduces_gradients(layout: Layout, module: Module) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from planner.costs import Pricing
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import require_legal
+from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, ItemEntry, Layout, MicroBatch, Plan, SharedDeviceItems
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
@@ -58,7 +59,7 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
             assign_stream_items(pricing, layouts[name], name, sizes, at[name], len(micro_batches))
         ):
             micro_batches[micro_batch] |= {name: items_by_group(name, cells)} if any(cells) else {}
-    sharded = any(layout.zero == 3 for layout in layouts.values())
+    sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
     plan = draft_plan(
         replace(inputs, job=job),

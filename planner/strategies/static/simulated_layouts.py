@@ -6,6 +6,7 @@ import numpy as np
 
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
+from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.specs.inputs import Inputs
 from planner.strategies.static.layout_fields import SEARCHED_FIELDS
@@ -137,7 +138,7 @@ def layout_alternative(module: str, layout: Layout, seconds: float | None, becau
     return Alternative(
         strategy="parallel_search",
         zero=layout.zero,
-        sync="micro_batch" if layout.zero == 3 else "step",
+        sync=sync_of(layout),
         value=seconds,
         because=because,
         layouts={module: fixable_layout(layout)},

@@ -8,6 +8,7 @@ from math import ceil
 from planner.costs import CostLine, Pricing, pricing_of
 from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.mesh.rank_mesh import groups_over
+from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Group, Layout, MicroBatch, Plan
 from planner.plan.tasks.expand import expand
 from planner.simulate import Timeline, simulate
@@ -27,7 +28,7 @@ def static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
     used = plan_uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     cells = assign_items(pricing, inputs, layout, problem.trained)
-    job = with_fields(inputs.job, sync="micro_batch" if layout.zero == 3 else "step")
+    job = with_fields(inputs.job, sync=sync_of(layout))
     return draft_plan(
         replace(inputs, job=job), used, layouts, replica_groups(layout), plan_micro_batches(cells, layout)
     )
