@@ -4,7 +4,7 @@ PYTHON ?= python3
 PIP_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: demo test test-all soak lint types check bench house browser clean
+.PHONY: demo test test-all soak lint types check bench house formats docs browser clean
 
 demo: .venv/installed
 	$(BIN)/planner demo
@@ -31,8 +31,15 @@ check: .venv/installed
 bench: .venv/installed
 	$(BIN)/python -m benchmarks
 
-house: .venv/installed  # the floors as README and CONTRIBUTING draw them
+house: .venv/installed  # the floors as docs/house.md and CONTRIBUTING draw them
 	$(BIN)/python -m tests.house
+
+formats: .venv/installed  # the pages of docs/formats and docs/options.md, from the specs and the verbs
+	$(BIN)/python -m tests.format_pages
+	$(BIN)/python -m tests.option_page
+
+docs: .venv/installed  # the pages as a site that needs no network: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 browser:
 	test -n "$$PLANNER_BROWSER" || command -v chromium || command -v google-chrome || \
@@ -42,7 +49,8 @@ browser:
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet $(PIP_ARGS) --constraint constraints.txt torch==2.13.0
 	$(BIN)/pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ".[torch,dev]"
+	$(BIN)/pip install --quiet $(PIP_ARGS) --no-deps axe-playwright-python==0.1.8  # for its axe-core alone, no Playwright
 	touch $@
 
 clean:
-	rm -rf .venv planner-demo
+	rm -rf .venv planner-demo site

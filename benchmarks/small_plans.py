@@ -53,13 +53,15 @@ class Mixed(Work):
         return [self.turns[number % len(self.turns)] for number in range(self.micro_batches)]
 
 
-def base_plan(ranks: int = RANKS, profile: Path | None = None) -> Plan:
-    """The demo's model on so many ranks, priced by this profile."""
+def base_plan(ranks: int = RANKS, profile: Path | None = None, model: str = "") -> Plan:
+    """A model (name or path; else the demo's) on so many ranks, priced by this profile."""
     job, path = read_named("demo-cpu-4", Job)
     with TemporaryDirectory() as folder:
         (Path(folder) / "cluster.yaml").write_text(CLUSTER.format(ranks=ranks))
         workload = with_fields(job.workload, batch_rows=12)
         small = with_fields(job, cluster=f"{folder}/cluster.yaml", degrees=(1, 2), workload=workload)
+        if model:
+            small = with_fields(small, model=model)
         if profile:
             small = with_fields(small, profile=str(profile))
         return pipeline.decide(resolve_job(small, path, JobOptions())).plan

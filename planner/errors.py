@@ -2,11 +2,14 @@
 
     PlannerError
     ├── InputError    2   a file or an argument is wrong: where, and how to fix it
+    │   └── Unsupported   a strategy, or the prices that there are, do not cover what is asked; another may
     ├── Infeasible    3   the job is well formed, nothing satisfies it: which limit binds, and what would relax it
     └── RunFailed     5   a launched job failed: which rank, in which task
 
 Any other exception that escapes is a bug (exit 70). A regression found by `check` is a result, not an error (exit 1).
 """
+
+from collections.abc import Sequence
 
 
 class PlannerError(Exception):
@@ -20,6 +23,11 @@ class PlannerError(Exception):
         self.where = where
         self.fix = fix
 
+    @property
+    def errors(self) -> "tuple[PlannerError, ...]":
+        """Itself, or all of those that were found together."""
+        return (self,)
+
     def __str__(self) -> str:
         lines = [self.message]
         if self.where:
@@ -31,6 +39,25 @@ class PlannerError(Exception):
 
 class InputError(PlannerError):
     exit_code = 2
+
+
+class Unsupported(InputError):
+    """A strategy, or the prices that there are, do not cover what is asked; another may."""
+
+
+class InputErrors(InputError):
+    """Several things that are wrong with one input; as text three lines each."""
+
+    def __init__(self, errors: Sequence[InputError]) -> None:
+        super().__init__(errors[0].message, where=errors[0].where, fix=errors[0].fix)
+        self.found = tuple(errors)
+
+    @property
+    def errors(self) -> "tuple[PlannerError, ...]":
+        return self.found
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.found))
 
 
 class Infeasible(PlannerError):

@@ -7,12 +7,12 @@ from planner.errors import InputError
 
 
 def require_extra(package: str, extra: str, purpose: str) -> None:
-    """Raises InputError where `package`, which `pip install planner[extra]` brings, is not installed."""
+    """Raises InputError where `package`, which the extra brings, is not installed."""
     if find_spec(package) is None:
         raise InputError(
             f"{purpose} needs {package}, which is not installed",
             where=sys.prefix,
-            fix=f"pip install 'planner[{extra}]'",
+            fix=f"pip install '.[{extra}]' in the folder of planner's source",
         )
 
 

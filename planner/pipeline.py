@@ -18,11 +18,12 @@ from planner.check import Finding, Tolerances, check_folder, compare
 from planner.ledger import ComparedRun, compare_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, plan_at, require_memory, score
+from planner.scoring import Score, require_memory, score, scored_at
 from planner.scoring import read_plan as read_plan
-from planner.solve_job import inputs_again, per_batch_inputs, solve_job, static_inputs
+from planner.scoring import read_scored as read_scored
+from planner.solve_job import inputs_again, per_batch_inputs, read_job, solve_job, static_inputs
 from planner.specs.framework.overlap import AS_PRICED, Overlap
-from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.specs.inputs import Inputs, JobOptions
 from planner.strategies import SolvedJob
 from planner.strategies import static as layouts
 
@@ -34,7 +35,7 @@ DEFAULTS = JobOptions()
 
 def solve(job: str, options: JobOptions = DEFAULTS, on_batch: OnProgress = silent) -> SolvedJob:
     """The plan of a job, found legal. Raises InputError and Infeasible."""
-    return decide(load_job(job, options), on_batch)
+    return decide(read_job(job, options), on_batch)
 
 
 def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
@@ -85,15 +86,15 @@ def run(
 
 def predict(reference: str, options: JobOptions = DEFAULTS) -> layouts.StepTimePrediction:
     """Seconds, their parts and memory of a plan, or of the layout that a job fixes. Raises InputError."""
-    if plan := plan_at(reference):
-        return layouts.predict_plan(plan, simulate(plan))
+    if scored := scored_at(reference):
+        return layouts.predict_plan(*scored)
     return layouts.predict_job(static_inputs(reference, options))
 
 
 def fits(reference: str, options: JobOptions = DEFAULTS) -> layouts.MemoryFit:
     """Whether a plan, or the layout that a job fixes, fits into memory, and what would. Raises InputError."""
-    if plan := plan_at(reference):
-        return layouts.memory_fit_of_plan(plan, simulate(plan))
+    if scored := scored_at(reference):
+        return layouts.memory_fit_of_plan(*scored)
     return layouts.memory_fit_of_job(static_inputs(reference, options))
 
 
@@ -116,4 +117,4 @@ def check(old: Path, new: Path | None, tolerances: Tolerances, on_case: OnProgre
     """What changed from one plan file to another; or, of a folder of cases, to what their jobs give today."""
     if new is None:
         return check_folder(old, lambda job, plan: plan_of(inputs_again(job, plan)), tolerances, on_case)
-    return compare(files.read(old, Plan), files.read(new, Plan), tolerances)
+    return compare(files.read(old, Plan), files.read(new, Plan), tolerances, (str(old), str(new)))

@@ -6,13 +6,17 @@ from pathlib import Path
 from time import perf_counter
 
 from planner.callbacks import OnProgress
-from planner.costs import StepWork, find_objective
-from planner.errors import Infeasible, InputError
+from planner.costs import OBJECTIVES, StepWork, find_objective
+from planner.errors import Infeasible, InputError, Unsupported
+from planner.layouts import fixed_fields
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import join_plans
+from planner.plan.launchable import refusal_text, require_launchable
+from planner.plan.launchable_plan import plan_refusals
 from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import restate_in_objective
 from planner.specs.base import with_fields
+from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies import (
     STRATEGIES,
@@ -23,26 +27,51 @@ from planner.strategies import (
     refining_strategy,
     strategy_called,
 )
-from planner.strategies.static import unsupported_together
+from planner.strategies.static import impossible_fields, unsupported_together
 from planner.units import percent
 
 BEST = "best"
 
 
+def read_job(reference: str, options: JobOptions) -> Inputs:
+    """Read a job, and all that it names. Raises InputError, also for a strategy or an objective that there is not."""
+    return load_job(reference, options, {"strategy": (*STRATEGIES, BEST), "objective": OBJECTIVES})
+
+
 def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
-    """The plan of all batches of a job. Raises InputError where the strategy does not support the job, and
-    Infeasible.
+    """The plan of all batches of a job. Raises InputError where the strategy does not support the job, or its software
+    cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
+    require_launchable(inputs, fixed_fields(inputs), "layout")
+    require_possible(inputs)
     if inputs.job.strategy == BEST:
         strategies = {name: partial(solve_with, name, on_batch=on_batch) for name in STRATEGIES}
         return best_of_candidates(inputs, strategies)
-    return solve_by_strategy(inputs, on_batch)
+    solved = solve_by_strategy(inputs, on_batch)
+    require_launchable_plan(solved.plan)
+    return solved
+
+
+def require_launchable_plan(plan: Plan) -> None:
+    """Raises Infeasible where a strategy's plan is one that the job's software cannot launch."""
+    for _, refusal in plan_refusals(plan):
+        message = refusal_text(plan.uses.software.name, refusal, "plan")
+        fix = f"{refusal.fix}; strategy: {BEST}; or software: {ANY}, to price what nothing can launch"
+        raise Infeasible(message, where="software", fix=fix)
 
 
 def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     """The plan that a strategy of the table gives, whichever the job names. Raises InputError and Infeasible."""
     return solve_by_strategy(replace(inputs, job=with_fields(inputs.job, strategy=name)), on_batch)
+
+
+def require_possible(inputs: Inputs) -> None:
+    """Raises InputError where no layout has the fields that the job fixes, whatever the others are."""
+    wrong = impossible_fields(inputs)
+    if wrong:
+        where = f"{inputs.sources.get('job', inputs.job.name)} (fix.layouts.{inputs.module})"
+        raise InputError(wrong[0], where=where, fix=wrong[1])
 
 
 def require_objective(inputs: Inputs) -> None:
@@ -61,7 +90,7 @@ def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     if reason:
         message, _, fix = reason.partition(" | ")
         where = f"{inputs.sources['job']} (strategy)"
-        raise InputError(message, where=where, fix=fix or "change the job, or its strategy")
+        raise Unsupported(message, where=where, fix=fix or "change the job, or its strategy")
     plans, seconds = [], []
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")
@@ -128,7 +157,7 @@ def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ..
 
 def static_inputs(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job that static layouts can be of, one for each of its modules. Raises InputError."""
-    inputs = load_job(job, options)
+    inputs = read_job(job, options)
     require_objective(inputs)
     of_several = len(inputs.model.modules) > 1
     reason = unsupported_together(inputs) if of_several else strategy_called("parallel_search").supports(inputs)
@@ -140,7 +169,7 @@ def static_inputs(job: str, options: JobOptions) -> Inputs:
 
 def per_batch_inputs(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job whose strategy decides each batch by itself. Raises InputError."""
-    inputs = load_job(job, options)
+    inputs = read_job(job, options)
     if is_static(inputs.job.strategy):
         message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
         raise InputError(message, where=f"{job} (strategy)", fix="leave --static out")
@@ -155,6 +184,6 @@ def inputs_again(job: Path, plan: Plan) -> Inputs:
     made, lengths = plan.made, plan.uses.sources.get("lengths")
     path = job.parent / lengths.path if lengths else None
     given = str(path) if path and path.is_file() else None
-    inputs = load_job(str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given))
+    inputs = read_job(str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given))
     strategy = BEST if inputs.job.strategy == BEST else made.strategy
     return replace(inputs, job=with_fields(inputs.job, strategy=strategy))

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from planner.plan.plan_file import Layout, TaskPlacement
 from planner.plan.task_reference import TaskName, TaskRef
 from planner.specs.base import Indices, Layers
+from planner.specs.framework.knobs import Knobs
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
+from planner.specs.hardware.node_cluster import NodeCluster
+from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
 from planner.specs.hardware.profile import PassCosts, PassFit
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.layers.components import Experts, StateSpace
 from planner.specs.model import Model, ModelEdge
-from planner.specs.parallelism import MESH_DIMS, Parallelism
+from planner.specs.parallelism import MESH_DIMS, RECOMPUTED_PARTS, Parallelism
 from planner.specs.workload.items import ItemSize
 
 TEXT = st.one_of(
@@ -24,6 +27,7 @@ TEXT = st.one_of(
     st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
 )
 NAMES = st.from_regex(r"[A-Za-z0-9_.+-]{1,6}", fullmatch=True)
+WRITTEN = {NodeGpus: ("8xh100", "4 x ./box.yaml", "72×gb200"), NodeAdapters: ("8x400Gb", "3.2Tb", "8x50GB/s")}
 INDICES = st.sets(st.integers(0, 200), min_size=1, max_size=12).map(sorted)
 
 
@@ -36,6 +40,8 @@ def of_type(info: Any) -> st.SearchStrategy:
     if isinstance(info, msgspec.inspect.StructType):
         return struct(info)
     if isinstance(info, msgspec.inspect.CustomType):
+        if info.cls in WRITTEN:
+            return st.sampled_from(WRITTEN[info.cls]).map(info.cls)
         assert issubclass(info.cls, Indices)
         return INDICES.map(info.cls)
     if isinstance(info, msgspec.inspect.UnionType):
@@ -116,18 +122,31 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
 
 
 def experts() -> st.SearchStrategy:
-    """No more to choose than there are."""
-    return unchecked(Experts, experts=st.integers(4, 100), topk=st.integers(1, 4))
+    """No more to choose than there are, and counted layers with a number of tokens for each."""
+    tokens = st.integers(1, 1000).map(float)
+
+    def of(count: int) -> st.SearchStrategy:
+        counted = st.lists(tokens, min_size=count, max_size=count).map(tuple)
+        counts = st.lists(counted, max_size=2).map(tuple)
+        return unchecked(Experts, experts=st.just(count), topk=st.integers(1, 4), counts=counts)
+
+    return st.integers(4, 12).flatmap(of)
 
 
 def layouts(kind: type) -> st.SearchStrategy:
-    """Chunks only where a schedule takes them, heads for some of cp's ranks, each dim once in an order."""
+    """Chunks only where a schedule takes them, heads for some of cp's ranks, each dim once in an order, each part of a
+    layer once among those that are recomputed.
+    """
     orders = st.lists(st.sampled_from(MESH_DIMS), min_size=1, unique=True).map("-".join)
+    parts = st.lists(st.sampled_from(RECOMPUTED_PARTS), min_size=1, unique=True).map(tuple)
+    recompute = st.sampled_from(["none", "selective", "full"]) | parts
+    ranges = st.dictionaries(INDICES.map(lambda layers: Layers(layers).to_file()), recompute, max_size=2)
     return unchecked(
         kind,
         schedule=st.sampled_from([None, "interleaved"]),
         cp=st.integers(1, 100).map(lambda blocks: 4 * blocks),
         ulysses=st.sampled_from([1, 2, 4]),
+        recompute=recompute | ranges if kind is Layout else st.none() | recompute | ranges,
         rank_order=orders if kind is Layout else st.none() | orders,
     )
 
@@ -141,6 +160,18 @@ def clusters() -> st.SearchStrategy:
         ranks=kinds.map(tuple),
         levels=st.tuples(near, unchecked(Level, ranks=st.just(128))).map(lambda levels: (*levels[0], levels[1])),
     )
+
+
+def knobs() -> st.SearchStrategy:
+    """Sources of knobs that there are, each dim once in an order."""
+    orders = st.lists(st.sampled_from(MESH_DIMS), min_size=1, unique=True).map("-".join)
+    named = st.dictionaries(st.sampled_from(["tp", "zero"]), TEXT)
+    return unchecked(Knobs, rank_orders=st.lists(orders, max_size=2).map(tuple), sources=named)
+
+
+def node_clusters() -> st.SearchStrategy:
+    """Of no more ranks than there may be."""
+    return unchecked(NodeCluster, nodes=st.integers(1, 1000))
 
 
 def models() -> st.SearchStrategy:
@@ -221,6 +252,8 @@ CHECKED = {
     Layout: lambda: layouts(Layout),
     ItemSize: sizes,
     Cluster: clusters,
+    NodeCluster: node_clusters,
+    Knobs: knobs,
     Model: models,
     PassCosts: passes,
     TaskPlacement: places,

@@ -1,4 +1,4 @@
-"""The floors of the house as one table, and what README and CONTRIBUTING draw of it.
+"""The floors of the house as one table, and what docs/house.md and CONTRIBUTING draw of it.
 
 `python -m tests.house` writes both pictures anew; tests/test_architecture.py holds imports to the table, and the
 pictures to what this file draws. What a package is for is the first sentence of its own docstring.
@@ -22,6 +22,7 @@ FLOORS = (
     ("launch",),
     ("strategies", "models", "published"),
     ("scoring", "packing", "replay"),
+    ("layouts",),
     ("simulate", "orders"),
     ("costs", "programs", "follow"),
     ("plan", "hf"),
@@ -50,7 +51,7 @@ def purpose(name: str) -> str:
 
 
 def tree() -> str:
-    """For README: packages from the top, with what each is for."""
+    """For docs/house.md: packages from the top, with what each is for."""
     lines = [f"  {shown(name):<14}{purpose(name)}" for floor in FLOORS for name in floor]
     return "\n".join(["```", "planner/", *lines, "```"])
 
@@ -65,7 +66,7 @@ def table() -> str:
     return "\n".join(["| floor | package | what it is for |", "|---|---|---|", *rows])
 
 
-PICTURES = {HOME / "README.md": tree, HOME / "CONTRIBUTING.md": table}
+PICTURES = {HOME / "docs" / "house.md": tree, HOME / "CONTRIBUTING.md": table}
 
 
 def redrawn(text: str, picture: str) -> str:

@@ -37,6 +37,13 @@ def static_job(
     return str(path)
 
 
+def for_software(job: str, software: str) -> str:
+    """The path of a job, which now names this software."""
+    path = Path(job)
+    path.write_text(f"{path.read_text()}software: {software}\n")
+    return job
+
+
 def static_inputs(
     folder: Path, model: str, cluster: str, sizes: Sequence[int], fixed: str = "", kept: str = ""
 ) -> Inputs:

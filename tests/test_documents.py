@@ -11,6 +11,7 @@ from tests.house import MARK
 HOME = Path(__file__).parents[1]
 CONTRIBUTING = (HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")
 README = (HOME / "README.md").read_text(encoding="utf-8")
+HOUSE = (HOME / "docs" / "house.md").read_text(encoding="utf-8")
 CONCEPTS = (HOME / "docs" / "concepts.md").read_text(encoding="utf-8")
 WALKS = CONTRIBUTING.partition("## Three walks\n")[2].partition("\n## ")[0]
 MOST_STOPS = 12
@@ -18,7 +19,7 @@ PLACE = re.compile(r"`((?:[\w.-]+/)*[\w.-]+(?:\.py|/)(?:[\w.-]+)?)(?::[\w.]+)?`"
 DOCUMENTS = {
     "docs/concepts.md": CONCEPTS,
     "CONTRIBUTING.md": CONTRIBUTING,
-    "README.md": README.partition("## The house\n")[2],
+    "docs/house.md": HOUSE,
 }
 
 
@@ -66,8 +67,8 @@ def test_every_place_in_a_document_is_there(name):
     assert [place for place in sorted(places) if not is_there(place)] == []
 
 
-def test_the_tree_of_the_readme_names_packages():
-    tree = README.split(MARK)[1]
+def test_the_tree_of_the_house_names_packages():
+    tree = HOUSE.split(MARK)[1]
     assert [name for name in re.findall(r"^  (\S+)", tree, re.MULTILINE) if not is_there(name)] == []
 
 

@@ -20,6 +20,7 @@ TABLES = (
     "calibrate/fit_files.py",
     "calibrate/kernel_tables.py",
     "cli/verbs/ledger.py",  # the option --rows
+    "cli/views/alternatives_table.py",
     "cli/views/calibration_tables.py",
     "cli/views/ledger_tables.py",
     "cli/views/measured_difference.py",
@@ -73,8 +74,6 @@ RETIRED = {
     "anyhow": ("lower bound", ()),
     "floor": ("lower bound", ()),  # math.floor and np.floor apart
     "instead": ("alternative", ()),
-    "knob": ("coefficient", ()),
-    "knobs": ("coefficients", ()),
     "laid": ("placed, laid out", ()),
     "meet": ("synchronise", ()),
     "meeting": ("synchronised", ()),
@@ -111,7 +110,6 @@ PHRASES = (
     r"pile[sd]? up",
     r"going on with it",
     r"goes on with",
-    r"\bknobs?\b",
     r"\btraits?\b",
     r"\banyhow\b",
     r"\bparted\b",

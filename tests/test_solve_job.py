@@ -6,7 +6,7 @@ from planner import pipeline
 from planner.errors import Infeasible, InputError
 from planner.solve_job import inputs_again
 from planner.specs.inputs import JobOptions
-from planner.strategies.best import CANDIDATES
+from planner.strategies.best import GROUPED
 
 JOB = """\
 format: planner.job/1
@@ -35,10 +35,12 @@ def solve(folder, way=("best", None, "micro_batch"), limits="{tokens_per_rank: 1
 
 def test_the_best_alternative_is_chosen_and_the_others_are_recorded(tmp_path):
     best = solve(tmp_path, batches=2)
-    values = {way: solve(tmp_path, way, batches=2).outcome.value for way in CANDIDATES}
-    assert best.outcome.value == min(values.values())
+    values = {way: solve(tmp_path, way, batches=2).outcome.value for way in GROUPED if way[1]}  # ZeRO-0 only if fixed
+    assert best.outcome.value <= min(values.values())
+    given = [((each.strategy, each.zero, each.sync), each.value) for each in best.alternatives if each.value]
+    found = {way: min(value for other, value in given if other == way) for way, _ in given}
     taken = (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync)
-    assert {(other.strategy, other.zero, other.sync): other.value for other in best.alternatives} == {
+    assert {way: found[way] for way in values if way != taken} == {
         way: value for way, value in values.items() if way != taken
     }
 
@@ -54,21 +56,13 @@ def test_an_infeasible_alternative_names_what_binds(tmp_path):
 
 @pytest.mark.parametrize("zero", [1, 3])
 def test_the_jobs_zero_stage_is_kept(tmp_path, zero):
-    (way,) = [way for way in CANDIDATES if way[1] == zero]
+    (way,) = [way for way in GROUPED if way[1] == zero]
     best = solve(tmp_path, ("best", zero, "micro_batch"))
-    assert (best.made.strategy, best.layouts["llm"].zero, best.steps[0].sync) == way and not best.alternatives
-    assert best.outcome == solve(tmp_path, way).outcome
+    assert best.layouts["llm"].zero == zero
+    assert best.outcome.value <= solve(tmp_path, way).outcome.value
 
 
-def test_a_zero_stage_that_no_alternative_has_is_refused(tmp_path):
-    with pytest.raises(InputError, match="the job says zero: 0") as refused:
-        solve(tmp_path, ("best", 0, "micro_batch"))
-    assert "layout.zero" in refused.value.where and "data_ranks" in refused.value.fix
-
-
-@pytest.mark.parametrize(
-    "way", [("best", None, "micro_batch"), ("sequence_groups", 3, "micro_batch"), ("data_ranks", 1, "step")]
-)
+@pytest.mark.parametrize("way", [("sequence_groups", 3, "micro_batch"), ("data_ranks", 1, "step")])
 def test_a_static_layout_is_refused_where_groups_change(tmp_path, way):
     fixed = "{}\nfix: {layouts: {llm: {tp: 2}}}"
     with pytest.raises(InputError, match=r"fix\.layouts has no place in it") as refused:
@@ -77,7 +71,7 @@ def test_a_static_layout_is_refused_where_groups_change(tmp_path, way):
 
 
 def test_without_a_feasible_alternative_the_first_one_says_why(tmp_path):
-    with pytest.raises(Infeasible, match="buffers take"):
+    with pytest.raises(Infeasible, match="no layout fits"):
         solve(tmp_path, limits="{memory_margin: 0.749}")
 
 

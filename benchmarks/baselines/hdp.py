@@ -14,7 +14,7 @@ from benchmarks.baselines.best_fit import best_fit_bins
 from benchmarks.baselines.groups import homogeneous, powers_of_two
 from planner.costs.packing_problem import PackingProblem
 from planner.packing.packed_groups import PackedGroup, Packing
-from planner.packing.rank_placement import NodeTable, make_nodes, place_group
+from planner.packing.rank_placement import FreeNodes, NodeTable, make_nodes
 
 
 def static(problem: PackingProblem) -> Packing | None:
@@ -47,7 +47,7 @@ def dealt(problem: PackingProblem) -> Packing | None:
 def first_rows(problem: PackingProblem, groups: list[PackedGroup]) -> Packing:
     """Each group in the first micro-batch with ranks for it."""
     nodes = make_nodes(problem)
-    free: list[list[int]] = []  # of each micro-batch: ranks of each node
+    free: list[FreeNodes] = []  # of each micro-batch
     rows: list[list[PackedGroup]] = []
     for group in groups:
         degree = problem.shapes[group.shape].degree
@@ -58,14 +58,14 @@ def first_rows(problem: PackingProblem, groups: list[PackedGroup]) -> Packing:
     return tuple(tuple(row) for row in rows)
 
 
-def first_place(nodes: NodeTable, shape: int, degree: int, free: list[list[int]]) -> tuple[int, int]:
+def first_place(nodes: NodeTable, shape: int, degree: int, free: list[FreeNodes]) -> tuple[int, int]:
     """Micro-batch and first rank; a new micro-batch where none has room."""
     for row, ranks in enumerate(free):
-        first = place_group(nodes, shape, degree, ranks)
+        first = ranks.place_group(shape, degree)
         if first is not None:
             return row, first
-    free.append(nodes.size.tolist())
-    first = place_group(nodes, shape, degree, free[-1])
+    free.append(FreeNodes(nodes))
+    first = free[-1].place_group(shape, degree)
     if first is None:
         raise ValueError(f"no {degree} ranks make a group")
     return len(free) - 1, first

@@ -15,6 +15,7 @@ from planner.costs.compute import ASSUMED_SPREAD
 from planner.published import PublishedCase
 from planner.specs import library
 from planner.specs.base import with_fields
+from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
 from planner.specs.hardware.device_rates import FitQuality
 from planner.specs.hardware.profile import Profile, Provenance
@@ -50,11 +51,18 @@ def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
         format=Software.FORMAT,
         name=name,
         provenance=Provenance(source=KIND, date=date, note=facts.about),
+        knobs=shipped_knobs(name),
         timing=with_fields(timing, **{each: float(getattr(timing, each)) for each in timing.__struct_fields__}),
         accounting=facts.accounting,
         spread=round(fit.spreads[name], 3),
         fitted={"time": fit_summary(name, fit, date)},
     )
+
+
+def shipped_knobs(name: str) -> Knobs:
+    """What a framework can run, as its shipped file says it, else the generic one's: no fit tells of it."""
+    known = name if name in library.shipped_names(Software) else GENERIC
+    return library.read_named(known, Software)[0].knobs
 
 
 def fit_summary(name: str, fit: PublishedFit, date: str) -> FitQuality:

@@ -1,15 +1,15 @@
 """Checks a folder of cases: each a folder with `plan.yaml`, and the `job.yaml` it solves unless it was written by hand.
 
 A case with a job is solved again, with the options that its plan names, and both plans are compared. A plan by hand is
-only checked for legality and re-priced. A stored plan that cannot be read or is illegal blocks, as does a job that can
-no longer be solved.
+only checked for legality and re-priced. A stored plan blocks that cannot be read, is illegal, or states what its own
+numbers deny; so does a job that can no longer be solved.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
 from planner import files
-from planner.check.checked_plan import CheckedPlan, check_plan, false_statements, violation_findings
+from planner.check.checked_plan import CheckedPlan, check_plan, violation_findings
 from planner.check.compare import differences
 from planner.check.finding import Category, Finding
 from planner.check.tolerances import Tolerances
@@ -65,10 +65,8 @@ def check_case(folder: Path, resolve: ResolveJob, tolerances: Tolerances) -> lis
         stored = check_plan(files.read(folder / PLAN, Plan))
     except InputError as error:
         return [failure("illegal", error, PLAN, "the stored plan cannot be read")]
-    if stored.violations:
+    if stored.violations or stored.false or not (folder / JOB).is_file():
         return violation_findings(stored, "illegal", "stored")
-    if not (folder / JOB).is_file():
-        return [*false_statements(stored, "stored")]
     return compare_resolved(stored, folder / JOB, resolve, tolerances)
 
 

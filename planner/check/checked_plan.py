@@ -1,28 +1,40 @@
 """Checks one plan: whether it is legal, its score at its own prices, and whether it states the same."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from planner.check.finding import Category, Finding
-from planner.check.tolerances import EQUAL, is_equal
+from planner.check.tolerances import EQUAL
 from planner.errors import PlannerError
-from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import Violation, violations
-from planner.plan.plan_file import Outcome, Plan
-from planner.scoring import Score, objective_of, objective_value, require_memory, score, seconds_for_value
-from planner.units import percent
+from planner.plan.plan_file import Plan
+from planner.scoring import (
+    SPACE,
+    Score,
+    computed_by_hand,
+    false_statements,
+    objective_of,
+    objective_value,
+    plan_space_seconds,
+    require_memory,
+    score,
+    seconds_for_value,
+)
 
 DIGITS = 8  # of a gap: files state bounds with nine
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """A plan with its violations, and the score of each step; an illegal plan may have no scores."""
+    """A plan with its violations, and the score of each step; an illegal plan may have no scores.
+
+    `false`: what the plan states and its own numbers deny.
+    """
 
     plan: Plan
     violations: tuple[Violation, ...]
     scores: tuple[Score, ...]
+    false: tuple[Violation, ...] = ()
 
     def seconds(self, steps: int) -> float:
         """Simulated seconds of the first `steps` steps."""
@@ -41,19 +53,14 @@ class CheckedPlan:
         return round(max(0.0, self.seconds(steps) / bound - 1), DIGITS) if bound > 0 else None
 
 
-class StatedOutcome(NamedTuple):
-    """A stated outcome, with the value and bound that its own prices give, in the unit of its objective."""
-
-    where: str
-    stated: Outcome
-    value: float
-    bound: float
-
-
 def check_plan(plan: Plan) -> CheckedPlan:
-    """Check legality, then re-price, then check that the stated bound can be true."""
+    """Check legality, then re-price, then what the plan states; of a plan by hand that is computed."""
     priced = reprice(plan)
-    return CheckedPlan(plan, (*priced.violations, *beaten_bounds(priced)), priced.scores)
+    if priced.violations:
+        return priced
+    stated = replace(priced, plan=computed_by_hand(plan, priced.scores))
+    false = (*false_statements(stated.plan, stated.scores), *false_space_bound(stated))
+    return replace(stated, false=false)
 
 
 def reprice(plan: Plan) -> CheckedPlan:
@@ -71,24 +78,6 @@ def reprice(plan: Plan) -> CheckedPlan:
     return CheckedPlan(plan, (), scores)
 
 
-def statements(verified: CheckedPlan) -> Iterator[StatedOutcome]:
-    """The stated outcome of the plan, and of each step that states one."""
-    plan, scores = verified.plan, verified.scores
-
-    def compared(where: str, stated: Outcome, numbers: Sequence[int]) -> StatedOutcome:
-        seconds = (
-            sum(scores[number].step_seconds for number in numbers),
-            sum(scores[number].bound.seconds for number in numbers),
-        )
-        return StatedOutcome(where, stated, *(objective_value(plan, each, numbers) for each in seconds))
-
-    if scores:
-        yield compared("outcome", plan.outcome, range(len(scores)))
-        for number, step in enumerate(plan.steps):
-            if step.outcome:
-                yield compared(f"steps[{number}].outcome", step.outcome, [number])
-
-
 def stated_bound(plan: Plan, steps: int) -> float:
     """Stated lower bound in seconds on the first `steps` steps; 0 when the plan states none."""
     if steps == len(plan.steps):
@@ -98,50 +87,29 @@ def stated_bound(plan: Plan, steps: int) -> float:
     return sum(bounds) if all(outcomes) else 0.0
 
 
-def beaten_bounds(verified: CheckedPlan) -> Iterator[Violation]:
-    """Violations for stated bounds that the plan itself beats."""
-    for s in statements(verified):
-        goal = objective_of(verified.plan)
-        if goal.loss(s.stated.bound) > goal.loss(s.value) * (1 + EQUAL):
-            yield Violation(
-                f"{s.where}.bound",
-                f"states that nothing beats {goal.formatted(s.stated.bound)}, "
-                f"and {goal.verb} {goal.formatted(s.value)} itself",
-                "solve again",
-            )
-
-
-def false_statements(verified: CheckedPlan, side: str) -> Iterator[Finding]:
-    """Findings for stated values, bounds and gaps that the plan's own prices do not confirm."""
-    for s in statements(verified):
-        o, goal = s.stated, objective_of(verified.plan)
-        if not is_equal(o.value, s.value):
-            message = f"the {side} plan states {goal.formatted(o.value)}, its own prices give {goal.formatted(s.value)}"
-            yield drift_finding(side, f"{s.where}.value", o.value, s.value, message)
-        if goal.loss(o.bound) > goal.loss(s.bound) * (1 + EQUAL):
-            message = (
-                f"the {side} plan states a bound of {goal.formatted(o.bound)}, {goal.formatted(s.bound)} can be proven"
-            )
-            yield drift_finding(side, f"{s.where}.bound", o.bound, s.bound, message)
-        gap = goal.gap(o.value, o.bound) if o.bound > 0 else o.gap
-        if abs(gap - o.gap) > EQUAL:
-            message = f"the {side} plan states a gap of {percent(o.gap)}, its own numbers give {percent(gap)}"
-            yield drift_finding(side, f"{s.where}.gap", o.gap, gap, message)
-
-
-def drift_finding(side: str, where: str, stated: float, computed: float, message: str) -> Finding:
-    return Finding(category="drift", where=f"{side}: {where}", old=stated, new=round_digits(computed), message=message)
+def false_space_bound(verified: CheckedPlan) -> Iterator[Violation]:
+    """A violation where a stated bound over a space of layouts is above the one that a search of it finds now."""
+    plan, written, goal = verified.plan, verified.plan.outcome, objective_of(verified.plan)
+    if written.bound_by != SPACE or not verified.scores:
+        return
+    steps = range(len(verified.scores))
+    proven = objective_value(plan, min(plan_space_seconds(plan), verified.seconds(len(steps))), steps)
+    if goal.loss(written.bound) > goal.loss(proven) * (1 + EQUAL):
+        stated, found = goal.formatted(written.bound), goal.formatted(proven)
+        message = f"the plan states a bound of {stated}, and {found} can be proven"
+        yield Violation("outcome.bound", message, "planner solve its job again")
 
 
 def violation_findings(verified: CheckedPlan, category: Category, side: str) -> list[Finding]:
-    """A finding for each violation of a plan."""
+    """A finding for each violation of a plan, and for each false statement."""
     return [
         Finding(
             category=category,
             where=f"{side}: {violation.where}",
             old="illegal" if side == "old" else None,
             new="illegal" if side == "new" else None,
-            message=f"the {side} plan is illegal: {violation.message}; fix: {violation.fix}",
+            message=f"the {side} plan is {fault}: {violation.message}; fix: {violation.fix}",
         )
-        for violation in verified.violations
+        for fault, each in (("illegal", verified.violations), ("not what it states", verified.false))
+        for violation in each
     ]

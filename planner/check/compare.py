@@ -1,18 +1,19 @@
 """Compares two plans and classifies what changed. Both are checked for legality and re-priced first.
 
-An illegal new plan is not compared further. Objective values are compared where both plans solve the same problem.
-Where inputs changed, the difference is only noted, and the old decisions are priced under the new inputs instead: this
-tells stale inputs from a worse plan.
+A plan that states what its own numbers deny is refused, and an illegal new plan is not compared further. Objective
+values are compared where both plans solve the same problem. Where inputs changed, the difference is only noted, and the
+old decisions are priced under the new inputs instead: this tells stale inputs from a worse plan.
 """
 
 from collections.abc import Iterator
 
 from planner.check.changed_decisions import decision_findings
-from planner.check.checked_plan import CheckedPlan, check_plan, false_statements, violation_findings
+from planner.check.checked_plan import CheckedPlan, check_plan, violation_findings
 from planner.check.finding import Category, Finding
 from planner.check.stale_inputs import old_decisions_repriced, same_problem, same_work, stale_inputs, unexplained_inputs
 from planner.check.tolerances import Tolerances, classify_gap, classify_value
 from planner.costs import OBJECTIVES, STEP_SECONDS, Objective
+from planner.errors import InputError
 from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Plan
 from planner.units import percent
@@ -20,23 +21,30 @@ from planner.units import percent
 DEFAULT = Tolerances()
 
 
-def compare(old: Plan, new: Plan, tolerances: Tolerances = DEFAULT) -> list[Finding]:
-    """Every difference, classified; an empty list for equal plans."""
-    return differences(check_plan(old), check_plan(new), tolerances)
+def compare(
+    old: Plan, new: Plan, tolerances: Tolerances = DEFAULT, names: tuple[str, str] = ("old", "new")
+) -> list[Finding]:
+    """Every difference, classified; an empty list for equal plans.
+
+    `names`: of their files. Raises InputError where a plan states what its own numbers deny.
+    """
+    sides = check_plan(old), check_plan(new)
+    for checked, name in zip(sides, names, strict=True):
+        for first in checked.false:
+            raise InputError(first.message, where=f"{name} ({first.where})", fix=first.fix)
+    return differences(*sides, tolerances)
 
 
 def differences(old: CheckedPlan, new: CheckedPlan, tolerances: Tolerances) -> list[Finding]:
     stale = [*stale_inputs(old.plan, new.plan)]
-    if old.violations or new.violations:
-        fixed: Category = "drift" if new.violations else "gain"
+    if old.violations or new.violations or old.false or new.false:
+        fixed: Category = "drift" if new.violations or new.false else "gain"
         return [*violation_findings(new, "illegal", "new"), *violation_findings(old, fixed, "old"), *stale]
     return [
         *value_findings(old, new, bool(stale), tolerances),
         *stale,
         *([] if stale else unexplained_inputs(old.plan, new.plan)),
         *decision_findings(old.plan, new.plan),
-        *false_statements(old, "old"),
-        *false_statements(new, "new"),
     ]
 
 

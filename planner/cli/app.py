@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from enum import Enum
 from types import FrameType
 from typing import Annotated
 
@@ -15,14 +16,16 @@ import typer
 
 import planner
 from planner.cli.verbs import (
+    ask,
     calibrate,
     check,
     demo,
     export,
     fits,
     import_,
+    init,
     ledger,
-    models,
+    list_,
     predict,
     profile,
     replay,
@@ -41,6 +44,8 @@ BUG = 70
 
 VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
     "demo": demo.demo,
+    "ask": ask.ask,
+    "init": init.init,
     "profile": profile.profile,
     "solve": solve.solve,
     "show": show.show,
@@ -57,11 +62,18 @@ VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
     "calibrate": calibrate.calibrate,
     "export": export.export,
     "import": import_.import_file,
-    "models": models.models,
+    "list": list_.list_shipped,
     "schema": schema.schema,
 }
 
 debugging = False
+
+
+class LogLevel(str, Enum):
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
 
 
 def print_version(wanted: bool) -> None:
@@ -72,15 +84,18 @@ def print_version(wanted: bool) -> None:
 
 def global_options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    log_level: Annotated[str, typer.Option(help="Log messages to show: debug, info, warning or error.")] = "warning",
+    log_level: Annotated[LogLevel, typer.Option(help="Least severe log messages to show.")] = LogLevel.warning,
     version: Annotated[
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     global debugging
     debugging = debug
-    level = logging.getLevelNamesMapping().get(log_level.upper()) if hasattr(logging, "getLevelNamesMapping") else None
-    logging.basicConfig(level=level or getattr(logging, log_level.upper(), logging.WARNING), stream=sys.stderr)
+    for each in LogLevel:
+        logging.addLevelName(getattr(logging, each.upper()), each.value)  # `warning: …`, as errors begin with `error: `
+    logging.basicConfig(
+        level=getattr(logging, log_level.upper()), stream=sys.stderr, format="%(levelname)s: %(message)s"
+    )
 
 
 def build_app() -> typer.Typer:
@@ -121,10 +136,14 @@ def exit_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def exit_with_error(error: PlannerError) -> None:
+    from planner.files import with_position
+
     if debugging:
         traceback.print_exception(error)
-    message, *rest = str(error).split("\n")
-    sys.stderr.write("\n  ".join([f"error: {message}", *rest]) + "\n")
+    for each in error.errors:
+        each.where = with_position(each.where)
+        message, *rest = str(each).split("\n")
+        sys.stderr.write("\n  ".join([f"error: {message}", *rest]) + "\n")
     sys.exit(error.exit_code)
 
 

@@ -11,6 +11,8 @@ from planner.errors import InputError
 from planner.specs.base import Ranks
 from planner.units import parse_duration
 
+DOES_NOT_FIT = 3  # exit code, as for any infeasible job
+
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 ModelName = Annotated[str, typer.Argument(help="A shipped model, or a model file.", autocompletion=model_names)]
 JobOrPlan = Annotated[

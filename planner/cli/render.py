@@ -34,7 +34,7 @@ def console(stderr: bool = False) -> Console:
 def canvas() -> Canvas:
     """The canvas for this terminal, or for the pipe in its place."""
     out = console()
-    return Canvas(min(out.width, 120), plain=out.color_system is None)
+    return Canvas(out.width, plain=out.color_system is None)
 
 
 def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None:

@@ -4,20 +4,25 @@
 compute, network and memory cost, and the closed form of a static step.
 """
 
+from planner.costs.compute.expert_load import ExpertLoad, expert_load
 from planner.costs.cost import Cost, least_trusted
-from planner.costs.cost_lines import CostLine
+from planner.costs.cost_lines import CostLine, WindowTerm
+from planner.costs.distinct_columns import columns_where, distinct_values
+from planner.costs.largest_offload import LargestOffload, largest_offload
 from planner.costs.layout_columns import (
     NON_NUMERIC_FIELDS,
     ONE_SEQUENCE,
     LayoutColumns,
+    Number,
     PipelineBatch,
     Precision,
-    RecomputedPart,
     columns_of,
     recompute_columns,
     stack_columns,
 )
 from planner.costs.machine_model import MachineModel, machine_of, peak_flops
+from planner.costs.network.expert_dispatch import DISPATCHES, BestDispatch, best_dispatch, seconds_by_dispatch
+from planner.costs.network.mesh_groups import dims_in_order
 from planner.costs.network_model import SINGLE_RANK_NETWORK, NetworkLevel, NetworkModel
 from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective, StepWork, find_objective
 from planner.costs.overlap_switches import with_overlap
@@ -33,25 +38,33 @@ from planner.costs.packing_problem import (
     rank_pools,
 )
 from planner.costs.packing_table import Floats, Ints, PackingTable, packing_table
+from planner.costs.part_sets import FreedBytes, freed_bytes, recompute_seconds_by
 from planner.costs.price_table import price_table
 from planner.costs.pricing import Pricing, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
+from planner.costs.step.expert_ratio import expert_ratio, published_ratio
 from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
 
 __all__ = [
+    "DISPATCHES",
     "NON_NUMERIC_FIELDS",
     "OBJECTIVES",
     "ONE_SEQUENCE",
     "SINGLE_RANK_NETWORK",
     "STEP_SECONDS",
+    "BestDispatch",
     "Cost",
     "CostLine",
+    "ExpertLoad",
     "Floats",
+    "FreedBytes",
     "Ints",
+    "LargestOffload",
     "LayoutColumns",
     "MachineModel",
     "NetworkLevel",
     "NetworkModel",
+    "Number",
     "Objective",
     "PackingProblem",
     "PackingTable",
@@ -59,14 +72,22 @@ __all__ = [
     "Precision",
     "Pricing",
     "RankPool",
-    "RecomputedPart",
     "StepWork",
+    "WindowTerm",
     "activation_cap",
     "allowed_degrees",
+    "best_dispatch",
     "columns_of",
+    "columns_where",
+    "dims_in_order",
+    "distinct_values",
+    "expert_load",
+    "expert_ratio",
     "find_objective",
+    "freed_bytes",
     "head_line",
     "host_offload",
+    "largest_offload",
     "layers_line",
     "least_trusted",
     "machine_of",
@@ -78,8 +99,11 @@ __all__ = [
     "peak_flops",
     "price_table",
     "pricing_of",
+    "published_ratio",
     "rank_pools",
     "recompute_columns",
+    "recompute_seconds_by",
+    "seconds_by_dispatch",
     "split_degree",
     "stack_columns",
     "with_overlap",

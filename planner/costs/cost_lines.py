@@ -31,7 +31,7 @@ class WindowTerm(NamedTuple):
     window: int
     causal: bool
 
-    def item_seconds(self, size: int) -> float:
+    def item_seconds(self, size: float) -> float:
         """Seconds for an item of `size` tokens."""
         width = min(size, self.window)
         pairs = width * (size - width / 2.0 if self.causal else size)

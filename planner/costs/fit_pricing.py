@@ -14,7 +14,14 @@ from planner.costs.layer_pass import LayerPass, recompute_counts
 from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.token_caps import ActivationBytes
-from planner.costs.network.rank_groups import farthest_group, pass_groups, rank_blocks, replicated_by_task
+from planner.costs.network.expert_exchange import expert_line
+from planner.costs.network.rank_groups import (
+    expert_groups,
+    farthest_group,
+    pass_groups,
+    rank_blocks,
+    replicated_by_task,
+)
 from planner.costs.network.replica_exchange import ReplicaExchange, replica_exchange, update_pass_seconds
 from planner.costs.network.sequence_exchange import ring_line, ulysses_line
 from planner.costs.network.tensor_parallel_exchange import (
@@ -23,6 +30,7 @@ from planner.costs.network.tensor_parallel_exchange import (
     tensor_parallel_line,
 )
 from planner.costs.network_model import CommGroup
+from planner.plan.mesh.rank_mesh import expert_shards
 from planner.plan.plan_file import Layout, SequenceSplit
 from planner.plan.task import Task
 from planner.specs.base import Layers
@@ -69,6 +77,9 @@ class FitPricing:
             exchanges.append(ring_line(part, self.spec, layout.dtype, groups.ring, network, attention))
         if layout.tp > 1 and measured_on_one_rank(costs):
             exchanges.append(tensor_parallel_line(part, self.spec, layout.dtype, groups.tensor, network))
+        if expert_shards(layout) > 1 and measured_on_one_rank(costs):
+            over = expert_groups(part.ranks, layout, self.cluster)
+            exchanges.append(expert_line(part, self.spec, layout, over, network))
         for each, _ in exchanges:
             line += each
         return line, total_cost(*(source for _, source in exchanges)) if exchanges else NO_COST

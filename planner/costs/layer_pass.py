@@ -1,6 +1,6 @@
 """One forward or backward pass over some layers of a module on a group of ranks: what compute tasks are priced as."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from planner.plan.mesh.expert_layouts import has_experts
@@ -30,7 +30,12 @@ class LayerPass(NamedTuple):
 
 def recompute_counts(layout: Layout, layers: Iterable[int]) -> RecomputeCounts:
     """How many of these layers use each kind of recomputation."""
-    return tuple(sorted(layout.recompute_counts(layers).items()))
+    return in_order(layout.recompute_counts(layers))
+
+
+def in_order(counts: Mapping[Recompute, float]) -> RecomputeCounts:
+    """The counts by kind of recomputation, in an order that does not depend on the layers'."""
+    return tuple(sorted(counts.items(), key=lambda each: str(each[0])))
 
 
 def counts_by_placement(layout: Layout, module: Module, layers: Sequence[int]) -> PlacementCounts:
@@ -51,7 +56,7 @@ def counts_by_placement(layout: Layout, module: Module, layers: Sequence[int]) -
                 break
         for placed, placed_layers in layout.by_expert_placement(with_experts):
             counts.setdefault(placed.expert_placement, {})[how] = count * len(placed_layers) / len(with_experts)
-    return tuple((placement, tuple(sorted(kinds.items()))) for placement, kinds in counts.items())
+    return tuple((placement, in_order(kinds)) for placement, kinds in counts.items())
 
 
 def fully_recomputed_layers(part: LayerPass) -> float:

@@ -5,7 +5,7 @@ prices one layout and a million. Field names are those of specs/parallelism.py. 
 layouts as a parameter called `at`: prices at these degrees, batch and precision.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,19 +13,25 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.plan.plan_file import Layout
-from planner.specs.parallelism import Dispatch, GradientDtype, OverlappedKind, Recompute, Schedule
+from planner.specs.parallelism import (
+    DEFAULT_RANK_ORDER,
+    Dispatch,
+    GradientDtype,
+    OverlappedKind,
+    Recompute,
+    RecomputedPart,
+    Schedule,
+    parts_of,
+)
 
 Number = Any  # int, float or an array of these; all arrays of one Columns have one shape
 Precision = Literal["bf16", "fp8", "fp16", "float32", "float64"]
-# What selective recomputation recomputes in backward: the attention matrix, norms, the MLP's activations, the experts.
-RecomputedPart = Literal["attention", "norm", "mlp", "moe"]
-SELECTIVE_PARTS: frozenset[RecomputedPart] = frozenset({"norm", "mlp"})  # what is cheap to recompute and large to keep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutColumns:
-    """A layout and its batch; ranks are numbered with tp fastest, then cp (and ep over dp·cp), dp, replica, and pp
-    slowest.
+    """A layout and its batch; ranks are numbered as `rank_order` says, fastest-varying dim first, and those of a stage
+    for its experts with etp fastest, then ep.
     """
 
     ranks: Number
@@ -45,13 +51,18 @@ class LayoutColumns:
     sequence_parallel: Number = True  # of no effect without tp
     full_recompute: Number = 0.0  # share of the layers that are recomputed in full
     recomputed_parts: frozenset[RecomputedPart] = frozenset()  # what the other layers recompute
+    offload: Number = 0.0  # share of the activations in host memory; a chunk's first and last layer keep theirs
     dtype: Precision = "bf16"
     schedule: Schedule = "1f1b"
-    dispatch: Dispatch = "all_to_all"
+    dispatch: Dispatch | tuple[Dispatch, ...] = "all_to_all"  # of several, each layout has the cheapest
+    rank_order: str = DEFAULT_RANK_ORDER
     gradients: GradientDtype = "float32"
     overlap: frozenset[OverlappedKind] = frozenset()
-    balanced: bool = True  # every expert gets equally many tokens
+    balanced: bool = True  # every expert gets equally many tokens, unless the module has counts of them
+    load_spreads: Number = 0.0  # how far above its mean the load of the fullest rank of experts is, in its spreads
     adapters: bool = False  # only low-rank adapters are trained: no gradients of the other weights
+    # Which layouts have equal values in some fields, as far as it was asked for (costs/distinct_columns.py).
+    alike: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def sharding(self) -> Number:
@@ -104,10 +115,12 @@ NON_NUMERIC_FIELDS = tuple(
 )  # fields that are no numbers
 
 
+NUMERIC_FIELDS = tuple(field.name for field in fields(LayoutColumns) if field.name not in NON_NUMERIC_FIELDS)
+
+
 def stack_columns(layouts: list[LayoutColumns]) -> LayoutColumns:
     """Many layouts as one Columns of arrays. They must agree in the fields that are no numbers."""
-    names = [field.name for field in fields(LayoutColumns) if field.name not in NON_NUMERIC_FIELDS]
-    numbers: dict[str, Any] = {name: field_column(layouts, name) for name in names}
+    numbers: dict[str, Any] = {name: field_column(layouts, name) for name in NUMERIC_FIELDS}
     return replace(layouts[0], **numbers)
 
 
@@ -149,14 +162,15 @@ def columns_of(layout: Layout, batch: PipelineBatch = ONE_SEQUENCE) -> LayoutCol
         dtype=layout.dtype,
         schedule=layout.schedule or ("interleaved" if layout.vpp > 1 else "1f1b"),
         dispatch=layout.dispatch,
+        rank_order=layout.rank_order,
         gradients=layout.gradients,
         overlap=frozenset(layout.overlap),
     )
 
 
-LAYOUT_FIELDS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel")
+LAYOUT_FIELDS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel", "offload")
 
 
 def recompute_columns(how: Recompute) -> tuple[float, frozenset[RecomputedPart]]:
     """The share of layers that are recomputed in full, and the parts that the other layers recompute."""
-    return (1.0 if how == "full" else 0.0), (SELECTIVE_PARTS if how == "selective" else frozenset())
+    return (1.0 if how == "full" else 0.0), parts_of(how)

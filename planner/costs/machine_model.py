@@ -2,7 +2,7 @@
 kernels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from planner.costs.compute.assumed_rates import complete_rates
 from planner.costs.compute.layer_work import AttentionCore, LayerWork, Matmul
 from planner.costs.layout_columns import Number, Precision
 from planner.costs.network_model import NetworkModel, network_of
+from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster
@@ -144,6 +145,11 @@ class MachineModel:
         """
         experts = self.timing.expert_us if any(p.grouped for p in work.matmuls) else 0.0
         return np.asarray((self.timing.layer_us + experts + np.where(tp > 1, self.timing.tp_us, 0.0)) * US)
+
+    @property
+    def without_launches(self) -> "MachineModel":
+        """The machine whose host launches kernels in no time."""
+        return replace(self, timing=with_fields(self.timing, layer_us=0.0, tp_us=0.0, expert_us=0.0))
 
     @property
     def dp_window(self) -> float:

@@ -60,6 +60,13 @@ class NetworkModel:
         """Ranks of a node."""
         return self.levels[0].ranks
 
+    @property
+    def joined_below_last(self) -> int:
+        """Ranks that the widest level below the last joins: any that are farther apart have the last level between
+        them. 1 where there is one level only.
+        """
+        return self.levels[-2].ranks if len(self.levels) > 1 else 1
+
     def crosses_nodes(self, ranks: CommGroup) -> Number:
         """Whether a group reaches beyond one node."""
         return np.asarray(ranks.span) > self.per_node

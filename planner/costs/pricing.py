@@ -8,6 +8,7 @@ concurrent passes (compute/contention.py).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import hypot
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
@@ -16,11 +17,13 @@ from planner.costs.cost import NO_COST, Cost, least_trusted, slowest_cost, total
 from planner.costs.cost_lines import CostLine
 from planner.costs.fit_pricing import FitPricing
 from planner.costs.layer_pass import LayerPass, counts_by_placement, recompute_counts
+from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel, machine_of
 from planner.costs.memory.offload import Offloading, offloading_of
 from planner.costs.network.replica_exchange import exposed_part
 from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
+from planner.costs.step.load_spread import load_spread
 from planner.errors import InputError
 from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
 from planner.plan.task import Task
@@ -51,6 +54,7 @@ class Pricing:
     edge_copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
+    offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
     def with_concurrency(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
@@ -245,9 +249,9 @@ class Pricing:
             several = f" on {kind}" if len(rank_kinds(self.cluster)) > 1 else ""
             message, fix = f"the plan has no prices for `{module}`{several}", "add them, or solve its job again"
             raise InputError(message, where="uses.prices.modules", fix=fix)
-        spread = step_spread(self.prices.spread, self.prices.rates[kind])
-        reads = self.cross_reads.get(module, 0.0)
-        return RatePricing(self.models[module], self.layouts[module], self.cluster, machine, spread, reads)
+        spec, layout, reads = self.models[module], self.layouts[module], self.cross_reads.get(module, 0.0)
+        spread = hypot(step_spread(self.prices.spread, self.prices.rates[kind]), expert_spread(spec, layout, machine))
+        return RatePricing(spec, layout, self.cluster, machine, spread, reads)
 
     def machine(self, kind: str) -> MachineModel:
         """The device of a kind with its rates, and the network between its ranks with the collectives that were
@@ -263,9 +267,36 @@ class Pricing:
 
     def offloading(self, module: str, kind: str, layers: Layers) -> Offloading:
         """How activations can be offloaded to the host, on ranks of a kind that have these layers."""
+        if (module, kind, layers) not in self.offloadings:
+            self.offloadings[module, kind, layers] = self.new_offloading(module, kind, layers)
+        return self.offloadings[module, kind, layers]
+
+    def new_offloading(self, module: str, kind: str, layers: Layers) -> Offloading:
+        """Compute what `offloading` caches."""
         basis, ends = self.module_pricing(module, kind), layers[-1] == self.models[module].layers - 1
         held = basis.activation_bytes(layers, ends, SequenceSplit(), (1,))
-        return offloading_of(basis.layer_lines(), held, len(layers), self.devices[kind])
+        own = end_layer_bytes(basis, self.layouts[module], layers)
+        return offloading_of(basis.layer_lines(), held, len(layers), self.devices[kind], own)
+
+
+def end_layer_bytes(basis: ModulePricing, layout: Layout, layers: Layers) -> float | None:
+    """Bytes of one token in the first of some layers and the last, each as those that recompute as it does keep in the
+    mean; None where all recompute alike.
+    """
+    counts = layout.recompute_counts(layers)
+    if len(counts) == 1 or len(layers) <= 2:
+        return None
+    total = 0.0
+    for how in map(layout.layer_recompute, (layers[0], layers[-1])):
+        alike = Layers(layer for layer in layers if layout.layer_recompute(layer) == how)
+        total += basis.activation_bytes(alike, False, SequenceSplit(), (1,)).layers / len(alike)
+    return total
+
+
+def expert_spread(module: Module, layout: Layout, machine: MachineModel) -> float:
+    """The spread that the load of experts leaves, in the mean over a module's layers by placement."""
+    placed = layout.by_expert_placement(range(module.layers))
+    return sum(float(load_spread(module, columns_of(at), machine)) * len(own) for at, own in placed) / module.layers
 
 
 def price_key(task: Task) -> tuple[object, ...]:

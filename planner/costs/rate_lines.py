@@ -10,18 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from planner.costs.compute.expert_load import routed_work
 from planner.costs.compute.layer_work import LayerWork, head_work, layer_work
 from planner.costs.cost_lines import CostLine, LaunchTerm, RingTerm, WindowTerm
 from planner.costs.layer_pass import LayerPass, RecomputeCounts, fully_recomputed_layers
 from planner.costs.layout_columns import LayoutColumns, Number, recompute_columns
 from planner.costs.machine_model import MachineModel
-from planner.costs.network.layer_traffic import (
-    LayerGroups,
-    expert_seconds,
-    ring_traffic,
-    tensor_seconds,
-    ulysses_seconds,
-)
+from planner.costs.network.expert_dispatch import expert_seconds
+from planner.costs.network.layer_traffic import LayerGroups, ring_traffic, tensor_seconds, ulysses_seconds
 from planner.costs.step.stage_seconds import recompute_seconds
 from planner.specs.layers import Module, layer_kinds
 from planner.specs.layers.blocks import LayerKind, kind_blocks
@@ -64,7 +60,9 @@ def mean_layer_line(
         )
         host = float(machine.host_seconds(work, at.tp))
         launched = replace(device, launches=(LaunchTerm(1.0, device, host),))
-        line += (launched + cp_line(module, work, at, machine, places, forward)) * (count / module.layers)
+        for way in (False, True) if recomputes_attention(at, forward) else (forward,):
+            launched += cp_line(module, work, at, machine, places, way)
+        line += launched * (count / module.layers)
     return line
 
 
@@ -77,7 +75,7 @@ def layer_compute_line(
         own = machine.forward(work, at.dtype) if forward else machine.backward(work, at.dtype)
         return own if forward else own + recompute_seconds(work, at, machine)
 
-    line = linear_line(lambda tokens: body(layer_work(module, kind, replace(at, seq=tokens), window)))
+    line = linear_line(lambda tokens: body(routed_work(module, kind, replace(at, seq=tokens), machine.timing, window)))
     for recomputes in (False, True) if recomputes_attention(at, forward) else (False,):
         if "attention" in kind_blocks(kind):
             line += attention_line(module, kind, window, at, machine, forward or recomputes)
@@ -126,15 +124,16 @@ def cross_attention_line(
 def tp_ep_line(
     module: Module, kind: LayerKind, at: LayoutColumns, machine: MachineModel, places: LayerGroups, forward: bool
 ) -> CostLine:
-    """Exposed communication of one layer's tp and expert ranks."""
+    """Exposed communication of one layer's tp and expert ranks; where backward recomputes the experts, tokens are
+    dispatched once more.
+    """
     which = 0 if forward else 1
+    dispatched = (0, 1) if not forward and "moe" in at.recomputed_parts else (which,)
 
     def waited(tokens: float) -> Number:
         sized = replace(at, seq=tokens)
-        return (
-            tensor_seconds(module, kind, sized, machine, places)[which]
-            + expert_seconds(module, kind, sized, machine)[which]
-        )
+        experts = expert_seconds(module, kind, sized, machine)
+        return tensor_seconds(module, kind, sized, machine, places)[which] + sum(experts[each] for each in dispatched)
 
     return exchange(waited)
 
@@ -174,7 +173,8 @@ def weight_gradient_line(
     """The weight gradients of a backward (W); its input gradients (I) are the rest."""
 
     def gradients(kind: LayerKind, tokens: float) -> Number:
-        return machine.weight_gradient_seconds(layer_work(module, kind, replace(at, seq=tokens)), at.dtype)
+        work = routed_work(module, kind, replace(at, seq=tokens), machine.timing)
+        return machine.weight_gradient_seconds(work, at.dtype)
 
     line = CostLine()
     for kind, count in sorted(Counter(layer_kinds(module)).items()):

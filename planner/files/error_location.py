@@ -1,4 +1,4 @@
-"""Turns msgspec's validation errors into errors with file, line, column, key path, and a fix."""
+"""Turns an error of msgspec's validation into one with file, line, column, key path, and a fix."""
 
 import difflib
 import re
@@ -8,7 +8,7 @@ import msgspec
 
 from planner.errors import InputError
 from planner.files.format_schema import keys_at, words_at
-from planner.files.yaml_text import FilePositions, KeyPath, KeyStep, key_path_text
+from planner.files.yaml_text import FilePosition, FilePositions, KeyPath, KeyStep, key_path_text
 
 COMPLAINT = re.compile(
     r"(?P<what>.*?)(?: - at (?P<of_key>`key` in )?`\$(?P<path>(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?", re.DOTALL
@@ -23,6 +23,7 @@ TYPE_NAMES = {
     "null": "nothing",
 }
 LONGEST = 40  # characters of a value that a message quotes
+MOST_MEANT = 3  # suggestions
 
 
 class FileError(NamedTuple):
@@ -32,6 +33,12 @@ class FileError(NamedTuple):
     fix: str
     route: KeyPath
     key: bool = False  # whether the key at `route` is meant, not its value
+    missing: str = ""  # the key that the mapping at `route` lacks
+
+    def position(self, places: FilePositions) -> FilePosition:
+        """Line and column of the key or value; of the nearest that is there."""
+        routes = [(*self.route, "<key>")] * self.key + [self.route[:n] for n in range(len(self.route), -1, -1)]
+        return next((places[route] for route in routes if route in places), (1, 1))
 
 
 def from_file(kind: type, value: Any) -> Any:
@@ -39,23 +46,22 @@ def from_file(kind: type, value: Any) -> Any:
     return kind.from_file(value)  # type: ignore[attr-defined]
 
 
-def located_error(
-    error: msgspec.ValidationError, data: Any, kind: type, name: str, places: FilePositions
-) -> InputError:
-    """An error of msgspec as an InputError with its place in the file."""
+def find_error(error: msgspec.ValidationError, data: Any, kind: type) -> FileError:
+    """What an error of msgspec is about: its place in the data, reworded, with a fix."""
     complaint = COMPLAINT.fullmatch(str(error))
     what, path = (complaint["what"], complaint["path"] or "") if complaint else (str(error), "")
     route = find_key_path(path, data, kind, str(error))
     if complaint and complaint["of_key"]:
         key = offending_key(route, value_at(data, route), data, kind, str(error))
-        finding = explained_error(what, key, kind, (*route, key))._replace(key=True)
-    else:
-        finding = explained_error(what, value_at(data, route), kind, route)
-    place = places.get((*finding.route, "<key>")) if finding.key else None
-    line, column = place or places.get(finding.route) or places.get(route) or (1, 1)
-    return InputError(
-        finding.message, where=f"{name}:{line}:{column} ({key_path_text(finding.route)})", fix=finding.fix
-    )
+        return explained_error(what, key, kind, (*route, key))._replace(key=True)
+    return explained_error(what, value_at(data, route), kind, route)
+
+
+def input_error(finding: FileError, name: str, places: FilePositions) -> InputError:
+    """A finding as an InputError with its place in the file."""
+    line, column = finding.position(places)
+    where = f"{name}:{line}:{column} ({key_path_text(finding.route)})"
+    return InputError(finding.message, where=where, fix=finding.fix)
 
 
 def explained_error(what: str, value: Any, kind: type, route: KeyPath) -> FileError:
@@ -63,11 +69,12 @@ def explained_error(what: str, value: Any, kind: type, route: KeyPath) -> FileEr
     field = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL)
     if field:
         known = keys_at(kind, route)
-        fix = nearest_word(field[1], known) or f"remove it, or use one of {', '.join(known)}"
+        fix = other_names(kind).get(field[1]) or nearest_word(field[1], known)
+        fix = fix or f"remove it, or use one of {', '.join(known)}"
         return FileError(f"unknown key `{shortened(field[1])}`", fix, (*route, field[1]), key=True)
     missing = re.fullmatch(r"Object missing required field `(.+)`", what)
     if missing:
-        return FileError(f"the key `{missing[1]}` is missing", f"add `{missing[1]}:` here", route)
+        return FileError(f"the key `{missing[1]}` is missing", f"add `{missing[1]}:` here", route, missing=missing[1])
     expected = re.match(r"Expected `([^`]+)`([^,]*)", what)
     if expected:
         wanted = " or ".join(TYPE_NAMES.get(word, word) for word in expected[1].split(" | ")) + expected[2]
@@ -80,6 +87,11 @@ def explained_error(what: str, value: Any, kind: type, route: KeyPath) -> FileEr
     return FileError(f"{value_text(value)} is not possible here", suggestion(str(value), words_at(kind, route)), route)
 
 
+def other_names(kind: type) -> dict[str, str]:
+    """Keys by which other programs call something, and how it is said in this kind of file."""
+    return getattr(kind, "OTHER_NAMES", {})
+
+
 def suggestion(word: str, known: list[str]) -> str:
     """The fix for a word that is none of those known."""
     if not known:
@@ -88,9 +100,20 @@ def suggestion(word: str, known: list[str]) -> str:
 
 
 def nearest_word(word: str, known: list[str]) -> str:
-    """A suggestion of the known word that was probably meant; empty where none is close."""
-    close = difflib.get_close_matches(word[:LONGEST], [each for each in known if each != word], n=1)
-    return f"did you mean `{close[0]}`?" if close else ""
+    """A suggestion of the known words that may have been meant; empty where none is close."""
+    meant = nearest_names(word, known)
+    return f"did you mean {' or '.join(f'`{each}`' for each in meant)}?" if meant else ""
+
+
+def nearest_names(word: str, known: list[str]) -> list[str]:
+    """The known words that may have been meant, by their whole or what is before their first dash."""
+    meant: dict[str, list[str]] = {}
+    others = [each for each in known if each != word]
+    for each in others:
+        meant.setdefault(each.partition("-")[0], []).append(each)
+    meant |= {each: [each] for each in others}
+    close = difflib.get_close_matches(word[:LONGEST].lower(), sorted(meant), n=1)
+    return meant[close[0]][:MOST_MEANT] if close else []
 
 
 def value_text(value: Any) -> str:

@@ -4,13 +4,28 @@ from typing import Any
 
 import msgspec
 
+from planner.files.field_comments import field_comments, structs_of
+
 Schema = dict[str, Any]
 
 
-def json_schema(kind: type, description: str) -> Schema:
-    """The JSON Schema of a file format, for editors."""
-    schema = msgspec.json.schema(kind, schema_hook=schema_of)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "description": description, **schema}
+def json_schema(forms: tuple[type, ...]) -> Schema:
+    """The JSON Schema of a file format with these forms, for editors; each key with the comment beside its field."""
+    tops, named = msgspec.json.schema_components(forms, schema_hook=schema_of, ref_template="#/$defs/{name}")
+    for struct in structs_of(forms):
+        describe(struct, named[struct.__name__])
+    described = f"{forms[0].FORMAT}: {(forms[0].__doc__ or '').strip()}"  # type: ignore[attr-defined]
+    top = {"anyOf": [*tops]} if len(forms) > 1 else tops[0]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "description": described, **top, "$defs": named}
+
+
+def describe(struct: type, schema: Schema) -> None:
+    """Add to the schema of a struct what each key is, and its only value to `format`."""
+    for key, text in field_comments(struct).items():
+        described = schema["properties"][key]
+        described["description"] = ": ".join(filter(None, (text, described.get("description"))))
+    if hasattr(struct, "FORMAT"):
+        schema["properties"]["format"] = {"enum": [struct.FORMAT]}
 
 
 def schema_of(kind: type) -> Schema:
@@ -54,3 +69,36 @@ def child_schemas(part: Schema, step: str | int) -> list[Schema]:
     """The schema of the key or index `step` in `part`; none where it has none."""
     child = part.get("properties", {}).get(step) or part.get("additionalProperties") or part.get("items")
     return [child] if isinstance(child, dict) else []
+
+
+def may_be_left_out(kind: type, route: tuple[str | int, ...]) -> bool:
+    """Whether the value at `route` has a key by a name of the format, and a default."""
+    above = schemas_at(kind, route[:-1])
+    named = any(route[-1] in part.get("properties", {}) for part in above)
+    return named and not any(route[-1] in part.get("required", ()) for part in above)
+
+
+def example(kind: type, route: tuple[str | int, ...]) -> Any:
+    """A value that the format accepts at `route`, by itself; None where the schema does not tell."""
+    _, named = msgspec.json.schema_components((kind,), schema_hook=schema_of)
+    found = (example_of(part, named) for part in schemas_at(kind, route))
+    return next((value for value in found if value is not None), None)
+
+
+def example_of(schema: Schema, named: dict[str, Schema]) -> Any:
+    """A value of a schema; None where it does not tell."""
+    (schema, *_) = alternatives([schema], named) or [{}]
+    for key in ("examples", "enum"):
+        if key in schema:
+            return schema[key][0]
+    if "default" in schema:
+        return schema["default"]
+    least = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+    by_type = {"string": "x", "integer": max(least, 1), "number": max(least, 1), "boolean": True}
+    if "prefixItems" in schema:  # each item has a type of its own
+        return [example_of(each, named) for each in schema["prefixItems"]]
+    if schema.get("type") == "array":
+        return [example_of(schema["items"], named)] * schema.get("minItems", 0) if schema.get("items") else []
+    if schema.get("type") == "object":
+        return {key: example_of(schema["properties"][key], named) for key in schema.get("required", ())}
+    return by_type.get(str(schema.get("type")))

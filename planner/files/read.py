@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from planner.errors import InputError
-from planner.files.error_location import from_file, located_error
-from planner.files.yaml_text import FilePositions, load_yaml
+from planner.files.error_location import from_file
+from planner.files.every_error import every_error
+from planner.files.yaml_text import FilePositions, KeyStep, key_path_text, load_yaml
 
 T = TypeVar("T")
 
@@ -37,6 +38,32 @@ def format_of(path: str | Path) -> str:
     return found[1] if found else ""
 
 
+def top_keys(path: str | Path) -> list[str]:
+    """The keys at the top of a file; none where it is no mapping. Raises InputError."""
+    data, _ = load_yaml(read_text(path), str(path))
+    return [str(key) for key in data] if isinstance(data, dict) else []
+
+
+def place(path: str | Path, *route: KeyStep) -> str:
+    """The place of a value in a file, as errors name it: `job.yaml:3:8 (model)`; as far as its path is there."""
+    try:
+        _, places = load_yaml(read_text(path), str(path))
+    except InputError:  # what was read is no longer there
+        return f"{path} ({key_path_text(route)})"
+    found = next(route[:length] for length in range(len(route), -1, -1) if not length or route[:length] in places)
+    line, column = places.get(found, (1, 1))
+    return f"{path}:{line}:{column} ({key_path_text(route)})"
+
+
+def with_position(where: str) -> str:
+    """A place such as `job.yaml (limits)` with line and column; any other text as it is."""
+    found = re.fullmatch(r"(?P<path>.+\.ya?ml) \((?P<keys>[\w.\[\]-]+)\)", where)
+    if not found or re.search(r":\d+$", found["path"]):
+        return where
+    route = [int(index) if index else key for key, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", found["keys"])]
+    return place(found["path"], *route)
+
+
 def parse(text: str, kind: type[T], name: str) -> T:
     """A text as a `kind`; errors call the file `name`. Raises InputError."""
     data, places = load_yaml(text, name)
@@ -44,7 +71,7 @@ def parse(text: str, kind: type[T], name: str) -> T:
     try:
         return msgspec.convert(data, kind, strict=True, dec_hook=from_file)
     except msgspec.ValidationError as error:
-        raise located_error(error, data, kind, name, places) from error
+        raise every_error(error, data, kind, name, places) from error
 
 
 def check_format(data: Any, kind: type, name: str, places: FilePositions) -> None:

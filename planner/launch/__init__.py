@@ -3,10 +3,13 @@
 from planner.launch.failures import describe_exception
 from planner.launch.interrupts import handling_interrupts, ignoring_interrupts
 from planner.launch.processes import die_with_parent, launch
+from planner.launch.traffic import SentBytes, TrafficKind
 from planner.launch.worker import DeviceKind, Worker, joined_world, usable_cores, worker_from_environment
 
 __all__ = [
     "DeviceKind",
+    "SentBytes",
+    "TrafficKind",
     "Worker",
     "describe_exception",
     "die_with_parent",

@@ -10,9 +10,10 @@ from planner.ledger.work_kinds import KindSeconds, MeasuredTask, measured_timeli
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring import Score, score
-from planner.simulate import Timeline, TracedStep
+from planner.simulate import Timeline, TracedStep, whole_timeline
 
 if TYPE_CHECKING:
+    from planner.launch import SentBytes
     from planner.runtime import ParityErrors, ParityTolerance, PlanningOverlap, RunResult, StepResult, StopReason
 
 
@@ -35,6 +36,7 @@ class ComparedRun:
     stop_reason: "StopReason" = "steps"  # why it was over
     tolerance: "ParityTolerance | None" = None  # of what was verified
     memory: tuple[PeakMemoryUse, ...] = ()  # by rank; none where torch does not count it: on the CPU
+    sent_bytes: "tuple[SentBytes, ...]" = ()  # by rank, in the last step
     steps_before: int = 0  # steps of the checkpoint that it resumed
 
 
@@ -57,7 +59,7 @@ def compare_run(
     ):
         expected = (scores[number] if followed is plan else score(followed)) if scores else None
         if expected:
-            predicted.append(expected.timeline)
+            predicted.append(whole_timeline(expected.timeline))
         if not step.measured:  # an early step: only the last ones are kept
             continue
         memory.append((step.memory, expected))
@@ -79,6 +81,7 @@ def compare_run(
         stop_reason=result.stop_reason,
         tolerance=tolerance,
         memory=peak_memory_use(plan, memory),
+        sent_bytes=result.steps[-1].sent_bytes,
         steps_before=result.steps_before,
     )
 

@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from itertools import combinations
+from math import log, sqrt
 from statistics import fmean, median
 
 from planner.ledger.predicted_records import PredictedRecord
@@ -23,28 +24,54 @@ class RankedGroup:
     best_pick_loss: float  # measured cost of the predicted best over the measured best, minus 1
 
 
-def rank_groups(records: Iterable[PredictedRecord]) -> list[RankedGroup]:
-    """Every group of at least four distinct timed configurations, sorted by name.
+CostPairs = list[tuple[float, float]]  # predicted, measured
 
-    A configuration that was measured several times counts once, by its median.
+
+def rank_groups(records: Iterable[PredictedRecord]) -> list[RankedGroup]:
+    """Every group of at least four distinct timed configurations, sorted by name."""
+    return [
+        RankedGroup(source, group, len(pairs), spearman(pairs), best_pick_loss(pairs))
+        for (source, group), pairs in grouped_costs(records).items()
+        if len(pairs) >= LEAST_STRATEGIES and len({measured for _, measured in pairs}) > 1
+    ]
+
+
+def order_spread(records: Iterable[PredictedRecord], share: float = 0.8) -> float:
+    """How far apart, in the logarithm, the ratio of two predictions and that of what was measured are in this share of
+    the pairs of configurations of one group; each group counts once. 0 without pairs.
+    """
+    errors: list[tuple[float, float]] = []
+    for pairs in grouped_costs(records).values():
+        offsets = [log(predicted / measured) for predicted, measured in pairs]
+        every = [*combinations(offsets, 2)]
+        errors += [(abs(one - other), 1.0 / len(every)) for one, other in every]
+    wanted, counted = share * sum(weight for _, weight in errors), 0.0
+    for error, weight in sorted(errors):
+        counted += weight
+        if counted >= wanted:
+            return error
+    return 0.0
+
+
+def grouped_costs(records: Iterable[PredictedRecord]) -> dict[tuple[str, str], CostPairs]:
+    """The distinct timed configurations of every group, by source and group, sorted by name. A configuration that was
+    measured several times counts once, by its median.
     """
     groups: dict[tuple[str, str], dict[Hashable, list[PredictedRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         origin = record.case.origin
         if record.seconds is not None and origin.group_id:
             groups[origin.source, origin.group_id][configuration_key(record.case)].append(record)
-    rankings = []
-    for (source, group), by_configuration in sorted(groups.items()):
-        pairs = [
+    return {
+        name: [
             (
                 median(record.predicted_cost for record in same),
                 median(record.cost for record in same if record.cost is not None),
             )
             for same in by_configuration.values()
         ]
-        if len(pairs) >= LEAST_STRATEGIES and len({measured for _, measured in pairs}) > 1:
-            rankings.append(RankedGroup(source, group, len(pairs), spearman(pairs), best_pick_loss(pairs)))
-    return rankings
+        for name, by_configuration in sorted(groups.items())
+    }
 
 
 def configuration_key(case: PublishedCase) -> Hashable:

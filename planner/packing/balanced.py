@@ -14,7 +14,7 @@ import numpy as np
 from planner.costs import PackingProblem, PackingTable, packing_table
 from planner.packing.leveling import level_micro_batches
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, packing_seconds
-from planner.packing.rank_placement import make_nodes, place_group
+from planner.packing.rank_placement import FreeNodes, make_nodes
 
 EXTRA_MICRO_BATCHES = 8  # tried beyond the smallest number that holds the tokens
 EXCHANGES_PER_GROUP = 8  # per group, on average
@@ -73,9 +73,8 @@ def step_lower_bounds(table: PackingTable, shape: int) -> Iterator[tuple[float, 
 
 def group_starts(problem: PackingProblem, shape: int) -> list[int]:
     """The first rank of each group, for as many groups of one shape as the nodes have room for."""
-    nodes, firsts = make_nodes(problem), []
-    free = nodes.size.tolist()
-    while (first := place_group(nodes, shape, problem.shapes[shape].degree, free)) is not None:
+    free, firsts = FreeNodes(make_nodes(problem)), []
+    while (first := free.place_group(shape, problem.shapes[shape].degree)) is not None:
         firsts.append(first)
     return firsts
 

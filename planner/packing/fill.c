@@ -18,30 +18,86 @@ typedef struct {
     const I *node_first, *node_size;                       /* of each node: its first rank, and how many it has */
 } Shapes;
 
-/* The first rank of a new group in a row whose nodes have `free_` ranks left, or -1. Within a node: the node that it
- * fills best. Wider: whole nodes side by side. */
-static I place(const Shapes *s, I shape, I *free_)
+/* The ranks of one micro-batch that are taken; all zero at first. Ranks are never given back, so each node is looked at
+ * a few times, however many groups there are. What is one for each pool stands at the pool's first node. */
+typedef struct {
+    I *taken;             /* of each node */
+    I *partial, *count;   /* of each pool: nodes with ranks both taken and free, by (free, node), and how many */
+    I *whole;             /* of each pool: so many of its first nodes are not whole */
+    I *run;               /* of each shape: at so many of its first nodes begins no run that is long enough */
+} Row;
+
+static I free_of(const Shapes *s, const Row *row, I node) { return s->node_size[node] - row->taken[node]; }
+
+/* Where a node with `left` free ranks belongs among the partial ones of its pool. */
+static I node_position(const Shapes *s, const Row *row, I begin, I left, I node)
+{
+    I low = 0, high = row->count[begin];
+    while (low < high) {
+        I middle = (low + high) / 2, other = row->partial[begin + middle], free_ = free_of(s, row, other);
+        if (free_ < left || (free_ == left && other < node)) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Take `more` ranks of a node of the pool that begins there. */
+static void take(const Shapes *s, Row *row, I begin, I node, I more)
+{
+    I *list = row->partial + begin, *count = row->count + begin;
+    if (row->taken[node]) {
+        I at = node_position(s, row, begin, free_of(s, row, node), node);
+        memmove(list + at, list + at + 1, (size_t)(*count - at - 1) * sizeof(I));
+        (*count)--;
+    }
+    row->taken[node] += more;
+    I left = free_of(s, row, node);
+    if (!left) return;
+    I at = node_position(s, row, begin, left, node);
+    memmove(list + at + 1, list + at, (size_t)(*count - at) * sizeof(I));
+    list[at] = node;
+    (*count)++;
+}
+
+/* The node with fewest free ranks that are enough, of equal ones the first, or -1. */
+static I best_fit(const Shapes *s, Row *row, I degree, I begin, I end)
+{
+    I at = node_position(s, row, begin, degree, -1), last = end - 1, size = s->node_size[last];
+    int is_short = size < s->node_size[begin] && !row->taken[last] && size >= degree;
+    if (at < row->count[begin]) {
+        I partial = row->partial[begin + at];
+        return is_short && size < free_of(s, row, partial) ? last : partial;
+    }
+    if (is_short) return last;
+    I node = begin + row->whole[begin];
+    while (node < end && row->taken[node]) node++;
+    row->whole[begin] = node - begin;
+    return node < end && s->node_size[node] >= degree ? node : -1;
+}
+
+/* The first rank of a new group in a row, or -1. Within a node: the node that it fills best. Wider: whole nodes side by
+ * side. */
+static I place(const Shapes *s, I shape, Row *row)
 {
     I degree = s->degree[shape], begin = s->first_node[shape], end = s->end_node[shape];
-    I per_node = s->node_size[begin];
-    if (degree <= per_node) {
-        I best = -1;
-        for (I node = begin; node < end; node++)
-            if (free_[node] >= degree && (best < 0 || free_[node] < free_[best])) best = node;
+    if (degree <= s->node_size[begin]) {
+        I best = best_fit(s, row, degree, begin, end);
         if (best < 0) return -1;
-        I first = s->node_first[best] + s->node_size[best] - free_[best];
-        free_[best] -= degree;
+        I first = s->node_first[best] + row->taken[best];
+        take(s, row, begin, best, degree);
         return first;
     }
-    I left = degree, run = begin;
-    for (I node = begin; node < end; node++) {
-        if (free_[node] < s->node_size[node]) { left = degree; run = node + 1; continue; }
+    I left = degree, run = begin + row->run[shape];
+    for (I node = run; node < end; node++) {
+        if (row->taken[node]) { left = degree; run = node + 1; continue; }
         left -= s->node_size[node];
         if (left > 0) continue;
-        for (I taken = run; taken < node; taken++) free_[taken] = 0;
-        free_[node] = -left;
+        for (I taken = run; taken < node; taken++) row->taken[taken] = s->node_size[taken];
+        take(s, row, begin, node, s->node_size[node] + left);
+        row->run[shape] = node + 1 - begin;
         return s->node_first[run];
     }
+    row->run[shape] = end - begin;
     return -1;
 }
 
@@ -69,12 +125,11 @@ static void insert(I *list, I *count, const double *left, I number)
 I planner_fill(I items, I rows, const I *size, const double *seconds, const double *span, const I *row_order,
                const Shapes *s, I *group_of, I *group_shape, I *group_row, I *group_first, double *used)
 {
-    I groups = 0, smallest = items ? size[items - 1] : 0, result = -2;
+    I groups = 0, smallest = items ? size[items - 1] : 0, result = -2, each = 4 * s->nodes + s->shapes;
     I *lists = malloc((size_t)(s->shapes * items + 1) * sizeof(I)), *counts = calloc((size_t)s->shapes, sizeof(I));
-    I *room = malloc((size_t)(items + 1) * sizeof(I)), *free_ = malloc((size_t)(rows * s->nodes) * sizeof(I));
+    I *room = malloc((size_t)(items + 1) * sizeof(I)), *ranks = calloc((size_t)(rows * each), sizeof(I));
     double *left = malloc((size_t)(items + 1) * sizeof(double));
-    if (!lists || !counts || !room || !free_ || !left) goto done;
-    for (I row = 0; row < rows; row++) memcpy(free_ + row * s->nodes, s->node_size, (size_t)s->nodes * sizeof(I));
+    if (!lists || !counts || !room || !ranks || !left) goto done;
     result = -1;
     for (I item = 0; item < items; item++) {
         const double *takes = seconds + item * s->shapes;
@@ -99,9 +154,11 @@ I planner_fill(I items, I rows, const I *size, const double *seconds, const doub
             I first = -1, row = 0;
             for (I i = 0; i < rows && first < 0; i++) {
                 row = row_order[i];
+                I *own = ranks + row * each;
+                Row open = {own, own + s->nodes, own + 2 * s->nodes, own + 3 * s->nodes, own + 4 * s->nodes};
                 for (I shape = 0; shape < s->shapes && first < 0; shape++)
                     if (takes[shape] <= span[row] - s->constant[shape]) {
-                        first = place(s, shape, free_ + row * s->nodes);
+                        first = place(s, shape, &open);
                         best = shape;
                     }
             }
@@ -122,6 +179,6 @@ I planner_fill(I items, I rows, const I *size, const double *seconds, const doub
     }
     result = groups;
 done:
-    free(lists); free(counts); free(room); free(free_); free(left);
+    free(lists); free(counts); free(room); free(ranks); free(left);
     return result;
 }

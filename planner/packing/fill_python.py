@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from planner.costs import Floats, PackingTable
-from planner.packing.rank_placement import NodeTable, place_group
+from planner.packing.rank_placement import FreeNodes, NodeTable
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ def fill_groups(
     """Groups, and the group of every item; None when some item fits nowhere. `order`: micro-batches, longest first."""
     sizes, smallest = table.sizes.tolist(), int(table.sizes[-1])
     degrees = table.degrees.tolist()
-    free = [nodes.size.tolist() for _ in durations]
+    free = [FreeNodes(nodes) for _ in durations]
     groups: list[OpenGroup] = []
     group_of: list[int] = []
     open_groups: list[list[tuple[float, int]]] = [[] for _ in degrees]  # by shape: (seconds left, group), rising
@@ -48,7 +48,6 @@ def fill_groups(
         else:
             opened = open_group(
                 table,
-                nodes,
                 [(micro_batch, free[micro_batch], float(durations[micro_batch])) for micro_batch in order],
                 item_seconds,
             )
@@ -67,18 +66,18 @@ def fill_groups(
 
 
 def open_group(
-    table: PackingTable, nodes: NodeTable, micro_batches: list[tuple[int, list[int], float]], item_seconds: list[float]
+    table: PackingTable, micro_batches: list[tuple[int, FreeNodes, float]], item_seconds: list[float]
 ) -> OpenGroup | None:
     """A new group for an item: longest micro-batch first, smallest degree that holds it; None when there is none.
 
-    `micro_batches`: (number, free ranks of each node, seconds), longest first; `item_seconds`: by shape.
+    `micro_batches`: (number, its free ranks, seconds), longest first; `item_seconds`: by shape.
     """
     for micro_batch, free, span in micro_batches:
         for shape, seconds in enumerate(item_seconds):
             constant = float(table.constants[shape])
             if seconds > span - constant:
                 continue
-            first = place_group(nodes, shape, int(table.degrees[shape]), free)
+            first = free.place_group(shape, int(table.degrees[shape]))
             if first is not None:
                 return OpenGroup(shape, micro_batch, first, span - constant, int(table.rooms[shape]), constant)
     return None

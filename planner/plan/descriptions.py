@@ -1,14 +1,21 @@
 """Short descriptions of layouts and items for screens, and layouts in the form that a job's `fix.layouts` has."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
-from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan
-from planner.specs.base import Ranks
-from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism
+from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
+from planner.specs.base import Ranks, with_fields
+from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
 from planner.specs.workload.items import UNITS_PER_TOKEN
 from planner.units import plural
 
 ALWAYS_WRITTEN = ("dp", "zero", "recompute", "micro_batch")  # always written: a search would decide them otherwise
+ALWAYS_SHOWN = (
+    "tp", "cp", "ulysses", "pp", "vpp", "dp", "replica", "ep", "etp", "zero", "recompute", "micro_batch", "dtype",
+)  # fmt: skip
+WRITTEN_IF_DECIDED = ("tp", "cp", "pp", "dp", "zero", "recompute", "micro_batch", "dtype")
+GROUPED = ("sequence_groups", "data_ranks")  # strategies that choose groups or sequences for each micro-batch
 
 
 def fixable_layout(layout: Layout) -> Parallelism:
@@ -28,40 +35,99 @@ def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
 
 
 def layout_text(layout: Parallelism) -> str:
-    """Return `tp 8 · pp 4 · dp 2 · zero 1 · recompute none · bf16`; other fields appear if they are not the default."""
-    names = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "dp", "replica")
-    sizes = [(name, getattr(layout, name)) for name in names]
-    parts = [f"{name} {size}" for name, size in sizes if (size or 1) > 1 or (name == "dp" and size)]
-    parts += [f"zero {layout.zero}"] if layout.zero is not None else []
-    parts += [f"recompute {recompute_text(layout)}"] if layout.recompute is not None else []
-    return " · ".join([*parts, *([layout.dtype] if layout.dtype else []), *non_default_fields(layout)])
+    """Return `{tp: 8, cp: 1, pp: 4, dp: 2, zero: 1, recompute: none, micro_batch: 1, dtype: bf16}`: what a job's
+    `fix.layouts` takes for the module. Other fields appear where they are not the default.
+    """
+    text = flow_text(shown_fields(layout))
+    if isinstance(layout, Layout) and layout.experts:
+        text += f", experts of layers {', '.join(map(expert_text, layout.experts.items()))}"
+    return text
+
+
+def shown_fields(layout: Parallelism) -> dict[str, Any]:
+    """Return the fields of a layout that screens show: those that always matter, then those of other value than the
+    default.
+    """
+    default, shown = Layout(ranks=Ranks((0,))), {}
+    for name in (*ALWAYS_SHOWN, *(name for name in Parallelism.__struct_fields__ if name not in ALWAYS_SHOWN)):
+        value = getattr(layout, name)
+        plain = value == getattr(default, name)
+        if name == "schedule":
+            plain = value == (None if layout.schedule is None else "interleaved" if (layout.vpp or 1) > 1 else "1f1b")
+        elif name == "rank_order":
+            plain = not reorders_ranks(layout)
+        if value is not None and (name in WRITTEN_IF_DECIDED or not plain):
+            shown[name] = value
+    return shown
+
+
+def reorders_ranks(layout: Parallelism) -> bool:
+    """Whether the dims of more than one rank are in another order than the default one."""
+    ordered = [dim for dim in (layout.rank_order or DEFAULT_RANK_ORDER).split("-") if (getattr(layout, dim) or 1) > 1]
+    return ordered != sorted(ordered, key=MESH_DIMS.index)
+
+
+def flow_text(value: Any) -> str:
+    """Return a value of a layout as YAML in one line."""
+    if isinstance(value, dict):
+        keys = {key: f"'{key}'" if "," in str(key) else key for key in value}  # a comma would end the entry
+        return "{" + ", ".join(f"{keys[key]}: {flow_text(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(flow_text, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def module_layout_text(plan: Plan, name: str, ask: str = "; planner predict PLAN asks about it") -> str:
+    """Return the layout of a module, with its micro-batches; where groups vary, which there are, and how to `ask`."""
+    layout, placed = plan.layouts[name], placed_groups(plan, name)
+    if groups_vary(plan, name):
+        sizes = sorted({len(plan.groups[group].ranks) for each in placed for group in each})
+        shared = {key: value for key, value in shown_fields(layout).items() if key != "micro_batch"}
+        degrees = " and ".join(filter(None, [", ".join(map(str, sizes[:-1])), str(sizes[-1])]))
+        ranks = "rank" if sizes == [1] else "ranks"
+        return f"groups of {degrees} {ranks} by micro-batch, not one layout; states over {flow_text(shared)}{ask}"
+    counts = {count for each in placed for count in each.values()}
+    if not counts:
+        return layout_text(layout)
+    most = plural(max(counts), "micro-batch")
+    return f"{layout_text(layout)}, {most if len(counts) == 1 else f'{min(counts)} to {most}'}"
+
+
+def placed_groups(plan: Plan, name: str) -> list[Counter[str]]:
+    """Return, for each step, how many micro-batches each group has of a module."""
+    return [
+        Counter(
+            a.group for micro_batch in step.micro_batches for a in assignments(plan, micro_batch) if a.module == name
+        )
+        for step in plan.steps
+    ]
+
+
+def groups_vary(plan: Plan, name: str) -> bool:
+    """Whether micro-batches of a module differ in their groups or in how many sequences these take, so that its layout
+    does not say how it runs.
+    """
+    layout = plan.layouts[name]
+    used = {group for each in placed_groups(plan, name) for group in each}
+    return plan.made.strategy in GROUPED or any(
+        plan.groups[group].resolved_split(layout) != layout.default_split for group in used
+    )
 
 
 def alternative_text(tried: Alternative, chosen: str) -> str:
     """Return the layout or strategy of an alternative to a plan that the strategy `chosen` made."""
-    if not tried.layouts:
-        return f"{tried.strategy} with zero: {tried.zero}, sync: {tried.sync}"
-    layouts = "; ".join(map(layout_text, tried.layouts.values()))
-    return layouts if tried.strategy == chosen else f"{tried.strategy}: {layouts}"
-
-
-def non_default_fields(layout: Parallelism) -> Iterator[str]:
-    """Yield the fields that appear only with other values than the default."""
-    ordered = [dim for dim in (layout.rank_order or DEFAULT_RANK_ORDER).split("-") if (getattr(layout, dim) or 1) > 1]
-    if ordered != sorted(ordered, key=MESH_DIMS.index):
-        yield f"rank order {'-'.join(ordered)}"
-    if layout.sequence_parallel is False:
-        yield "no sequence parallelism"
+    if not tried.layouts or tried.strategy in GROUPED:
+        given = {name: getattr(tried, name) for name in ("zero", "sync", "recompute")}
+        for layout in tried.layouts.values():
+            given["recompute"] = layout.recompute
+        fixed = ", ".join(f"{name}: {flow_text(value)}" for name, value in given.items() if value is not None)
+        return f"{tried.strategy} with {fixed}" if fixed else tried.strategy
     default = Layout(ranks=Ranks((0,)))
-    for name in ("offload", "gradients", "dispatch", "micro_batch"):
-        if getattr(layout, name) not in (None, getattr(default, name)):
-            yield f"{name.replace('_', '-')} {getattr(layout, name)}"
-    if layout.schedule not in (None, "1f1b", "interleaved"):
-        yield str(layout.schedule)
-    if isinstance(layout, Layout) and layout.experts:
-        yield f"experts {', '.join(map(expert_text, layout.experts.items()))}"
-    if layout.overlap:
-        yield f"overlap {', '.join(layout.overlap)}"
+    whole = {name: with_fields(default, **decided_fields(each)) for name, each in tried.layouts.items()}
+    layouts = "; ".join(
+        f"{name}: {layout_text(each)}" if len(whole) > 1 else layout_text(each) for name, each in whole.items()
+    )
+    return layouts if tried.strategy == chosen else f"{tried.strategy}: {layouts}"
 
 
 def expert_text(entry: tuple[str | int, ExpertLayout]) -> str:
@@ -69,13 +135,6 @@ def expert_text(entry: tuple[str | int, ExpertLayout]) -> str:
     layers, overrides = entry
     fields = ((name, getattr(overrides, name)) for name in ("ep", "etp", "dispatch"))
     return " ".join([str(layers), *(f"{name} {value}" for name, value in fields if value is not None)])
-
-
-def recompute_text(layout: Parallelism) -> str:
-    """Return `full`, or `full 0-11, selective 12-15` where layers differ; other layers recompute nothing."""
-    if not isinstance(layout.recompute, dict):
-        return layout.recompute or "none"
-    return ", ".join(f"{how} {layers}" for layers, how in layout.recompute.items()) or "none"
 
 
 def items_text(plan: Plan, items: Iterable[tuple[str, int]], word: str = "item") -> str:

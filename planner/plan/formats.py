@@ -6,18 +6,21 @@ from planner.errors import InputError
 from planner.files import json_schema
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import StepFile
+from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.hardware.profile import Profile
 from planner.specs.job import Job
 from planner.specs.model import Model
 
-FORMATS: dict[str, type] = {
-    "job": Job,
-    "model": Model,
-    "cluster": Cluster,
-    "profile": Profile,
-    "plan": Plan,
-    "step": StepFile,
+FORMATS: dict[str, tuple[type, ...]] = {  # and the forms of each
+    "job": (Job,),
+    "model": (Model,),
+    "cluster": (Cluster, NodeCluster),
+    "profile": (Profile,),
+    "software": (Software,),
+    "plan": (Plan,),
+    "step": (StepFile,),
 }
 
 
@@ -25,5 +28,4 @@ def schema_of_format(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a format. Raises InputError for an unknown name."""
     if name not in FORMATS:
         raise InputError(f"no file format is called `{name}`", where="schema", fix=f"one of {', '.join(FORMATS)}")
-    kind = FORMATS[name]
-    return json_schema(kind, f"{kind.FORMAT}: {(kind.__doc__ or '').strip()}")  # type: ignore[attr-defined]
+    return json_schema(FORMATS[name])

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from planner.plan.mesh.expert_layouts import expert_layouts
 from planner.plan.mesh.rank_mesh import (
+    all_blocks,
     expert_groups_over,
     expert_shards,
     expert_state_groups,
@@ -27,10 +28,10 @@ def process_groups(plan: Plan) -> set[Ranks]:
     """Return the process groups of all ranks: every rank creates every group."""
     found: set[Ranks] = set()
     for name, layout in plan.layouts.items():
-        found.update(ranks for states in state_groups(layout) for ranks in states.values())
+        found.update(ranks for states in state_groups(layout) for ranks in all_blocks(states))
         for at in expert_layouts(layout, plan.uses.models[name]):
             found.update(expert_groups(at))
-        found.update(groups_over(layout, ("tp",)).values())
+        found.update(all_blocks(groups_over(layout, ("tp",))))
         found.update(stage_ranks(layout, stage) for stage in range(layout.pp))
         found.update(tied_embedding_groups(plan.uses.models[name], layout))
         found.update(sequence_groups(plan, name, layout))
@@ -40,20 +41,21 @@ def process_groups(plan: Plan) -> set[Ranks]:
 def expert_groups(layout: Layout) -> Iterator[Ranks]:
     """Yield the groups that hold states of the same experts, and those that exchange tokens."""
     for states in expert_state_groups(layout):
-        yield from states.values()
+        yield from all_blocks(states)
     for dims in EXPERT_EXCHANGE_DIMS if expert_shards(layout) > 1 else ():
-        yield from expert_groups_over(layout, dims).values()
+        yield from all_blocks(expert_groups_over(layout, dims))
 
 
 def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
     """Yield, for each stage, the ranks of a group with the same shard of tp, and its blocks and rings."""
     micro_batches = (micro_batch for step in plan.steps for micro_batch in step.micro_batches)
     named = {a.group for micro_batch in micro_batches for a in assignments(plan, micro_batch) if a.module == module}
+    stages = [frozenset(stage_ranks(layout, stage)) for stage in range(layout.pp)]
     for name in plan.groups if plan.then else named:  # steps that are planned during the run may use any group
         group = plan.groups[name]
-        ranks, split = set(group.ranks) & set(layout.ranks), group.resolved_split(layout)
-        for stage in range(layout.pp):
-            on_stage = Ranks(sorted(ranks & set(stage_ranks(layout, stage))))
+        split = group.resolved_split(layout)
+        for holding in stages:
+            on_stage = Ranks(rank for rank in group.ranks if rank in holding)
             for sharing in {sharing_ranks(layout, on_stage, rank) for rank in on_stage}:
                 yield from map(
                     Ranks, (*split.ulysses_blocks(sharing), *split.rings(sharing)) if split.ring > 1 else [sharing]
@@ -63,5 +65,5 @@ def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
 def tied_embedding_groups(module: Module, layout: Layout) -> Iterator[Ranks]:
     """Yield the first and last rank of each pipeline where embedding and head share their weights."""
     if module.ties_head:
-        for pipeline in groups_over(layout, ("pp",)).values():
+        for pipeline in all_blocks(groups_over(layout, ("pp",))):
             yield Ranks((pipeline[0], pipeline[-1])[: len(pipeline)])

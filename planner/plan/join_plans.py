@@ -41,6 +41,8 @@ def all_groups(plans: Sequence[Plan]) -> dict[str, Group]:
 
 def total_outcome(outcomes: Sequence[Outcome]) -> Outcome:
     """Return values and bounds summed over steps, optimal where each of them is."""
+    if len(outcomes) == 1:
+        return outcomes[0]
     value, bound = sum(o.value for o in outcomes), sum(o.bound for o in outcomes)
     return Outcome(
         status="optimal" if all(o.status == "optimal" for o in outcomes) else "feasible",
@@ -54,6 +56,8 @@ def total_outcome(outcomes: Sequence[Outcome]) -> Outcome:
 
 def total_prediction(predictions: Sequence[Prediction]) -> Prediction:
     """Return seconds summed, memory of the step most likely to run out, spread and measured share weighted by time."""
+    if len(predictions) == 1:
+        return predictions[0]
     fullest = max(predictions, key=lambda each: (each.oom_chance, each.peak_memory_gib))
     total = sum(p.step_seconds for p in predictions) or 1.0
     return Prediction(

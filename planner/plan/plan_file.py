@@ -16,6 +16,7 @@ import msgspec
 from planner.plan.task_reference import TaskName, TaskRef, parse_task_ref
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
+from planner.specs.framework.software import Framework
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster, RankKind
 from planner.specs.hardware.device_rates import DeviceRates
@@ -31,6 +32,7 @@ from planner.specs.parallelism import (
     OverlappedKind,
     Parallelism,
     Recompute,
+    RecomputeName,
     Schedule,
     Sync,
     ZeroStage,
@@ -89,6 +91,7 @@ class PlanInputs(Spec, kw_only=True):
     degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees that the bound is for
     limits: Limits = Limits()
     fix: Fix = Fix()
+    software: Framework = Framework()  # what trains, and what it can launch
     prices: Prices
     sources: dict[str, SourceFile] = {}
     items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
@@ -114,10 +117,11 @@ class Alternative(Spec):
     """A plan that was tried and not chosen, and the objective value that it would have given."""
 
     strategy: str
-    zero: ZeroStage
-    sync: Sync
+    zero: ZeroStage | None = None  # None, as `sync`: the strategy decides it, and gives no plan
+    sync: Sync | None = None
+    recompute: RecomputeName | None = None  # None: the strategy decides it, or `layouts` says it
     value: Amount | None = None  # in the unit of the plan's objective; None: there is no such plan
-    because: str = ""  # the binding constraint, or why the step takes longer
+    because: str = ""  # the binding constraint, why the software cannot launch it, or why the step takes longer
     layouts: dict[Name, Parallelism] = {}  # of modules whose layout is another one; fields left out have defaults
 
 

@@ -126,8 +126,6 @@ def unsupported(spec: Module) -> str | None:
     """Why a module cannot be measured; None if it can. Imports torch."""
     from planner.models import unsupported as unsupported_network
 
-    if spec.routed_experts:  # a profile has one kind of layer, without token dispatch
-        return "layers with experts cannot be measured yet, only those of dense modules"
     if len(kind_counts(spec)) > 1:
         return "its layers are of several kinds, and a profile has seconds of one"
     if spec.cross_attention_width or spec.borrows_embedding:
@@ -137,9 +135,11 @@ def unsupported(spec: Module) -> str | None:
 
 def measured_at(spec: Module, options: ProfileOptions) -> str:
     """Text on the shape, dtype and number of ranks of a measurement."""
+    moe = spec.routed_experts
+    mlp = f"{moe.topk} of {moe.experts} experts of {moe.ffn}" if moe else f"ffn {spec.ffn}"
     heads = f"{spec.heads}/{kv_heads(spec)} heads of {head_dim(spec)}"
     where = f"{options.ranks} rank{'s' * (options.ranks > 1)} at once"
-    return f"hidden {spec.hidden}, ffn {spec.ffn}, {heads}, {options.dtype}, {where}"
+    return f"hidden {spec.hidden}, {mlp}, {heads}, {options.dtype}, {where}"
 
 
 def merged_collectives(

@@ -174,9 +174,8 @@ class ExpectedCost:
         if kind == "ends":
             return head_line(self.spec, self.columns, self.machine, forward)
         recompute: Recompute = "full" if kind == "full" else "selective" if kind == "selective" else "none"
-        return layers_line(
-            self.spec, self.columns, self.machine, layer_groups(self.columns), forward, ((recompute, STACK_LAYERS),)
-        )
+        groups = layer_groups(self.columns, self.machine.network.per_node)
+        return layers_line(self.spec, self.columns, self.machine, groups, forward, ((recompute, STACK_LAYERS),))
 
     @property
     def columns(self) -> LayoutColumns:

@@ -78,7 +78,7 @@ def solve_model(proto: Any, solver_type: Any, parameters: Any, hint: Floats | No
         start.values.extend(hint.tolist())
     init, nothing = parameters_pb2.SolverInitializerProto(), callback_pb2.CallbackRegistrationProto()
     try:
-        with stdout_to_stderr():
+        with without_stdout():
             result = solver.solve(proto, solver_type, init, parameters, model_parameters, None, nothing, None, None)
     except StatusNotOk as error:
         if "objective_value" in str(error):  # SCIP reports an infinite ray as a solution that costs -inf
@@ -96,11 +96,14 @@ def solve_model(proto: Any, solver_type: Any, parameters: Any, hint: Floats | No
 
 
 @contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Redirect stdout to stderr: HiGHS prints some warnings in any case, which would break the output of `--json`."""
+def without_stdout() -> Iterator[None]:
+    """Drop what is written to stdout: HiGHS prints some warnings in any case, which would break the output of `--json`
+    and mean nothing to people; what went wrong is in its answer.
+    """
     sys.stdout.flush()
-    saved = os.dup(1)
-    os.dup2(2, 1)
+    saved, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
     try:
         yield
     finally:

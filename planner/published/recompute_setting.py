@@ -2,8 +2,8 @@
 
 import re
 
-from planner.costs import RecomputedPart
 from planner.published.record_files import PublishedRecord, UnusableRecord
+from planner.specs.parallelism import SELECTIVE_PARTS, RecomputedPart
 
 RecomputeSetting = tuple[float, frozenset[RecomputedPart]]
 NOTHING: RecomputeSetting = (0.0, frozenset())
@@ -29,7 +29,7 @@ PART_PATTERNS: tuple[tuple[str, frozenset[RecomputedPart]], ...] = (
     (r"mla[ _-]?up[ _-]?proj|\bup[ _-]?proj\b|\brope\b", frozenset()),
 )
 # torchtitan's per-op policy saves the results of every other matmul and of attention, and recomputes the rest.
-PER_OP: RecomputeSetting = (0.0, frozenset({"norm", "mlp"}))
+PER_OP: RecomputeSetting = (0.0, SELECTIVE_PARTS)
 EVERY_SECOND_LAYER: RecomputeSetting = (
     0.5,
     frozenset(),

@@ -8,6 +8,7 @@ from planner.replay.dependencies.host_segments import DEPENDENCY_KINDS, Dependen
 from planner.replay.recording.kernel_classes import kernel_class
 from planner.replay.recording.kineto_reader import read_kineto_trace
 from planner.replay.recording.recorded_trace import RecordedTrace
+from planner.replay.recording.trace_folders import find_traces
 from planner.replay.timing.critical_path import OperatorShare, PathLink, find_critical_path, rank_operators
 from planner.replay.timing.timed_replay import Replay, ReplayedStep, replay_graphs
 
@@ -22,6 +23,7 @@ __all__ = [
     "ReplayedStep",
     "build_graph",
     "find_critical_path",
+    "find_traces",
     "kernel_class",
     "rank_operators",
     "read_kineto_trace",

@@ -1,9 +1,11 @@
 """Draws every micro-batch as a band of ranks by time, with a block for each group."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from planner.errors import InputError
+from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Assignment, Plan, assignments
 from planner.report.bound_text import degrees_text
 from planner.report.tags import Content, Markup, details, join, table, tag
@@ -34,17 +36,34 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """One micro-batch."""
+    """Micro-batches that follow each other and are alike: as many sequences and tokens in the same groups."""
 
-    number: int
-    seconds: float
+    number: int  # of the first
+    seconds: float  # of each
     composition: str
     blocks: tuple[GroupSummary, ...]
+    alike: int = 1
+
+    @property
+    def numbers(self) -> str:
+        """`3`, or `0-31`."""
+        return f"{self.number}-{self.number + self.alike - 1}" if self.alike > 1 else str(self.number)
+
+    @property
+    def label(self) -> str:
+        """`micro-batch 3`, or `micro-batches 0-31`."""
+        return f"micro-batch{'es' if self.alike > 1 else ''} {self.numbers}"
+
+
+def merged_bands(found: Sequence[Band]) -> list[Band]:
+    """The bands, each run of alike ones as one."""
+    runs = (list(run) for _, run in groupby(found, key=lambda band: (band.composition, band.blocks)))
+    return [replace(run[0], alike=len(run)) for run in runs]
 
 
 def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
     """The bands of a step in which all ranks synchronise in every micro-batch."""
-    busy = score.timeline.group_seconds()
+    busy = {key: round_digits(seconds) for key, seconds in score.timeline.group_seconds().items()}
     waits = group_slacks(plan, number, score)
     found = []
     for at, micro_batch in enumerate(plan.steps[number].micro_batches):
@@ -52,14 +71,14 @@ def micro_batch_bands(plan: Plan, number: int, score: Score) -> list[Band]:
         blocks = [block(plan, a, busy.get((at, a.group), 0.0), waits.get((at, a.group), (0.0, ""))) for a in placed]
         longest = max((each.seconds for each in blocks), default=0.0)
         found.append(Band(at, longest, degrees_text(plan, placed), tuple(blocks)))
-    return found
+    return merged_bands(found)
 
 
 def group_slacks(plan: Plan, number: int, score: Score) -> dict[tuple[int, str], tuple[float, str]]:
     """Slack of each group, and whom it waits for; empty for plans other than of one module on all ranks."""
     try:
         return {
-            (each.micro_batch, each.group): (each.slack, each.waits_for)
+            (each.micro_batch, each.group): (round_digits(each.slack), each.waits_for)
             for each in group_loads(single_step(plan, number), score)
         }
     except InputError:
@@ -79,14 +98,12 @@ def picture(size: int, found: Sequence[Band], longest_step: float) -> Markup:
 
 def band_markup(size: int, shown: Band, longest_step: float) -> Markup:
     tall = max(LOW, round(TALL * shown.seconds / (longest_step or 1.0)))
-    drawn = [drawn_block(each, size, shown.seconds, tall) for each in shown.blocks]
-    label = f"micro-batch {shown.number}: groups of {shown.composition} ranks"
+    drawn = [drawn_block(each, size, shown, tall) for each in shown.blocks]
+    label = f"{shown.label}: groups of {shown.composition} ranks"
     svg = tag("svg", drawn, width="100%", height=tall, role="img", aria_label=label, class_="band")
-    head = tag(
-        "h3",
-        f"Micro-batch {shown.number} ",
-        tag("span", f"{duration(shown.seconds)} · ⟨{shown.composition}⟩ · {band_text(shown)}"),
-    )
+    each = f"{duration(shown.seconds)} each, alike" if shown.alike > 1 else duration(shown.seconds)
+    title = f"{shown.label[0].upper()}{shown.label[1:]} "
+    head = tag("h3", title, tag("span", f"{each} · ⟨{shown.composition}⟩ · {band_text(shown)}"))
     return tag("div", head, svg, class_="micro-batch")
 
 
@@ -94,9 +111,9 @@ def band_text(shown: Band) -> str:
     return f"{plural(sum(b.items for b in shown.blocks), 'sequence')}, {sum(b.tokens for b in shown.blocks):,} tokens"
 
 
-def drawn_block(shown: GroupSummary, size: int, span: float, tall: int) -> Markup:
+def drawn_block(shown: GroupSummary, size: int, of: Band, tall: int) -> Markup:
     x, width = 100 * shown.first / size, 100 * shown.ranks / size
-    high = max(2.0, tall * shown.seconds / (span or 1.0))
+    high = max(2.0, tall * shown.seconds / (of.seconds or 1.0))
     inner = tag("rect", x=f"{x:.3f}%", y=0, width=f"{width:.3f}%", height=round(high, 1))
     middle, texts = f"{x + width / 2:.3f}%", []
     if shown.ranks / size >= WIDE[0] and high >= 14:
@@ -106,7 +123,7 @@ def drawn_block(shown: GroupSummary, size: int, span: float, tall: int) -> Marku
         if shown.ranks / size >= WIDE[2] and high >= 48:
             texts.append(tag("text", f"{shown.tokens:,} tokens", x=middle, y=round(y + 17, 1), class_="soft"))
     edge = " thin" if shown.ranks / size < THIN else ""
-    return tag("g", tag("title", block_text(shown)), inner, texts, class_=f"block d{shade(shown.ranks)}{edge}")
+    return tag("g", tag("title", block_text(shown, of)), inner, texts, class_=f"block d{shade(shown.ranks)}{edge}")
 
 
 def shade(ranks: int) -> int:
@@ -114,11 +131,13 @@ def shade(ranks: int) -> int:
     return min(7, ranks.bit_length() - 1)
 
 
-def block_text(shown: GroupSummary) -> str:
+def block_text(shown: GroupSummary, of: Band) -> str:
+    """What a block stands for: its group and ranks, its micro-batches, and what each of these has."""
     waits = f"; waits {duration(shown.slack)} for {shown.waits_for}" if shown.waits_for else ""
+    each = ", each with" if of.alike > 1 else ":"
     return (
-        f"{shown.group}: {plural(shown.ranks, 'rank')}, {plural(shown.items, 'sequence')}, {shown.tokens:,} tokens "
-        f"(longest {shown.longest:,}), {duration(shown.seconds)} simulated{waits}"
+        f"{shown.group}, {plural(shown.ranks, 'rank')}, {of.label}{each} {plural(shown.items, 'sequence')}, "
+        f"{shown.tokens:,} tokens (longest {shown.longest:,}), {duration(shown.seconds)} simulated{waits}"
     )
 
 
@@ -142,4 +161,4 @@ def lines(shown: Band) -> Iterator[tuple[str, ...]]:
     for each in shown.blocks:
         share = percent(each.seconds / (shown.seconds or 1.0))
         counts = (each.ranks, each.items, each.tokens, each.longest)
-        yield str(shown.number), each.group, *(f"{count:,}" for count in counts), f"{each.seconds:.4f}", share
+        yield shown.numbers, each.group, *(f"{count:,}" for count in counts), f"{each.seconds:.4f}", share

@@ -70,7 +70,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Content]], caption: st
     """Columns that begin with `>` are numbers; the first column names its row."""
     heads = [*columns]
     kinds = ["num" if head.startswith(">") else None for head in heads]
-    head = tag("tr", [tag("th", h.removeprefix(">"), scope="col", class_=k) for h, k in zip(heads, kinds, strict=True)])
+    head = tag("tr", [column_head(h.removeprefix(">"), k) for h, k in zip(heads, kinds, strict=True)])
     body = [
         tag(
             "tr",
@@ -84,6 +84,11 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Content]], caption: st
     title = tag("caption", caption) if caption else None
     whole = tag("table", title, tag("thead", head), tag("tbody", body))
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+
+
+def column_head(text: str, kind: str | None) -> Markup:
+    """A column without a name has a cell in place of a head, which must not be empty."""
+    return tag("th", text, scope="col", class_=kind) if text else tag("td")
 
 
 def details(summary: str, *content: Content, **attributes: str) -> Markup:

@@ -1,14 +1,14 @@
 """The section that explains a plan: its bound, the parts of its time, the alternatives, and what would help."""
 
 from collections.abc import Sequence
+from math import exp
 
 from planner.costs import STEP_SECONDS
-from planner.errors import InputError
-from planner.plan.descriptions import alternative_text, layout_text
-from planner.plan.plan_file import Alternative, Plan
+from planner.plan.descriptions import alternative_text, module_layout_text
+from planner.plan.plan_file import Plan
 from planner.report.bound_text import bound_text
 from planner.report.tags import Content, Markup, join, keep_units, section, table, tag
-from planner.scoring import Score, objective_of
+from planner.scoring import Score, impossible_alternatives, objective_of, ranked_alternatives, tie_spread
 from planner.units import duration, percent
 from planner.why import StepFacts, WhyPlan, single_step, step_facts
 
@@ -28,26 +28,30 @@ def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Mar
 
 
 def layout_table(plan: Plan) -> Markup:
-    rows = [(name, str(layout.ranks), layout_text(layout)) for name, layout in plan.layouts.items()]
+    rows = [(name, str(layout.ranks), module_layout_text(plan, name)) for name, layout in plan.layouts.items()]
     return join(tag("h3", "Layout"), table(("module", "ranks", "layout"), rows))
 
 
 def step_parts_table(plan: Plan, scores: Sequence[Score]) -> Content:
-    """Parts of the step in seconds of the mean rank; only for plans of one module on all ranks."""
-    try:
-        each = [step_facts(single_step(plan, number), score) for number, score in enumerate(scores)]
-    except InputError:
-        return None
+    """Parts of the step in seconds of the mean rank."""
+    each = [step_facts(single_step(plan, number), score) for number, score in enumerate(scores)]
     value = sum(f.value for f in each) or 1.0
     rows = [
         (join(name, tag("small", why)), f"{sum(seconds) / len(each):.4f}", percent(sum(seconds) / value))
         for name, seconds, why in components(each)
     ]
     heads = ("of the mean rank", ">seconds", ">of the step")
-    full = sum(f.held for f in each) / (sum(f.room for f in each) or 1)
-    room = f"Groups use {percent(full)} of their token capacity."
     mean = "" if len(each) == 1 else f", mean of {len(each)} steps"
-    return join(tag("h3", "Parts of the step"), table(heads, rows, f"Simulated{mean}"), tag("p", room))
+    parts = table(heads, rows, f"Simulated{mean}")
+    return join(tag("h3", "Parts of the step"), parts, capacity_sentence(each))
+
+
+def capacity_sentence(each: Sequence[StepFacts]) -> Content:
+    """How full groups are, where ranks have a capacity of tokens."""
+    room = sum(f.room for f in each)
+    if not room:
+        return None
+    return tag("p", f"Groups use {percent(sum(f.held for f in each) / room)} of their token capacity.")
 
 
 def components(each: Sequence[StepFacts]) -> list[tuple[str, list[float], str]]:
@@ -67,37 +71,29 @@ def components(each: Sequence[StepFacts]) -> list[tuple[str, list[float], str]]:
 
 
 def alternatives_table(plan: Plan) -> Content:
-    """A table of the alternatives that were tried."""
+    """A table of the alternatives that were tried: the best first, the impossible ones last and merged."""
     if not plan.alternatives:
         return None
-    rows = [
+    goal = objective_of(plan)
+    possible = [
         (
-            alternative_text(other, plan.made.strategy),
-            alternative_value(plan, other),
-            relative_change(plan, other),
-            other.because,
+            alternative_text(each.tried, plan.made.strategy),
+            goal.formatted(each.tried.value or 0.0),
+            f"{100 * each.change:+.1f} %{' tie' if each.tie else ''}",
+            each.tried.because,
         )
-        for other in plan.alternatives
+        for each in ranked_alternatives(plan)
     ]
+    failed = [(text, "impossible", "", because) for text, because in impossible_alternatives(plan)]
     heads = (
         "alternative",
-        ">step" if plan.outcome.objective == STEP_SECONDS else f">{objective_of(plan).unit}",
+        ">step" if plan.outcome.objective == STEP_SECONDS else f">{goal.unit}",
         ">against this plan",
         "because",
     )
-    return join(tag("h3", "Alternatives"), table(heads, rows, "Alternatives, simulated when the plan was solved"))
-
-
-def alternative_value(plan: Plan, other: Alternative) -> str:
-    return "impossible" if other.value is None else objective_of(plan).formatted(other.value)
-
-
-def relative_change(plan: Plan, other: Alternative) -> str:
-    return (
-        ""
-        if other.value is None or not plan.outcome.value
-        else f"{100 * (other.value / plan.outcome.value - 1):+.1f} %"
-    )
+    close = percent(exp(tie_spread(plan)) - 1.0)
+    note = f"Alternatives, simulated when the plan was solved; tie: closer than predictions tell apart ({close})"
+    return join(tag("h3", "Alternatives"), table(heads, [*possible, *failed], note))
 
 
 def hint() -> Markup:

@@ -147,6 +147,7 @@ def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any
         "ended": result.stop_reason,
         "peak_bytes": result.steps[-1].peak_bytes,
         "memory_bytes": [asdict(rank) for rank in result.steps[-1].memory] or None,
+        "sent_bytes": result.steps[-1].sent_bytes,
         "planned": [step.planning and asdict(step.planning) for step in result.steps],
         "verify": verified and verification(verified, plan, options),
     }

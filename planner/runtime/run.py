@@ -25,7 +25,10 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
     `runtime/execute/warmup.py`.
     """
     if find_spec("torch") is None:
-        raise InputError("running a plan needs torch, which is not installed", fix="pip install 'planner[torch]'")
+        raise InputError(
+            "running a plan needs torch, which is not installed",
+            fix="pip install '.[torch]' in the folder of planner's source",
+        )
     name = options.source or plan.name
     require_legal(plan, name)
     options = resolve_resume(options)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from planner.launch import SentBytes
+
 StopReason = Literal["steps", "time", "interrupt"]  # why a run stopped
 
 
@@ -63,6 +65,7 @@ class StepResult:
     learning_rate: float = 0.0
     grad_norm: float | None = None  # global norm before clipping; None: not computed
     memory: tuple[RankMemory, ...] = ()  # of each rank, kept for the same steps as `measured`; empty on the CPU
+    sent_bytes: tuple[SentBytes, ...] = ()  # of each rank, kept for the same steps as `measured`
 
 
 @dataclass(frozen=True, slots=True)

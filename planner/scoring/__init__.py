@@ -1,7 +1,8 @@
 """Scores a plan from its own numbers: prices, simulated steps, memory, lower bounds with proofs."""
 
-from planner.scoring.bounds import BOUNDS, bounds_same_work
+from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
+from planner.scoring.expert_answer import ExpertAnswer, expert_answers
 from planner.scoring.objective_value import (
     mean_objective_value,
     objective_of,
@@ -12,9 +13,11 @@ from planner.scoring.objective_value import (
     seconds_for_value,
 )
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
-from planner.scoring.plan_answer import PlanAnswer, plan_answer
+from planner.scoring.plan_answer import PlanAnswer, plan_answer, throughput
 from planner.scoring.plan_memory import allowed_bytes_on, exceeds_memory
-from planner.scoring.read_plan import plan_at, read_plan
+from planner.scoring.plan_space import plan_space_seconds
+from planner.scoring.ranked_alternatives import impossible_alternatives, ranked_alternatives, tie_spread
+from planner.scoring.read_plan import ScoredPlan, read_plan, read_scored, scored_at
 from planner.scoring.score import (
     OPTIMAL_GAP,
     Score,
@@ -23,36 +26,53 @@ from planner.scoring.score import (
     prediction_of,
     require_memory,
     score,
+    whole_score,
     with_score,
 )
+from planner.scoring.statements import computed_by_hand, false_statements
+from planner.scoring.step_simulation import step_seconds
 
 __all__ = [
     "BOUNDS",
     "OPTIMAL_GAP",
+    "SPACE",
+    "ExpertAnswer",
     "PlanAnswer",
     "ReplicaPipeline",
     "Score",
+    "ScoredPlan",
     "allowed_bytes_on",
     "bounds_same_work",
+    "computed_by_hand",
     "exceeds_memory",
+    "expert_answers",
+    "false_statements",
     "fullest_score",
+    "impossible_alternatives",
     "mean_objective_value",
     "objective_of",
     "objective_value",
     "outcome_of",
     "plan_answer",
-    "plan_at",
+    "plan_space_seconds",
     "prediction_of",
+    "ranked_alternatives",
     "read_plan",
+    "read_scored",
     "replica_pipelines",
     "require_memory",
     "restate_in_objective",
     "sample_modules",
     "sample_tokens",
     "score",
+    "scored_at",
     "seconds_for_value",
     "small_enough",
     "solve_grouping",
     "splits_backward",
+    "step_seconds",
+    "throughput",
+    "tie_spread",
+    "whole_score",
     "with_score",
 ]

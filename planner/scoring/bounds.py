@@ -14,6 +14,9 @@ longest   One micro-batch holds the sequence that takes longest even on its best
 
 busiest_rank  With the assignment given: no rank is done before it has run all its own work.
 
+space         Every static layout of the job's space at once (layouts/space_bound.py), found with the search alone; of
+              `best` every plan of every strategy that was tried, if that is less.
+
 `order` and `busiest_rank` bound every order of the same work; the others bound every plan of the job.
 """
 
@@ -28,7 +31,9 @@ from planner.scoring.coupled_bound import coupled_seconds
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.exchange_bounds import exchange_problem, step_exchange_seconds
 from planner.scoring.pipeline_passes import order_bound_seconds
-from planner.simulate import Timeline
+from planner.simulate import Timeline, whole_tasks
+
+SPACE = "space"
 
 
 class Bound(NamedTuple):
@@ -111,10 +116,10 @@ def busiest_rank_seconds(tasks: Sequence[Task], timeline: Timeline) -> float:
     """Seconds of compute of the busiest rank, each task weighted by its share of the device."""
     shares = {task.id: task.share for task in tasks}
     busy: dict[int, float] = {}
-    for event in timeline.events:
+    for event, count in zip(timeline.events, timeline.event_counts, strict=True):
         if event.stream == "compute":
             for rank in event.ranks:
-                busy[rank] = busy.get(rank, 0.0) + shares[event.id] * event.seconds
+                busy[rank] = busy.get(rank, 0.0) + count * shares[event.id] * event.seconds
     return max(busy.values(), default=0.0)
 
 
@@ -174,7 +179,7 @@ BOUNDS: dict[str, BoundEntry] = {
     ),
     "order": BoundEntry(
         lambda step: step.order_decided,
-        lambda step: order_bound_seconds(step.plan, step.pricing, step.tasks),
+        lambda step: order_bound_seconds(step.plan, step.pricing, whole_tasks(step.timeline, step.tasks)),
         "given who does what in which stage, every order of the passes has to wait for the path through "
         "the stages, for a stage's own work, and for room in its memory, in whatever sequence micro-batches come",
         same_work=True,

@@ -4,13 +4,15 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from math import exp
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.costs import peak_flops
 from planner.plan.plan_file import Alternative, Layout, Plan, assignments
 from planner.plan.tokens.encoder_outputs import fed_tokens
-from planner.scoring.bounds import bounds_same_work
+from planner.scoring.bounds import SPACE, bounds_same_work
+from planner.scoring.expert_answer import expert_answers
 from planner.scoring.objective_value import (
     item_lengths,
     mean_objective_value,
@@ -30,9 +32,8 @@ PlanAnswer = dict[str, Any]
 def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
     """The answer about a plan, its numbers those of the mean step."""
     seconds = sum(score.step_seconds for score in scores) / len(scores)
-    bound = sum(min(score.bound.seconds, score.step_seconds) for score in scores) / len(scores)
+    by, bound = step_bounds(plan, scores)
     spread = max(score.timeline.spread for score in scores)
-    every = range(len(plan.steps))
     return {
         "layouts": {name: layout_fields(layout) for name, layout in plan.layouts.items()},
         "objective": plan.outcome.objective,
@@ -42,13 +43,40 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "value": mean_objective_value(plan, seconds),
         "bound": mean_objective_value(plan, bound),
         "gap": (seconds - bound) / bound if bound > 0 else 0.0,
-        "bound_by": "+".join(sorted({score.bound.by for score in scores})),
-        "bound_of": "layout" if any(bounds_same_work(score.bound.by) for score in scores) else "space",
+        "bound_by": by,
+        "bound_of": "layout" if bounds_same_work(by) else "space",
         "memory": memory_answer(scores),
-        "tokens_per_second": sample_tokens(plan, every) / len(scores) / seconds if seconds else 0.0,
-        "mfu": plan_flops(plan) / len(scores) / (seconds * cluster_peak_flops(plan)) if seconds else 0.0,
+        **throughput(plan, seconds)._asdict(),
+        "experts": [asdict(each) for each in expert_answers(plan)],
         "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],
     }
+
+
+class Throughput(NamedTuple):
+    """Tokens a second of modules that feed no other, and the MFU of all."""
+
+    tokens_per_second: float
+    mfu: float
+
+
+def throughput(plan: Plan, seconds: float) -> Throughput:
+    """What a plan gives when its mean step takes so many seconds; zeros where it takes none."""
+    if not seconds:
+        return Throughput(0.0, 0.0)
+    steps = range(len(plan.steps))
+    flops = plan_flops(plan) / len(steps)
+    return Throughput(sample_tokens(plan, steps) / len(steps) / seconds, flops / (seconds * cluster_peak_flops(plan)))
+
+
+def step_bounds(plan: Plan, scores: Sequence[Score]) -> tuple[str, float]:
+    """The names of a plan's bounds, and their seconds for the mean step: over its space of layouts as the plan states
+    it, which takes a search to find again, else as these scores give it.
+    """
+    if plan.outcome.bound_by == SPACE:
+        steps = range(len(plan.steps))
+        return SPACE, seconds_for_value(plan, plan.outcome.bound, steps) / len(steps)
+    bound = sum(min(score.bound.seconds, score.step_seconds) for score in scores) / len(scores)
+    return "+".join(sorted({score.bound.by for score in scores})), bound
 
 
 def layout_fields(layout: Layout) -> PlanAnswer:

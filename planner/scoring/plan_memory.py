@@ -97,16 +97,31 @@ class PlanMemory:
     @cached_property
     def footprints(self) -> dict[str, list[dict[str, Footprint]]]:
         """Bytes without activations, by module, stage and kind of rank."""
-        kinds = dict.fromkeys(device_of_rank(self.plan.uses.cluster, rank) for rank in range(self.plan.size))
         return {
-            name: [{kind: self.stage_footprint(name, stage, kind) for kind in kinds} for stage in range(layout.pp)]
+            name: [{kind: self.stage_footprint(name, stage, kind) for kind in self.kinds} for stage in range(layout.pp)]
             for name, layout in self.plan.layouts.items()
         }
 
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of device: what holds for one rank of a kind holds for all, and there may be a hundred thousand."""
+        return tuple(dict.fromkeys(self.kind(rank) for rank in range(self.plan.size)))
+
+    @cached_property
+    def accountings(self) -> dict[str, MemoryCoefficients]:
+        """Memory coefficients by kind of device."""
+        uses = self.plan.uses
+        return {kind: device_accounting(uses.devices[kind], uses.prices.accounting) for kind in self.kinds}
+
+    @cached_property
+    def allowed(self) -> dict[str, float]:
+        """Bytes that a rank may hold in total, by kind of device."""
+        return {kind: allowed_bytes_on(self.plan, kind) for kind in self.kinds}
+
     def stage_footprint(self, module: str, stage: int, kind: str) -> Footprint:
         """Bytes of a stage of a module on a rank without activations."""
-        accounting = device_accounting(self.plan.uses.devices[kind], self.plan.uses.prices.accounting)
-        return resident_footprint(self.plan.uses.models[module], self.plan.layouts[module], accounting, stage)
+        model, layout = self.plan.uses.models[module], self.plan.layouts[module]
+        return resident_footprint(model, layout, self.accountings[kind], stage)
 
     def kind(self, rank: int) -> str:
         return device_of_rank(self.plan.uses.cluster, rank)
@@ -115,11 +130,11 @@ class PlanMemory:
         return self.plan.uses.devices[self.kind(rank)]
 
     def accounting(self, rank: int) -> MemoryCoefficients:
-        return device_accounting(self.device(rank), self.plan.uses.prices.accounting)
+        return self.accountings[self.kind(rank)]
 
     def allowed_bytes(self, rank: int) -> float:
         """Bytes that a rank may hold in total."""
-        return allowed_bytes_on(self.plan, self.kind(rank))
+        return self.allowed[self.kind(rank)]
 
     def oom_chance(self, rank: int, peak: float) -> float:
         """Probability that a rank runs out of memory whose predicted peak is this many bytes."""

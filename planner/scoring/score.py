@@ -1,7 +1,8 @@
 """The score of a plan, computed from the plan alone: seconds, lower bound, breakdown and memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 
 from planner.costs import pricing_of, with_overlap
@@ -10,11 +11,11 @@ from planner.plan.join_plans import round_digits
 from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
-from planner.plan.tasks.expand import expand
 from planner.scoring.bounds import Bound, step_bound
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
-from planner.simulate import MemoryCurves, Timeline, simulate
+from planner.scoring.step_simulation import repeats, simulated_step
+from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 from planner.units import GIB, percent
@@ -22,17 +23,21 @@ from planner.units import GIB, percent
 OPTIMAL_GAP = 1e-6  # a smaller relative gap counts as optimal: integer programs are solved no closer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Score:
-    """One step of a plan, priced, simulated and bounded from its own numbers."""
+    """One step of a plan, priced, simulated and bounded from its own numbers.
 
-    tasks: tuple[Task, ...]  # of all groups, or one of each kind where there are many (`timeline.representative_rank`)
+    Of many identical groups one is simulated (`timeline.representative_rank`), of many equal rounds of a pipeline a few
+    (`timeline.repetition`); `whole_score` has the others, too.
+    """
+
+    tasks: tuple[Task, ...]  # those that were simulated
     timeline: Timeline
     memory: MemoryCurves
     plan_memory: PlanMemory
     bound: Bound
 
-    @property
+    @cached_property
     def fullest_rank(self) -> int:
         """The rank with the greatest share of its allowed memory in use; the first of equal ones."""
         return max(range(len(self.memory.peaks)), key=lambda rank: (self.memory_share(rank), -rank))
@@ -62,13 +67,21 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     """Expand, price, simulate and bound one step; `overlap`: exchanges that run beside compute, if not as priced."""
     plan = with_overlap(plan, overlap)
     pricing = pricing_of(plan)
-    others = identical_groups(plan, number) if plan.size > MAX_UNFOLDED_RANKS else NO_IDENTICAL_GROUPS
-    tasks = expand(plan, number, others.ranks)
+    many = plan.size > MAX_UNFOLDED_RANKS or repeats(plan, number)
+    others = identical_groups(plan, number) if many else NO_IDENTICAL_GROUPS
+    tasks, timeline = simulated_step(plan, number, pricing, others, overlap)
     require_hidden_offload(plan, number, pricing, tasks)
-    timeline = simulate(tasks, pricing.with_concurrency(tasks), plan.size, others, overlap.occupied_streams)
     plan_memory = PlanMemory(plan, pricing)
     memory = plan_memory.over_step(timeline, tasks)
     return Score(tasks, timeline, memory, plan_memory, step_bound(plan, number, pricing, tasks, timeline))
+
+
+def whole_score(s: Score) -> Score:
+    """The score with every task and event of the step, to be drawn or compared with a run."""
+    if s.timeline.repetition is None:
+        return s
+    events, tasks = whole_timeline(s.timeline), whole_tasks(s.timeline, s.tasks)
+    return replace(s, tasks=tasks, timeline=events, memory=whole_curves(s.memory, s.timeline))
 
 
 def fullest_score(scores: Sequence[Score]) -> Score:

@@ -4,12 +4,14 @@ from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder
 from planner.simulate.compiled_clock import run_activities
 from planner.simulate.drawn_ranks import representatives_of_ranks
 from planner.simulate.engine import simulate
+from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.simulate.equivalent_ranks import representative_ranks
-from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory
+from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory, whole_curves
+from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.strict_json import GZIP_MAGIC
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
-from planner.simulate.trace_records import TracedStep
+from planner.simulate.trace_records import RoundsLeftOut, TracedStep
 from planner.simulate.trace_writer import build_trace, write_trace
 
 __all__ = [
@@ -22,16 +24,24 @@ __all__ = [
     "IntArray",
     "MemoryCurves",
     "RecordedStep",
+    "RoundsLeftOut",
     "TaskEvent",
     "Timeline",
     "TracedStep",
+    "abridged_tasks",
+    "abridged_timeline",
     "build_trace",
+    "equal_step_seconds",
     "median_step",
     "read_steps",
+    "repeated",
     "representative_ranks",
     "representatives_of_ranks",
     "run_activities",
     "simulate",
     "simulate_memory",
+    "whole_curves",
+    "whole_tasks",
+    "whole_timeline",
     "write_trace",
 ]

@@ -5,13 +5,14 @@ Where a backward is split, the input gradient (I) frees what the weight gradient
 needs is `KEPT_FOR_WEIGHTS`.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task
-from planner.simulate.timeline import TaskEvent, Timeline
+from planner.simulate.timeline import Repetition, TaskEvent, Timeline
 from planner.specs.base import Layers, Ranks
 
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
@@ -133,3 +134,26 @@ def running_curve(base: float, changes: list[tuple[float, float]]) -> Curve:
         else:
             points.append((seconds, held))
     return tuple(points)
+
+
+def whole_curves(memory: MemoryCurves, timeline: Timeline, abridged: bool = False) -> MemoryCurves:
+    """The curves over the whole step of a timeline in which rounds repeat; `abridged`: without these."""
+    found, starts = timeline.repetition, timeline.round_starts()
+    if found is None:
+        return memory
+    keys = [(id(curve), timeline.representative_of(rank)) for rank, curve in enumerate(memory.curves)]
+    first = {key: rank for rank, key in reversed([*enumerate(keys)])}
+    whole = {
+        key: whole_curve(memory.curves[rank], found, starts.get(key[1], 0.0), abridged) for key, rank in first.items()
+    }
+    return MemoryCurves(tuple(whole[key] for key in keys))
+
+
+def whole_curve(curve: Curve, repetition: Repetition, window: float, abridged: bool) -> Curve:
+    """A rank's bytes over the whole step, given those of the simulated one. `window`: when its last round starts."""
+    seconds, times = repetition.seconds, [at for at, _ in curve]
+    first, last = bisect_left(times, window), bisect_left(times, window + seconds)
+    numbers = () if abridged else range(1, repetition.rounds + 1)
+    again = ((at + number * seconds, held) for number in numbers for at, held in curve[first:last])
+    late = repetition.rounds * seconds
+    return (*curve[:last], *again, *((at + late, held) for at, held in curve[last:]))

@@ -75,7 +75,11 @@ class Indices(tuple[int, ...]):
 
     @staticmethod
     def schema() -> dict[str, Any]:
-        return {"type": ["string", "integer"], "description": "indices as ranges: 0-31, or 0-1,4-5, or 7"}
+        return {
+            "type": ["string", "integer"],
+            "description": "indices as ranges: 0-31, or 0-1,4-5, or 7",
+            "examples": [0],
+        }
 
 
 @lru_cache(maxsize=65536)  # task ids contain these

@@ -3,20 +3,26 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from planner import files
 from planner.errors import InputError
 from planner.specs import library
 from planner.specs.base import with_fields
+from planner.specs.cluster_choice import read_cluster
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
-from planner.specs.framework.software import Software
+from planner.specs.framework.software import Framework
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Device, Profile
 from planner.specs.job import Job
+from planner.specs.job_names import NO_TABLES, NameTables, require_names
 from planner.specs.layers import Module
 from planner.specs.model import Model
 from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.plausibility import warn_of_implausible
 from planner.specs.profile_choice import choose_profile
+from planner.specs.software_choice import read_software
+from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
 from planner.specs.workload.length_sources import LengthsFile, StreamFile, TokensFolder, Workload
 from planner.specs.workload.samples import SampleBatch, read_batches
 from planner.specs.workload.stream_batches import SourcePaths, add_streams
@@ -43,6 +49,7 @@ class Inputs:
     )  # kind of rank → rates of its kernels, where they were timed
     timing: TimingCoefficients = field(default_factory=TimingCoefficients)
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
+    software: Framework = field(default_factory=Framework)  # what trains, and what it can launch
     software_spread: float = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
 
     @property
@@ -76,19 +83,23 @@ class JobOptions:
     lengths: str | None = None
 
 
-def load_job(reference: str, options: JobOptions) -> Inputs:
-    """Read the job with this name or path, and all files that it names. Raises InputError."""
+def load_job(reference: str, options: JobOptions, tables: NameTables = NO_TABLES) -> Inputs:
+    """Read the job with this name or path, and all files that it names. Raises InputError, also for what is not in
+    `tables`.
+    """
     job, path = library.read_named(reference, Job)
-    return resolve_job(job, path, options)
+    return resolve_job(job, path, options, tables)
 
 
-def resolve_job(job: Job, path: Path, options: JobOptions) -> Inputs:
+def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = NO_TABLES) -> Inputs:
     """Read all files that a job, itself read from `path`, names. Raises InputError."""
+    require_names(job, path, tables)
     base = path.parent
     model, model_path = library.read_named(job.model, Model, base, f"{path} (model)")
-    cluster, cluster_path = library.read_named(job.cluster, Cluster, base, f"{path} (cluster)")
+    model = with_expert_counts(model, job.expert_counts, path)
+    cluster, cluster_path = read_cluster(job.cluster, base, f"{path} (cluster)")
     sources = {"job": path, "model": model_path, "cluster": cluster_path}
-    software, sources["software"] = library.read_named(job.software, Software, base, f"{path} (software)")
+    software, sources["software"] = read_software(job.software, base, f"{path} (software)")
     devices, rates = {}, {}
     for kind in cluster.ranks:
         device_profile, sources[f"device {kind.kind}"] = library.read_named(
@@ -106,12 +117,17 @@ def resolve_job(job: Job, path: Path, options: JobOptions) -> Inputs:
     if isinstance(workload.lengths, TokensFolder):
         sources["lengths"] = base / workload.lengths.path / OFFSETS
     module = sample_module(job, model, path)
-    samples = read_batches(workload, options.batches, options.first_row, options.seed, base)
+    try:
+        samples = read_batches(workload, options.batches, options.first_row, options.seed, base)
+    except InputError as error:
+        raise in_job_file(error, path) from error
     paths = SourcePaths(path, model_path, base)
     sources |= {
         f"stream {name}": base / each.path for name, each in workload.streams.items() if isinstance(each, StreamFile)
     }
-    return Inputs(
+    counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
+    sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
+    inputs = Inputs(
         job=job,
         model=model,
         module=module,
@@ -126,8 +142,19 @@ def resolve_job(job: Job, path: Path, options: JobOptions) -> Inputs:
         rates={kind: profile_files for kind, profile_files in rates.items() if profile_files},
         timing=software.timing,
         accounting=software.accounting,
+        software=software.framework,
         software_spread=software.spread,
     )
+    warn_of_implausible(inputs)
+    return inputs
+
+
+def in_job_file(error: InputError, path: Path) -> InputError:
+    """Return an error about a workload with the place in its job's file; any other as it is."""
+    if error.where and not error.where.startswith("workload"):
+        return error
+    route = (error.where or "workload.lengths").split(".")
+    return InputError(error.message, where=files.place(path, *route), fix=error.fix)
 
 
 def replace_lengths(job: Job, path: Path) -> Workload:

@@ -6,7 +6,16 @@ import msgspec
 
 from planner.specs.base import Amount, Count, Index, Name, RankCount, Share, Spec
 from planner.specs.parallelism import Parallelism, Sync
+from planner.specs.workload.expert_counts import ExpertCounts
 from planner.specs.workload.length_sources import Workload
+
+LENGTH_NAMES = (  # of other programs
+    *("sequence_length", "seq_length", "seq_len", "seqlen", "seq", "max_seq_len", "max_sequence_length"),
+    *("max_position_embeddings", "context_length"),
+)
+LENGTH_FIX = "lengths are said as workload: {lengths: 8192, batch_rows: 512}, or from a file or a distribution"
+BATCH_NAMES = ("batch_size", "global_batch_size", "gbs", "batch")
+BATCH_FIX = "the sequences of a step are said as workload: {batch_rows: 512}"
 
 Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
@@ -46,21 +55,26 @@ class Job(Spec):
     """A job file, `planner.job/1`; shipped ones are in `profiles/jobs`."""
 
     FORMAT: ClassVar[str] = "planner.job/1"
+    OTHER_NAMES: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(LENGTH_NAMES, LENGTH_FIX),
+        **dict.fromkeys(BATCH_NAMES, BATCH_FIX),
+    }
     format: str
     name: str
     model: str  # a shipped model, or a path
     cluster: str  # a shipped cluster, or a path
-    workload: Workload
-    software: str = "planner"  # the training framework: a shipped one, or a path
+    workload: Workload  # lengths of samples, and how many a step has
+    software: str = "planner"  # the training framework: a shipped one, or a path; any: one with every knob
     profile: str = "auto"  # auto: the one measured here, else the shipped one of the device; or a name, or a path
-    strategy: str = "sequence_groups"
+    strategy: str = "sequence_groups"  # what is decided, and how: a name of `planner list strategies`, or best
     objective: str = "step_seconds"  # what is optimised: a name of costs/objective.py
     layout: Parallelism = Parallelism()  # of every module: fields that are given hold, a search decides the others
     degrees: tuple[RankCount, ...] = ()  # allowed sequence-parallel degrees; empty: powers of two that divide the heads
-    sync: Sync = "micro_batch"
+    sync: Sync = "micro_batch"  # when ranks wait for each other
     planning: Literal["ahead", "per_batch"] | PerBatch = "ahead"  # when batches after the first are planned
-    limits: Limits = Limits()
-    fix: Fix = Fix()
+    expert_counts: dict[Name, ExpertCounts] = {}  # by module: tokens that each expert got; left out: an assumed load
+    limits: Limits = Limits()  # what a rank may hold
+    fix: Fix = Fix()  # what is decided already
 
     @property
     def zero(self) -> int:

@@ -40,6 +40,11 @@ def shipped_names(kind: type) -> list[str]:
     return sorted(path.stem for path in (shipped_folder() / FOLDERS[kind]).glob("*.yaml"))
 
 
+def is_path(reference: str) -> bool:
+    """Whether a reference is the path of a file, and no name of a shipped one."""
+    return "/" in reference or reference.endswith((".yaml", ".yml"))
+
+
 def is_file(path: Path) -> bool:
     """Whether there is such a file; False also for invalid paths (too long, a null byte)."""
     try:
@@ -53,7 +58,10 @@ def find_file(reference: str, kind: type, base: Path | None = None, where: str =
 
     `where`: the place of the reference, for errors. Raises InputError for an unknown name.
     """
-    if "/" in reference or reference.endswith((".yaml", ".yml")):
+    if kind is Model and reference.endswith(".json"):
+        fix = f"planner import hf {reference} -o model.yaml, and name that file; or planner ask --hf {reference}"
+        raise InputError(f"`{reference}` is no model file", where=where or "MODEL", fix=fix)
+    if is_path(reference):
         for folder in [base] if base else []:
             if is_file(folder / reference):
                 return folder / reference
@@ -61,7 +69,8 @@ def find_file(reference: str, kind: type, base: Path | None = None, where: str =
     path = shipped_folder() / FOLDERS[kind] / f"{reference}.yaml"
     if not is_file(path):
         what = FOLDERS[kind].removesuffix("s")
-        fix = f"one of {', '.join(shipped_names(kind))}; or a path"
+        known = shipped_names(kind)
+        fix = files.nearest_word(reference, known) or f"one of {', '.join(known)}; or a path"
         raise InputError(f"no {what} is called `{reference}`", where=where or what.upper(), fix=fix)
     return path
 

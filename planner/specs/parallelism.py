@@ -4,13 +4,22 @@ A job fixes some of its fields and a search decides the others; a plan's layout 
 (plan/plan_file.py), and the closed form prices many of them as columns (costs/layout_columns.py).
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from planner.specs.base import Count, LayerCount, RankCount, Share, Spec
 
-Recompute = Literal["none", "selective", "full"]
+# Parts of a layer that backward recomputes from what is kept in front of them: the core of attention from queries, keys
+# and values; norms from their input; the dense MLP and shared experts; the routed experts.
+RecomputedPart = Literal["attention", "norm", "mlp", "moe"]
+RecomputeName = Literal["none", "selective", "full"]
+# What a layer recomputes: a name, or the parts, in the order above. `none` and `selective` are the names of two sets.
+Recompute = RecomputeName | Annotated[tuple[RecomputedPart, ...], msgspec.Meta(min_length=1)]
+RECOMPUTED_PARTS: tuple[RecomputedPart, ...] = get_args(RecomputedPart)
+SELECTIVE_PARTS: frozenset[RecomputedPart] = frozenset({"norm", "mlp"})  # what is cheap to recompute and large to keep
 Dtype = Literal["bf16", "fp8", "float32", "float64"]  # fp8: bf16 whose matrix products are computed in fp8
 ZeroStage = Annotated[int, msgspec.Meta(ge=0, le=3)]  # stage: 1 shards optimizer states, 2 gradients too, 3 weights too
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2", "forward_only"]
@@ -66,6 +75,8 @@ class Parallelism(Spec):
     overlap: tuple[OverlappedKind, ...] | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.recompute, tuple | dict):
+            msgspec.structs.force_setattr(self, "recompute", canonical_recompute(self.recompute))
         if self.schedule not in (None, "interleaved") and (self.vpp or 1) > 1:
             raise ValueError(
                 f"{self.schedule} has one chunk a rank, and vpp is {self.vpp} | set schedule: interleaved, or vpp: 1"
@@ -78,6 +89,38 @@ class Parallelism(Spec):
             raise ValueError(f"ulysses {self.ulysses} does not divide cp {self.cp} | a divisor, or 1 for a ring")
         if self.rank_order is not None:
             check_rank_order(self.rank_order)
+
+
+def parts_of(how: Recompute) -> frozenset[RecomputedPart]:
+    """Return the parts that a layer recomputes; none where all of it is recomputed in full."""
+    return frozenset(how) if isinstance(how, tuple) else SELECTIVE_PARTS if how == "selective" else frozenset()
+
+
+def recompute_of(parts: Iterable[RecomputedPart]) -> Recompute:
+    """Return how a file says a set of parts: its name, or its parts in the order of a layer."""
+    chosen = frozenset(parts)
+    if chosen in (frozenset(), SELECTIVE_PARTS):
+        return "selective" if chosen else "none"
+    return tuple(part for part in RECOMPUTED_PARTS if part in chosen)
+
+
+def canonical_recompute(how: Recompute | dict[str | int, Recompute]) -> Recompute | dict[str | int, Recompute]:
+    """Return the one way to say it, of all layers or of ranges. Raises ValueError where a part is named twice."""
+    if isinstance(how, dict):
+        return {layers: canonical_recompute(own) for layers, own in how.items()}  # type: ignore[misc]
+    for part in how if isinstance(how, tuple) else ():
+        if how.count(part) > 1:
+            raise ValueError(f"recompute names `{part}` twice | name each part once")
+    return recompute_of(how) if isinstance(how, tuple) else how
+
+
+# Every set of parts that has no name, smaller sets first.
+PART_SETS: tuple[tuple[RecomputedPart, ...], ...] = tuple(
+    parts
+    for size in range(1, len(RECOMPUTED_PARTS) + 1)
+    for parts in combinations(RECOMPUTED_PARTS, size)
+    if frozenset(parts) != SELECTIVE_PARTS
+)
 
 
 def check_rank_order(text: str) -> None:

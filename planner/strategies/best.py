@@ -1,92 +1,157 @@
-"""The best of several strategies, where a job leaves open when its ranks synchronise.
+"""The best of all strategies that support a job, each with everything that the job leaves open.
 
-They do in every micro-batch, as the all-gathers of ZeRO-3 force them to, or once a step under a lower ZeRO stage, which
-leaves less memory for tokens. Every candidate that the job allows is solved, by strategies that are handed in; the plan
-of the best one records what the others give.
+Ranks synchronise in every micro-batch, as the all-gathers of ZeRO-3 force them to, or once a step under a lower ZeRO
+stage, which leaves less memory for tokens; layers recompute nothing, a part, or all; or one static layout holds for all
+sequences, which decides these by itself. Every candidate that the job allows is solved, by strategies that are handed
+in; the plan of the best one that the software can launch records what the others give, or why they give nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
-from planner.costs import find_objective
-from planner.errors import Infeasible, InputError
+from planner.costs import Objective, find_objective
+from planner.errors import Infeasible, Unsupported
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
-from planner.plan.plan_file import Alternative
+from planner.plan.launchable import refusal_text
+from planner.plan.launchable_plan import plan_refusals
+from planner.plan.plan_file import Alternative, Plan
+from planner.scoring import OPTIMAL_GAP, SPACE, bounds_same_work
 from planner.specs.base import with_fields
+from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import Sync
+from planner.specs.parallelism import RecomputeName, Sync
 from planner.strategies.solved_job import SolvedJob
 
-Solve = Callable[[Inputs], SolvedJob]  # a job by one strategy; raises InputError and Infeasible
+Solve = Callable[[Inputs], SolvedJob]  # a job by one strategy; raises Unsupported, Infeasible and InputError
 
 
 class Candidate(NamedTuple):
-    """A strategy, with a ZeRO stage that its points of synchronisation allow."""
+    """A strategy, with a ZeRO stage that its points of synchronisation allow and what its layers recompute; None: the
+    strategy decides it.
+    """
 
     strategy: str
-    zero: int
+    zero: int | None
     sync: Sync
+    recompute: RecomputeName | None = None
 
 
-CANDIDATES = (
-    Candidate("sequence_groups", 3, "micro_batch"),
-    Candidate("data_ranks", 2, "step"),
-    Candidate("data_ranks", 1, "step"),
-)
+GROUPED = (("sequence_groups", 3, "micro_batch"), *(("data_ranks", zero, "step") for zero in (2, 1, 0)))
+RECOMPUTES: tuple[RecomputeName, ...] = ("none", "selective", "full")
+SEARCHED = Candidate("parallel_search", None, "micro_batch")
+ORDERED = Candidate("pipeline_order", None, "micro_batch")
 
 
 def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> SolvedJob:
     """The best plan by the job's objective, and the other candidates as its alternatives; `strategies`: by name.
 
-    Raises the first candidate's Infeasible where none is feasible, and InputError where none has the job's ZeRO stage.
+    Raises an error where none gives a plan that the software can launch; and any error that is about the job, not about
+    what a strategy or its prices cover.
     """
     solved: dict[Candidate, SolvedJob] = {}
-    infeasible: dict[Candidate, Infeasible] = {}
+    failed: dict[Candidate, Infeasible | Unsupported] = {}
     candidates = open_candidates(inputs)
     for candidate in candidates:
         try:
             solved[candidate] = strategies[candidate.strategy](inputs_of(inputs, candidate))
-        except Infeasible as error:
-            infeasible[candidate] = error
-    if not solved:
-        raise infeasible[candidates[0]]
+        except (Infeasible, Unsupported) as error:
+            failed[candidate] = error
+    refused = {each: text for each, done in solved.items() if (text := unlaunchable_text(done.plan))}
+    if not solved.keys() - refused.keys():
+        raise error_to_raise(failed, refused)
     loss = find_objective(inputs.job.objective).loss
-    best = min(solved, key=lambda each: loss(solved[each].plan.outcome.value))  # the first one of equal ones
-    others = tuple(
-        alternative_entry(each, solved.get(each), infeasible.get(each)) for each in candidates if each != best
-    )
+    able = [each for each in candidates if each in solved and each not in refused]
+    best = min(able, key=lambda each: loss(solved[each].plan.outcome.value))  # the first one of equal ones
+    entries = [
+        plan_entry(each, solved[each].plan, refused.get(each, ""))
+        if each in solved
+        else failed_entry(each, failed[each])
+        for each in candidates
+        if each != best
+    ]
+    others = tuple(each for number, each in enumerate(entries) if each not in entries[:number])
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
-    return SolvedJob(with_fields(solved[best].plan, alternatives=others), seconds)
+    launched = [solved[each].plan for each in able] if not isinstance(failed.get(SEARCHED), Unsupported) else []
+    chosen = bounded_over_candidates(solved[best].plan, launched, find_objective(inputs.job.objective))
+    return SolvedJob(with_fields(chosen, alternatives=(*others, *chosen.alternatives)), seconds)
+
+
+def bounded_over_candidates(chosen: Plan, plans: Sequence[Plan], goal: Objective) -> Plan:
+    """The plan with the least bound of all candidates' plans; its own says nothing of theirs. Unchanged where one of
+    them has only a bound over orders of the same work.
+    """
+    if any(bounds_same_work(each.outcome.bound_by) for each in plans):
+        return chosen
+    least = min((each.outcome.bound for each in plans), key=goal.loss, default=chosen.outcome.bound)
+    if goal.loss(least) >= goal.loss(chosen.outcome.bound):
+        return chosen
+    gap = round_digits(goal.gap(chosen.outcome.value, least))
+    status = "optimal" if gap < OPTIMAL_GAP else "feasible"
+    return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))
+
+
+def unlaunchable_text(plan: Plan) -> str:
+    """The first rule of its software that a plan breaks, as a sentence; empty where it breaks none."""
+    first = next(plan_refusals(plan), None)
+    return refusal_text(plan.uses.software.name, first[1], "plan") if first else ""
+
+
+def error_to_raise(
+    failed: Mapping[Candidate, Infeasible | Unsupported], refused: Mapping[Candidate, str]
+) -> Infeasible | Unsupported:
+    """The error of the whole space of layouts, which names the nearest layout that fits; else what cannot be launched;
+    else the first one that says what binds.
+    """
+    searched = failed.get(SEARCHED)
+    if isinstance(searched, Infeasible):
+        return searched
+    if refused:
+        fix = f"software: {ANY}, to price what nothing can launch"
+        return Infeasible(next(iter(refused.values())), where="software", fix=fix)
+    return next((each for each in failed.values() if isinstance(each, Infeasible)), next(iter(failed.values())))
 
 
 def open_candidates(inputs: Inputs) -> list[Candidate]:
-    """Those with the job's ZeRO stage, or all where it gives none. Raises InputError where none has that stage."""
-    stage = inputs.job.layout.zero
-    candidates = [each for each in CANDIDATES if stage in (None, each.zero)]
-    if not candidates:
-        message = f"best tries ZeRO stages 1 to 3, and the job says zero: {stage}"
-        fix = "leave zero out, or say strategy: data_ranks and sync: step"
-        raise InputError(message, where=f"{inputs.sources['job']} (layout.zero)", fix=fix)
-    return candidates
+    """Every candidate with the job's ZeRO stage and recomputation, or all that may be best where it gives none. One
+    static layout comes first: of equally good plans it is the one that people and frameworks can say.
+    """
+    stage, how = inputs.job.layout.zero, inputs.job.layout.recompute
+    recomputes = [None] if how is not None else [*RECOMPUTES]
+    grouped = [
+        Candidate(name, zero, sync, recompute)  # type: ignore[arg-type]
+        for (name, zero, sync), recompute in product(GROUPED, recomputes)
+        if stage in ((None, zero) if zero else (0,))  # ZeRO-0 sends what ZeRO-1 does, and updates and holds more
+    ]
+    return [SEARCHED, *grouped, ORDERED]
 
 
 def inputs_of(inputs: Inputs, candidate: Candidate) -> Inputs:
-    """The job with the ZeRO stage and the synchronisation of a candidate."""
-    layout = with_fields(inputs.job.layout, zero=candidate.zero)
+    """The job with what a candidate decides of it."""
+    chosen: dict[str, Any] = {"zero": candidate.zero, "recompute": candidate.recompute}
+    layout = with_fields(inputs.job.layout, **{name: value for name, value in chosen.items() if value is not None})
     return replace(inputs, job=with_fields(inputs.job, sync=candidate.sync, layout=layout))
 
 
-def alternative_entry(candidate: Candidate, solved: SolvedJob | None, infeasible: Infeasible | None) -> Alternative:
-    """The plan file's entry for a candidate that was not chosen."""
-    entry = Alternative(
+def failed_entry(candidate: Candidate, error: Infeasible | Unsupported) -> Alternative:
+    """The plan file's entry for a candidate that gives no plan; one of all where the strategy itself is unable."""
+    because = error.message
+    if isinstance(error, Unsupported) or candidate.zero is None:
+        return Alternative(strategy=candidate.strategy, because=because)
+    zero, sync, recompute = candidate.zero, candidate.sync, candidate.recompute
+    return Alternative(strategy=candidate.strategy, zero=zero, sync=sync, recompute=recompute, because=because)
+
+
+def plan_entry(candidate: Candidate, plan: Plan, because: str) -> Alternative:
+    """The plan file's entry for a candidate whose plan was not chosen."""
+    (layout, *_) = plan.layouts.values()
+    return Alternative(
         strategy=candidate.strategy,
-        zero=candidate.zero,
-        sync=candidate.sync,
-        because=infeasible.message if infeasible else "",
+        zero=layout.zero,
+        sync=plan.steps[0].sync,
+        value=round_digits(plan.outcome.value),
+        because=because,
+        layouts={module: fixable_layout(each) for module, each in plan.layouts.items()},
     )
-    if solved is None:
-        return entry
-    layouts = {module: fixable_layout(layout) for module, layout in solved.plan.layouts.items()}
-    return with_fields(entry, value=round_digits(solved.plan.outcome.value), layouts=layouts)

@@ -1,29 +1,43 @@
 """One static layout of a module over equal ranks, for all micro-batches: the layout that other strategies start from.
 
-Decision: tp, cp (a ring), pp with vpp chunks per rank, ep and etp of experts, ZeRO stage, recomputation, and sequences
-per micro-batch, all dividing what they shard; dp is the rest. Every such layout is priced by the closed form
+Decision: tp, cp of any size (by heads, around a ring, or both), pp with vpp chunks per rank or zero bubble, ep and etp
+of experts on a mesh of their own, ZeRO stage and copies of its shards, sequences per micro-batch; the quickest dispatch
+of tokens to experts, the quickest order of ranks, the parts that layers recompute, as few whole layers and as little
+offload as fit are solved for; dp is the rest. Every layout is priced by the closed form
 
     T = m·t_slowest + (Σ_stages t − t_slowest)/vpp + sends + exposed exchange + update + overhead
 
 (costs/step/static_step.py) and kept if its probability of running out of memory is one that the job allows
 (costs/memory/footprint.py). The quickest few are simulated with the real sequences, longest first to the replica and
-micro-batch with the least load. The bound is that of the busiest rank with the assignment given: it proves nothing
-about other layouts, of which the plan names the next best.
+micro-batch with the least load, as long as their own bounds leave room below the best one. The bound is over the whole
+space (layouts/space_bound.py).
 
 The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO's stages (arXiv 1910.02054).
 """
 
 from planner.errors import Infeasible
+from planner.layouts import (
+    SpaceBound,
+    fixed_fields,
+    layout_bounds,
+    layout_problem,
+    layouts_of,
+    screen,
+    space_bound,
+    with_fixed_fields,
+    with_searched_parts,
+)
+from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Plan
-from planner.scoring import with_score
+from planner.scoring import OPTIMAL_GAP, SPACE, with_score
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import only_one_module
 from planner.strategies.static.layout_change import infeasible_error
-from planner.strategies.static.layout_screening import fixed_fields, layout_problem, screen_seconds, with_fixed_fields
-from planner.strategies.static.layout_space import layout_space
-from planner.strategies.static.simulated_layouts import layout_alternatives, simulate_best
+from planner.strategies.static.numeric_alternatives import numeric_alternatives
+from planner.strategies.static.simulated_layouts import in_closed_form, layout_alternatives, simulate_best
+from planner.strategies.static.static_plan import require_token_limit
 
 SUMMARY = "one static layout: tensor, context, pipeline, expert and data parallelism, ZeRO, recomputation, micro-batch"
 
@@ -45,21 +59,35 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming the binding limit."""
     inputs = with_fixed_fields(inputs)
     problem, fixed = layout_problem(inputs), fixed_fields(inputs)
-    layouts = layout_space(problem.trained, problem.machine.network.per_node, fixed)
+    layouts = layouts_of(problem, fixed)
     if not len(layouts["tp"]):
-        raise infeasible_error(problem, layouts, None, fixed)
-    screened = screen_seconds(problem, layouts)
-    simulated = simulate_best(inputs, problem, layouts, screened)
+        raise infeasible_error(problem, None, fixed)
+    screened = with_searched_parts(problem, screen(problem, layouts))
+    bounds = layout_bounds(problem, screened.layouts)
+    simulated = simulate_best(inputs, problem, screened, bounds)
     if not simulated:
-        raise infeasible_error(problem, layouts, screened, fixed)
-    work = f"{len(layouts['tp'])} layouts, {len(simulated)} simulated"
+        raise infeasible_error(problem, screened, fixed)
+    bound = space_bound(problem, bounds)
+    work = f"{bound.layouts} layouts priced, {bound.excluded} excluded by memory, {len(simulated)} simulated"
     refused: list[Infeasible] = []
     for number, best in enumerate(simulated):
         try:
+            require_token_limit(best.plan)
+            scored = with_score(best.plan, work)
+            others = layout_alternatives(inputs.module, problem, simulated[number:], screened)
             return with_fields(
-                with_score(best.plan, work),
-                alternatives=layout_alternatives(inputs.module, problem, simulated[number:], layouts, screened),
+                bounded_over_space(scored, bound) if in_closed_form(scored) else scored,
+                alternatives=(*others, *numeric_alternatives(inputs, problem, best, screened)),
             )
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
             refused.append(error)
     raise refused[0]
+
+
+def bounded_over_space(chosen: Plan, bound: SpaceBound) -> Plan:
+    """The plan with the bound over all layouts of its space; its own layout's bound says less."""
+    value = chosen.outcome.value
+    least = round_digits(min(bound.seconds, value))
+    gap = round_digits((value - least) / least)
+    status = "optimal" if gap < OPTIMAL_GAP else "feasible"
+    return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))

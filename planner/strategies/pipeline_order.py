@@ -22,7 +22,8 @@ from dataclasses import replace
 from math import inf
 
 from planner.costs import pricing_of
-from planner.errors import Infeasible, InputError
+from planner.errors import Infeasible, Unsupported
+from planner.layouts import with_fixed_fields
 from planner.orders import Order, PipelineProblem, StageTable, search_sequences
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
@@ -37,7 +38,6 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
 from planner.strategies.plan_drafts import only_one_module
-from planner.strategies.static.layout_screening import with_fixed_fields
 from planner.units import percent
 
 SUMMARY = "the order of forwards and both halves of backwards on each pipeline stage, in the memory there is"
@@ -60,23 +60,23 @@ def supports(inputs: Inputs) -> str | None:
 
 
 def inputs_for_base(inputs: Inputs) -> Inputs:
-    """The job as given to the refined strategy: one chunk per rank."""
+    """The job as given to the refined strategy: one chunk per rank, under 1F1B, since the order is decided here."""
     fix = inputs.job.fix
     fixed = fix.layouts.get(inputs.module, Parallelism())
-    layouts = {**fix.layouts, inputs.module: with_fields(fixed, vpp=1)}
+    layouts = {**fix.layouts, inputs.module: with_fields(fixed, vpp=1, schedule="1f1b")}
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The base with the best order found, which may be its own. Raises Infeasible."""
     if base is None:
-        raise InputError("pipeline_order starts from a static layout", where="strategy", fix="solve the job whole")
+        raise Unsupported("pipeline_order starts from a static layout", where="strategy", fix="solve the job whole")
     ((module, layout),) = base.layouts.items()
     base = with_fields(base, uses=with_fields(base.uses, fix=with_fixed_fields(inputs).job.fix))
     pricing = pricing_of(base)
     replicas = replica_pipelines(base, pricing, expand(base, 0, identical_groups(base, 0).ranks))
     if not replicas or layout.pp < 2:
-        raise InputError("the layout's ranks are no pipeline of one chunk each", where="strategy", fix="pp: 2, vpp: 1")
+        raise Unsupported("the layout's ranks are no pipeline of one chunk each", where="strategy", fix="pp: 2, vpp: 1")
     problem = slowest_pipeline(replicas, len(base.steps[0].micro_batches))
     searched = search_sequences(problem, "step", inputs.effort, known_orders(problem), inputs.seed)
     own = str(layout.schedule or "1f1b")
@@ -96,11 +96,11 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
 
 
 def slowest_pipeline(replicas: Sequence[ReplicaPipeline], micro_batches: int) -> PipelineProblem:
-    """One pipeline for all replicas: the most seconds and bytes of each micro-batch over them. Raises InputError."""
+    """One pipeline for all replicas: the most seconds and bytes of each micro-batch over them. Raises Unsupported."""
     numbers = range(micro_batches)
     if len({number for each in replicas for number in each.micro_batches}) < micro_batches:
         message = "no group works in some of the step's micro-batches, and an order has to name them all"
-        raise InputError(message, where="strategy", fix="fewer micro-batches")
+        raise Unsupported(message, where="strategy", fix="fewer micro-batches")
 
     every = [each.pipeline for each in replicas]
     columns = [{number: column for column, number in enumerate(each.micro_batches)} for each in replicas]

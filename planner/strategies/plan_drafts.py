@@ -55,7 +55,7 @@ def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
     """
     if len(inputs.model.modules) > 1:
         return only_one_module(inputs, name)
-    if not inputs.job.fix.layouts:
+    if not any(map(decided_fields, inputs.job.fix.layouts.values())):
         return None
     fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"
     return f"groups of {name} change with every micro-batch: fix.layouts has no place in it | {fix}"
@@ -100,6 +100,7 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
         degrees=degrees,
         limits=inputs.job.limits,
         fix=inputs.job.fix,
+        software=inputs.software,
         prices=price_table(inputs, layouts),
         sources={role: source_file(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
     )

@@ -4,11 +4,11 @@ from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup
 from planner.why.item_reasons import WhyItem
 from planner.why.plan_problem import single_step
-from planner.why.sensitivity import WhyPlan
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
 from planner.why.step_facts import StepFacts, step_facts
 from planner.why.why import why
 from planner.why.why_not import WhyNot, why_not
+from planner.why.why_plan import WhyPlan
 
 __all__ = [
     "GroupLoad",

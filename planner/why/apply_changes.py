@@ -53,8 +53,12 @@ def apply_implied(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, tuple
 
 
 def align_sync(inputs: Inputs, given: set[str]) -> tuple[Inputs, tuple[str, ...]]:
-    """ZeRO-3 synchronises in every micro-batch, other stages once a step; changes the one that was not given."""
+    """ZeRO-3 synchronises in every micro-batch, other stages once a step; changes the one that was not given. A search
+    of static layouts decides both.
+    """
     job = inputs.job
+    if is_static(job.strategy):
+        return inputs, ()
     needed: Sync = "micro_batch" if job.zero == 3 else "step"
     if job.sync == needed or {"sync", "zero"} <= given:
         return inputs, ()

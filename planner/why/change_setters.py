@@ -9,8 +9,18 @@ from planner.errors import InputError
 from planner.specs.base import MAX_RANKS, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.job import FixedItem, Job
-from planner.specs.parallelism import Dtype, Parallelism, Recompute, Sync
-from planner.strategies import STRATEGIES
+from planner.specs.parallelism import (
+    RECOMPUTED_PARTS,
+    Dispatch,
+    Dtype,
+    Parallelism,
+    Recompute,
+    RecomputeName,
+    Schedule,
+    Sync,
+    recompute_of,
+)
+from planner.strategies import STRATEGIES, is_static
 from planner.why.resize_cluster import only_kind, with_ranks
 
 ITEM = re.compile(r"items\.(\d{1,9})\.degree")
@@ -45,9 +55,14 @@ def set_margin(inputs: Inputs, key: str, value: str) -> Inputs:
     if inputs.job.limits.tokens_per_rank is not None:
         message = "the plan's memory is limited in tokens, so its margin changes nothing"
         raise InputError(message, where=key, fix="add tokens_per_rank=none, or change tokens_per_rank instead")
+    return change_job(inputs, limits=with_fields(inputs.job.limits, memory_margin=share(value, key)))
+
+
+def share(value: str, key: str) -> float:
+    """A share as a number. Raises InputError."""
     if not re.fullmatch(r"(0?\.\d{1,9}|0|1)", value, re.ASCII):
         raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix="a share from 0 to 1, like 0.06")
-    return change_job(inputs, limits=with_fields(inputs.job.limits, memory_margin=float(value)))
+    return float(value)
 
 
 def set_zero(inputs: Inputs, key: str, value: str) -> Inputs:
@@ -63,8 +78,10 @@ def set_strategy(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def set_recompute(inputs: Inputs, key: str, value: str) -> Inputs:
-    """Change recompute; measured costs that include this recompute stay, others are dropped."""
-    how = one_of(value, key, get_args(Recompute))
+    """Change recompute to a name, or to parts like `norm,mlp`; measured costs with it stay, others are dropped."""
+    names = get_args(RecomputeName)
+    parts = [one_of(part, key, (*names, *RECOMPUTED_PARTS)) for part in value.split(",")]
+    how: Recompute = parts[0] if value in names else recompute_of(one_of(part, key, RECOMPUTED_PARTS) for part in parts)
     if measured_with(inputs, how):
         return change_layout(inputs, recompute=how)
     return change_and_reprice(inputs, key, recompute=how)
@@ -94,6 +111,30 @@ def set_effort(inputs: Inputs, key: str, value: str) -> Inputs:
     return replace(inputs, effort=whole_number(value, key, 4))
 
 
+def set_layout_count(inputs: Inputs, key: str, value: str) -> Inputs:
+    """Fix a degree, or the size of a micro-batch, of a static layout."""
+    return search_layouts(change_layout(inputs, **{key: whole_number(value, key, MAX_RANKS)}))
+
+
+def set_schedule(inputs: Inputs, key: str, value: str) -> Inputs:
+    return search_layouts(change_layout(inputs, schedule=one_of(value, key, get_args(Schedule))))
+
+
+def set_dispatch(inputs: Inputs, key: str, value: str) -> Inputs:
+    return search_layouts(change_layout(inputs, dispatch=one_of(value, key, get_args(Dispatch))))
+
+
+def set_offload(inputs: Inputs, key: str, value: str) -> Inputs:
+    """Fix the share of activations in host memory."""
+    return search_layouts(change_layout(inputs, offload=share(value, key)))
+
+
+def search_layouts(inputs: Inputs) -> Inputs:
+    """The inputs with a strategy that decides a static layout: groups that change have no such fields."""
+    return inputs if is_static(inputs.job.strategy) else change_job(inputs, strategy="parallel_search")
+
+
+LAYOUT_COUNTS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "dp", "replica", "micro_batch")
 SETTERS: dict[str, ApplyKey] = {
     "degrees": set_degrees,
     "strategy": set_strategy,
@@ -106,6 +147,10 @@ SETTERS: dict[str, ApplyKey] = {
     "ranks": set_ranks,
     "nodes": set_nodes,
     "effort": set_effort,
+    **dict.fromkeys(LAYOUT_COUNTS, set_layout_count),
+    "schedule": set_schedule,
+    "dispatch": set_dispatch,
+    "offload": set_offload,
 }
 
 
@@ -121,7 +166,7 @@ def change_layout(inputs: Inputs, **wish: Any) -> Inputs:
     return change_job(inputs, layout=with_fields(inputs.job.layout, **wish), fix=with_fields(fix, layouts=layouts))
 
 
-def change_and_reprice(inputs: Inputs, key: str, **wish: str) -> Inputs:
+def change_and_reprice(inputs: Inputs, key: str, **wish: Any) -> Inputs:
     """Change the layout where measured or published costs do not apply, and price by shape. Raises InputError."""
     asked = change_layout(inputs, **wish)
     if asked.job == inputs.job:

@@ -2,18 +2,26 @@
 
 from collections.abc import Iterable
 from math import ceil
+from typing import NamedTuple
 
 from planner.costs import activation_cap, pricing_of
+from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Assignment, Plan, assignments
 from planner.scoring import Score
 from planner.specs.base import Ranks, Spec
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.shapes import resident_layers
 from planner.why.group_slack import GroupSlack, slack_by_micro_batch, slack_over_step
-from planner.why.plan_problem import only_module
 from planner.why.resize_cluster import spans_nodes
 
 NO_SLACK = 1e-9  # slack relative to the load, below which a group is critical
+
+
+class GroupPlace(NamedTuple):
+    """What a group is by its ranks alone."""
+
+    room: int  # tokens that one of its ranks may hold, 0 where that is not known
+    crosses_nodes: bool
 
 
 class GroupLoad(Spec, omit_defaults=False):
@@ -27,7 +35,7 @@ class GroupLoad(Spec, omit_defaults=False):
     items: tuple[int, ...]
     tokens: int
     held: int  # of these, on the devices: offloaded activations count less
-    room: int  # token capacity of its ranks
+    room: int  # token capacity of its ranks; 0: not known, of stages or several modules
     seconds: float  # forward and backward
     slack: float  # seconds by which it could be longer without delaying the step
     waits_for: str  # the critical group, or critical rank if ranks sync once a step; empty: this one
@@ -53,13 +61,28 @@ def group_loads(plan: Plan, score: Score) -> list[GroupLoad]:
     slacks = (
         slack_by_micro_batch(seconds) if plan.steps[0].sync == "micro_batch" else slack_over_step(ranks_of, seconds)
     )
+    kinds = {(a.module, a.group): kinds_of(plan, ranks_of[a.group]) for _, a in cells}
+    rooms = {key: rank_capacity(plan, *key) for key in {(module, of) for (module, _), of in kinds.items()}}
+    places = {
+        (module, group): GroupPlace(rooms[module, of], crosses_nodes(plan, module, ranks_of[group]))
+        for (module, group), of in kinds.items()
+    }
     return [
-        load_of(plan, micro_batch, a, seconds[micro_batch, a.group], slacks[micro_batch, a.group])
-        for micro_batch, a in cells
+        load_of(plan, at, a, places[a.module, a.group], seconds[at, a.group], slacks[at, a.group]) for at, a in cells
     ]
 
 
-def load_of(plan: Plan, micro_batch: int, a: Assignment, seconds: float, slack: GroupSlack) -> GroupLoad:
+def crosses_nodes(plan: Plan, module: str, ranks: Ranks) -> bool:
+    """Whether passes of a group exchange between nodes: on any stage, as stages send to each other apart from them."""
+    layout, own = plan.layouts[module], set(ranks)
+    on_stages = ([rank for rank in stage_ranks(layout, stage) if rank in own] for stage in range(layout.pp))
+    return any(spans_nodes(plan.uses.cluster, Ranks(sorted(part))) for part in on_stages if part)
+
+
+def load_of(
+    plan: Plan, micro_batch: int, a: Assignment, place: GroupPlace, seconds: float, slack: GroupSlack
+) -> GroupLoad:
+    """Load of one group."""
     group, layout = plan.groups[a.group], plan.layouts[a.module]
     degree = group.resolved_split(layout).degree
     has_slack = slack.slack > NO_SLACK * (seconds + slack.slack)
@@ -68,11 +91,11 @@ def load_of(plan: Plan, micro_batch: int, a: Assignment, seconds: float, slack: 
         group=a.group,
         ranks=group.ranks,
         degree=degree,
-        crosses_nodes=spans_nodes(plan.uses.cluster, group.ranks),
+        crosses_nodes=place.crosses_nodes,
         items=a.items,
         tokens=sum(plan.uses.tokens(a.module, item) for item in a.items),
         held=held_tokens(plan, a),
-        room=degree * rank_capacity(plan, group.ranks),
+        room=degree * place.room,
         seconds=seconds,
         slack=slack.slack if has_slack else 0.0,
         waits_for=slack.critical if has_slack else "",
@@ -90,15 +113,19 @@ def held_tokens(plan: Plan, a: Assignment) -> int:
     return ceil(total)
 
 
-def rank_capacity(plan: Plan, ranks: Ranks) -> int:
-    """Token capacity per rank: of the kind with least, among these ranks."""
-    module, _ = only_module(plan)
-    return min(kind_capacity(plan, module, kind) for kind in kinds_of(plan, ranks))
+def rank_capacity(plan: Plan, module: str, kinds: frozenset[str]) -> int:
+    """Token capacity per rank: of the kind with least, among these. 0 where ranks hold stages or several modules, as
+    what they hold at once depends on the order of passes, and where layers differ in their experts.
+    """
+    layout = plan.layouts[module]
+    if len(plan.layouts) > 1 or layout.stages or layout.experts:
+        return 0
+    return min(kind_capacity(plan, module, kind) for kind in kinds)
 
 
 def kind_capacity(plan: Plan, module: str, kind: str) -> int:
     return max(0, activation_cap(pricing_of(plan), module, plan.uses, kind))
 
 
-def kinds_of(plan: Plan, ranks: Iterable[int]) -> set[str]:
-    return {device_of_rank(plan.uses.cluster, rank) for rank in ranks}
+def kinds_of(plan: Plan, ranks: Iterable[int]) -> frozenset[str]:
+    return frozenset(device_of_rank(plan.uses.cluster, rank) for rank in ranks)

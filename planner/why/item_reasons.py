@@ -16,7 +16,7 @@ from planner.specs.base import Ranks, Spec, with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.why.apply_changes import apply_implied
 from planner.why.change_setters import first_few, fix_item
-from planner.why.group_loads import GroupLoad, group_loads, rank_capacity
+from planner.why.group_loads import GroupLoad, group_loads, kinds_of, rank_capacity
 from planner.why.plan_problem import only_module, plan_inputs, single_step
 from planner.why.resize_cluster import spans_nodes
 from planner.why.resolved import SolveAgain
@@ -128,7 +128,8 @@ def ranks_of(plan: Plan, item: int) -> Ranks:
 def degree_choice(step: Plan, item: int, ranks: Ranks, chosen: bool) -> DegreeChoice:
     """The choice of these ranks for the item."""
     module, _ = only_module(step)
-    size, room, degree = step.uses.tokens(module, item), rank_capacity(step, ranks), len(ranks)
+    size, degree = step.uses.tokens(module, item), len(ranks)
+    room = rank_capacity(step, module, kinds_of(step, ranks))
     return DegreeChoice(
         degree=degree,
         kind=device_of_rank(step.uses.cluster, ranks[0]),

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.errors import Infeasible
+from planner.layouts import fixed_fields
+from planner.plan.launchable import first_refusal
 from planner.specs.inputs import Inputs
+from planner.strategies.static import impossible_fields
 from planner.why.apply_changes import apply_changes, apply_implied
 from planner.why.change_setters import ITEM
 from planner.why.resolved import SolveAgain
@@ -53,7 +56,7 @@ def first_feasible(
 def is_feasible(inputs: Inputs, words: tuple[str, ...], resolve: SolveAgain) -> bool:
     """Whether the problem with these changes is feasible; effort 1 suffices to tell."""
     changed, _, unable = apply_implied(apply_changes(inputs, words), words)
-    if unable:
+    if unable or first_refusal(changed, fixed_fields(changed)) or impossible_fields(changed):
         return False
     try:
         resolve(replace(changed, effort=1))

@@ -13,50 +13,76 @@ from planner.specs.parallelism import Parallelism
 from planner.specs.workload.items import part_lengths
 from planner.specs.workload.length_sources import LengthsFile, Workload
 from planner.specs.workload.samples import SampleBatch
+from planner.strategies import is_static
+
+SEARCH = "parallel_search"  # of a plan by hand
 
 
 def only_module(plan: Plan) -> tuple[str, Layout]:
-    """The only module of a plan without pipeline or tensor parallelism, and its layout. Raises InputError otherwise."""
-    name, layout = next(iter(plan.layouts.items()))
-    if len(plan.layouts) > 1:
+    """The only module of a plan of groups, which have neither pipeline nor tensor parallelism, and its layout. Raises
+    InputError otherwise.
+    """
+    name, layout = planned_module(plan)
+    if has_static_layout(plan):
         raise InputError(
-            f"the plan has {len(plan.layouts)} modules, and no strategy plans several: it cannot be re-solved",
-            where=f"layouts ({', '.join(plan.layouts)})",
-            fix="ask about a plan of one module; `planner show` shows where the time of this one goes, and "
-            "`planner check` compares it with one that you edited",
-        )
-    if layout.stages or layout.dp < plan.size:
-        raise InputError(
-            "only plans of one module, on all ranks without pipeline or tensor parallelism, can be re-solved",
+            "a static layout places no single sequence and no group: its replicas take turns",
             where=f"layouts ({name})",
-            fix="ask about a plan of one module by sequence_groups, data_ranks or best; to try another static layout, "
-            "write it under fix.layouts in the job, and `planner predict` or `planner solve` that",
+            fix="`planner why PLAN` for the step, and `planner why-not PLAN KEY=VALUE` for another layout",
         )
-    if len(layout.recompute_counts(range(plan.uses.models[name].layers))) > 1 or layout.gradients != "float32":
+    return name, layout
+
+
+def planned_module(plan: Plan) -> tuple[str, Layout]:
+    """The only module of a plan whose problem a strategy can solve again, and its layout. Raises InputError."""
+    (name, layout), *others = plan.layouts.items()
+    if others:
         raise InputError(
-            f"no job can ask for this layout ({layout_text(layout)}), so it cannot be re-solved",
-            where=f"layouts.{name}",
-            fix="let all layers recompute the same, and leave `gradients` out",
+            f"no strategy plans several modules, and the plan has {len(plan.layouts)}",
+            where=f"layouts ({', '.join(plan.layouts)})",
+            fix="`planner why PLAN` shows where its time goes and which module to make faster; "
+            "`planner check` compares it with one that you edited",
         )
     multipart = [item for item, size in plan.uses.items[name].items() if len(part_lengths(size)) > 1]
     if multipart:
         raise InputError(
-            f"item {multipart[0]} has several parts, and strategies place whole sequences: it cannot be re-solved",
+            f"strategies place whole sequences, and item {multipart[0]} has several parts",
             where=f"uses.items.{name}.{multipart[0]}",
             fix="ask about a plan whose items have one part each",
         )
+    if layout.experts:
+        raise InputError(
+            "strategies place the experts of all layers alike, and the plan places some differently",
+            where=f"layouts.{name}.experts",
+            fix="leave `experts` out of the layout",
+        )
+    if not has_static_layout(plan) and (
+        len(layout.recompute_counts(range(plan.uses.models[name].layers))) > 1 or layout.gradients != "float32"
+    ):
+        raise InputError(
+            f"no job can ask for this layout ({layout_text(layout)})",
+            where=f"layouts.{name}",
+            fix="let all layers recompute the same, and leave `gradients` out",
+        )
     return name, layout
+
+
+def has_static_layout(plan: Plan) -> bool:
+    """Whether the plan of one module has a layout that a search of static layouts decides, or would: by its strategy,
+    or because it has pipeline or tensor parallelism.
+    """
+    (layout,) = plan.layouts.values()
+    return is_static(plan.made.strategy) or bool(layout.stages) or layout.dp < plan.size
 
 
 def single_step(plan: Plan, number: int) -> Plan:
     """One step of a plan as a plan of its own. Raises InputError when there is no such step."""
     if not 0 <= number < len(plan.steps):
         raise InputError(f"the plan has no step {number}", where="--step", fix=f"one of 0 to {len(plan.steps) - 1}")
-    module, _ = only_module(plan)
     step = plan.steps[number]
     placed = [a for micro_batch in step.micro_batches for a in assignments(plan, micro_batch)]
     items = {item for a in placed for item in a.items}
     groups = {a.group for a in placed}
+    own = {name: {item: size for item, size in each.items() if item in items} for name, each in plan.uses.items.items()}
     return with_fields(
         plan,
         made=with_fields(plan.made, batches=1),
@@ -67,7 +93,7 @@ def single_step(plan: Plan, number: int) -> Plan:
         then=None,
         uses=with_fields(
             plan.uses,
-            items={module: {item: size for item, size in plan.uses.items[module].items() if item in items}},
+            items=own,
             dropped=plan.uses.dropped if len(plan.steps) == 1 else (),
             fix=with_fields(plan.uses.fix, items=fixed_items(plan, items)),
         ),
@@ -83,7 +109,7 @@ def plan_inputs(plan: Plan) -> Inputs:
 
     Raises InputError when the plan does not price its module on every kind of its ranks.
     """
-    module, layout = only_module(plan)
+    module, layout = planned_module(plan)
     pricing_of(plan)
     uses = plan.uses
     cluster = with_fields(uses.cluster, ranks=plan.ranks)
@@ -108,6 +134,7 @@ def plan_inputs(plan: Plan) -> Inputs:
         effort=plan.made.effort,
         first_row=plan.made.first_row,
         rates=uses.prices.rates,
+        software=uses.software,
         timing=uses.prices.timing,
         accounting=uses.prices.accounting,
         software_spread=uses.prices.spread,
@@ -128,10 +155,18 @@ def plan_job(plan: Plan, layout: Layout, batch: SampleBatch) -> Job:
             max_tokens=max(batch.items.values()),
         ),
         profile=plan.uses.prices.profile,
-        strategy=plan.made.strategy,
-        layout=Parallelism(zero=layout.zero, recompute=layout.layer_recompute(0), dtype=layout.dtype),
+        software=plan.uses.software.name,
+        strategy=plan.made.strategy if is_static(plan.made.strategy) or not has_static_layout(plan) else SEARCH,
+        layout=fixed_layout_fields(plan, layout),
         degrees=plan.uses.degrees,
         sync=plan.steps[0].sync,
         limits=plan.uses.limits,
         fix=plan.uses.fix,
     )
+
+
+def fixed_layout_fields(plan: Plan, layout: Layout) -> Parallelism:
+    """The fields of a layout that its strategy did not decide: a search decides all that the job did not fix."""
+    if has_static_layout(plan):
+        return Parallelism(dtype=layout.dtype, gradients=layout.gradients)
+    return Parallelism(zero=layout.zero, recompute=layout.layer_recompute(0), dtype=layout.dtype)

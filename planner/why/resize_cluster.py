@@ -55,22 +55,30 @@ def on_cluster(inputs: Inputs, cluster: Cluster) -> Inputs:
 
 
 def with_bandwidth(inputs: Inputs, times: float) -> Inputs | None:
-    """Multiply the bandwidth between nodes, in the cluster's levels and in measured tables; None on a single node.
+    """Multiply the bandwidth between nodes, in the cluster's levels and in measured tables; None on a single node."""
+    faster = faster_network(inputs.cluster, inputs.profile.collectives, times)
+    if faster is None:
+        return None
+    cluster, tables = faster
+    return replace(on_cluster(inputs, cluster), profile=with_fields(inputs.profile, collectives=tables))
+
+
+Tables = dict[str, CollectiveCosts]  # measured collectives, by kind of rank
+
+
+def faster_network(cluster: Cluster, tables: Tables, times: float) -> tuple[Cluster, Tables] | None:
+    """A cluster and its measured tables with so many times the bandwidth between nodes; None on a single node.
 
     The groups of a table are aligned: those with more ranks than a node cross nodes.
     """
-    node = max(entry.per_node for entry in inputs.cluster.ranks)
-    if inputs.cluster.size <= node:
+    node = max(entry.per_node for entry in cluster.ranks)
+    if cluster.size <= node:
         return None
     levels = tuple(
-        with_fields(level, gb_per_s=level.gb_per_s * times) if level.ranks > node else level
-        for level in inputs.cluster.levels
+        with_fields(level, gb_per_s=level.gb_per_s * times) if level.ranks > node else level for level in cluster.levels
     )
-    tables = {kind: faster_table(table, node, times) for kind, table in inputs.profile.collectives.items()}
-    return replace(
-        on_cluster(inputs, with_fields(inputs.cluster, levels=levels)),
-        profile=with_fields(inputs.profile, collectives=tables),
-    )
+    faster = {kind: faster_table(table, node, times) for kind, table in tables.items()}
+    return with_fields(cluster, levels=levels), faster
 
 
 def faster_table(table: CollectiveCosts, node: int, times: float) -> CollectiveCosts:

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 
 from planner.errors import Infeasible
+from planner.layouts import fixed_fields
+from planner.plan.launchable import first_refusal, refusal_text
 from planner.plan.plan_file import Plan
 from planner.scoring import score
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
+from planner.strategies.static import impossible_fields
 from planner.why.step_facts import StepFacts, step_facts
 
 SolveAgain = Callable[[Inputs], Plan]  # solves, and checks the plan; raises Infeasible
@@ -22,6 +25,12 @@ class Infeasibility(Spec, omit_defaults=False):
 
 def solve_facts(inputs: Inputs, resolve: SolveAgain) -> StepFacts | Infeasibility:
     """The breakdown of the step of a problem's plan, or the binding constraint."""
+    refusal = first_refusal(inputs, fixed_fields(inputs))
+    if refusal:
+        return Infeasibility(message=refusal_text(inputs.software.name, refusal), where="software", fix=refusal.fix)
+    impossible = impossible_fields(inputs)
+    if impossible:
+        return Infeasibility(message=impossible[0], where="layouts", fix=impossible[1])
     try:
         plan = resolve(inputs)
     except Infeasible as error:

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from planner.costs import pricing_of
+from planner.plan.descriptions import module_layout_text
 from planner.plan.plan_file import Plan
 from planner.scoring import Score
 from planner.specs.base import Spec
@@ -35,8 +36,9 @@ class StepFacts(Spec, omit_defaults=False):
     crossing_tokens: int
     tokens: int
     held: int  # of these, on the devices: offloaded activations count less
-    room: int  # tokens that all groups together could hold
+    room: int  # tokens that all groups together could hold; 0: not known
     peak_memory_gib: float
+    layouts: dict[str, str]  # by module, as screens show it and `fix.layouts` takes it
 
 
 def step_facts(plan: Plan, score: Score) -> StepFacts:
@@ -69,6 +71,7 @@ def step_facts(plan: Plan, score: Score) -> StepFacts:
         held=sum(load.held for load in placed),
         room=sum(load.room for load in placed),
         peak_memory_gib=score.peak_bytes / GIB,
+        layouts={name: module_layout_text(plan, name, ask="") for name in plan.layouts},
     )
 
 
@@ -77,9 +80,9 @@ def exposed_by_reach(plan: Plan, score: Score, placed: list[GroupLoad]) -> tuple
     crossing = {load.group for load in placed if load.crosses_nodes}
     across = within = 0.0
     doing = score.timeline.rank_multiplicity()
-    for event in score.timeline.events:
+    for event, count in zip(score.timeline.events, score.timeline.event_counts, strict=True):
         if event.phase in ("F", "B", "I", "W"):
-            seconds = event.comm * doing(event.ranks) / plan.size
+            seconds = count * event.comm * doing(event.ranks) / plan.size
             if event.id.rpartition("/")[2] in crossing:
                 across += seconds
             else:
@@ -98,10 +101,10 @@ def fixed_seconds(plan: Plan, score: Score) -> float:
     """Compute seconds of the mean rank if each forward and backward had a single token."""
     price, doing = pricing_of(plan).price, score.timeline.rank_multiplicity()
     total = 0.0
-    for task in score.tasks:
+    for task, count in zip(score.tasks, score.timeline.event_counts, strict=True):
         if task.phase in ("F", "B", "I", "W") and task.sizes:
             cost = price(replace(task, sizes=(1,), items=task.items[:1], offload=()))
-            total += (cost.value - cost.comm) * doing(task.ranks)
+            total += count * (cost.value - cost.comm) * doing(task.ranks)
     return total / plan.size
 
 

@@ -4,7 +4,7 @@ from planner.plan.plan_file import Plan
 from planner.why.group_reasons import WhyGroup, why_group
 from planner.why.item_reasons import WhyItem, why_item
 from planner.why.resolved import SolveAgain
-from planner.why.sensitivity import WhyPlan, why_plan
+from planner.why.why_plan import WhyPlan, why_plan
 
 MAX_DIGITS = 9  # of an item's number
 

@@ -16,6 +16,7 @@ from planner.replay import (
     ReplayedStep,
     build_graph,
     find_critical_path,
+    find_traces,
     rank_operators,
     read_kineto_trace,
     replay_graphs,
@@ -45,15 +46,16 @@ def replay_traces(
     options: WhatIfOptions = NO_CHANGES,
     on_progress: OnProgress = silent,
 ) -> ReplayAnswer:
-    """Replay one trace, or one of each rank.
+    """Replay one trace, or one of each rank; a folder stands for the traces in it.
 
     `without`: kinds of dependencies to leave out; `options`: what-ifs. Raises InputError.
     """
     left_out, changes = parse_kinds(without), parse_changes(options)
-    require_distinct_files(paths)
+    files, left = find_traces(paths)
+    require_distinct_files(files)
     graphs = []
-    for done, path in enumerate(paths):
-        on_progress(done, len(paths), path.name)
+    for done, path in enumerate(files):
+        on_progress(done, len(files), path.name)
         graphs.append(build_graph(read_kineto_trace(path)))
     graphs, notes = require_one_job(graphs)
     explained = replay_graphs(graphs, [*left_out, "unseen"]).steps
@@ -64,7 +66,9 @@ def replay_traces(
     chain = find_critical_path(replayed)
     late = find_stragglers(graphs, replayed.collectives) if len(graphs) > 1 else []
     predicted = predict_changes(replayed, changes, left_out) if changes.any else None
-    return ReplayAnswer(replayed, explained, chain, rank_operators(chain), late, predicted, [*notes, *replayed.notes])
+    return ReplayAnswer(
+        replayed, explained, chain, rank_operators(chain), late, predicted, [*left, *notes, *replayed.notes]
+    )
 
 
 def parse_kinds(without: Sequence[str]) -> list[DependencyKind]:
@@ -91,6 +95,11 @@ def write_replay_trace(path: Path, answer: ReplayAnswer) -> None:
 
 
 def require_not_overwriting(path: Path | None, traces: Sequence[Path]) -> None:
-    """Raises InputError when the output would overwrite one of the traces."""
-    if path is not None and os.path.realpath(path) in {os.path.realpath(trace) for trace in traces}:
-        raise InputError("that is one of the traces to replay", where=f"--trace {path}", fix="choose another path")
+    """Raises InputError when the output would overwrite one of the traces, or lie among those of a folder."""
+    real = {os.path.realpath(trace) for trace in traces}
+    if path is not None and {os.path.realpath(path), *map(str, Path(os.path.realpath(path)).parents)} & real:
+        raise InputError(
+            "that is one of the traces to replay, or in their folder",
+            where=f"--trace {path}",
+            fix="choose another path",
+        )

@@ -58,10 +58,10 @@ def is_plan(path: Path) -> bool:
 
 def page_of_plan(path: Path, extra: PageExtras) -> Page:
     """The page of a plan, simulated."""
-    plan = pipeline.read_plan(path)
+    plan, scores = pipeline.read_scored(path)
     measured = measured_steps(plan, extra.measured) if extra.measured else []
     found = pipeline.why(plan) if extra.why else None
-    return plan_page(plan, pipeline.simulate(plan), measured, found if isinstance(found, Why) else None)
+    return plan_page(plan, scores, measured, found if isinstance(found, Why) else None)
 
 
 def measured_steps(plan: Plan, path: Path) -> list[tuple[int, PageStep]]:

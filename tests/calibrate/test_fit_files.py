@@ -102,7 +102,7 @@ def test_without_scipy_the_fix_is_said(tmp_path, monkeypatch):
     ):
         with pytest.raises(InputError, match="needs scipy, which is not installed") as caught:
             calibrate()
-        assert caught.value.fix == "pip install 'planner[calibrate]'"
+        assert caught.value.fix == "pip install '.[calibrate]' in the folder of planner's source"
 
 
 def test_tables_become_a_profile(tmp_path):

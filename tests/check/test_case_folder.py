@@ -71,14 +71,14 @@ def test_an_illegal_stored_plan_blocks_with_and_without_a_job(store, job):
     assert exit_code(findings) == 1
 
 
-def test_a_plan_by_hand_that_misstates_its_worth_is_told_so(store):
+def test_a_stored_plan_that_misstates_its_value_blocks(store):
     def modest(plan):
         return with_fields(plan, outcome=with_fields(plan.outcome, value=plan.outcome.value * 2))
 
     findings = check(store("hand", modest, job=False))
     assert [(f.category, f.where) for f in findings] == [
-        ("drift", "hand: stored: outcome.value"),
-        ("drift", "hand: stored: outcome.gap"),
+        ("illegal", "hand: stored: outcome.value"),
+        ("illegal", "hand: stored: outcome.gap"),
     ]
 
 

@@ -7,18 +7,86 @@ import pytest
 from rich.console import Console
 
 from planner import pipeline
-from planner.cli.views.plan_tables import gib_text, outcome_line
+from planner.cli.views.alternatives_table import alternatives_table
+from planner.cli.views.plan_headline import headline
+from planner.cli.views.plan_tables import gib_text
 from planner.cli.views.why_tables import why_item_lines
-from planner.plan.plan_file import Outcome
-from planner.units import GIB, MIB
+from planner.plan.plan_file import Alternative
+from planner.scoring import plan_answer
+from planner.specs.base import with_fields
+from planner.units import GIB, MIB, duration, percent
 from tests.test_golden import GOLDEN
 
-OUTCOME = Outcome(status="feasible", value=3.0, bound=2.4, gap=0.25, bound_by="coupled", effort="")
+
+def lines_of(renderables, width=120):
+    out = Console(width=width, color_system=None, file=io.StringIO(), highlight=False)
+    for each in renderables:
+        out.print(each)
+    return [line.rstrip() for line in out.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "folder", ["parallel_search/llama-3-8b-h100x64", "sequence_groups/demo", "by_hand/zero-bubble"]
+)
+def test_what_people_ask_is_said_first_and_as_json_says_it(folder):
+    plan, scores = pipeline.read_scored(GOLDEN / folder / "plan.yaml")
+    said, (step, gains, proof) = plan_answer(plan, scores), lines_of(headline(plan))
+    low, high = map(duration, said["interval_seconds"])
+    assert step == f"step {duration(said['step_seconds'])} simulated, {low} to {high} (80 % interval)"
+    assert gains.startswith(f"{said['tokens_per_second']:,.0f} tokens/s, MFU {percent(said['mfu'])}")
+    chance = f"{percent(said['memory']['chance'])} chance of running out of memory"
+    assert gains.endswith(chance) == (plan.uses.limits.tokens_per_rank is None)
+    assert proof.endswith(f"(bound {duration(said['bound'])}, by {said['bound_by']})")
 
 
 def test_several_steps_are_not_called_one():
-    assert str(outcome_line(OUTCOME)).startswith("step 3.00 s simulated, at most 25.0 %")
-    assert str(outcome_line(OUTCOME, 6)).startswith("6 steps 3.00 s, 500.0 ms each, simulated, at most 25.0 %")
+    plan = pipeline.read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
+    twice = with_fields(
+        plan,
+        steps=plan.steps * 2,
+        prediction=with_fields(plan.prediction, step_seconds=2 * plan.prediction.step_seconds),
+    )
+    step, *_ = lines_of(headline(twice))
+    assert step.startswith("step 1.06 s each, 2 steps in 2.12 s, simulated, ")
+
+
+def test_a_plan_that_does_not_fit_says_so_first():
+    plan = pipeline.read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
+    full = with_fields(plan, prediction=with_fields(plan.prediction, peak_memory_gib=1e4))
+    assert lines_of(headline(full))[0].startswith("DOES NOT FIT")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_alternatives_are_ranked_and_the_impossible_ones_last_and_merged(width):
+    plan = pipeline.read_plan(GOLDEN / "parallel_search/llama-3-8b-h100x64/plan.yaml")
+    *_, slowest = plan.alternatives
+    failed = [
+        Alternative(
+            strategy="data_ranks", zero=zero, sync="step", recompute=how, because=f"states take {428 + zero} GiB"
+        )
+        for zero in (2, 1, 0)
+        for how in ("none", "full")
+    ]
+    quicker = with_fields(slowest, value=plan.outcome.value * 0.9, because="the software cannot launch it")
+    much = with_fields(slowest, value=plan.outcome.value * 2)
+    mixed = with_fields(plan, alternatives=(*failed, much, *reversed(plan.alternatives), quicker))
+    lines = lines_of(alternatives_table(mixed), width)
+    changes = [match[1] for line in lines if (match := re.match(r"\d+ +\S+ s +(\S+ %(?: tie)?)", line))]
+    assert changes == ["−10.0 %", "+2.2 % tie", "+3.4 % tie", "+4.4 % tie", "+100.0 %"]
+    (impossible,) = [number for number, line in enumerate(lines) if "impossible" in line]
+    text = " ".join(" ".join(lines[impossible:]).split())
+    assert "data_ranks with zero: 0, 1 or 2, sync: step, recompute: full or none" in text
+    assert "states take 430 GiB" in text and len(lines) - impossible <= 4
+    assert all(len(line) <= width for line in lines)
+
+
+def test_seven_alternatives_are_enough():
+    plan = pipeline.read_plan(GOLDEN / "parallel_search/llama-3-8b-h100x64/plan.yaml")
+    many = with_fields(plan, alternatives=plan.alternatives * 5)
+    lines = lines_of(alternatives_table(many), 200)
+    assert sum(bool(re.match(r" ?\d+ ", line)) for line in lines) == 7
+    assert lines[-1] == "… and 8 more in the plan file (alternatives)"
+    assert not [*alternatives_table(with_fields(plan, alternatives=()))]
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,16 @@ def test_a_table_for_people(job):
     assert all(word in done.stdout for word in ("MFU", "tokens/s", "80 % interval", "chance of running out"))
 
 
+@pytest.mark.parametrize(("fixed", "code"), [("tp: 2, pp: 2", 0), ("tp: 1, pp: 1, zero: 0", 3)])
+def test_what_does_not_fit_is_said_first_and_by_the_exit_code(job, fixed, code):
+    path = job(fixed)
+    done = invoke(path)
+    assert done.exit_code == code == CliRunner().invoke(app, ["fits", path]).exit_code
+    assert done.stdout.startswith("DOES NOT FIT: the fullest rank would hold") == (code == 3)
+    said = invoke(path, "--json")
+    assert said.exit_code == code and json.loads(said.stdout)["fits"] == (code == 0)
+
+
 UNLIKE = (8192, 512, 512, 512, 4096, 1024, 256, 128)
 
 
@@ -76,7 +86,8 @@ def test_parts_that_take_time_and_what_simulating_adds(job, sizes, told):
 
 def test_what_is_unsaid_is_one_and_as_the_job_keeps_states(job):
     (layout,) = pipeline.predict(job("")).plan.layouts.values()
-    assert layout_text(layout) == "dp 8 · zero 1 · recompute none · bf16"
+    degrees = "tp: 1, cp: 1, pp: 1, dp: 8"
+    assert layout_text(layout) == f"{{{degrees}, zero: 1, recompute: none, micro_batch: 1, dtype: bf16}}"
 
 
 def test_varied_lengths_are_simulated_as_they_are(job):

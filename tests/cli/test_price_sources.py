@@ -1,5 +1,7 @@
 """What stands beside the share that was measured: what was not asked of the table, and what no table says."""
 
+from pathlib import Path
+
 import pytest
 
 from planner import files, pipeline
@@ -11,6 +13,7 @@ from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, Mod
 from tests.plans import sharded_plan, staged_plan
 from tests.static_jobs import static_job
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 SHARDED = sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])
 
 
@@ -52,3 +55,10 @@ def test_what_was_measured_of_a_module_prices_its_static_layouts_too(tmp_path, m
     found = pipeline.predict(str(job))
     assert found.sources["compute"] == ("fitted (llm)" if measured else "analytic (cpu)")
     assert (found.closed_seconds is None) == measured  # which is of rates
+
+
+def test_a_load_of_experts_that_was_not_counted_is_said_to_be_assumed():
+    plan = files.read(GOLDEN / "by_hand" / "experts-by-layer" / "plan.yaml", Plan)
+    assert price_sources(plan).endswith("; load of experts: assumed")
+    dense = files.read(GOLDEN / "sequence_groups" / "demo" / "plan.yaml", Plan)
+    assert "experts" not in price_sources(dense)

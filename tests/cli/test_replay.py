@@ -114,3 +114,43 @@ def test_json_says_what_is_copied(tmp_path):
     assert found["copied"]["host_seconds"] > 0
     assert found["copied"]["unseen_seconds"] == 0
     assert found["ranks"][0]["rank"] == found["steps"][0]["rank"] == 0
+
+
+def rank(number, gemm, begins, lasts):
+    """A gemm, then a collective of two ranks."""
+    r = Recorder(number, 2).step(0, 0, 600)
+    r.launch("sgemm", 10, 5, 7, 20, gemm)
+    r.call("cudaStreamWaitEvent", 20, 1).launch("ncclKernel_AllReduce_RING", 30, 5, 20, begins, lasts)
+    return r.call("cudaDeviceSynchronize", 40, 500)
+
+
+def test_a_folder_stands_for_its_traces_and_the_slow_rank_is_named_first(tmp_path):
+    folder = tmp_path / "traces"
+    (folder / "node-1").mkdir(parents=True)
+    files = [
+        rank(0, 100, 121, 250).write(folder, "rank0.pt.trace.json.gz"),
+        rank(1, 300, 321, 50).write(folder / "node-1", "rank1.pt.trace.json"),
+    ]
+    (folder / "config.json").write_text('{"hidden_size": 8}')
+    by_name, by_folder = (json.loads(call(*given, "--json").stdout) for given in (files, [folder]))
+    left_out = f"{folder}: config.json is no trace of torch.profiler, and is left out"
+    assert by_folder.pop("notes") == [left_out, *by_name.pop("notes")]
+    assert by_folder["stragglers"] == by_name["stragglers"]
+    shown = " ".join(call(folder).stdout.split())
+    assert shown.startswith("rank 1 is slow: the others waited 200 µs (33.3 % of the measured time) for it")
+    assert "beyond the median rank: gemm +100 µs" in shown
+
+
+def test_ranks_that_arrive_together_are_not_called_slow(tmp_path):
+    for number in (0, 1):
+        rank(number, 100 + number, 121 + number, 50 - number).write(tmp_path, f"rank{number}.json.gz")
+    assert call(tmp_path).stdout.startswith("no rank is slow")
+
+
+def test_a_folder_without_traces_and_an_output_among_traces_are_refused(tmp_path):
+    refused = call(tmp_path)
+    assert isinstance(refused.exception, InputError) and refused.exception.where == str(tmp_path)
+    two_streams().write(tmp_path)
+    refused = call(tmp_path, "--trace", tmp_path / "out.json")
+    assert isinstance(refused.exception, InputError)
+    assert not (tmp_path / "out.json").exists()

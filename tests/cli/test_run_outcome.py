@@ -109,6 +109,11 @@ def test_memory_is_said_where_it_was_counted(outcome):
     assert shown[1]["measured"] == asdict(measured) and shown[1]["predicted"] == asdict(half)
 
 
+def test_json_says_what_each_rank_sent_by_kind(outcome):
+    sent = ({"tp": 96, "dp": 8}, {"tp": 96})
+    assert json.loads(outcome(ran(sent_bytes=sent), "--json").stdout)["sent_bytes"] == [*sent]
+
+
 def test_memory_that_was_not_counted_has_no_table(outcome):
     assert "allocator" not in outcome(ran()).stdout
     assert json.loads(outcome(ran(), "--json").stdout)["memory_bytes"] is None

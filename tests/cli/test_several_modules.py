@@ -144,5 +144,5 @@ def test_a_job_without_streams_is_asked_for_them(tmp_path):
 
 
 def test_what_cannot_be_asked_of_several_modules():
-    error = refused("why", str(BUBBLES))
-    assert "the plan has 2 modules" in error.message and "planner show" in error.fix
+    error = refused("why-not", str(BUBBLES), "zero=1")
+    assert "the plan has 2" in error.message and "planner why" in error.fix

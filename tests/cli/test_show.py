@@ -16,10 +16,10 @@ from planner.cli.app import app
 from planner.cli.canvas import Canvas, rank_labels
 from planner.cli.views import plan_picture, rank_lanes
 from planner.cli.views.memory_bars import MemoryBar, bar_cells, bars_by_ranks, lines
-from planner.cli.views.micro_batch_bands import crowded_shares
-from planner.cli.views.rank_lanes import PassCell, column_owners, group_lanes
+from planner.cli.views.micro_batch_bands import crowded_shares, micro_batch_bands
+from planner.cli.views.rank_lanes import PassCell, column_owners, group_lanes, lane_spans
 from planner.pipeline import read_plan, simulate
-from planner.simulate import TaskEvent
+from planner.simulate import TaskEvent, Timeline
 from planner.simulate import simulate as run
 from planner.specs.base import Ranks, with_fields
 from planner.units import GIB
@@ -133,7 +133,8 @@ def test_more_passes_than_columns_show_in_proportion(columns):
     events = [
         TaskEvent(f"m[0]/{'FBB'[at % 3]}/{at}/g", "FBB"[at % 3], "m", ranks, float(at), at + 1.0) for at in range(3000)
     ]
-    found = Counter(owner.phase for owner in column_owners(events, 4000.0, columns) if owner)
+    spans = lane_spans(Timeline(tuple(events), 4000.0, 1), range(len(events)))
+    found = Counter(owner.phase for owner in column_owners(spans, 4000.0, columns) if owner)
     assert abs(found["F"] - columns / 4) <= 1.5 and abs(found["B"] - columns / 2) <= 1.5
 
 
@@ -215,17 +216,20 @@ def test_the_verb(columns, tmp_path):
     assert said["plan"] == "encoder-in-bubbles" and len(said["memory_gib"]) == 8
 
 
-def test_a_plan_that_was_changed_by_hand_is_said_to_be():
-    plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
-    scores = simulate(plan)
-    assert not [*plan_picture.edit_warning(plan, scores)]
-    stale = with_fields(plan, outcome=with_fields(plan.outcome, value=plan.outcome.value * 1.2))
-    (said,) = plan_picture.edit_warning(stale, scores)
-    assert "was edited after it was solved" in said.plain
-
-
 def test_stages_whose_ranks_meet_in_every_micro_batch_are_drawn_as_stages():
     plan = read_plan(GOLDEN / "by_hand/zero-bubble/plan.yaml")
     ((name, layout),) = plan.layouts.items()
     assert plan_picture.has_overlap(plan)
     assert not plan_picture.has_overlap(with_fields(plan, layouts={name: with_fields(layout, pp=1, dp=4, tp=2)}))
+
+
+def test_alike_micro_batches_are_drawn_once_over_the_whole_width():
+    plan = read_plan(GOLDEN / "parallel_search/llama-3-8b-h100x64/plan.yaml")
+    (score,) = simulate(plan)
+    for width in (80, 160):
+        drawn = [*micro_batch_bands(plan, 0, score, Canvas(width, plain=True))]
+        heads = [line for each in drawn for line in text_of(each, width).splitlines() if line.startswith("micro-batch")]
+        assert (
+            heads[0].startswith(f"micro-batches 0 to {len(plan.steps[0].micro_batches) - 1}, alike") and len(heads) == 1
+        )
+        assert max(len(line.strip()) for line in text_of(drawn[1], width).splitlines()) == (width - 4) // 64 * 64

@@ -7,6 +7,7 @@ import pytest
 from planner.costs.overlap_switches import with_overlap
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
+from planner.layouts.layout_problem import layout_problem
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.scoring.score import score
@@ -17,7 +18,6 @@ from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import sequence_groups
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.layout_screening import layout_problem
 from planner.strategies.static.static_plan import static_plan
 from tests.plans import staged_plan
 from tests.static_jobs import small_cluster, static_inputs

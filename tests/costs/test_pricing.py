@@ -15,6 +15,9 @@ from planner.costs.memory.footprint import fullest_stage
 from planner.costs.packing_problem import ENDLESS
 from planner.costs.pricing import Pricing
 from planner.costs.step.stage_seconds import head_seconds, mean_layer_seconds
+from planner.layouts.layout_fields import columns_for
+from planner.layouts.layout_problem import layout_problem
+from planner.layouts.layout_screening import closed_form_parts
 from planner.plan.plan_file import Group, Layout, Plan, Prices
 from planner.plan.task import Task
 from planner.scoring.score import score
@@ -24,14 +27,13 @@ from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import Profile
+from planner.specs.inputs import JobOptions, load_job
 from planner.specs.model import Model
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.layout_fields import columns_for
-from planner.strategies.static.layout_screening import closed_form_parts, layout_problem
 from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_plan import static_plan
 from planner.units import MS
-from tests.static_jobs import small_cluster, static_inputs
+from tests.static_jobs import for_software, small_cluster, static_inputs, static_job
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +61,8 @@ PIPES = [
 
 def off(tmp_path: Path, fixed: str, count: int, cluster: str = "h100x64", seq: int = 8192) -> float:
     """By how much a simulated plan of a layout takes longer than the closed form says, relatively."""
-    inputs = static_inputs(tmp_path, "llama-3-8b", cluster, [seq] * count, fixed)
+    job = static_job(tmp_path, "llama-3-8b", cluster, [seq] * count, fixed, kept="")
+    inputs = load_job(for_software(job, "any"), JobOptions())
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
     return simulate_layout(inputs, problem, layout).seconds / float(closed_form_parts(problem, layout).seconds) - 1.0
 

@@ -188,7 +188,7 @@ def check_bytes(groups):
 
 def check_ragged(groups):
     """An all-gather and a reduce-scatter with uneven rows are transposes of each other."""
-    rank, ragged = dist.get_rank(), RaggedGroup(groups[ALL], CommunicationMeter())
+    rank, ragged = dist.get_rank(), RaggedGroup(groups[ALL], CommunicationMeter(), "ep")
     sizes = (3, 0, 2, 5)
     x, y = drawn(sizes[rank], WIDTH, seed=rank), drawn(10, WIDTH, seed=20 + rank)
     gathered, added = ragged.all_gather_no_grad(x, sizes), ragged.reduce_scatter_no_grad(y, sizes)

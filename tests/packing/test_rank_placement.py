@@ -11,7 +11,7 @@ from planner.costs.cost_lines import CostLine
 from planner.costs.packing_problem import GroupShape, PackingProblem, RankPool
 from planner.packing.makespan_search import search_makespans
 from planner.packing.packed_groups import packing_seconds
-from planner.packing.rank_placement import align_groups, make_nodes, place_group, place_packing
+from planner.packing.rank_placement import FreeNodes, align_groups, make_nodes, place_packing
 from tests.examples import examples
 from tests.groupings import fits_on_nodes, nodes_of, require_lies_well, require_possible, simple, warm_start
 
@@ -37,11 +37,10 @@ def requests(draw):
 @given(requests())
 def test_no_group_straddles_nodes_and_no_rank_is_taken_twice(request):
     problem, wanted = request
-    nodes = make_nodes(problem)
-    free, taken = nodes.size.tolist(), Counter()
+    nodes, taken = FreeNodes(make_nodes(problem)), Counter()
     for shape in wanted:
-        before = list(free)
-        first = place_group(nodes, shape, problem.shapes[shape].degree, free)
+        before, free = list(nodes.free), nodes.free
+        first = nodes.place_group(shape, problem.shapes[shape].degree)
         if first is None:
             assert free == before
             continue
@@ -49,7 +48,7 @@ def test_no_group_straddles_nodes_and_no_rank_is_taken_twice(request):
         taken.update(range(first, first + problem.shapes[shape].degree))
         assert min(free) >= 0 and sum(before) - sum(free) == problem.shapes[shape].degree
     assert all(times == 1 for times in taken.values())
-    assert sum(taken.values()) == problem.ranks - sum(free)
+    assert sum(taken.values()) == problem.ranks - sum(nodes.free)
 
 
 @examples(200)
@@ -58,8 +57,9 @@ def test_a_group_finds_no_place_only_where_there_is_none(request):
     """The first group of a micro-batch always does; a later one, beside those that lie already."""
     problem, wanted = request
     nodes = make_nodes(problem)
-    free = nodes.size.tolist()
+    places = FreeNodes(nodes)
     for shape in wanted:
+        free = places.free
         degree, begin, end = problem.shapes[shape].degree, int(nodes.first_node[shape]), int(nodes.end_node[shape])
         sizes, now = nodes.size[begin:end].tolist(), free[begin:end]
         if degree <= sizes[0]:
@@ -68,7 +68,65 @@ def test_a_group_finds_no_place_only_where_there_is_none(request):
             whole = [left == size for left, size in zip(now, sizes, strict=True)]
             runs = [(i, j) for i in range(len(now)) for j in range(i + 1, len(now) + 1) if all(whole[i:j])]
             possible = any(sum(sizes[i:j]) >= degree for i, j in runs)
-        assert (place_group(nodes, shape, degree, free) is not None) == possible
+        assert (places.place_group(shape, degree) is not None) == possible
+
+
+@examples(400)
+@given(requests())
+def test_a_group_lies_where_a_look_at_every_node_would_put_it(request):
+    """In the node that it fills best, of equal ones the first; a wider one on the first whole nodes."""
+    problem, wanted = request
+    nodes = make_nodes(problem)
+    places, free = FreeNodes(nodes), nodes.size.tolist()
+    for shape in wanted:
+        degree = problem.shapes[shape].degree
+        assert places.place_group(shape, degree) == place_among_all(nodes, shape, degree, free)
+        assert places.free == free
+
+
+def place_among_all(nodes, shape, degree, free):
+    """The first rank of a group, found by comparing all nodes; its ranks are taken from `free`."""
+    begin, end, size = int(nodes.first_node[shape]), int(nodes.end_node[shape]), nodes.size.tolist()
+    if degree <= size[begin]:
+        runs = [(node, node + 1) for node in range(begin, end) if free[node] >= degree]
+        runs.sort(key=lambda run: (free[run[0]], run[0]))
+    else:
+        ends = ((i, j) for i in range(begin, end) for j in range(i + 1, end + 1))
+        runs = [(i, j) for i, j in ends if free[i:j] == size[i:j] and sum(size[i:j]) >= degree]
+    if not runs:
+        return None
+    (run, after), left = runs[0], degree
+    first = int(nodes.first_rank[run]) + size[run] - free[run]
+    for node in range(run, after):
+        taken = min(left, free[node])
+        free[node] -= taken
+        left -= taken
+    return first
+
+
+class CountedReads(list):
+    """A list that counts how often an entry is read."""
+
+    reads = 0
+
+    def __getitem__(self, at):
+        self.reads += 1
+        return super().__getitem__(at)
+
+
+@pytest.mark.parametrize("degrees", [(1,), (8,), (16,), (3, 5, 1), (16, 5, 3, 2)])
+def test_work_of_placing_groups_grows_with_ranks_alone(degrees):
+    """Not with ranks times groups: on 8 times as many, at most 8 times as often a node is looked at."""
+    reads = {}
+    for ranks in (512, 4096):
+        problem = on_nodes((RankPool(0, ranks, 8),), tuple((degree, 0) for degree in degrees))
+        places = FreeNodes(make_nodes(problem))
+        places.free = CountedReads(places.free)
+        for shape, degree in enumerate(degrees):
+            for _ in range(ranks // degree // len(degrees) + 1):
+                places.place_group(shape, degree)
+        reads[ranks] = places.free.reads
+    assert reads[4096] <= 9 * reads[512]
 
 
 @examples(200)

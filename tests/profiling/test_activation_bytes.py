@@ -7,7 +7,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from planner.costs.layout_columns import SELECTIVE_PARTS, LayoutColumns
+from planner.costs.layout_columns import LayoutColumns
 from planner.costs.memory.activations import layer_activations
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
@@ -15,6 +15,7 @@ from planner.profiling.activation_bytes import module_activation_bytes, saved_by
 from planner.profiling.fsdp_without_communication import LayerStack
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
 from planner.specs.layers import Decoder, Vit
+from planner.specs.parallelism import SELECTIVE_PARTS
 
 TOKENS, FLOAT = 12, 4
 SHAPES = [

@@ -225,11 +225,11 @@ def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):
 
 
 def test_what_cannot_run_is_left_out_and_said(machine, base, tmp_path):
-    mixture = with_fields(DECODER, moe=Experts(experts=4, topk=2, ffn=8))
+    mixture = with_fields(DECODER, moe=Experts(experts=4, topk=2, ffn=8, dense_layers=1))
     found = profile("toy", model_of(llm=DECODER, mixture=mixture), base, OPTIONS, tmp_path / "cpu.yaml")
     assert set(found.modules) == {"toy/llm"}
     assert "toy/mixture left out" in found.provenance.note
-    with pytest.raises(InputError, match="toy/mixture left out: layers with experts"):
+    with pytest.raises(InputError, match="toy/mixture left out: its layers are of several kinds"):
         profile("toy", model_of(mixture=mixture), base, OPTIONS, tmp_path / "cpu.yaml")
 
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from planner import pipeline
-from planner.errors import Infeasible
+from planner.errors import Infeasible, InputError
 from planner.scoring.plan_answer import plan_answer
 from planner.specs.inputs import JobOptions, load_job
 from tests.static_jobs import small_cluster, static_job
@@ -54,7 +54,7 @@ def test_what_was_chosen_is_what_is_predicted(tmp_path, batch):
         job = static_job(tmp_path, model, cluster, sizes, fixed, kept)
         try:
             plan = pipeline.decide(load_job(job, JobOptions(effort=1))).plan
-        except Infeasible:
+        except (Infeasible, InputError):  # InputError: no layout has the fields that are fixed
             continue
         done += 1
         said = plan_answer(plan, pipeline.verify(plan))
@@ -63,7 +63,7 @@ def test_what_was_chosen_is_what_is_predicted(tmp_path, batch):
         told = plan_answer(predicted.plan, predicted.scores)
         assert told["step_seconds"] == pytest.approx(plan.outcome.value, rel=SAME), (seed, said["layouts"])
         assert told["memory"] == pytest.approx(said["memory"], rel=SAME), seed
-        assert told["layouts"] == said["layouts"]
+        assert json.dumps(told["layouts"]) == json.dumps(said["layouts"])
         fits = pipeline.fits(again)
         assert fits.fits
         assert float(fits.fullest.taken.total) / 2**30 == pytest.approx(said["memory"]["peak_gib"], rel=SAME), seed

@@ -2,6 +2,8 @@
 
 import pytest
 
+from planner.ledger.strategy_ranking import order_spread
+from planner.scoring.ranked_alternatives import ORDER_SPREAD
 from planner.workflows import evidence
 
 pytestmark = pytest.mark.slow  # every record is predicted
@@ -39,6 +41,10 @@ def test_memory_is_predicted(account, source):
 def test_strategies_are_ranked(account):
     assert account.overall.spearman_median >= 0.9
     assert account.overall.best_pick_close >= 0.85
+
+
+def test_ties_are_as_wide_as_published_orders_are_uncertain(account):
+    assert order_spread(account.records) == pytest.approx(ORDER_SPREAD, abs=0.02)
 
 
 def test_no_row_is_lost(account):

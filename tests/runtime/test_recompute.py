@@ -19,11 +19,15 @@ LAYOUTS = {
     "tensor parallel": {**BLOCKS, "zero": 1},
 }
 FLOAT64 = 8  # bytes
-HOW = {"none": "none", "selective": "selective", "ranges": RANGES}
+HOW = {"none": "none", "selective": "selective", "ranges": RANGES, "parts": ("attention", "norm")}
 PLANS = {
     **{(name, how): spread(4, **layout, recompute=HOW[how]) for name, layout in LAYOUTS.items() for how in HOW},
     ("experts", "selective"): spread(4, MOE, **SHARED, zero=3, ep=2, recompute="selective"),
     ("experts", "full"): spread(4, MOE, **SHARED, zero=3, ep=2, recompute="full"),
+    ("experts", "parts"): spread(4, MOE, **SHARED, zero=3, ep=2, recompute=("norm", "moe")),
+    ("experts, tensor parallel", "parts"): spread(
+        4, MOE, **BLOCKS, zero=1, ep=2, etp=2, recompute={"0-1": ("attention", "mlp"), 2: ("moe",)}
+    ),
     ("experts, tensor parallel", "selective"): spread(4, MOE, **BLOCKS, zero=1, ep=2, etp=2, recompute="selective"),
 }
 

@@ -106,6 +106,7 @@ def test_under_torchrun_the_first_rank_prints_json(tmp_path):
     assert summary["losses"] == [first["loss"], second["loss"]]
     assert summary["verify"]["grad_rel_err"] <= 1e-12
     assert (summary["peak_bytes"], summary["memory_bytes"]) == ([None, None], None)
+    assert all({*sent} == {"dp", "ulysses"} and min(sent.values()) > 0 for sent in summary["sent_bytes"])
 
 
 def one_rank(path, world_size):

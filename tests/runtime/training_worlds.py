@@ -27,7 +27,7 @@ def spread(size: int, spec=DECODER, *, rows=None, order=None, splits=None, **lay
     """
     pp, tp, chunks = layout.get("pp", 1), layout.get("tp", 1), layout.get("pp", 1) * layout.get("vpp", 1)
     stages = stages_of(spec.layers, chunks) if pp > 1 else ()
-    whole = Layout(ranks=Ranks(range(size)), stages=stages, **{"dtype": "float64", **layout})
+    whole = Layout(ranks=Ranks(range(size)), **{"stages": stages, "dtype": "float64", **layout})
     together = groups_over(whole, ("tp", "cp", "pp")).values() if whole.cp > 1 else [whole.ranks]
     rows = rows or [[*dict.fromkeys(map(tuple, together))]] * 3
     groups, items, placed = {}, {}, []

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.costs.cost import Cost
+from planner.layouts.layout_problem import layout_problem
 from planner.ledger.work_kinds import step_seconds_by_kind
 from planner.plan.legal.plan_laws import violations
 from planner.plan.mesh.identical_groups import identical_groups
@@ -17,9 +18,10 @@ from planner.scoring.score import Score, score
 from planner.simulate import simulate
 from planner.specs.base import Ranks, with_fields
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.layout_screening import layout_problem
 from planner.strategies.static.static_plan import static_plan
+from tests.plans import sharded_plan
 from tests.replica_plans import replicas
+from tests.scoring.priced import priced
 from tests.static_jobs import small_cluster, static_inputs
 
 DENSE, EXPERTS = "llama-3-8b", "qwen3-30b-a3b"
@@ -66,6 +68,20 @@ def test_alike_or_each_a_plan_is_worth_the_same(plan, monkeypatch):
     assert once.memory == each.memory
     assert once.bound == each.bound
     assert step_seconds_by_kind(once.timeline) == pytest.approx(step_seconds_by_kind(each.timeline))
+
+
+@pytest.mark.parametrize("rows", [[[(0, 2)]], [[(0, 4), (4, 1)], [(0, 4)]], [[(2, 2), (4, 2)], [(6, 1)]]])
+def test_idle_ranks_once_or_each_a_plan_is_worth_the_same(rows, monkeypatch):
+    """Ranks in no group of a step under ZeRO-3, which joins all of them in every micro-batch."""
+    plan = priced(sharded_plan(16, rows))
+    assert not violations(plan)
+    once, each = (scored(plan, monkeypatch, whole) for whole in (0, plan.size))
+    assert len(once.tasks) < len(each.tasks)
+    assert once.step_seconds == each.step_seconds
+    assert once.timeline.rank_breakdowns() == each.timeline.rank_breakdowns()
+    assert once.timeline.group_seconds() == each.timeline.group_seconds()
+    assert once.memory == each.memory
+    assert once.bound == each.bound
 
 
 def test_every_rank_is_simulated_or_stands_behind_one_that_is(plan, monkeypatch):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner import files
-from planner.cli.views.plan_tables import outcome_line
+from planner.cli.views.plan_headline import proof_line
 from planner.plan.plan_file import Outcome, Plan
 from planner.report.bound_text import bound_text
 from planner.scoring.bounds import BOUNDS, bounds_same_work
@@ -21,7 +21,7 @@ def outcome(by: str, status: str, gap: float) -> Outcome:
 
 @pytest.mark.parametrize("by", BOUNDS)
 def test_what_is_proven_of_an_order_is_not_said_of_the_plan(by):
-    best, near = (str(outcome_line(outcome(by, *each))) for each in (("optimal", 0.0), ("feasible", 0.25)))
+    best, near = (str(proof_line(outcome(by, *each))) for each in (("optimal", 0.0), ("feasible", 0.25)))
     texts = best, near, bound_text(1.0, 1.0, by), bound_text(1.25, 1.0, by)
     assert bounds_same_work(f"area+{by}") == bounds_same_work(by) == BOUNDS[by].same_work  # of several steps
     assert all(("same work" in text) == bounds_same_work(by) for text in texts)

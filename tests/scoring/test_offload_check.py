@@ -62,6 +62,23 @@ def test_memory_falls_by_what_is_offloaded_and_time_stays():
         assert helped.step_seconds == plain.step_seconds
 
 
+@pytest.mark.parametrize("recompute", [{"0-2": "full"}, {"0-6": "full"}, {"1-4": "full", "5-7": "selective"}])
+def test_the_first_layer_and_the_last_keep_what_they_have(recompute):
+    """Layer by layer, where layers differ in what they recompute."""
+    plan = offloaded(0.1)
+    plan = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], recompute=recompute)})
+    forward = next(task for task in expand(plan) if task.phase == "F")
+    basis, rank = pricing_of(plan).module_pricing("llm", "toy"), task_offloading(plan, pricing_of(plan), forward)
+
+    def held(layer):
+        return basis.activation_bytes(Layers((layer,)), False, SequenceSplit(), (1,)).layers
+
+    for ratio in (0.0, 0.1, 1.0):
+        inside = sum(held(layer) for layer in range(1, LLM.layers - 1))
+        whole = sum(map(held, range(LLM.layers))) + rank.head_bytes
+        assert rank.held_bytes(ratio) == pytest.approx(whole - ratio * inside)
+
+
 def test_more_than_hides_is_refused_with_what_would_hide():
     limit = most(offloaded(0.5))
     assert 0.1 < limit < 1

@@ -27,7 +27,7 @@ def laid(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def write(ranks=4, sizes=(4096, 2048, 3000, 1024, 4000, 2500), fixed="pp: 4, vpp: 1, micro_batch: 1"):
-        inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
+        inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h200", ranks), sizes, fixed)
         return parallel_search.plan(inputs, None)
 
     return write

@@ -11,6 +11,8 @@ from planner.costs.memory.footprint import footprint
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible
+from planner.layouts.layout_fields import columns_for
+from planner.layouts.layout_problem import layout_problem
 from planner.orders.slot_timing import fits_memory
 from planner.plan.plan_file import SequenceSplit
 from planner.plan.tasks.expand import expand
@@ -22,8 +24,6 @@ from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
 from planner.specs.hardware.profile import ModuleCosts, PassCosts
 from planner.specs.job import Limits
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.layout_fields import columns_for
-from planner.strategies.static.layout_screening import layout_problem
 from planner.strategies.static.static_plan import static_plan
 from planner.units import GIB, KIB
 from tests.plans import staged_plan
@@ -84,7 +84,7 @@ def test_a_peak_is_higher_by_the_backward_that_runs_when_most_is_kept(pp, tokens
         assert with_it[stage] >= without[stage] + more * KIB * min(tokens) - 1
 
 
-@pytest.mark.parametrize("how", ["none", "selective", "full"])
+@pytest.mark.parametrize("how", ["none", "selective", "full", "[norm]", "[attention, mlp]"])
 @pytest.mark.parametrize("spread", ["tp: 1, pp: 1", "tp: 2, pp: 2", "tp: 1, pp: 4", "tp: 4, pp: 1"])
 def test_of_one_micro_batch_the_simulated_peak_is_the_static_footprint(spread, how, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -54,6 +54,11 @@ def test_names_mean_what_is_shipped_and_paths_lie_beside_the_job(folder, monkeyp
     assert set(inputs.sources) == {"job", "model", "cluster", "device cpu", "profile", "software", "lengths"}
 
 
+@pytest.mark.parametrize("lengths", ["512", "{from: fixed, tokens: 512}"])
+def test_a_job_of_one_length(folder, lengths):
+    assert load_job(job(folder, lengths=lengths), JobOptions()).batches[0].items == dict.fromkeys(range(4), 512)
+
+
 def test_lengths_of_the_command_line_are_from_where_one_is(folder, monkeypatch):
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere/rows.csv").write_text("tokens\n100\n200\n300\n400\n")
@@ -84,8 +89,9 @@ def test_auto_takes_what_was_measured_here_then_what_is_shipped(folder):
         ({"profile": "'nul\\0'"}, "no device is called", "cpu"),
         ({"model": "./none.yaml"}, "cannot read the file", "check the path"),
         ({"model": "./job.yaml"}, "expected a planner.model/1 file", "begin it with"),
+        ({"model": "config.json"}, "`config.json` is no model file", "planner import hf config.json"),
         ({"lengths": "{from: file, path: none.txt}"}, "cannot read the lengths", "check the path"),
-        ({"lengths": "{from: distribution, name: moon}"}, "no distribution `moon`", "wikipedia"),
+        ({"lengths": "{from: distribution, name: moon}"}, "no distribution is called `moon`", "wikipedia"),
         ({"more": ", module: vit"}, "names module `vit`, the model has llm", "name one of them"),
         ({"model": "qwen2.5-vl-7b"}, "names no module, the model has", "name one of them"),
     ],

@@ -107,7 +107,7 @@ def test_what_the_job_says_of_states_is_kept_and_told(made):
 
 
 def test_an_illegal_order_is_not_scored(made):
-    base = parallel_search.plan(pipeline_order.inputs_for_base(made(FIXED, VARIED[:4], 4)), None)
+    base = solved(made(FIXED, VARIED[:4], 4))
     found = try_order(base, "llm", ("F0 B0",) * 4, "")
     assert isinstance(found, Infeasible)
     assert "there is no F" in found.message

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.errors import Infeasible
+from planner.errors import InputError
 from planner.pipeline import solve
 from tests.static_jobs import small_cluster
 
@@ -50,7 +50,7 @@ def test_groups_are_single_ranks(job, said):
 
 
 @pytest.mark.parametrize("dim", ["tp", "cp"])  # it has one group
-def test_what_is_fixed_otherwise_is_infeasible(job, dim):
-    with pytest.raises(Infeasible) as refused:
+def test_what_is_fixed_otherwise_is_an_error_of_input(job, dim):
+    with pytest.raises(InputError) as refused:
         solve(job(f"strategy: parallel_search\nlayout: {{{dim}: 2}}\n"))
     assert refused.value.fix == f"{dim} 1 instead" and "state spaces" in refused.value.message

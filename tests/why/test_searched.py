@@ -46,9 +46,36 @@ def test_other_strategies_do_not_take_what_was_fixed(solve):
     assert "fix.layouts" in answer.infeasible.message and "|" not in answer.infeasible.message
 
 
-def test_of_other_layouts_the_way_to_try_one_is_named(solve):
+def test_of_single_sequences_in_static_layouts_what_to_ask_instead_is_named(solve):
     plan = solve("tp: 2, micro_batch: 1")
-    for ask in (lambda: pipeline.why(plan), lambda: pipeline.why_not(plan, ("zero=1",))):
-        with pytest.raises(InputError, match="without pipeline or tensor parallelism") as refused:
-            ask()
-        assert all(word in refused.value.fix for word in ("sequence_groups", "fix.layouts", "planner predict"))
+    with pytest.raises(InputError, match="static layout") as refused:
+        pipeline.why(plan, "0")
+    assert all(word in refused.value.fix for word in ("planner why PLAN", "why-not"))
+
+
+@pytest.mark.parametrize(
+    ("change", "fixed"),
+    [("tp=2", "tp: 2"), ("pp=2", "pp: 2"), ("cp=4", "cp: 4"), ("micro_batch=2", "micro_batch: 2"), ("dp=4", "dp: 4")],
+)
+def test_a_field_of_the_layout_is_fixed_and_the_others_are_searched(solve, change, fixed):
+    answer = pipeline.why_not(solve(""), (change,))
+    assert answer.after is not None
+    assert answer.after.value == pytest.approx(solve(fixed).outcome.value)
+
+
+def test_what_offload_saves_is_asked_by_its_share(solve):
+    """Of 8192 tokens on a rank some activations go to the host; without that, layers are recomputed."""
+    plan = solve("micro_batch: 2, tp: 1, cp: 1, pp: 1, zero: 3")
+    offload = plan.layouts["llm"].offload
+    assert 0 < offload < 1
+    answer = pipeline.why_not(plan, ("offload=0",))
+    assert answer.after is not None and answer.after.value > plan.outcome.value
+    same = pipeline.why_not(plan, (f"offload={offload:.4f}",))
+    assert same.after is not None and same.after.value == pytest.approx(plan.outcome.value)
+    with pytest.raises(InputError, match="would not hide"):
+        pipeline.why_not(plan, ("offload=1",))
+
+
+def test_a_degree_that_divides_nothing_names_one_that_fits(solve):
+    answer = pipeline.why_not(solve(""), ("tp=7",))
+    assert answer.infeasible is not None and "instead" in answer.infeasible.fix

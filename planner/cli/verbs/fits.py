@@ -2,9 +2,7 @@
 
 import typer
 
-from planner.cli.options import JobOrPlan, Json, Seed
-
-DOES_NOT_FIT = 3  # exit code, as for any infeasible job
+from planner.cli.options import DOES_NOT_FIT, JobOrPlan, Json, Seed
 
 
 def fits(

@@ -45,9 +45,9 @@ def import_file(
         raise InputError(
             f"a schedule is imported into a plan: {missing} is not given", where=missing, fix="--into PLAN -o NEW"
         )
-    old = pipeline.read_plan(into)
+    old, scores = pipeline.read_scored(into)
     plan = import_order_into(form, file, old)
-    before = sum(score.step_seconds for score in pipeline.simulate(old))
+    before = sum(score.step_seconds for score in scores)
     files.write(output, plan)
     render.emit(
         json, export_lines.import_summary(before, plan, output), *export_lines.import_lines(before, plan, output)

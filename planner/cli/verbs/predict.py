@@ -2,7 +2,7 @@
 
 import typer
 
-from planner.cli.options import JobOrPlan, Json, Seed
+from planner.cli.options import DOES_NOT_FIT, JobOrPlan, Json, Seed
 
 
 def predict(
@@ -13,6 +13,8 @@ def predict(
 ) -> None:
     """Predict a fixed layout: step time with its parts, MFU, memory.
 
+    Exit code 3: it does not fit in memory, which the answer says first; its times are those it would take.
+
     Degrees that fix.layouts does not give are 1; ZeRO stage and recomputation come from the job's `layout`.
     """
     from planner import pipeline
@@ -22,3 +24,5 @@ def predict(
 
     prediction = pipeline.predict(job, JobOptions(seed=seed, lengths=lengths or None))
     render.emit(json, prediction_tables.prediction_summary(prediction), *prediction_tables.prediction_lines(prediction))
+    if not prediction.fits:
+        raise typer.Exit(DOES_NOT_FIT)

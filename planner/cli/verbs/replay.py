@@ -10,7 +10,8 @@ from planner.cli.options import Json
 
 def replay(
     traces: Annotated[
-        list[Path], typer.Argument(help="torch.profiler traces, plain or gzipped: one, or one per rank.")
+        list[Path],
+        typer.Argument(help="torch.profiler traces, plain or gzipped: one, one per rank, or a folder with them."),
     ],
     without: Annotated[
         list[str] | None,

@@ -25,8 +25,7 @@ def show(
     from planner.cli.views import json_answers, plan_picture
     from planner.files import write_text
 
-    loaded = pipeline.read_plan(plan)
-    scores = pipeline.simulate(loaded)
+    loaded, scores = pipeline.read_scored(plan)
     if svg:
         write_text(svg, render.svg(f"planner show {plan}", plan_picture.draw_plan(loaded, scores, render.SVG_CANVAS)))
     render.emit(

@@ -39,10 +39,10 @@ def simulate(
 
     if trace_ranks and not trace:
         raise InputError("no trace is asked for", where="--trace-ranks", fix="add --trace FILE")
-    loaded = pipeline.read_plan(plan)
+    loaded, scores = pipeline.read_scored(plan)
     ranks = parse_ranks(trace_ranks, loaded.size)
     overlaps = parse_overlap(overlap)
-    scores = pipeline.simulate(loaded, overlaps)
+    scores = pipeline.simulate(loaded, overlaps) if overlaps.switched else scores
     overlays = overlay(loaded, scores, measured) if measured else ()
     drawn = write_simulated_trace(trace, loaded, scores, overlays, ranks) if trace else 0
     data = json_answers.simulation_answer(loaded, scores) | (measured_difference.summary(overlays) if measured else {})

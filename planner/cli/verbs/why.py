@@ -17,8 +17,9 @@ def why(
 ) -> None:
     """Explain where an item or a group is; without one, what would shorten the step.
 
-    Solves the plan's own problem again, from the plan file alone: for plans of one module by sequence_groups,
-    data_ranks or best. To try another static layout, write it under fix.layouts in the job, and predict or solve that.
+    Solves the plan's own problem again, from the plan file alone, with more memory, nodes, bandwidth or other
+    recomputation. Of a plan that no strategy makes, as of several modules, the decisions stay, and its step is
+    simulated with a faster network and with each module computing faster.
     """
     from planner import pipeline
     from planner.cli import render

@@ -17,11 +17,11 @@ def why_not(
 ) -> None:
     """Solve a plan again with something changed: what that costs, and why.
 
-    For plans of one module by sequence_groups, data_ranks or best. To try another static layout, write it under
-    fix.layouts in the job, and predict or solve that.
+    For plans of one module. Fields of a static layout (tp=4 pp=2) are fixed, and the search decides the others.
 
     Keys: items.N.degree, degrees, strategy, sync, zero, recompute, dtype, tokens_per_rank, memory_margin, ranks,
-    nodes, effort.
+    nodes, effort; of a static layout tp, cp, ulysses, pp, vpp, ep, etp, dp, replica, micro_batch, schedule, dispatch,
+    offload.
     """
     from planner import pipeline
     from planner.cli import render

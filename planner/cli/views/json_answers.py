@@ -73,6 +73,7 @@ def run_answer(result: ComparedRun) -> Summary:
         "tokens_per_second": result.tokens_per_second,
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
         "memory_bytes": [asdict(rank) for rank in result.memory] or None,
+        "sent_bytes": list(result.sent_bytes) or None,
         "planning": planning_answer(result),
         "verify": parity_answer(result),
     }

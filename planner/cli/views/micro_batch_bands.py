@@ -5,6 +5,7 @@ The height of a micro-batch is its duration, that of a group's block the time th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from rich.console import Group as Stack
 from rich.console import RenderableType
@@ -13,13 +14,14 @@ from rich.text import Text
 
 from planner.cli.canvas import COLOURS, NOTHING, Canvas, Cell, cell_line
 from planner.plan.descriptions import items_text
+from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Assignment, Plan, assignments
 from planner.scoring import Score
 from planner.specs.base import Ranks
 from planner.units import duration
 
-WIDEST = 72  # columns at most, where ranks are fewer than columns
-LINES = 16  # of the picture of a whole step
+MOST = 12  # bands of a step
+LINES = 16  # of the picture of a whole step, and 4 for each band where there are few
 SHARED_COLUMN: Cell = ("▒", "bright_blue")  # columns that several groups share
 
 
@@ -35,32 +37,56 @@ class GroupBand:
     fill: str
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnMicroBatch:
+    """What a micro-batch looks like; those that follow each other and look alike are drawn once."""
+
+    seconds: float
+    composition: str
+    groups: tuple[tuple[Ranks, float], ...]  # ranks, and the share of the seconds during which they work
+
+
 def micro_batch_bands(plan: Plan, number: int, score: Score, canvas: Canvas) -> Iterator[RenderableType]:
-    """Draw each micro-batch of a step as a band of ranks by time."""
-    columns = min(canvas.width - 4, plan.size * max(1, WIDEST // plan.size))
-    least_ranks = 1 if columns >= plan.size else 2 * plan.size / columns  # ranks of a group that get a block of its own
-    working = score.timeline.group_seconds()
-    micro_batches_placed = [[*assignments(plan, members)] for members in plan.steps[number].micro_batches]
-    durations = [
-        max((working.get((at, a.group), 0.0) for a in members), default=0.0)
-        for at, members in enumerate(micro_batches_placed)
-    ]
-    for at, members in enumerate(micro_batches_placed):
-        shares = [working.get((at, a.group), 0.0) / (durations[at] or 1.0) for a in members]
-        placed = [*zip((plan.groups[a.group].ranks for a in members), shares, strict=True)]
-        wide = [pair for pair in placed if len(pair[0]) >= least_ranks]
-        narrow = [pair for pair in placed if len(pair[0]) < least_ranks]
-        blocks = [
-            block(ranks, share, number, plan.size, columns, canvas.plain) for number, (ranks, share) in enumerate(wide)
-        ]
-        lines = max(1, round(LINES * durations[at] / max(sum(durations), 1e-12)))
-        yield Text(f"\nmicro-batch {at}  {duration(durations[at])}  {composition(plan, members)}", style="bold")
-        yield Padding(band(blocks, crowded_shares(narrow, plan.size, columns), lines), (0, 2))
-        if narrow:
-            yield Text(
-                f"  {SHARED_COLUMN[0]} several groups share a column: its height is their mean working time",
-                style="dim",
-            )
+    """Draw the micro-batches of a step as bands of ranks by time, to scale, alike ones once."""
+    runs = [(look, len([*run])) for look, run in groupby(drawn_micro_batches(plan, number, score))]
+    lines = min(LINES, 4 * len(runs)) / max(sum(look.seconds for look, _ in runs), 1e-12)  # a second
+    first = 0
+    for look, alike in runs[:MOST]:
+        numbers = f"micro-batches {first} to {first + alike - 1}, alike" if alike > 1 else f"micro-batch {first}"
+        each = " each" if alike > 1 else ""
+        yield Text(f"\n{numbers}  {duration(look.seconds)}{each}  {look.composition}", style="bold")
+        yield from drawn_groups(look, max(1, round(lines * look.seconds)), plan.size, canvas)
+        first += alike
+    rest = [look.seconds for look, _ in runs[MOST:]]
+    if rest:
+        left = len(plan.steps[number].micro_batches) - first
+        span = f"{duration(min(rest))} to {duration(max(rest))} each"
+        yield Text(f"\n… and {left} more micro-batches, {span} (planner report draws all)", style="dim")
+
+
+def drawn_micro_batches(plan: Plan, number: int, score: Score) -> Iterator[DrawnMicroBatch]:
+    """The micro-batches of a step, in their order; times to the digits of a plan file, so that alike ones are equal."""
+    working = {key: round_digits(seconds) for key, seconds in score.timeline.group_seconds().items()}
+    for at, members in enumerate(plan.steps[number].micro_batches):
+        placed = [*assignments(plan, members)]
+        seconds = max((working.get((at, a.group), 0.0) for a in placed), default=0.0)
+        groups = [(plan.groups[a.group].ranks, working.get((at, a.group), 0.0) / (seconds or 1.0)) for a in placed]
+        yield DrawnMicroBatch(seconds, composition(plan, placed), tuple(groups))
+
+
+def drawn_groups(look: DrawnMicroBatch, lines: int, size: int, canvas: Canvas) -> Iterator[RenderableType]:
+    """Draw the groups of one micro-batch over the width that there is."""
+    width = canvas.width - 4
+    columns = width // size * size if width >= size else width
+    least_ranks = 1 if columns >= size else 2 * size / columns  # ranks of a group that get a block of its own
+    wide = [pair for pair in look.groups if len(pair[0]) >= least_ranks]
+    narrow = [pair for pair in look.groups if len(pair[0]) < least_ranks]
+    blocks = [block(ranks, share, number, size, columns, canvas.plain) for number, (ranks, share) in enumerate(wide)]
+    yield Padding(band(blocks, crowded_shares(narrow, size, columns), lines), (0, 2))
+    if narrow:
+        yield Text(
+            f"  {SHARED_COLUMN[0]} several groups share a column: its height is their mean working time", style="dim"
+        )
 
 
 def block(ranks: Ranks, share: float, number: int, size: int, columns: int, plain: bool) -> GroupBand:

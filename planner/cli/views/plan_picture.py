@@ -8,22 +8,21 @@ from rich.text import Text
 from planner.cli.canvas import Canvas
 from planner.cli.views.memory_bars import memory_bars
 from planner.cli.views.micro_batch_bands import micro_batch_bands
-from planner.cli.views.plan_tables import outcome_line, plan_table_lines
+from planner.cli.views.plan_headline import headline
+from planner.cli.views.plan_tables import plan_table_lines
 from planner.cli.views.rank_lanes import rank_lanes
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, objective_of, objective_value
+from planner.scoring import Score
 from planner.units import duration
 
 STEPS_SHOWN = 3
-EDITED = 1e-6  # relative difference: less is rounding
 
 
 def draw_plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[RenderableType]:
     """Lines and pictures of a plan."""
     kinds = ", ".join(f"{kind.count} × {kind.kind}" for kind in shown.ranks)
     yield Text.assemble((shown.name, "bold"), f"  {shown.made.strategy} on {kinds}")
-    yield outcome_line(shown.outcome, len(shown.steps))
-    yield from edit_warning(shown, scores)
+    yield from headline(shown)
     for number, score in enumerate(scores[:STEPS_SHOWN]):
         if len(scores) > 1:
             yield Text(f"\nstep {number}: {duration(score.step_seconds)}", style="bold")
@@ -40,16 +39,3 @@ def draw_plan(shown: Plan, scores: Sequence[Score], canvas: Canvas) -> Iterator[
 def has_overlap(shown: Plan) -> bool:
     """Whether micro-batches overlap in time: on the stages of a pipeline, or of several modules."""
     return len(shown.layouts) > 1 or any(layout.pp > 1 for layout in shown.layouts.values())
-
-
-def edit_warning(plan: Plan, scores: Sequence[Score]) -> Iterator[Text]:
-    """A warning where the time that the file states is not what its decisions take: they were edited by hand."""
-    goal = objective_of(plan)
-    simulated = objective_value(plan, sum(score.step_seconds for score in scores), range(len(scores)))
-    if abs(simulated - plan.outcome.value) > EDITED * simulated:
-        stated, found = goal.formatted(plan.outcome.value), goal.formatted(simulated)
-        verb = goal.verb.removesuffix("s")
-        text = (
-            f"the file states {stated}, but its decisions {verb} {found}, simulated: it was edited after it was solved;"
-        )
-        yield Text(f"{text} the bound above and the table below are still the original's", style="yellow")

@@ -12,14 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.check import Finding, verdict
-from planner.costs import find_objective
+from planner.cli.views.alternatives_table import alternatives_table
+from planner.cli.views.expert_texts import expert_texts
+from planner.cli.views.plan_headline import headline
 from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
-from planner.plan.descriptions import all_items_text, alternative_text, layout_text
-from planner.plan.plan_file import Outcome, Plan
-from planner.scoring import Score, allowed_bytes_on, bounds_same_work, objective_of
+from planner.plan.descriptions import all_items_text, module_layout_text
+from planner.plan.plan_file import Plan
+from planner.scoring import Score, allowed_bytes_on, expert_answers
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.rank_kinds import rank_kinds
-from planner.specs.shipped_models import ShippedModule
 from planner.strategies import SolvedJob, is_static
 from planner.units import GIB, MIB, byte_size, duration, percent, plural
 from planner.workflows.tracing import TRACED_STEPS
@@ -27,7 +28,6 @@ from planner.workflows.tracing import TRACED_STEPS
 if TYPE_CHECKING:
     from planner.runtime import ParityErrors, ParityTolerance
 
-OOM_CHANCE = "chance of running out of memory"
 STYLES = {
     "regression": "bold red",
     "illegal": "bold red",
@@ -48,37 +48,11 @@ def table(*columns: str, title: str = "") -> Table:
     return plain
 
 
-def outcome_line(outcome: Outcome, steps: int = 1) -> Text:
-    """Step time and bound: `step 5.22 s simulated, at most 0.2 % above the best possible (bound 5.20 s, by coupled)`.
-
-    Of several steps: `6 steps 31.30 s, 5.22 s each, simulated, …`, with the bound of all together.
-    """
-    of_order, goal = bounds_same_work(outcome.bound_by), find_objective(outcome.objective)
-    optimal = "no other order of the same work is shorter" if of_order else "proven optimal"
-    status = {"optimal": optimal, "by_hand": "written by hand"}.get(outcome.status, "")
-    best = "the best order of the same work" if of_order else "the best possible"
-    distance_text = (
-        f"{best} gives at most {percent(outcome.gap)} more"
-        if goal.larger_is_better
-        else f"at most {percent(outcome.gap)} above {best}"
-    )
-    distance = status or distance_text
-    each = f", {goal.formatted(outcome.value / steps)} each," if steps > 1 and not goal.larger_is_better else ""
-    return Text.assemble(
-        "step " if steps == 1 else f"{plural(steps, 'step')} ",
-        (goal.formatted(outcome.value), "bold"),
-        f"{each} simulated, {distance} ",
-        (f"(bound {goal.formatted(outcome.bound)}, by {outcome.bound_by})", "dim"),
-    )
-
-
 def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
-    """Step time with its interval, where it goes, memory, sources of the numbers, layouts and alternatives."""
+    """Where the time goes, memory, sources of the numbers, layouts; then alternatives."""
     p = plan.prediction
     total = p.step_seconds or 1.0
     rows = table("", "")
-    all_steps = f" for {plural(len(plan.steps), 'step')}" if len(plan.steps) > 1 else ""
-    rows.add_row("time", f"{duration(p.step_seconds)}{all_steps} ± {percent(p.spread)} (80 % interval), simulated")
     rows.add_row(
         "of which",
         f"compute {percent(p.breakdown.compute / total)}, exposed communication "
@@ -90,17 +64,10 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("", note)
     if len(plan.layouts) > 1:
         rows.add_row("works on", all_items_text(plan))
-    for name, layout in plan.layouts.items():
-        rows.add_row("layout", f"{name}: {layout_text(layout)}")
-    for alternative in plan.alternatives:
-        outcome = (
-            objective_of(plan).formatted(alternative.value)
-            if alternative.value is not None
-            else f"impossible: {alternative.because}"
-        )
-        layout_of = alternative_text(alternative, plan.made.strategy)
-        why = f" ({alternative.because})" if alternative.because and alternative.value is not None else ""
-        rows.add_row("alternative", f"{layout_of}: {outcome}{why}")
+    for name in plan.layouts:
+        rows.add_row("layout", f"{name}: {module_layout_text(plan, name)}")
+    for text in expert_texts(plan):
+        rows.add_row("experts", text)
     if plan.uses.dropped:
         too_long = plural(len(plan.uses.dropped), "sample")
         rows.add_row("dropped", f"{too_long} longer than the job allows (uses.dropped names them)")
@@ -112,6 +79,7 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("then", f"{count}further batches from {plan.then.folder}, each planned while earlier ones train")
     yield Text()
     yield rows
+    yield from alternatives_table(plan)
 
 
 def memory_warning(plan: Plan, kind: str) -> str:
@@ -133,7 +101,7 @@ def memory_text(plan: Plan) -> str:
     used = f"{gib_text(prediction.peak_memory_gib * GIB)} on {rank}"
     if limit:
         return f"{used}, {limit:,} tokens a rank, the job's limit{memory_warning(plan, kind)}"
-    return f"{used}, {gib_text(allowed_bytes_on(plan, kind))} allowed, {percent(prediction.oom_chance)} {OOM_CHANCE}"
+    return f"{used}, {gib_text(allowed_bytes_on(plan, kind))} allowed"
 
 
 def gib_text(count_bytes: float) -> str:
@@ -146,7 +114,9 @@ def price_sources(plan: Plan) -> str:
     prices = plan.uses.prices
     sources = sorted({costs.source for costs in prices.modules.values()} | {r.source for r in prices.rates.values()})
     share = plan.prediction.measured_share
-    return f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
+    text = f"{percent(share)} measured; prices of modules: {', '.join(sources)} (profile {plan.uses.prices.profile})"
+    loads = sorted({found.load.source for found in expert_answers(plan) if found.ep > 1})
+    return f"{text}; load of experts: {', '.join(loads)}" if loads else text
 
 
 def extrapolation_notes(plan: Plan) -> Iterator[str]:
@@ -163,7 +133,8 @@ def widest_collective(plan: Plan) -> int:
     return max([*dims, *(prod(group.split.values()) for group in plan.groups.values())])
 
 
-def solve_lines(result: SolvedJob, path: Path) -> RenderableType:
+def solve_lines(result: SolvedJob, path: Path, further: str = "") -> RenderableType:
+    """The answer about a plan that was written to a path; `further`: what else to do than to show it."""
     plan = result.plan
     micro_batches = sum(len(step.micro_batches) for step in plan.steps)
     steps = f"{plural(len(plan.steps), 'step')}, " if len(plan.steps) > 1 else ""
@@ -171,10 +142,10 @@ def solve_lines(result: SolvedJob, path: Path) -> RenderableType:
         Text.assemble(
             (plan.name, "bold"), f"  {steps}{plural(micro_batches, 'micro-batch')} on {plural(plan.size, 'rank')}"
         ),
-        outcome_line(plan.outcome, len(plan.steps)),
+        *headline(plan),
         *plan_table_lines(plan),
         Text(f"\nsolved in {duration(result.seconds)} ({plan.outcome.effort}); written to {path}", style="dim"),
-        Text(f"next: planner show {path}", style="dim"),
+        Text(f"next: planner show {path}{further}", style="dim"),
     )
 
 
@@ -189,7 +160,7 @@ def simulation_table(plan: Plan, scores: Sequence[Score]) -> RenderableType:
             f"{score.step_seconds:.4f}",
             *(percent(part / (score.step_seconds or 1)) for part in shares),
             gib_text(max(score.memory.peaks)),
-            str(len(score.tasks)),
+            str(sum(score.timeline.event_counts)),
         )
     return rows
 
@@ -207,13 +178,6 @@ def trace_line(trace: Path | None, steps: int, ranks: tuple[int, int] | None = N
         parts_written.append(f"{ranks[0]} of {ranks[1]} ranks: those of --trace-ranks, else one of each kind")
     of = f" ({'; '.join(parts_written)})" if parts_written else ""
     yield Text(f"\ntrace written to {trace}{of}: open it at ui.perfetto.dev", style="dim")
-
-
-def model_table(shipped: Sequence[ShippedModule]) -> RenderableType:
-    rows = table("model", "module", "kind", ">parameters", "counted")
-    for model in shipped:
-        rows.add_row(model.model, model.module, model.kind, f"{model.parameters:,}", model.counted)
-    return rows
 
 
 def finding_lines(listed: Sequence[Finding]) -> RenderableType:

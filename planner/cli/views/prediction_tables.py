@@ -7,10 +7,11 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plan_tables import gib_text, table
 from planner.costs import STEP_SECONDS
 from planner.costs.memory import Footprint
-from planner.plan.descriptions import all_items_text, layout_text
+from planner.plan.descriptions import all_items_text, module_layout_text
 from planner.plan.plan_file import Plan
 from planner.scoring import PlanAnswer, objective_of, plan_answer, sample_modules
 from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StepTimePrediction
@@ -30,9 +31,19 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
     facts, ranks = plan_answer(prediction.plan, prediction.scores), prediction.plan.size
     seconds, memory = facts["step_seconds"], facts["memory"]
     low, high = (duration(each) for each in facts["interval_seconds"])
+    used, allowed = gib_text(memory["peak_gib"] * GIB), gib_text(memory["allowed_gib"] * GIB)
+    if not prediction.fits:
+        yield Text.assemble(
+            ("DOES NOT FIT", "bold red"),
+            f": the fullest rank would hold {used} of {allowed} allowed; times are what it would take "
+            "(planner fits says which change would fit)",
+        )
     for name, layout in prediction.plan.layouts.items():
         of_module = f"  of {name}" if len(prediction.plan.layouts) > 1 else ""
-        yield Text.assemble((layout_text(layout), "bold"), f"{of_module}  on {plural(len(layout.ranks), 'rank')}")
+        yield Text.assemble(
+            (module_layout_text(prediction.plan, name, ""), "bold"),
+            f"{of_module}  on {plural(len(layout.ranks), 'rank')}",
+        )
     if len(prediction.plan.layouts) > 1:
         yield Text("; ".join([all_items_text(prediction.plan), *left_out(prediction.plan)]))
     closed = f"; closed form {duration(prediction.closed_seconds)}" if prediction.closed_seconds else ""
@@ -44,12 +55,13 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
     yield parts_table(prediction, seconds)
     if prediction.closed_seconds and abs(seconds - prediction.closed_seconds) >= EXPLAINED * seconds:
         yield Text(SIMULATION_NOTE, style="dim")
-    used, allowed = gib_text(memory["peak_gib"] * GIB), gib_text(memory["allowed_gib"] * GIB)
     risk = f"{percent(memory['chance'])} chance of running out"
     yield Text(f"\nmemory: {used} with context and buffers on the fullest rank, {allowed} allowed, {risk}\n")
     sources = table("", "rests on", "")
     for what, source in prediction.sources.items():
         sources.add_row("", what, source)
+    for text in expert_texts(prediction.plan):
+        sources.add_row("", "experts", text)
     yield sources
 
 
@@ -71,6 +83,7 @@ def parts_table(found: StepTimePrediction, seconds: float) -> RenderableType:
 def prediction_summary(found: StepTimePrediction) -> PlanAnswer:
     return {
         **plan_answer(found.plan, found.scores),
+        "fits": found.fits,
         "ranks": found.plan.size,
         "closed_form_seconds": found.closed_seconds,
         "parts": found.parts,
@@ -84,9 +97,12 @@ def prediction_summary(found: StepTimePrediction) -> PlanAnswer:
 def fits_lines(answered: MemoryFit) -> Iterator[RenderableType]:
     """Whether it fits, what uses the memory, and the smallest change that would fit."""
     verdict, style = ("fits", "bold green") if answered.fits else ("does not fit", "bold red")
-    fullest, by_module = answered.fullest, answered.plan.layouts.items()
+    fullest = answered.fullest
     layouts = " and ".join(
-        f"{name} {layout_text(layout)}" if len(by_module) > 1 else layout_text(layout) for name, layout in by_module
+        f"{name}: {module_layout_text(answered.plan, name, '')}"
+        if len(answered.plan.layouts) > 1
+        else module_layout_text(answered.plan, name, "")
+        for name in answered.plan.layouts
     )
     chance = f"{percent(fullest.chance)} chance of running out of memory, on {stage_text(answered, fullest)}"
     yield Text.assemble((layouts, "bold"), " ", (verdict, style), f" in {answered.device}: {chance}\n")

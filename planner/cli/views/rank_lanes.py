@@ -7,16 +7,21 @@ The number at the start of a pass is its micro-batch. Ranks that look the same s
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.canvas import NOTHING, Canvas, Cell, cell_line, rank_labels
 from planner.plan.task import Phase
-from planner.simulate import TaskEvent, Timeline, representatives_of_ranks
+from planner.plan.tasks.rounds import BEHIND, WATCHED
+from planner.simulate import Timeline, representatives_of_ranks
 from planner.specs.base import Ranks
 from planner.units import duration
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 PASSES: dict[Phase, tuple[str, str, str]] = {  # symbol, colour where there is one module, name
     "F": ("█", "blue", "forward"),
     "B": ("▓", "green", "backward"),
@@ -72,35 +77,82 @@ def group_lanes(timeline: Timeline, columns: int) -> list[Lane]:
     kinds: dict[int, list[int]] = {}
     for rank, kind in enumerate(representatives_of_ranks(timeline)):
         kinds.setdefault(kind, []).append(rank)
-    events: dict[int, list[TaskEvent]] = {kind: [] for kind in kinds}
-    for event in timeline.events:
+    events: dict[int, list[int]] = {kind: [] for kind in kinds}  # places of a kind's events
+    for place, event in enumerate(timeline.events):
         for rank in event.ranks:
             if rank in events:
-                events[rank].append(event)
+                events[rank].append(place)
     looks: dict[tuple[PassCell | bool, ...], list[int]] = {}
     for kind, ranks in kinds.items():
-        looks.setdefault(column_owners(events[kind], timeline.step_seconds, columns), []).extend(ranks)
+        looks.setdefault(column_owners(lane_spans(timeline, events[kind]), timeline.step_seconds, columns), []).extend(
+            ranks
+        )
     return sorted(Lane(Ranks(sorted(ranks)), look) for look, ranks in looks.items())
 
 
-def column_owners(events: Sequence[TaskEvent], seconds: float, columns: int) -> tuple[PassCell | bool, ...]:
+class LaneSpans(NamedTuple):
+    """What a rank does in the whole step, (spans,) each."""
+
+    start: FloatArray  # seconds
+    end: FloatArray
+    owner: IntArray  # number in `owners`, or COMMUNICATION, or NO_OWNER
+    micro_batch: IntArray
+    owners: list[tuple[Phase, str]]  # phase and module
+
+
+COMMUNICATION, NO_OWNER = -1, -2
+
+
+def lane_spans(timeline: Timeline, places: Sequence[int]) -> LaneSpans:
+    """The spans of these events, and of rounds that were not simulated."""
+    events = [timeline.events[place] for place in places]
+    owners = [*dict.fromkeys((event.phase, event.module) for event in events if event.phase in PASSES)]
+    number = {owner: at for at, owner in enumerate(owners)}
+    other = {True: NO_OWNER, False: COMMUNICATION}
+    spans = np.array(
+        [
+            (
+                event.start,
+                event.end,
+                number.get((event.phase, event.module), other[event.stream == "compute"]),
+                int(event.id.rsplit("/", 2)[-2]) if event.phase in PASSES else 0,
+            )
+            for event in events
+        ],
+        dtype=np.float64,
+    ).reshape(-1, 4)
+    found = timeline.repetition
+    if found:
+        later = np.array([found.seconds, found.seconds, 0, found.micro_batches])
+        rounds = np.array([found.numbers[place] for place in places])
+        again = spans[rounds == WATCHED - 1]
+        copies = [again + later * times for times in range(1, found.rounds + 1)]
+        spans = np.concatenate([spans[rounds < BEHIND], *copies, spans[rounds == BEHIND] + later * found.rounds])
+    whole = spans[:, 2:].astype(np.int64)
+    return LaneSpans(spans[:, 0], spans[:, 1], whole[:, 0], whole[:, 1], owners)
+
+
+def column_owners(spans: LaneSpans, seconds: float, columns: int) -> tuple[PassCell | bool, ...]:
     """What each column shows: what takes most of it, or several things in turn where they share it."""
-    pass_shares: list[dict[PassCell | bool, float]] = [{} for _ in range(columns)]
-    communication = [0.0] * columns
     scale = columns / seconds if seconds else 0.0
-    for event in events:
-        first, last = event.start * scale, event.end * scale
-        owner = PassCell(event.phase, event.module, event.id.rsplit("/", 2)[-2]) if event.phase in PASSES else None
-        for column in range(int(first), min(columns, int(last) + 1)):
-            overlap_share = min(last, column + 1) - max(first, column)
-            if owner:
-                pass_shares[column][owner] = pass_shares[column].get(owner, 0.0) + overlap_share
-            elif event.stream != "compute":
-                communication[column] += overlap_share
+    first, last = spans.start * scale, spans.end * scale
+    low, high = first.astype(np.int64), np.minimum(columns, last.astype(np.int64) + 1)
+    width = np.maximum(0, high - low)
+    which = np.repeat(np.arange(len(first)), width)
+    column = np.arange(len(which)) - np.repeat(np.cumsum(width) - width, width) + low[which]
+    share = np.minimum(last[which], column + 1) - np.maximum(first[which], column)
+    talk = np.bincount(column, np.where(spans.owner[which] == COMMUNICATION, share, 0.0), columns)
+    passes = spans.owner[which] >= 0
+    keys = np.stack([column, spans.owner[which], spans.micro_batch[which]])[:, passes]
+    kinds, place, of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    sums = np.bincount(of.ravel(), share[passes], len(place))
+    parts: list[dict[PassCell | bool, float]] = [{} for _ in range(columns)]
+    for at in np.argsort(place):
+        at_column, owner, micro_batch = kinds[:, at].tolist()
+        phase, module = spans.owners[owner]
+        parts[at_column][PassCell(phase, module, str(micro_batch))] = float(sums[at])
     turns = ColumnTurns()
-    return tuple(
-        turns.take(overlap_share, talk) for overlap_share, talk in zip(pass_shares, communication, strict=True)
-    )
+    return tuple(turns.take(*each) for each in zip(parts, talk.tolist(), strict=True))
 
 
 class ColumnTurns:

@@ -14,6 +14,7 @@ from planner.replay.timing import median_step_error, worst_step_error
 from planner.units import duration, percent
 from planner.workflows.replaying import ReplayAnswer
 
+HARDLY = 0.01  # share of the measured time below which others hardly wait for a rank
 SHOWN = 12  # rows of a printed table
 LONGEST = 60  # characters of a printed name
 LINKS = 10_000  # of the critical path in the JSON answer: the longest
@@ -124,6 +125,8 @@ def replay_view(answer: ReplayAnswer, trace: Path | None) -> RenderableType:
 
 def replay_lines(answer: ReplayAnswer, trace: Path | None) -> Iterator[RenderableType]:
     replayed, copied = answer.replay, answer.replay.copied
+    if answer.stragglers:
+        yield from (slowest_rank(answer), Text(), stragglers(answer), Text())
     yield step_table(answer)
     yield Text.assemble(
         "\nmedian error ",
@@ -139,8 +142,6 @@ def replay_lines(answer: ReplayAnswer, trace: Path | None) -> Iterator[Renderabl
         style="dim",
     )
     yield from (Text(), breakdown_table(answer), Text(), critical_path_table(answer))
-    if answer.stragglers:
-        yield from (Text(), stragglers(answer))
     if answer.predicted:
         yield from whatif_lines(answer)
     for note in answer.notes:
@@ -183,6 +184,25 @@ def critical_path_table(answer: ReplayAnswer) -> RenderableType:
             str(operator.times),
         )
     return rows
+
+
+def slowest_rank(answer: ReplayAnswer) -> Text:
+    """Which rank the others waited for, or that they hardly waited, with what it is slow at."""
+    first = answer.stragglers[0]
+    measured = sum(step.measured for step in answer.replay.steps if step.rank == first.rank)
+    share = first.kept_waiting / measured if measured else 0.0
+    waited = f"{duration(first.kept_waiting)} ({percent(share)} of the measured time)"
+    if share < HARDLY:
+        return Text(f"no rank is slow: the others waited for rank {first.rank} most, {waited}")
+    named = f"rank {first.rank} is slow"
+    more = f": the others waited {waited} for it, at {first.last:,} of {first.of:,} collectives; "
+    work = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in first.slower)
+    why = (
+        f"; beyond the median rank: {work}"
+        if work
+        else "; its kernels are as quick as the median rank's: it began late"
+    )
+    return Text.assemble((named, "bold"), more, why)
 
 
 def stragglers(answer: ReplayAnswer) -> RenderableType:

@@ -49,6 +49,10 @@ def why_not_lines(answer: WhyNot) -> Iterator[RenderableType]:
         yield reasons
         yield Text()
         yield facts_table(answer.before, answer.after)
+        layouts = table("", "")
+        for name, text in answer.after.layouts.items():
+            layouts.add_row("changed", f"{name}: {text}")
+        yield layouts
     if answer.follows:
         yield Text(f"this also requires {', '.join(answer.follows)}", style="dim")
     yield from resolve_warning(answer.again, answer.before)
@@ -100,7 +104,7 @@ def fact_lines(facts: StepFacts) -> Iterator[tuple[str, str]]:
     yield "idle", duration(facts.idle)
     yield "micro-batches", micro_batch_count_text(facts)
     yield "groups", f"⟨{facts.groups}⟩"
-    yield "token capacity in use", percent(facts.held / facts.room if facts.room else 0.0)
+    yield "token capacity in use", percent(facts.held / facts.room) if facts.room else "–"
     yield "memory of the fullest rank", gib_text(facts.peak_memory_gib * GIB)
 
 
@@ -131,6 +135,8 @@ def why_plan_lines(answer: WhyPlan) -> Iterator[RenderableType]:
         else:
             rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
     yield rows
+    if answer.kept:
+        yield Text(f"its decisions stay, since no strategy makes them: {answer.kept}", style="dim")
     yield from resolve_warning(answer.again, facts)
 
 
@@ -173,9 +179,9 @@ def signed(seconds: float) -> str:
 
 def load_text(load: GroupLoad) -> str:
     """A sentence: `the group takes 1.2 s and waits 0.3 s for g0-31; it holds 6,000 of 12,000 tokens`."""
-    share = percent(load.held / load.room) if load.room else "none"
+    room = f" of {load.room:,} tokens ({percent(load.held / load.room)})" if load.room else " tokens"
     offloaded = f", and {load.tokens - load.held:,} more in host memory" if load.held < load.tokens else ""
-    return f"the group takes {slack_text(load)}; it holds {load.held:,} of {load.room:,} tokens ({share}){offloaded}"
+    return f"the group takes {slack_text(load)}; it holds {load.held:,}{room}{offloaded}"
 
 
 def slack_text(load: GroupLoad) -> str:

@@ -27,7 +27,7 @@ class Matmul:
     k: Number
     count: Number = 1
     grouped: bool = False  # grouped GEMM over several experts
-    part: str = ""  # what selective recomputation recomputes it with (costs/layout_columns.py, RecomputedPart)
+    part: str = ""  # what selective recomputation recomputes it with (specs/parallelism.py, RecomputedPart)
     has_weights: bool = True  # one factor is weights; else both are activations, and neither is kept for backward
     layer_precision: bool = True  # in the layer's own precision; else never in fp8
 

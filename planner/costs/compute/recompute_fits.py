@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from planner.costs.compute.fit_lines import pass_fit
 from planner.costs.layer_pass import RecomputeCounts
-from planner.errors import InputError
+from planner.errors import Unsupported
+from planner.plan.descriptions import flow_text
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit
@@ -20,7 +21,9 @@ def costs_with_recompute(costs: ModuleCosts, each: RecomputeCounts) -> ModuleCos
     """The costs of a module that has these layers only."""
     if not any(how in costs.recomputing for how, _ in each):
         return costs
-    parts = [(costs.recomputing.get(how, costs.layer), count) for how, count in each]
+    parts = [
+        (costs.recomputing.get(how, costs.layer) if isinstance(how, str) else costs.layer, count) for how, count in each
+    ]
     return with_fields(costs, layer=parts[0][0] if len(parts) == 1 else combined_passes(parts))
 
 
@@ -37,11 +40,11 @@ def unmeasured_recompute(costs: ModuleCosts, layout: Layout, layers: Sequence[in
 def require_measured_recompute(
     costs: ModuleCosts, layout: Layout, layers: Sequence[int], name: str, where: str, fix: str
 ) -> None:
-    """Raises InputError where the costs called `name` lack the recomputation of these layers, and would price them too
+    """Raises Unsupported where the costs called `name` lack the recomputation of these layers, and would price them too
     low.
     """
     for how in unmeasured_recompute(costs, layout, layers):
-        raise InputError(f"`{name}` was measured without recompute {how}", where=where, fix=fix)
+        raise Unsupported(f"`{name}` was measured without recompute {flow_text(how)}", where=where, fix=fix)
 
 
 def combined_passes(parts: Sequence[tuple[PassCosts, float]]) -> PassCosts:

@@ -1,23 +1,39 @@
 """Memory: bytes by kind, what a rank may hold, how likely it runs out, and how many tokens that leaves."""
 
 from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
-from planner.costs.memory.footprint import Footprint, footprint, fullest_stage, layer_token_bytes
+from planner.costs.memory.footprint import (
+    Footprint,
+    candidate_stages,
+    footprint,
+    fullest_stage,
+    larger_footprint,
+    layer_token_bytes,
+    layers_on_stage,
+)
 from planner.costs.memory.model_states import layers_before
+from planner.costs.memory.offload import STEPS as OFFLOAD_STEPS
 from planner.costs.memory.offload import Offloading
 from planner.costs.memory.oom_chance import oom_chance
 from planner.costs.memory.resident_memory import resident_footprint
+from planner.costs.memory.stage_bytes import StageBytes, stages_bytes
 from planner.costs.memory.token_caps import ActivationBytes
 
 __all__ = [
+    "OFFLOAD_STEPS",
     "ActivationBytes",
     "Footprint",
     "Offloading",
+    "StageBytes",
     "allowed_bytes",
+    "candidate_stages",
     "device_accounting",
     "footprint",
     "fullest_stage",
+    "larger_footprint",
     "layer_token_bytes",
     "layers_before",
+    "layers_on_stage",
     "oom_chance",
     "resident_footprint",
+    "stages_bytes",
 ]

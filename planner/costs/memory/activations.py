@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.costs.compute.expert_load import counted_load
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module
@@ -66,11 +67,9 @@ def kept_block_bytes(
     normed = 0.0 if "norm" in recomputed else module.hidden * shares.product * shares.outside  # a product's input
     mask = module.hidden * MASK_BYTES * shares.outside if accounting.dropout else 0.0
     for block in kind_blocks(kind):
-        total = total + input_bytes(module, at) + mask
+        total = total + input_bytes(module, at) + mask + normed
         if not (block == "mlp" and "mlp" in recomputed):
-            total = (
-                total + normed + block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
-            )
+            total = total + block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
     return total
 
 
@@ -116,7 +115,7 @@ def cross_bytes(
     keys = 2 * kv_heads(module) * head_dim(module) * at.cross_reads
     kept = (2 * queries + keys) * shares.plain * shares.inside
     if "attention" in recomputed:
-        return kept - queries * shares.plain * shares.inside
+        return kept
     matrix = at.seq * at.cross_reads * ((2 * shares.plain + MASK_BYTES) if accounting.dropout else shares.plain)
     return kept + module.heads * shares.inside * (FLOAT32_BYTES if accounting.flash else matrix)
 
@@ -161,7 +160,7 @@ def moe_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients,
     total = total + shared
     if "moe" in recomputed:
         return total
-    copies = moe.topk * shares.outside * accounting.imbalance
+    copies = moe.topk * shares.outside * counted_load(module, at, accounting.imbalance)
     total = total + copies * np.asarray(at.etp) * module.hidden * shares.product  # experts' input
     total = total + copies * mlp_bytes(
         module, moe.ffn, shares, accounting, 1.0

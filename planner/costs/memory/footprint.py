@@ -1,20 +1,21 @@
 """The peak memory of one rank of a stage under a static layout, by kind of use."""
 
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.memory.activations import element_shares, input_bytes, layer_activations
+from planner.costs.memory.communicators import communicator_bytes
 from planner.costs.memory.model_states import gathered_bytes, stage_layers, update_bytes, zero_state_bytes
+from planner.costs.memory.offloadable_bytes import offloadable_bytes
 from planner.costs.memory.pipeline_in_flight import in_flight
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import LayerKind
 from planner.units import GIB
-
-# Bytes of NCCL's buffers on one rank of 2 and of 4 or more, as aiconfigurator's tables of systems have them.
-PAIR_BUFFERS, GROUP_BUFFERS = 358_612_992.0, 411_041_792.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Footprint:
     update: Number  # temporaries of the optimizer's step
     workspace: Number
     fragmentation: Number  # reserved by the allocator on top of what is allocated
-    buffers: Number  # of communicators, and all else outside of the allocator
+    buffers: Number  # of communicators
     context: Number
 
     @property
@@ -83,23 +84,40 @@ class Footprint:
 MODULE_FIELDS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "update")
 
 
+# What states, and the layers of a stage, depend on.
+STATE_FIELDS = ("ranks", "tp", "cp", "pp", "vpp", "ep", "etp", "replica", "zero")
+STAGE_FIELDS = ("pp", "vpp")
+
+
 def footprint(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Footprint:
-    """The peak footprint of one rank of a stage, counted from 0 to pp − 1."""
-    state = zero_state_bytes(module, at, accounting, stage)
+    """The peak footprint of one rank of a stage, counted from 0 to pp − 1, or from −1 back to −pp."""
     kept, recomputed = activation_bytes(module, at, accounting, stage)
     logits = logit_bytes(module, at, accounting, stage)
-    parts = Footprint(
-        *state,
+    parts = on_distinct(at, STATE_FIELDS, lambda some: footprint_of_states(module, some, accounting, stage))
+    return replace(parts, activations=kept + np.maximum(0.0, recomputed - logits), logits=logits).fragmented(
+        accounting.fragmentation
+    )
+
+
+def footprint_of_states(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Footprint:
+    """The footprint of a rank that has no tokens."""
+    stage = stage_at(at, stage)
+    return Footprint(
+        *zero_state_bytes(module, at, accounting, stage),
         gathered=gathered_bytes(module, at, accounting, stage),
-        activations=kept + np.maximum(0.0, recomputed - logits),
-        logits=logits,
+        activations=0.0,
+        logits=0.0,
         update=update_bytes(module, at, accounting, stage),
         workspace=accounting.workspace_gib * GIB,
         fragmentation=0.0,
-        buffers=accounting.buffers * communicator_bytes(at),
+        buffers=accounting.buffers * communicator_bytes(module, at),
         context=accounting.context_gib * GIB,
     )
-    return parts.fragmented(accounting.fragmentation)
+
+
+def stage_at(at: LayoutColumns, stage: Number) -> Number:
+    """A stage as a number from 0 to pp − 1: the last one where a pipeline has fewer, or counted from the end."""
+    return np.clip(np.where(np.asarray(stage) < 0, at.pp + stage, stage), 0, np.asarray(at.pp) - 1)
 
 
 def activation_bytes(
@@ -110,22 +128,51 @@ def activation_bytes(
     """
     kept: Number = 0.0
     recomputed: Number = 0.0
-    for kind, count in stage_layers(module, at, stage).items():
+    held = on_distinct(at, STAGE_FIELDS, lambda some: stage_layers(module, some, stage_at(some, stage)))
+    for kind, count in held.items():
         own, extra = layer_token_bytes(module, kind, at, accounting)
         kept, recomputed = kept + count * own, np.maximum(recomputed, np.where(count > 0, extra, 0.0))
-    return in_flight(at, stage) * at.tokens * kept, at.tokens * recomputed
+    if np.any(at.offload):
+        whole = [replace(at, full_recompute=share) for share in (0.0, 1.0)]
+        each = [
+            sum(count * layer_token_bytes(module, kind, some, accounting)[0] for kind, count in held.items())
+            for some in whole
+        ]
+        layers = sum(held.values())
+        kept = kept - at.offload * offloadable_bytes(
+            each[0], each[1], layers, at.vpp, layers * np.asarray(at.full_recompute)
+        )
+    return in_flight(at, stage_at(at, stage)) * at.tokens * kept, at.tokens * recomputed
 
 
 def layer_token_bytes(
     module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients
 ) -> tuple[Number, Number]:
     """Bytes per token of one layer: kept until its backward; and recomputed there, with its gathered input."""
-    each = layer_activations(module, kind, at, accounting)
-    input_only = input_bytes(module, at)
+    each = on_distinct(at, LAYER_FIELDS, lambda some: token_bytes(module, kind, some, accounting))
     full = np.asarray(at.full_recompute)
-    kept = full * input_only + (1.0 - full) * each.with_recompute
-    recomputed = np.where(full > 0, each.without_recompute - input_only, each.without_recompute - each.with_recompute)
-    return kept, recomputed + np.where(recomputed > 0, gathered_input_bytes(module, at), 0.0)
+    kept = full * each.input_only + (1.0 - full) * each.with_recompute
+    recomputed = each.without_recompute - np.where(full > 0, each.input_only, each.with_recompute)
+    return kept, recomputed + np.where(recomputed > 0, each.gathered_input, 0.0)
+
+
+class TokenBytes(NamedTuple):
+    """Bytes per token that one layer keeps: all of its activations, those that it does not recompute in part, its
+    input; and its gathered input with the gradient.
+    """
+
+    without_recompute: Number
+    with_recompute: Number
+    input_only: Number
+    gathered_input: Number
+
+
+def token_bytes(module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients) -> TokenBytes:
+    """Bytes per token of one layer by what is recomputed of it."""
+    each = layer_activations(module, kind, at, accounting)
+    return TokenBytes(
+        each.without_recompute, each.with_recompute, input_bytes(module, at), gathered_input_bytes(module, at)
+    )
 
 
 def logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
@@ -133,7 +180,8 @@ def logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
     them.
     """
     held = at.micro_batches if at.schedule == "gpipe" else 1.0
-    return np.where(stage == at.pp - 1, held * at.tokens * token_logit_bytes(module, at, accounting), 0.0)
+    each = on_distinct(at, LAYER_FIELDS, lambda some: token_logit_bytes(module, some, accounting))
+    return np.where(stage_at(at, stage) == at.pp - 1, held * at.tokens * each, 0.0)
 
 
 def token_logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Number:
@@ -154,22 +202,26 @@ def gathered_input_bytes(module: Module, at: LayoutColumns) -> Number:
     return np.where(shares.outside < 1.0, 2 * module.hidden * shares.plain, 0.0)
 
 
-def communicator_bytes(at: LayoutColumns) -> Number:
-    """Bytes of communicators' buffers: none on a single rank."""
-    return np.select([np.asarray(at.ranks) >= 4, np.asarray(at.ranks) >= 2], [GROUP_BUFFERS, PAIR_BUFFERS], 0.0)
-
-
 def fullest_stage(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Footprint:
-    """The footprint of the fullest stage: one of the first three, which have most micro-batches in flight, or the last,
-    which has the logits. Any of them, where layers differ in kind.
-    """
-    last = np.asarray(at.pp) - 1
-    candidates = range(int(np.max(at.pp)) if len(kind_counts(module)) > 1 else 3)
-    stages = [np.minimum(index, last) for index in candidates] + [last]
-    fullest = footprint(module, at, accounting, stages[0])
-    for stage in stages[1:]:
-        fullest = larger_footprint(fullest, footprint(module, at, accounting, stage))
+    """The footprint of the fullest stage."""
+    fullest, *others = (footprint(module, at, accounting, stage) for stage in candidate_stages(module, at))
+    for each in others:
+        fullest = larger_footprint(fullest, each)
     return fullest
+
+
+def candidate_stages(module: Module, at: LayoutColumns) -> list[int]:
+    """Stages of which one is the fullest: the first three, which have most micro-batches in flight, or the last (−1),
+    which has the logits. Where layers differ in kind it may be any: the first eight and the last are looked at here,
+    and all of them when a plan is simulated.
+    """
+    return [*range(min(int(np.max(at.pp)), 8 if len(kind_counts(module)) > 1 else 3)), -1]
+
+
+def layers_on_stage(module: Module, at: LayoutColumns, stage: Number) -> Number:
+    """Layers of a stage, counted as in `footprint`."""
+    held = on_distinct(at, STAGE_FIELDS, lambda some: stage_layers(module, some, stage_at(some, stage)))
+    return sum(held.values())
 
 
 def larger_footprint(one: Footprint, other: Footprint) -> Footprint:

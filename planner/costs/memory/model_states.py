@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.costs.distinct_columns import distinct_values
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts, layer_kinds
@@ -61,15 +62,22 @@ def kinds_before(module: Module) -> dict[LayerKind, NDArray[np.int64]]:
 
 def stage_layers(module: Module, at: LayoutColumns, stage: Number) -> dict[LayerKind, Number]:
     """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, and so on."""
-    before = kinds_before(module)
-    held: dict[LayerKind, Number] = dict.fromkeys(before, 0)
-    for index in range(int(np.max(at.vpp))):
-        chunk = index * at.pp + stage
-        first, last = (layers_before(module.layers, at, end).astype(int) for end in (chunk, chunk + 1))
-        first, last = (np.minimum(end, module.layers) for end in (first, last))
-        for kind, count in before.items():
-            held[kind] = held[kind] + np.where(index < at.vpp, count[last] - count[first], 0)
-    return held
+    columns = np.broadcast_arrays(*(np.asarray(each, dtype=np.int64) for each in (at.pp, at.vpp, stage)))
+    if not columns[0].ndim:
+        return dict(zip(kinds_before(module), layers_by_kind(module, *map(int, columns)), strict=True))
+    first, place = distinct_values(columns)
+    counts = np.array([layers_by_kind(module, *(int(column[index]) for column in columns)) for index in first])
+    return {kind: counts[place, number] for number, kind in enumerate(kinds_before(module))}
+
+
+@lru_cache(maxsize=65536)
+def layers_by_kind(module: Module, pp: int, vpp: int, stage: int) -> tuple[int, ...]:
+    """Layers of each kind on one stage of one pipeline, in the order of `kinds_before`."""
+    chunks = np.arange(vpp) * pp + stage
+    at = LayoutColumns(ranks=1, seq=1, batch=1, pp=pp, vpp=vpp)
+    first, last = (layers_before(module.layers, at, end).astype(np.int64) for end in (chunks, chunks + 1))
+    first, last = (np.minimum(end, module.layers) for end in (first, last))
+    return tuple(int((count[last] - count[first]).sum()) for count in kinds_before(module).values())
 
 
 def replicated_parameters(module: Module, kind: LayerKind) -> int:

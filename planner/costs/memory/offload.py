@@ -10,7 +10,8 @@ forward, and back during the backward of the layer above, if
 for B bytes a second in each direction, in the faster pass. The number of ranks cancels: each has its own link to its
 host. The rule is conservative; it leaves out what helps besides: communication, a pass's constant, and the items in the
 same micro-batch, each of which hides its own bytes. Of l layers the first and the last keep all that they have, so that
-a rank holds (2 + (1 − r)·(l − 2))·A·s/d bytes, what embedding and head keep, and what backward recomputes: k(r) times
+a rank holds (2 + (1 − r)·(l − 2))·A·s/d bytes (and r·e·s/d more where the two recompute otherwise than the mean layer,
+and keep e bytes more than 2·A), what embedding and head keep, and what backward recomputes: k(r) times
 what it would hold otherwise. Ranks with room for C tokens each then hold the item once d·C ≥ k(r)·s.
 """
 
@@ -37,6 +38,7 @@ class Offloading:
     passes: tuple[tuple[float, float], ...]  # α1, α2 of one layer: seconds per token² and per token
     bytes_per_second: float  # B; 0: the device has no link to its host
     recomputed_bytes: float = 0.0  # per token, while backward recomputes a layer
+    ends_beyond: float = 0.0  # per token, of the first layer and the last beyond twice A: they may recompute otherwise
 
     def largest_ratio(self, size: int) -> float:
         """The largest ratio that hides behind compute; 0 where no layer is between the first and the last."""
@@ -49,7 +51,7 @@ class Offloading:
 
     def held_bytes(self, ratio: float) -> float:
         """Bytes per token on the device."""
-        return resident_layers(self.layers, ratio) * self.layer_bytes + self.head_bytes
+        return resident_layers(self.layers, ratio) * self.layer_bytes + ratio * self.ends_beyond + self.head_bytes
 
     def kept_share(self, ratio: float) -> float:
         """The share k: what a token holds on the device, over what it holds without offload; at most 1."""
@@ -64,9 +66,12 @@ class Offloading:
         return min(most, math.ceil(ratio * STEPS) / STEPS)
 
 
-def offloading_of(passes: Sequence[CostLine], held: ActivationBytes, layers: int, device: Device) -> Offloading:
+def offloading_of(
+    passes: Sequence[CostLine], held: ActivationBytes, layers: int, device: Device, ends: float | None = None
+) -> Offloading:
     """The offloading of a rank of `device` that has `layers` layers. `passes`: cost lines of one layer on one rank,
-    forward and backward; `held`: bytes of one token, in all of its layers.
+    forward and backward; `held`: bytes of one token, in all of its layers; `ends`: in the first and the last of them,
+    where these keep other than the mean.
     """
     return Offloading(
         layers=layers,
@@ -75,4 +80,5 @@ def offloading_of(passes: Sequence[CostLine], held: ActivationBytes, layers: int
         passes=tuple((line.quad, line.lin) for line in passes),
         bytes_per_second=(device.host_gb_per_s or 0.0) * GB,
         recomputed_bytes=held.recompute_extra,
+        ends_beyond=0.0 if ends is None else ends - 2.0 * held.layers / layers,
     )

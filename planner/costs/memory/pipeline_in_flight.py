@@ -14,15 +14,18 @@ def in_flight(at: LayoutColumns, stage: Number) -> Number:
     """Micro-batches in flight over all layers of the stage; a fraction where one counts for some chunks only. Stages
     count from 0.
     """
-    total = at.micro_batches
+    return np.minimum(at.micro_batches, most_in_flight(at, stage))
+
+
+def most_in_flight(at: LayoutColumns, stage: Number) -> Number:
+    """The same with any number of micro-batches in a step: of no stage more than of one in front of it."""
     if at.schedule == "gpipe":
-        return total + 0.0 * stage
+        return np.inf + 0.0 * stage
     if at.schedule == "zb_h1":
-        return np.minimum(total, at.pp + 0.0 * stage)
+        return at.pp + 0.0 * stage
     if at.schedule == "zb_h2":
-        return np.minimum(total, 2 * at.pp - 1 + 0.0 * stage)
-    plain = np.minimum(total, at.pp - stage)
-    return np.where(np.asarray(at.vpp) > 1, np.minimum(total, interleaved_in_flight(at, stage)), plain)
+        return 2 * at.pp - 1 + 0.0 * stage
+    return np.where(np.asarray(at.vpp) > 1, interleaved_in_flight(at, stage), at.pp - stage)
 
 
 def interleaved_in_flight(at: LayoutColumns, stage: Number) -> Number:

@@ -15,7 +15,7 @@ from planner.plan.plan_file import Layout
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module
 
-LARGEST_FIELDS = ("gathered",)
+LARGEST_FIELDS = ("gathered", "buffers")
 
 
 def resident_footprint(module: Module, layout: Layout, accounting: MemoryCoefficients, stage: int) -> Footprint:
@@ -40,7 +40,7 @@ def stage_placements(module: Module, layout: Layout, stage: int) -> list[tuple[L
 
 
 def mean_footprint(parts: Sequence[tuple[float, Footprint]]) -> Footprint:
-    """Bytes of each kind, by their shares; the largest where one layer at a time is there."""
+    """Bytes of each kind, by their shares; the largest of what one layer at a time has, and of communicators."""
 
     def combined(name: str) -> float:
         if name in LARGEST_FIELDS:

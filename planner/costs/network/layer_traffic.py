@@ -9,6 +9,8 @@ import numpy as np
 from planner.costs.compute.layer_work import AttentionCore, rank_key_width
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
+from planner.costs.network.expert_dispatch import expert_seconds
+from planner.costs.network.mesh_groups import group_along, stage_stride
 from planner.costs.network_model import CommGroup, strided_group
 from planner.specs.layers import Module
 from planner.specs.layers.blocks import Block, LayerKind, kind_blocks
@@ -33,10 +35,12 @@ class LayerGroups(NamedTuple):
     ring: CommGroup
 
 
-def layer_groups(at: LayoutColumns) -> LayerGroups:
-    """The groups in the usual order of ranks."""
+def layer_groups(at: LayoutColumns, per_node: int) -> LayerGroups:
+    """The groups by the order of ranks. A ring's slowest link is as long as all of its ranks reach."""
+    tensor, cp = group_along(at, ("tp",), per_node), group_along(at, ("cp",), per_node)
+    both = group_along(at, ("tp", "cp"), per_node)
     return LayerGroups(
-        strided_group(at.tp), strided_group(at.ulysses, at.tp), CommGroup(at.ring, at.tp * at.ulysses, at.tp * at.cp)
+        tensor, strided_group(at.ulysses, cp.stride), CommGroup(at.ring, cp.stride * at.ulysses, both.span)
     )
 
 
@@ -46,7 +50,7 @@ def layer_traffic(
     """Communication of one layer and micro-batch. `core`: the attention that hides cp's ring; None: the layer
     has none.
     """
-    groups = layer_groups(at)
+    groups = layer_groups(at, machine.network.per_node)
     own = tensor_seconds(module, kind, at, machine, groups), expert_seconds(module, kind, at, machine)
     if core is None:
         return LayerTraffic(own[0], (0.0, 0.0), own[1])
@@ -119,52 +123,37 @@ def ulysses_seconds(module: Module, at: LayoutColumns, machine: MachineModel, gr
     """
     if np.all(np.asarray(at.ulysses) == 1):
         return 0.0
-    elements = np.vectorize(lambda ranks: ulysses_elements(module, int(ranks)), otypes=[float])(at.ulysses * at.tp)
+    sizes, place = np.unique(at.ulysses * at.tp, return_inverse=True)
+    elements = np.array([ulysses_elements(module, int(ranks)) for ranks in sizes], dtype=float)[place]
     size = at.micro_batch * at.seq / at.cp * elements / at.tp * at.element
     return machine.network.all_to_all(size, groups.heads, 2.0)
 
 
-def expert_seconds(module: Module, kind: LayerKind, at: LayoutColumns, machine: MachineModel) -> tuple[Number, Number]:
-    """Seconds of dispatch and combine: all-to-all over ep; all-gather and reduce-scatter over etp.
-
-    Or all tokens are gathered by all ranks of both, and their outputs reduced: then it does not matter how many experts
-    a token has, nor which (arXiv 2505.11432).
-    """
-    moe = module.routed_experts
-    if moe is None or "experts" not in kind_blocks(kind):
-        return 0.0, 0.0
-    own = np.where(at.sequence_parallel, at.tokens / at.tp, at.tokens)
-    timing, each, network = machine.timing, module.hidden * at.element, machine.network
-    size = own * moe.topk * each
-    far = to_nodes(moe.topk, at, machine) if at.dispatch == "node_level" else 1.0
-    dispatch = network.all_to_all(size, strided_group(at.ep, at.etp), far=far)
-    sharded = network.all_gather(size * at.etp, strided_group(at.etp))
-    exposed = timing.ep_exposed * (timing.overlapped if "ep" in at.overlap else 1.0)
-    if at.dispatch == "all_gather":
-        degree = at.ep * at.etp
-        once = 2.0 * network.all_gather(own * degree * each, strided_group(degree)) * exposed
-        return once, once
-    local = np.maximum(1.0, moe.experts / at.ep)
-    fullest = 1.0 if at.balanced else 1.0 + timing.imbalance / np.sqrt(local)
-    once = 2.0 * (dispatch + sharded) * exposed * fullest
-    return once, once
-
-
-def to_nodes(topk: int, at: LayoutColumns, machine: MachineModel) -> Number:
-    """The share of copies that still leave a node when each other node gets one, with uniform routing in the mean."""
-    nodes = np.maximum(1.0, at.ep * at.etp / machine.network.per_node)
-    reached = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** topk)
-    copies = topk * (nodes - 1.0) / nodes
-    return np.where(nodes > 1, reached / np.maximum(copies, 1e-9), 1.0)
-
-
-def stage_send_seconds(
-    module: Module, at: LayoutColumns, machine: MachineModel, over: CommGroup | None = None
-) -> Number:
-    """Seconds of sending one micro-batch's activations to the next stage; `over`: the ranks on both sides, else as far
-    as any.
-    """
+def stage_send_seconds(module: Module, at: LayoutColumns, machine: MachineModel, over: CommGroup) -> Number:
+    """Seconds of sending one micro-batch's activations to the next stage; `over`: the ranks on both sides."""
     split = np.where(at.sequence_parallel, at.tp, 1)
     size = at.tokens * module.hidden * at.element / split
-    sent = machine.network.p2p(size, over or CommGroup(2, 1, at.ranks))
+    sent = machine.network.p2p(size, over)
     return np.where(at.pp > 1, sent * machine.exposed_send_share, 0.0)
+
+
+class StageSends(NamedTuple):
+    """Seconds of sending one micro-batch from the first stage to the last, and from the last back to the first."""
+
+    through: Number
+    back: Number
+
+
+def stage_sends(module: Module, at: LayoutColumns, machine: MachineModel) -> StageSends:
+    """The sends of a pipeline, each over the network level that joins both stages: of stages that share a node only
+    some leave it.
+    """
+    stride, through = stage_stride(at), np.zeros(())
+    levels, crossing = machine.network.levels, at.pp - 1.0
+    for number, level in enumerate(levels):
+        last = number == len(levels) - 1
+        farther = 0.0 if last else np.minimum(at.pp - 1.0, np.floor((at.pp - 1.0) * stride / level.ranks))
+        sent = stage_send_seconds(module, at, machine, CommGroup(2, 1, level.ranks))
+        through, crossing = through + (crossing - farther) * sent, farther
+    whole = CommGroup(2, 1, (at.pp - 1.0) * stride + 1.0)
+    return StageSends(through, stage_send_seconds(module, at, machine, whole))

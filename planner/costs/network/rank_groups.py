@@ -1,12 +1,15 @@
 """Groups of ranks behind a task: who shards and who replicates its parameters, and who communicates within a pass."""
 
+from functools import lru_cache
+
 from planner.costs.layer_pass import LayerPass
 from planner.costs.layout_columns import Number, columns_of
 from planner.costs.memory.model_states import layer_expert_parameters, rank_embedding_head
+from planner.costs.network.expert_exchange import ExpertGroups
 from planner.costs.network.layer_traffic import LayerGroups
 from planner.costs.network.replica_exchange import ReplicatedParameters
 from planner.costs.network_model import CommGroup, group_of_ranks, strided_group
-from planner.plan.mesh.rank_mesh import expert_groups_over, mesh_blocks, stage_ranks_of, stage_size
+from planner.plan.mesh.rank_mesh import distinct_blocks, expert_groups_over, mesh_blocks, stage_ranks_of, stage_size
 from planner.plan.plan_file import Layout
 from planner.plan.task import Task
 from planner.plan.tokens.token_shards import sharing_ranks
@@ -26,8 +29,8 @@ def replicated_by_task(
     sparse, tp = sparse_parameters(module, task.layers), layout.tp
     extra = 1 if outside else 0  # one more collective
     sharing, copying = (("cp", "dp"), ("replica",)) if layout.zero else (("cp", "dp", "replica"), ())
-    shard = farthest_group(rank_blocks(task.ranks, layout, sharing), cluster)
-    copies = farthest_group(rank_blocks(task.ranks, layout, copying), cluster)
+    shard = farthest_block(task.ranks, layout, sharing, cluster)
+    copies = farthest_block(task.ranks, layout, copying, cluster)
     dense = ReplicatedParameters(
         (parameters_of_layers(module, task.layers) - sparse) / tp + outside,
         outside,
@@ -57,10 +60,19 @@ def replicated_experts(
     edp = stage_size(layout) // degree
     over = min(layout.state_shards, edp) if layout.zero and layout.replica > 1 else edp
     of_experts = expert_groups_over(layout, ("edp",))
-    same = dict.fromkeys(of_experts[rank] for rank in ranks)  # neighbours shard, ranks farther apart replicate
+    same = distinct_blocks(of_experts, ranks)  # neighbours shard, ranks farther apart replicate
     shared = farthest_group([Ranks(each[n : n + over]) for each in same for n in range(0, edp, over)], cluster)
     others = farthest_group([Ranks(each[n::over]) for each in same for n in range(over)], cluster)
     return ReplicatedParameters(sparse / degree, 0.0, shared, others, len(layers))
+
+
+def expert_groups(ranks: Ranks, layout: Layout, cluster: Cluster) -> ExpertGroups:
+    """Groups in which these ranks of a stage exchange tokens with experts: of those alike, the farthest apart."""
+    found = []
+    for dims in (("ep",), ("etp",), ("ep", "etp")):
+        over = expert_groups_over(layout, dims)
+        found.append(farthest_group(distinct_blocks(over, ranks), cluster))
+    return ExpertGroups(*found)
 
 
 def embedding_head_share(layers: Layers, module: Module, layout: Layout) -> Number:
@@ -81,11 +93,25 @@ def farthest_group(groups: list[Ranks], cluster: Cluster) -> CommGroup:
     return max((group_of_ranks(cluster, ranks) for ranks in groups), key=lambda each: (each.span, each.stride))
 
 
+def farthest_block(ranks: Ranks, layout: Layout, dims: tuple[str, ...], cluster: Cluster) -> CommGroup:
+    """The farthest group of these ranks of a stage that differ in these mesh dimensions only."""
+    mesh = tuple((dim, size) for dim, size in layout.mesh.items() if dim != "pp")
+    return cached_farthest_block(ranks, stage_ranks_of(layout, ranks[0]), mesh, dims, cluster)
+
+
+@lru_cache(maxsize=256)
+def cached_farthest_block(
+    ranks: Ranks, stage: Ranks, mesh: tuple[tuple[str, int], ...], dims: tuple[str, ...], cluster: Cluster
+) -> CommGroup:
+    """The same, cached: all chunks and micro-batches of a stage ask for it."""
+    groups = mesh_blocks(stage, dict(mesh), dims)
+    return farthest_group(distinct_blocks(groups, ranks), cluster)
+
+
 def rank_blocks(ranks: Ranks, layout: Layout, dims: tuple[str, ...]) -> list[Ranks]:
     """These ranks of a stage in blocks that differ in these mesh dimensions only."""
     mesh = {dim: size for dim, size in layout.mesh.items() if dim != "pp"}
-    groups = mesh_blocks(stage_ranks_of(layout, ranks[0]), mesh, dims)
-    return [*dict.fromkeys(groups[rank] for rank in ranks)]
+    return distinct_blocks(mesh_blocks(stage_ranks_of(layout, ranks[0]), mesh, dims), ranks)
 
 
 def pass_groups(part: LayerPass, layout: Layout, cluster: Cluster) -> LayerGroups:

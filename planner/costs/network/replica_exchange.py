@@ -5,23 +5,36 @@ parameters are gathered for each micro-batch's forward and backward, and its gra
 does. With HSDP (arXiv 2304.11277) each shard of gradients is then all-reduced over its copies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from planner.costs.distinct_columns import on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.model_states import layer_expert_parameters, rank_embedding_head, stage_layers
-from planner.costs.network_model import CommGroup, NetworkModel, strided_group
+from planner.costs.network.mesh_groups import group_along, group_fields, group_on_stage
+from planner.costs.network_model import CommGroup, NetworkModel
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.layers import Module
+from planner.specs.layers.blocks import LayerKind
+from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS
 from planner.specs.parameters import embedding_head_parameters, layer_parameters
 from planner.units import GB, MS
 
 BF16_BYTES = 2.0  # bytes of an element
 # Adam reads gradient, master weight and two moments in float32, and writes three of them and weights.
 UPDATE_BYTES = 30.0
+
+
+# What the update of a stage's parameters depends on, and in the default order of ranks their collectives.
+REPLICA_FIELDS = ("ranks", "tp", "pp", "vpp", "ep", "etp", "replica", "zero")
+
+
+def exchange_fields(at: LayoutColumns) -> tuple[str, ...]:
+    """What the collectives of a stage's parameters depend on: where ranks of cp and dp are no neighbours, on both."""
+    return REPLICA_FIELDS if at.rank_order == DEFAULT_RANK_ORDER else group_fields(at, REPLICA_FIELDS, MESH_DIMS)
 
 
 class ReplicatedParameters(NamedTuple):
@@ -36,22 +49,33 @@ class ReplicatedParameters(NamedTuple):
     calls: Number  # collectives that they take
 
 
-def replicated_on_stage(module: Module, at: LayoutColumns) -> tuple[ReplicatedParameters, ReplicatedParameters]:
+def replicated_on_stage(
+    module: Module, at: LayoutColumns, per_node: int
+) -> tuple[ReplicatedParameters, ReplicatedParameters]:
     """Parameters of the first stage, whose backward ends last: the dense part with its dp·cp·replica copies, and the
-    experts with fewer.
+    experts with fewer. `per_node`: ranks of a node.
     """
-    layers, stage = stage_layers(module, at, 0), 0.0
     outside = np.where(at.pp > 1, rank_embedding_head(module, at, 0), embedding_head_parameters(module) / at.tp)
+    return replicated_in_layers(module, at, stage_layers(module, at, 0), per_node, outside)
+
+
+def replicated_in_layers(
+    module: Module, at: LayoutColumns, layers: Mapping[LayerKind, Number], per_node: int, outside: Number = 0.0
+) -> tuple[ReplicatedParameters, ReplicatedParameters]:
+    """Parameters of so many layers of each kind on one rank: the dense part, with those `outside` layers, and the
+    experts.
+    """
+    stage = 0.0
     for kind, count in layers.items():
         stage = stage + count * (layer_parameters(module, kind) - layer_expert_parameters(module, kind))
     sparse = sum(layer_expert_parameters(module, kind) * count for kind, count in layers.items())
     calls = sum(layers.values())
     over = np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, at.edp), at.edp)
-    shard, copies = strided_group(at.sharding, at.tp), strided_group(at.replica, at.tp * at.sharding)
+    shard, copies = group_along(at, ("cp", "dp"), per_node), group_along(at, ("replica",), per_node)
     stride = at.ep * at.etp
-    experts = ReplicatedParameters(
-        sparse / stride, 0.0, strided_group(over, stride), strided_group(at.edp / over, stride * over), calls
-    )
+    shared = group_on_stage(at, over, stride, per_node)
+    others = group_on_stage(at, at.edp / over, stride * over, per_node)
+    experts = ReplicatedParameters(sparse / stride, 0.0, shared, others, calls)
     return ReplicatedParameters(stage / at.tp + outside, outside, shard, copies, calls), experts
 
 
@@ -73,9 +97,8 @@ def replica_exchange(
     gradients, weights = part.count * width, part.count * at.element
     between = network.all_reduce(gradients / part.shard.size, part.copies, part.calls)
     sharded = scatter_gradients(gradients, part, at, network, width) + between
-    everyone = CommGroup(
-        part.shard.size * part.copies.size, part.shard.stride, np.maximum(part.shard.span, part.copies.span)
-    )
+    farthest = np.maximum(part.shard.span, np.where(np.asarray(part.copies.size) > 1, part.copies.span, 1.0))
+    everyone = CommGroup(part.shard.size * part.copies.size, part.shard.stride, farthest)
     unsharded = part._replace(shard=everyone)
     whole = scatter_gradients(gradients, unsharded, at, network, width) + network.all_gather(
         gradients, everyone, part.calls
@@ -111,8 +134,9 @@ def exposed_dp_seconds(
     """Exposed seconds of data-parallel communication in a step. `compute`: of one micro-batch on a stage, forward and
     backward.
     """
-    parts = [replica_exchange(part, at, machine.network, machine.timing) for part in replicated_on_stage(module, at)]
-    reduce, gather, backward_gather = (sum(numbers) for numbers in zip(*parts, strict=True))
+    reduce, gather, backward_gather = on_distinct(
+        at, exchange_fields(at), lambda some: stage_exchange(module, some, machine)
+    )
     uncovered, window, (forward, backward) = at.pp / module.layers, machine.dp_window, compute
     gathered = exposed_part(gather, forward, window, uncovered)
     reduced = exposed_part(reduce, backward, window, uncovered)
@@ -128,13 +152,29 @@ def exposed_dp_seconds(
     return np.where(at.zero >= 3, (forwards + backwards) * times, once)
 
 
+def stage_exchange(module: Module, at: LayoutColumns, machine: MachineModel) -> ReplicaExchange:
+    """The collectives of all parameters of the first stage."""
+    return exchange_of(replicated_on_stage(module, at, machine.network.per_node), at, machine)
+
+
+def exchange_of(parts: Sequence[ReplicatedParameters], at: LayoutColumns, machine: MachineModel) -> ReplicaExchange:
+    """The collectives of these parameters, one after another."""
+    each = [replica_exchange(part, at, machine.network, machine.timing) for part in parts]
+    return ReplicaExchange(*(sum(numbers) for numbers in zip(*each, strict=True)))
+
+
 def optimizer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
     """Seconds of the optimizer on one rank: bound by memory, and a constant for each rank that has a shard."""
     if at.adapters:
         return 0.0
-    return update_pass_seconds(
-        replicated_on_stage(module, at), at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB)
-    ) + shards_seconds(replicated_on_stage(module, at)[0], at, machine.timing)
+    return on_distinct(at, exchange_fields(at), lambda some: stage_update_seconds(module, some, machine))
+
+
+def stage_update_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds of the optimizer on a rank of the first stage."""
+    parts = replicated_on_stage(module, at, machine.network.per_node)
+    own = update_pass_seconds(parts, at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB))
+    return own + shards_seconds(parts[0], at, machine.timing)
 
 
 def update_pass_seconds(parts: Sequence[ReplicatedParameters], at: LayoutColumns, per_parameter: float) -> Number:

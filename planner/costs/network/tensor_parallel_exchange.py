@@ -18,7 +18,7 @@ from planner.specs.hardware.profile import ModuleCosts
 from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import Block, LayerKind, kind_blocks
 from planner.specs.layers.head_widths import kv_heads
-from planner.specs.parallelism import Dtype, Recompute
+from planner.specs.parallelism import SELECTIVE_PARTS, Dtype, Recompute, parts_of
 from planner.specs.parameters import embedding_head_parameters, mlp_parameters
 from planner.specs.shapes import DTYPE_BYTES, key_width, mean_over_layers
 
@@ -137,12 +137,12 @@ def recompute_traffic(module: Module, tp: int, how: Recompute) -> TensorTraffic:
     not.
     """
     hidden, mlps, attention = module.hidden, sharded_mlps(module, tp), blocks_per_layer(module, "attention")
-    if how == "none":
-        return TensorTraffic()
-    mlp = TensorTraffic(gathered=hidden, gathers=1).times(mlps)
     latent, widths = module.latent_attention, gathered_widths(module)
-    if how == "selective":  # a hidden vector is gathered again; compressed ones are kept
-        return mlp if latent and latent.q_rank else mlp + TensorTraffic(gathered=hidden, gathers=1).times(attention)
+    if how != "full":  # a hidden vector is gathered again; compressed ones are kept
+        parts, gathered = parts_of(how), TensorTraffic(gathered=hidden, gathers=1)
+        attends = 0.0 if "norm" not in parts or (latent and latent.q_rank) else attention
+        return gathered.times(attends + (mlps if parts & SELECTIVE_PARTS else 0.0))
+    mlp = TensorTraffic(gathered=hidden, gathers=1).times(mlps)
     rest = TensorTraffic(hidden, 1, hidden, 1).times(other_blocks(module))
     return mlp + rest + TensorTraffic(sum(widths), len(widths), hidden, 1).times(attention)
 

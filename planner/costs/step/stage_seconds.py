@@ -2,17 +2,23 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.compute.layer_work import LayerWork, Matmul, head_work, layer_work
+from planner.costs.compute.expert_load import routed_work
+from planner.costs.compute.layer_work import LayerWork, head_work
 from planner.costs.cost_lines import smooth_max
+from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
 from planner.costs.network.layer_traffic import layer_traffic
+from planner.costs.network.mesh_groups import group_fields, layer_group_dims
 from planner.specs.layers import Module, kind_counts, layer_kinds
-from planner.specs.layers.blocks import LayerKind, kind_blocks
+from planner.specs.layers.blocks import LayerKind
 from planner.units import MS
+
+DEGREES = ("ranks", "tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,17 @@ class PassSeconds:
         return PassSeconds(self.compute + other.compute, self.tp + other.tp, self.cp + other.cp, self.ep + other.ep)
 
     def __mul__(self, times: Number) -> "PassSeconds":
-        return PassSeconds(self.compute * times, self.tp * times, self.cp * times, self.ep * times)
+        return PassSeconds(*(scaled(part, times) for part in (self.compute, self.tp, self.cp, self.ep)))
+
+    @property
+    def together(self) -> "PassSeconds":
+        """All of it under one cause: arithmetic on many layouts that needs no causes is quicker."""
+        return PassSeconds(self.seconds)
+
+
+def scaled(part: Number, times: Number) -> Number:
+    """Seconds of a cause, `times` over; of one that there is not, none, and no columns of zeros."""
+    return part if not np.ndim(part) and part == 0.0 else part * times
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,39 +69,62 @@ class MicroBatchSeconds:
         return MicroBatchSeconds(self.forward * times, self.backward * times)
 
 
-NO_SECONDS = MicroBatchSeconds(PassSeconds(), PassSeconds())
+class LayerPasses(NamedTuple):
+    """Passes of one layer: forward, backward with what it recomputes in part, and backward that recomputes nothing."""
+
+    forward: PassSeconds
+    partial: PassSeconds
+    backward: PassSeconds
 
 
-def mean_layer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> MicroBatchSeconds:
-    """Seconds of one layer in the mean of all: kinds and windows alternate over the stages."""
+def mean_layer_seconds(
+    module: Module, at: LayoutColumns, machine: MachineModel, by_cause: bool = True
+) -> MicroBatchSeconds:
+    """Seconds of one layer in the mean of all, of which a share is recomputed in full, and the others in part."""
+
+    def passes(some: LayoutColumns) -> LayerPasses:
+        found = mean_layer_passes(module, some, machine)
+        return found if by_cause else LayerPasses(*(each.together for each in found))
+
+    names = group_fields(at, LAYER_FIELDS, layer_group_dims(at, module.routed_experts is not None))
+    each = on_distinct(at, names, passes)
+    full = at.full_recompute
+    return MicroBatchSeconds(each.forward, each.partial * (1.0 - full) + (each.backward + each.forward) * full)
+
+
+def mean_layer_passes(module: Module, at: LayoutColumns, machine: MachineModel) -> LayerPasses:
+    """Passes of one layer in the mean of all: kinds and windows alternate over the stages."""
     kinds = Counter((kind, module.window_of(index)) for index, kind in enumerate(layer_kinds(module)))
-    total = NO_SECONDS
+    total = LayerPasses(PassSeconds(), PassSeconds(), PassSeconds())
     for (kind, window), count in sorted(kinds.items(), key=str):
-        total += layer_seconds(module, kind, window, at, machine) * (count / module.layers)
+        own = layer_passes(module, kind, window, at, machine)
+        total = LayerPasses(*(one + other * (count / module.layers) for one, other in zip(total, own, strict=True)))
     return total
 
 
-def layer_seconds(
+def layer_passes(
     module: Module, kind: LayerKind, window: int | None, at: LayoutColumns, machine: MachineModel
-) -> MicroBatchSeconds:
-    """Seconds of one layer, with what backward recomputes of it."""
-    work = layer_work(module, kind, at, window)
+) -> LayerPasses:
+    """Passes of one layer."""
+    work = routed_work(module, kind, at, machine.timing, window)
     core = work.attention
     traffic = layer_traffic(module, kind, at, machine, core)
-    if "experts" in kind_blocks(kind) and not at.balanced:
-        fullest = 1.0 + machine.timing.imbalance / np.sqrt(local_experts(module, at))
-        work = replace(work, matmuls=tuple(with_imbalance(p, fullest) for p in work.matmuls))
     cores = [each for each in (core, work.cross_attention) if each]
     attended, gradients = (sum(machine.attention_seconds(each, forward) for each in cores) for forward in (True, False))
     forward = PassSeconds(machine.forward(work, at.dtype) + attended, traffic.tp[0], traffic.cp[0], traffic.ep[0])
-    recomputed = (recompute_seconds(work, at, machine) + (attended if "attention" in at.recomputed_parts else 0.0)) * (
-        1.0 - at.full_recompute
-    )
-    compute = machine.backward(work, at.dtype, backward_products(at)) + gradients + recomputed
+    compute = machine.backward(work, at.dtype, backward_products(at)) + gradients
     backward = PassSeconds(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
+    recomputed = recompute_seconds(work, at, machine) + (attended if "attention" in at.recomputed_parts else 0.0)
     host = machine.host_seconds(work, at.tp)
-    forward, backward = bound_by_host(forward, host), bound_by_host(backward, host)
-    return MicroBatchSeconds(forward, backward + forward * at.full_recompute)
+    plain = bound_by_host(backward, host)
+    # Recomputed attention exchanges its shards once more, and experts are sent their tokens once more.
+    shared, dispatched = (
+        exchanged[0] if part in at.recomputed_parts else 0.0
+        for part, exchanged in (("attention", traffic.cp), ("moe", traffic.ep))
+    )
+    repeated = PassSeconds(recomputed, cp=shared, ep=dispatched)
+    again = bound_by_host(backward + repeated, host) if at.recomputed_parts else plain
+    return LayerPasses(bound_by_host(forward, host), again, plain)
 
 
 def bound_by_host(layer_pass: PassSeconds, host: Number) -> PassSeconds:
@@ -101,19 +140,8 @@ def backward_products(at: LayoutColumns) -> int:
     return 1 if at.adapters else 2
 
 
-def local_experts(module: Module, at: LayoutColumns) -> Number:
-    """Experts of one rank. Routing is random: the load of n experts together deviates by 1/√n of that of one."""
-    moe = module.routed_experts
-    return np.maximum(1.0, moe.experts / at.ep) if moe else 1.0
-
-
-def with_imbalance(product: Matmul, fullest: Number) -> Matmul:
-    """The product on the rank whose experts get most tokens."""
-    return replace(product, m=product.m * fullest) if product.grouped else product
-
-
 def recompute_seconds(work: LayerWork, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Seconds of what selective recomputation recomputes in one layer, attention aside."""
+    """Seconds of the parts that one layer recomputes, attention aside."""
     seconds: Number = 0.0
     if "norm" in at.recomputed_parts:
         seconds = seconds + 0.4 * machine.memory_seconds(work)  # the share of two norms in the memory traffic
@@ -134,35 +162,50 @@ def head_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Mi
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
-    """Seconds of one micro-batch, over all chunks of a rank: on the slowest stage, through all stages, and on a stage
-    in the mean.
+    """Seconds of one micro-batch, over all chunks of a rank: on the slowest stage, on the fullest but the last and on
+    the last, through all stages, and on a stage in the mean.
     """
 
     slowest: PassSeconds
+    fullest: Number  # seconds
+    last: Number  # seconds
     all_stages: Number  # seconds
     mean: MicroBatchSeconds
 
 
-def stage_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> StageSeconds:
+def stage_seconds(module: Module, at: LayoutColumns, machine: MachineModel, by_cause: bool = True) -> StageSeconds:
     """Seconds of one micro-batch by stage; layers are divided over the stages, and the last one has the head too."""
-    per_layer, last_head = mean_layer_seconds(module, at, machine), head_seconds(module, at, machine)
+    per_layer = mean_layer_seconds(module, at, machine, by_cause)
+    last_head = on_distinct(at, LAYER_FIELDS, lambda some: head_seconds(module, some, machine))
     pause = machine.timing.micro_batch_ms * MS
     most, last = fullest_and_last(module.layers, at)
     each, head_pass = per_layer.forward + per_layer.backward, last_head.forward + last_head.backward
     constant = PassSeconds(compute=2.0 * pause)
-    slowest = larger_pass(each * most + constant, each * last + head_pass + constant)
+    fullest, end = each * most + constant, each * last + head_pass + constant
     through = each.seconds * module.layers + head_pass.seconds + at.pp * constant.seconds
     mean = per_layer * (module.layers / at.pp) + MicroBatchSeconds(
         PassSeconds(compute=pause), PassSeconds(compute=pause)
     )
-    return StageSeconds(slowest, through, mean)
+    return StageSeconds(larger_pass(fullest, end), fullest.seconds, end.seconds, through, mean)
+
+
+def item_seconds(module: Module, at: LayoutColumns, machine: MachineModel, sizes: Number) -> Number:
+    """Seconds of both passes that items of these tokens add to a micro-batch each, on one rank for all of a replica:
+    without what a micro-batch takes however few its tokens.
+    """
+    one_rank: dict[str, Number] = dict.fromkeys(DEGREES, 1.0)
+    each, least = (
+        replace(at, seq=tokens, micro_batch=1.0, full_recompute=0.0, **one_rank) for tokens in (sizes, np.ones(1))
+    )
+    device = machine.without_launches
+    return stage_seconds(module, each, device).all_stages - stage_seconds(module, least, device).all_stages
 
 
 def weight_gradient_share(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
     """The share of weight gradients (W) in both passes of a layer, in the mean; attention has none."""
     seconds: Number = 0.0
     for kind, count in kind_counts(module).items():
-        seconds = seconds + machine.weight_gradient_seconds(layer_work(module, kind, at), at.dtype) * (
+        seconds = seconds + machine.weight_gradient_seconds(routed_work(module, kind, at, machine.timing), at.dtype) * (
             count / module.layers
         )
     return seconds / mean_layer_seconds(module, at, machine).seconds
@@ -184,4 +227,5 @@ def fullest_and_last(layers: int, at: LayoutColumns) -> tuple[Number, Number]:
 def larger_pass(one: PassSeconds, other: PassSeconds) -> PassSeconds:
     """Element by element."""
     which = one.seconds >= other.seconds
-    return PassSeconds(*(np.where(which, getattr(one, n), getattr(other, n)) for n in ("compute", "tp", "cp", "ep")))
+    parts = ((getattr(one, name), getattr(other, name)) for name in ("compute", "tp", "cp", "ep"))
+    return PassSeconds(*(np.where(which, *pair) if any(map(np.ndim, pair)) or any(pair) else 0.0 for pair in parts))

@@ -12,14 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.costs.distinct_columns import on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
-from planner.costs.network.layer_traffic import stage_send_seconds
+from planner.costs.network.layer_traffic import StageSends, stage_sends
+from planner.costs.network.mesh_groups import faster_dims, group_fields, pp_is_slowest
 from planner.costs.network.replica_exchange import exposed_dp_seconds, optimizer_seconds
 from planner.costs.step.stage_seconds import stage_seconds, weight_gradient_share
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 from planner.units import MS
+
+SEND_FIELDS = ("ranks", "pp", "seq", "micro_batch", "tp", "cp", "sequence_parallel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,12 @@ class StepSeconds:
         return sum(parts[1:], parts[0])
 
 
-def static_step_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> StepSeconds:
-    """Seconds of one step under a static layout, by cause."""
-    staged = stage_seconds(module, at, machine)
+def static_step_seconds(module: Module, at: LayoutColumns, machine: MachineModel, by_cause: bool = True) -> StepSeconds:
+    """Seconds of one step under a static layout, by cause; or with what passes exchange under `compute`."""
+    staged = stage_seconds(module, at, machine, by_cause)
     slowest, through, count = staged.slowest, staged.all_stages, at.micro_batches
-    send = 2.0 * stage_send_seconds(module, at, machine)
-    sends = np.where(at.pp > 1, exposed_send_seconds(at, send, slowest.seconds, through), 0.0)
+    each_way = on_distinct(at, send_fields(at), lambda some: stage_sends(module, some, machine))
+    sends = np.where(at.pp > 1, exposed_send_seconds(at, each_way, slowest.seconds, through), 0.0)
     kept = zero_bubble_share(at, weight_gradient_share(module, at, machine)) if at.schedule in ZERO_BUBBLE else 1.0
     bubble = (through - slowest.seconds) / at.vpp * kept
     exposed = exposed_dp_seconds(module, at, machine, (staged.mean.forward.seconds, staged.mean.backward.seconds))
@@ -68,17 +72,22 @@ def zero_bubble_share(at: LayoutColumns, weights: Number) -> Number:
     return 1.0 - weights * (1.0 + deferred / np.maximum(1.0, at.pp - 1.0))
 
 
-def exposed_send_seconds(at: LayoutColumns, send: Number, slowest: Number, through: Number) -> Number:
-    """Exposed seconds of sends in a step. `send`: there and back; `slowest` and `through`: seconds of one micro-batch.
+def send_fields(at: LayoutColumns) -> tuple[str, ...]:
+    """What the sends of a pipeline depend on."""
+    return SEND_FIELDS if pp_is_slowest(at) else group_fields(at, SEND_FIELDS, faster_dims(at, "pp"))
+
+
+def exposed_send_seconds(at: LayoutColumns, each_way: StageSends, slowest: Number, through: Number) -> Number:
+    """Exposed seconds of sends in a step; `slowest` and `through`: seconds of one micro-batch.
 
     Warm-up and drain of the pipeline wait for its sends: from the first chunk of layers to the last and back. Other
     sends of GPipe and interleaving run during passes. Under 1F1B a micro-batch's return admits the next one but pp, so
     that a stage which is slower than the others by less than its share of a round trip waits for the rest of it.
     """
-    pp, chunks = np.asarray(at.pp), at.pp * at.vpp
-    hops = send * (chunks - 1.0)
+    pp, vpp = np.asarray(at.pp), np.asarray(at.vpp)
+    hops = 2.0 * (vpp * each_way.through + (vpp - 1.0) * each_way.back)
     if at.schedule == "gpipe":
         return hops
-    wait = np.maximum(0.0, (through + send * (pp - 1.0)) / pp - slowest)
+    wait = np.maximum(0.0, (through + 2.0 * each_way.through) / pp - slowest)
     later = np.maximum(0.0, at.micro_batches - pp / np.maximum(1.0, pp - 1.0))
-    return hops + np.where(chunks > pp, 0.0, wait * later)
+    return hops + np.where(vpp > 1, 0.0, wait * later)

@@ -146,7 +146,7 @@ def token_dispatcher(layout: Layout, groups: ProcessGroups, meter: Communication
     rank = groups.rank
 
     def ragged(ranks: Ranks) -> RaggedGroup:
-        return RaggedGroup(groups[ranks] if len(ranks) > 1 else None, meter)
+        return RaggedGroup(groups[ranks] if len(ranks) > 1 else None, meter, "ep")
 
     stage = ragged(stage_ranks_of(layout, rank))
     if expert_shards(layout) == 1:

@@ -11,18 +11,20 @@ import torch.distributed as dist
 from torch import Tensor
 
 from planner.launch.communication.communication_meter import CommunicationMeter
+from planner.launch.traffic import TrafficKind
 
 Sizes = Sequence[int]  # rows of each rank of the group
 
 
 class RaggedGroup:
-    """One rank of one group. Without a group, a rank by itself, every operation is the identity.
+    """One rank of one group. Without a group, a rank by itself, every operation is the identity. `kind`: what it
+    sends for.
 
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, meter: CommunicationMeter) -> None:
-        self.group, self.meter = group, meter
+    def __init__(self, group: dist.ProcessGroup | None, meter: CommunicationMeter, kind: TrafficKind) -> None:
+        self.group, self.meter, self.kind = group, meter, kind
         self.size = 1 if group is None else dist.get_world_size(group)
         self.index = 0 if group is None else dist.get_rank(group)
 
@@ -50,7 +52,7 @@ class RaggedGroup:
         if self.group is None:
             return x
         out = x.detach().clone()
-        with self.meter.measure(x.device, 2 * x.nbytes * (self.size - 1) // self.size):
+        with self.meter.measure(x.device, self.kind, 2 * x.nbytes * (self.size - 1) // self.size):
             dist.all_reduce(out, group=self.group)
         return out
 
@@ -60,7 +62,7 @@ class RaggedGroup:
             return x
         out = x.new_empty(sum(received), *x.shape[1:])
         row_bytes = x.element_size() * x[:1].numel()
-        with self.meter.measure(x.device, row_bytes * (len(x) - sent[self.index])):
+        with self.meter.measure(x.device, self.kind, row_bytes * (len(x) - sent[self.index])):
             dist.all_to_all_single(out, x.contiguous(), [*received], [*sent], group=self.group)
         return out
 

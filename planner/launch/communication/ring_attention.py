@@ -97,7 +97,7 @@ class BlockTransfer:
 
     def wait(self) -> Tensor:
         """The received block `(rows, ...)`, once the other is sent."""
-        with self.ring.meter.measure(self.received.device, self.sent.nbytes):
+        with self.ring.meter.measure(self.received.device, "ring", self.sent.nbytes):
             for work in self.works:
                 work.wait()
         return self.received

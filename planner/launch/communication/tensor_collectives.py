@@ -77,7 +77,7 @@ class TensorParallelGroup:
         sent = x.contiguous() if len(x) == largest else pad_shards([x], largest)
         out = x.new_empty(ranks * largest, *x.shape[1:])
         if largest:
-            with self.meter.measure(x.device, sent.nbytes * (ranks - 1)):
+            with self.meter.measure(x.device, "tp", sent.nbytes * (ranks - 1)):
                 ALL_GATHER(out, sent, group=self.group)
         if sizes[-1] == largest:
             return out
@@ -91,7 +91,7 @@ class TensorParallelGroup:
         sent = x.contiguous() if sizes[-1] == largest else pad_shards(torch.split(x, list(sizes)), largest)
         out = x.new_empty(largest, *x.shape[1:])
         if largest:
-            with self.meter.measure(x.device, out.nbytes * (ranks - 1)):
+            with self.meter.measure(x.device, "tp", out.nbytes * (ranks - 1)):
                 REDUCE_SCATTER(out, sent, group=self.group)
         return out if size == largest else out[:size]
 
@@ -99,7 +99,7 @@ class TensorParallelGroup:
         """The reduction of x (any shape) over the ranks; without a gradient."""
         out, ranks = x.clone(memory_format=torch.contiguous_format), self.shard.count
         if out.numel():
-            with self.meter.measure(x.device, 2 * out.nbytes * (ranks - 1) // ranks):
+            with self.meter.measure(x.device, "tp", 2 * out.nbytes * (ranks - 1) // ranks):
                 dist.all_reduce(out, op, group=self.group)
         return out
 

@@ -32,7 +32,7 @@ class UlyssesAttention:
         meter: CommunicationMeter,
         attention: Callable[..., Tensor] = packed_attention,  # over all tokens of the group, for some heads
     ) -> None:
-        self.sizes, self.attention, self.collectives = tuple(sizes), attention, RaggedGroup(group, meter)
+        self.sizes, self.attention, self.collectives = tuple(sizes), attention, RaggedGroup(group, meter, "ulysses")
         self.degree, self.index = self.collectives.size, self.collectives.index
         if len(self.sizes) != self.degree:
             raise ValueError(f"{len(self.sizes)} shards for a group of {self.degree} ranks")

@@ -1,7 +1,9 @@
 """Activations that are recomputed in the backward pass (arXiv 2205.05198). Full recompute keeps a layer's input alone.
 
-Selective recompute keeps what is expensive: the input, queries, keys, values and output of attention, and the residual
-after it. A norm's output is recomputed from its input, without the matrix products after it; the MLP from the residual.
+Otherwise a layer recomputes some of its parts (specs/parallelism.py). A norm's output is recomputed from its input,
+without the matrix products after it; attention's core from queries, keys and values; the MLP and the experts from their
+input. Selective recompute is of norms and MLPs: it keeps what is expensive, the input, queries, keys, values and output
+of attention, and the residual after it.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,17 +12,44 @@ from contextvars import ContextVar
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from planner.models.autograd.saved_tensors import Restore, pack_saved_tensor, packing_saved_tensors
+from planner.specs.parallelism import RecomputedPart
 
 TensorFunction = Callable[[Tensor], Tensor]
 
 
+_parts: ContextVar[frozenset[RecomputedPart]] = ContextVar("parts", default=frozenset())
+
+
+@contextmanager
+def recomputing_parts(parts: frozenset[RecomputedPart]) -> Iterator[None]:
+    """Forwards in the block recompute these parts in backward: what `run_part` runs under their names."""
+    token = _parts.set(parts)
+    try:
+        yield
+    finally:
+        _parts.reset(token)
+
+
 def run_recomputed(run: Callable[..., Tensor], *inputs: object) -> Tensor:
-    """Run a function, saving only its inputs (any shapes) for backward, where its collectives are issued again."""
-    output: Tensor = checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False)
+    """Run a function, saving only its inputs (any shapes) for backward, where its collectives are issued again. Parts
+    within it are not recomputed by themselves.
+    """
+    with recomputing_parts(frozenset()):
+        output: Tensor = checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False)
     return output
+
+
+def run_part(part: RecomputedPart, run: Callable[..., Tensor], *inputs: object) -> Tensor:
+    """Run a part of a layer (inputs of any shapes), which is recomputed where the layer recomputes it: to its end, so
+    that all ranks issue its collectives again, also those that keep less of it because they have no tokens.
+    """
+    if part not in _parts.get():
+        return run(*inputs)
+    with set_checkpoint_early_stop(False):
+        return run_recomputed(run, *inputs)
 
 
 class RecomputedTensor:

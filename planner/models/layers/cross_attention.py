@@ -7,7 +7,7 @@ The ranks of a tensor-parallel block share the heads, and each has all outputs: 
 import torch
 from torch import Tensor, nn
 
-from planner.models.autograd.recompute import recompute_along
+from planner.models.autograd.recompute import recompute_along, run_part
 from planner.models.batch import Batch
 from planner.models.kernels.attention import ScoreOptions, attention_per_document
 from planner.models.kernels.relative_positions import UNIT_SCALE
@@ -43,5 +43,6 @@ class CrossAttention(nn.Module):
         read = memory.values.to(x.dtype)
         k = self.key(read).view(len(read), self.kv_heads, self.head_dim)
         v = self.value(read).view(len(read), self.kv_heads, self.head_dim)
-        out = attention_per_document(q, k, v, (batch.cu_seqlens, memory.cu_seqlens), self.scores)
+        boundaries = (batch.cu_seqlens, memory.cu_seqlens)
+        out = run_part("attention", attention_per_document, q, k, v, boundaries, self.scores)
         return self.output(out.reshape(len(x), self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ those matrices, and computes what its query heads read.
 import torch
 from torch import Tensor, nn
 
-from planner.models.autograd.recompute import recompute_along
+from planner.models.autograd.recompute import recompute_along, run_part
 from planner.models.batch import Batch
 from planner.models.kernels.attention import ScoreOptions, attention_per_document
 from planner.models.kernels.attention_tiles import Masking
@@ -55,13 +55,13 @@ class GroupedQueryAttention(nn.Module):
         if isinstance(encoding, Tensor):
             boundaries = (batch.cu_seqlens, batch.cu_seqlens)
             local_bias = encoding[slice(*self.part.span(len(encoding)))]
-            out = attention_per_document(
-                q, k, v, boundaries, ScoreOptions(self.masking.causal, UNIT_SCALE, local_bias.to(q.dtype))
-            )
+            scores = ScoreOptions(self.masking.causal, UNIT_SCALE, local_bias.to(q.dtype))
+            out = run_part("attention", attention_per_document, q, k, v, boundaries, scores)
         else:
             if encoding is not None:
                 q, k = apply_rotary(q, encoding), apply_rotary(k, encoding)
-            out = batch.sequence_parallel.attend(q, k, v, batch.cu_seqlens, self.masking, self.sinks)
+            attend = batch.sequence_parallel.attend
+            out = run_part("attention", attend, q, k, v, batch.cu_seqlens, self.masking, self.sinks)
         return self.output(out.reshape(tokens, self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]
 
 

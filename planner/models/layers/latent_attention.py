@@ -8,7 +8,7 @@ compress their own tokens, gather the compressed vectors, and share the heads.
 import torch
 from torch import Tensor, nn
 
-from planner.models.autograd.recompute import recompute_along
+from planner.models.autograd.recompute import recompute_along, run_part
 from planner.models.batch import Batch
 from planner.models.kernels.attention_tiles import Masking
 from planner.models.kernels.rotary_positions import RotaryTable, apply_rotary
@@ -48,9 +48,8 @@ class LatentAttention(nn.Module):
         tensor = batch.tensor_parallel_for(self.part)
         latent, rotary_key, queries = self.compress(x, batch)
         k, v = self.expand_keys_values(latent, rotary_key, rotary)
-        out = batch.sequence_parallel.attend(
-            self.expand_queries(queries, rotary), k, v, batch.cu_seqlens, self.masking, self.sinks
-        )
+        q, attend = self.expand_queries(queries, rotary), batch.sequence_parallel.attend
+        out = run_part("attention", attend, q, k, v, batch.cu_seqlens, self.masking, self.sinks)
         return self.output(out.flatten(1), tensor)  # type: ignore[no-any-return]
 
     def compress(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,10 +5,12 @@ All work is per token except attention (through the batch's sequence-parallel gr
 documents) and the dispatch to experts.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor, nn
 
-from planner.models.autograd.recompute import recomputing, run_recomputed
+from planner.models.autograd.recompute import recomputing, recomputing_parts, run_part, run_recomputed
 from planner.models.batch import Batch
 from planner.models.layers.cross_attention import CrossAttention
 from planner.models.layers.grouped_query_attention import GroupedQueryAttention
@@ -21,6 +23,7 @@ from planner.models.layers.state_space import StateSpaceBlock
 from planner.models.sharding import ModuleShard
 from planner.specs.layers import Module
 from planner.specs.layers.blocks import kind_blocks
+from planner.specs.parallelism import SELECTIVE_PARTS, Recompute, parts_of
 
 
 class NetworkLayer(nn.Module):
@@ -32,7 +35,7 @@ class NetworkLayer(nn.Module):
 
     def __init__(self, spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> None:
         super().__init__()
-        self.recompute = shard.recompute.get(layer, "none")
+        self.recompute: Recompute = shard.recompute.get(layer, "none")
         self.post_norm = spec.has_post_norm
         self.blocks: list[str] = []  # names of the modules, in order
         for block in kind_blocks(spec.layer_kind(layer)):
@@ -46,16 +49,31 @@ class NetworkLayer(nn.Module):
             return self._run_blocks(x, encoding, batch)
         if self.recompute == "full":
             return run_recomputed(self._run_blocks, x, encoding, batch)
+        with recomputing_parts(parts_of(self.recompute)):
+            return self._run_parts(x, encoding, batch)
+
+    def _run_parts(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
+        """Forward with some parts recomputed. A norm and the dense MLP behind it are recomputed as one."""
+        parts = parts_of(self.recompute)
+        both = parts >= SELECTIVE_PARTS and isinstance(self._modules.get("mlp"), Mlp)
         if self.post_norm:
             x = x + self._block("attention", x, encoding, batch)
-            return run_recomputed(self._after_attention, x, batch)
+            if both:
+                return run_recomputed(self._after_attention, x, batch)
+            with self._normed("attention", x) as normed:
+                return self._norm("mlp")(normed + self._block("mlp", normed, None, batch))  # type: ignore[no-any-return]
         for block in self.blocks:
-            if block == "mlp":
+            if block == "mlp" and both:
                 x = x + run_recomputed(self._normed_mlp, x, batch)
             else:
-                with recomputing(self._norm(block), x) as normed:
+                with self._normed(block, x) as normed:
                     x = x + self._block(block, normed, encoding, batch)
         return x
+
+    def _normed(self, block: str, x: Tensor) -> AbstractContextManager[Tensor]:
+        """Gives a block's norm of x, which is recomputed where norms are."""
+        norm = self._norm(block)
+        return recomputing(norm, x) if "norm" in parts_of(self.recompute) else nullcontext(norm(x))
 
     def _run_blocks(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
         for block in self.blocks:
@@ -74,8 +92,8 @@ class NetworkLayer(nn.Module):
         return getattr(self, f"{block}_norm")  # type: ignore[no-any-return]
 
     def _block(self, block: str, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
-        arguments = (encoding, batch) if block == "attention" else (batch,)
-        return getattr(self, block)(x, *arguments)  # type: ignore[no-any-return]
+        module, arguments = getattr(self, block), (encoding, batch) if block == "attention" else (batch,)
+        return run_part("mlp", module, x, *arguments) if isinstance(module, Mlp) else module(x, *arguments)
 
     def _normed_mlp(self, x: Tensor, batch: Batch) -> Tensor:
         return self._block("mlp", self._norm("mlp")(x), None, batch)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from planner.models.autograd.deferred_weights import deferrable_linear, deferrable_multiply
+from planner.models.autograd.recompute import run_part
 from planner.models.batch import Batch
 from planner.models.kernels.grouped_gemm import GroupedProduct
 from planner.models.layers.mlp import ACTIVATIONS, Mlp
@@ -42,9 +43,9 @@ class MixtureOfExperts(nn.Module):
             else drop_over_capacity(choice, self.moe.capacity, batch.capacity_slices)
         )
         dispatch = batch.dispatchers.get(self.layer, LOCAL_DISPATCHER)
-        y = dispatch.dispatch(x, within_capacity, self.experts)
+        y = run_part("moe", dispatch.dispatch, x, within_capacity, self.experts)
         if self.shared is not None:
-            y = y + self.shared(x, batch)
+            y = y + run_part("mlp", self.shared, x, batch)
         if self.moe.balance:
             counts = dispatch.all_reduce_counts(choice.counts())
             loss = self.moe.balance * load_balancing_loss(probabilities, counts)

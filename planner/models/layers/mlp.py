@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from planner.models.autograd.recompute import recompute_along
 from planner.models.batch import Batch
 from planner.models.layers.linear import column_parallel, row_parallel
 from planner.models.sharding import ModuleShard
@@ -36,7 +37,7 @@ class Mlp(nn.Module):
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """Map x `(local_tokens, hidden)` to the same shape."""
         tensor = batch.tensor_parallel_for(self.part)
-        x = tensor.all_gather(x)
+        x = recompute_along(tensor.all_gather, x)
         activated = self.activation
         wide = activated(self.up(x)) if self.gate is None else activated(self.gate(x)) * self.up(x)
         return self.down(wide, tensor)  # type: ignore[no-any-return]

@@ -62,7 +62,7 @@ def register_attention() -> None:
         from transformers.masking_utils import AttentionMaskInterface
     except ImportError as error:
         message = f"a model of transformers needs that package: {error}"
-        raise InputError(message, fix="pip install transformers, or use one of `planner models`") from error
+        raise InputError(message, fix="pip install transformers, or use one of `planner list models`") from error
     AttentionInterface.register(ATTENTION_NAME, transformers_attention)
     AttentionMaskInterface.register(ATTENTION_NAME, lambda *unused, **options: None)
 

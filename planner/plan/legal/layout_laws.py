@@ -14,6 +14,7 @@ from planner.plan.plan_file import Layout, Plan
 from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED
 from planner.specs.base import Layers, with_fields
 from planner.specs.layers import Module
+from planner.specs.layers.recomputed_parts import module_parts
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
 
 
@@ -109,9 +110,16 @@ def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violat
 
 
 def recompute_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
-    """Ranges of `recompute` name existing layers, each once."""
+    """Ranges of `recompute` name existing layers, each once; parts that are named are in some layer."""
+    each = layout.recompute if isinstance(layout.recompute, dict) else {"": layout.recompute}
     if isinstance(layout.recompute, dict):
         yield from range_laws(layout.recompute, module, f"{where}.recompute")
+    own = module_parts(module)
+    for layers, how in each.items():
+        for part in how if isinstance(how, tuple) else ():
+            if part not in own:
+                key = f"{where}.recompute{f'.{layers}' if layers != '' else ''}"
+                yield Violation(key, f"no layer has part `{part}` to recompute", f"some of {', '.join(own)}")
 
 
 def expert_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:
@@ -191,5 +199,5 @@ def yaml_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {each}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {yaml_text(each)}" for key, each in value.items()) + "}"
     return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else str(value)

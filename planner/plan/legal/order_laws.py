@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from planner.errors import InputError
-from planner.plan.descriptions import recompute_text
+from planner.plan.descriptions import flow_text
 from planner.plan.legal.violation import Violation
 from planner.plan.plan_file import Plan, Step, assignments
 from planner.plan.schedules import FORWARD_ONLY, Slot
@@ -75,7 +75,7 @@ def split_backward_laws(plan: Plan, step: Step, module: str, where: str) -> Iter
     """Where backward is split into I and W, activations are kept for W: they are neither recomputed nor offloaded."""
     layout = plan.layouts[module]
     if {*layout.recompute_counts(range(plan.uses.models[module].layers))} - {"none"}:
-        how = recompute_text(layout)
+        how = flow_text(layout.recompute)
         message = f"recompute {how} recomputes activations in I, and they would be kept for W all the same"
         yield Violation(where, message, "recompute: none, or B in place of I and W")
     module_assignments = (

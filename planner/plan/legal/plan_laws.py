@@ -3,7 +3,7 @@ too.
 
 Every violation has its place, what is wrong, and the fix. The laws: names exist; every item is assigned exactly once;
 outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps hold; the kind of sync
-suits the ZeRO stage; dependencies of tasks have no cycle.
+suits the ZeRO stage; the software can launch the layouts; dependencies of tasks have no cycle.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from math import ceil
 from planner.errors import InputError
 from planner.plan.legal.feeding_laws import feed_laws
 from planner.plan.legal.group_laws import GroupPlacement
+from planner.plan.legal.launch_laws import launch_laws
 from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.legal.name_laws import name_laws
 from planner.plan.legal.order_laws import order_laws
@@ -21,6 +22,7 @@ from planner.plan.mesh.identical_groups import identical_groups
 from planner.plan.plan_file import Assignment, Group, Layout, Plan, Step, assignments
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.merge_orders import check_waits
+from planner.plan.tasks.rounds import shortened
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.layers import Module
 from planner.specs.shapes import resident_layers
@@ -34,7 +36,7 @@ def violations(plan: Plan) -> list[Violation]:
     found = [*name_laws(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # the laws below look names up
         return found
-    found, placement = [*size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
+    found, placement = [*launch_laws(plan), *size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
     for number, step in enumerate(plan.steps):
         found += [*step_laws(plan, step, placement, f"steps[{number}]")]
     return found or [*wait_laws(plan)]
@@ -206,6 +208,8 @@ def wait_laws(plan: Plan) -> Iterator[Violation]:
     """Dependencies of tasks have no cycle."""
     for number in range(len(plan.steps)):
         try:
-            check_waits(expand(plan, number, identical_groups(plan, number).ranks))
+            few = shortened(plan, number, settling=0)  # rounds wait for each other as those before them do
+            of = few[0] if few else plan
+            check_waits(expand(of, number, identical_groups(of, number).ranks))
         except InputError as error:
             yield Violation(f"steps[{number}]{error.where.removeprefix('steps')}", error.message, error.fix)

@@ -3,8 +3,9 @@
 Groups are identical when none of their ranks is in another group of the step, they have the same split, items of the
 same sizes and offloads in the same micro-batches, and equivalent ranks: rank by rank on the same stage, of the same
 kind of device, and divided in the same way by every level of the network. Then corresponding ranks do the same at every
-moment: prices depend on nothing else of ranks, and in collectives of all ranks they arrive together. Groups of plans of
-several modules are never taken to be identical.
+moment: prices depend on nothing else of ranks, and in collectives of all ranks they arrive together. Ranks that join
+micro-batches and are in no group of the step are identical where they are on the same stage and of the same kind: on a
+large cluster most ranks may be idle. Groups of plans of several modules are never taken to be identical.
 """
 
 from collections import Counter
@@ -12,8 +13,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.plan.mesh.rank_mesh import stage_stride
+from planner.plan.mesh.synchronisation import all_ranks_join_micro_batches, idle_group
 from planner.plan.plan_file import Layout, Plan, assignments
 from planner.specs.base import Ranks
 from planner.specs.hardware.cluster import Cluster
@@ -59,7 +62,19 @@ def identical_groups(plan: Plan, number: int) -> IdenticalGroups:
             result.groups[name] = first
             result.ranks.update(zip(group.ranks, plan.groups[first].ranks, strict=True))
             result.group_of.update(dict.fromkeys(group.ranks, name))
+    if all_ranks_join_micro_batches(layout, plan.uses.models[module]):
+        fold_idle_ranks(result, Ranks(rank for rank in layout.ranks if rank not in groups_of_rank), positions)
     return result
+
+
+def fold_idle_ranks(result: IdenticalGroups, idle: Ranks, positions: "RankPositions") -> None:
+    """Add the groups of ranks without any work in the step, each of them a group of its own."""
+    first: dict[tuple[int, str], int] = {}
+    for rank, stage, kind in zip(idle, positions.stages(idle).tolist(), positions.kinds(idle).tolist(), strict=True):
+        like = first.setdefault((stage, kind), rank)
+        if like != rank:
+            name = idle_group(rank)
+            result.groups[name], result.ranks[rank], result.group_of[rank] = idle_group(like), like, name
 
 
 def work_by_group(plan: Plan, number: int, module: str) -> dict[str, list[Hashable]]:
@@ -86,7 +101,15 @@ class RankPositions:
     def key_of(self, ranks: Ranks) -> Hashable:
         """Return a key of the ranks' stages, kinds of device, and blocks at each level relative to the first rank's."""
         each = np.array(ranks)
-        kinds = self.names[np.minimum(np.searchsorted(self.ends, each, side="right"), len(self.names) - 1)]
-        stages = np.searchsorted(self.layout, each) // self.after % self.pipeline
         blocks = [(each // size - each[0] // size).tobytes() for size in self.levels]
-        return stages.tobytes(), kinds.tobytes(), *blocks
+        return self.stages(ranks).tobytes(), self.kinds(ranks).tobytes(), *blocks
+
+    def kinds(self, ranks: Ranks) -> NDArray[np.str_]:
+        """Return the kind of device of each rank."""
+        found = np.searchsorted(self.ends, np.array(ranks, dtype=np.int64), side="right")
+        return self.names[np.minimum(found, len(self.names) - 1)]
+
+    def stages(self, ranks: Ranks) -> NDArray[np.int64]:
+        """Return the pipeline stage of each rank."""
+        place: NDArray[np.int64] = np.searchsorted(self.layout, np.array(ranks, dtype=np.int64))
+        return place // self.after % self.pipeline

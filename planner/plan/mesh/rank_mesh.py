@@ -5,7 +5,7 @@ The first dim varies slowest: rank = sum of index x stride. Experts have a mesh 
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -115,7 +115,20 @@ def cached_mesh_blocks(
     for position, rank in enumerate(ranks):
         fixed = tuple(index for dim, index in unravel(position, mesh).items() if dim not in dims)
         blocks_by_index.setdefault(fixed, []).append(rank)
-    return {rank: Ranks(block) for block in blocks_by_index.values() for rank in block}
+    # One object for all ranks of a block: as many as there are ranks would take quadratic memory.
+    return {rank: block for block in map(Ranks, blocks_by_index.values()) for rank in block}
+
+
+def distinct_blocks(blocks: dict[int, Ranks], ranks: Iterable[int]) -> list[Ranks]:
+    """Return the blocks that these ranks are in, each once. A block is known by its first rank: comparing all ranks of
+    it, for each of them, would take quadratic time.
+    """
+    return [*{blocks[rank][0]: blocks[rank] for rank in ranks}.values()]
+
+
+def all_blocks(blocks: dict[int, Ranks]) -> list[Ranks]:
+    """Return every block once."""
+    return distinct_blocks(blocks, blocks)
 
 
 def unravel(position: int, mesh: dict[str, int]) -> dict[str, int]:

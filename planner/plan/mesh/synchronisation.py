@@ -24,6 +24,11 @@ def all_ranks_join_micro_batches(layout: Layout, module: Module) -> bool:
     return layout.zero == 3 or sharded or (moe is not None and moe.balance > 0)
 
 
+def idle_group(rank: int) -> str:
+    """Return what a rank that joins micro-batches without items in them is called as a group of its own."""
+    return f"idle{rank}"
+
+
 def reduces_each_micro_batch(layout: Layout) -> bool:
     """Whether gradients are reduced after every micro-batch: under ZeRO-3, whose ranks hold no full gradients. Below
     it they are reduced once a step.

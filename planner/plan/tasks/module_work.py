@@ -13,7 +13,12 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from planner.plan.mesh.rank_mesh import stage_ranks
-from planner.plan.mesh.synchronisation import all_ranks_join_micro_batches, reduces_each_micro_batch, reduces_gradients
+from planner.plan.mesh.synchronisation import (
+    all_ranks_join_micro_batches,
+    idle_group,
+    reduces_each_micro_batch,
+    reduces_gradients,
+)
 from planner.plan.plan_file import Assignment, Group, Layout, Plan, Step, assignments
 from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED, Slot
 from planner.plan.schedules.explicit import resolve_slots
@@ -50,13 +55,21 @@ class ModuleWork:
     reduces_gradients: bool = False  # whether gradients are reduced over ranks of a stage
     # Results of `stage_ranks`, by stage and the id of `within`: hashing many ranks would take longer than all else.
     stage_ranks_cache: dict[tuple[int, int], tuple[Ranks, Ranks]] = field(default_factory=dict)
+    stage_sets: dict[int, frozenset[int]] = field(default_factory=dict)  # ranks of a stage: not made for each group
 
     def stage_ranks(self, stage: int, within: Ranks) -> Ranks:
         """Return the ranks of `within` that hold a stage."""
         key = stage % self.pipeline_ranks, id(within)
         if key not in self.stage_ranks_cache:  # the entry keeps the object alive, and so its id valid
-            self.stage_ranks_cache[key] = within, Ranks(sorted(set(stage_ranks(self.layout, key[0])) & set(within)))
+            holding = self.stage_set(key[0])
+            self.stage_ranks_cache[key] = within, Ranks(rank for rank in within if rank in holding)
         return self.stage_ranks_cache[key][1]
+
+    def stage_set(self, stage: int) -> frozenset[int]:
+        """Return the ranks that hold a stage, as a set."""
+        if stage not in self.stage_sets:
+            self.stage_sets[stage] = frozenset(stage_ranks(self.layout, stage))
+        return self.stage_sets[stage]
 
     @property
     def pipeline_ranks(self) -> int:
@@ -95,8 +108,8 @@ def module_work(plan: Plan, step: Step, module: str, omitted_ranks: Container[in
             for each in groups
             if each[1].ranks[0] not in omitted_ranks
         ]
-        idle = idle_work(number, layout, [group.ranks for _, group in groups]) if all_ranks else []
-        micro_batches.append((*busy, *(c for c in idle if c.ranks[0] not in omitted_ranks)))
+        idle = idle_work(number, layout, [group.ranks for _, group in groups], omitted_ranks) if all_ranks else []
+        micro_batches.append((*busy, *idle))
     return ModuleWork(module, layout, stages, tuple(micro_batches), all_ranks, reduces_gradients(layout, spec))
 
 
@@ -120,13 +133,15 @@ def group_work(
     )
 
 
-def idle_work(micro_batch: int, layout: Layout, busy_groups: list[Ranks]) -> list[GroupWork]:
+def idle_work(
+    micro_batch: int, layout: Layout, busy_groups: list[Ranks], omitted_ranks: Container[int]
+) -> list[GroupWork]:
     """Return work without items for each rank that has none, where all ranks synchronise in every micro-batch."""
     if not busy_groups:
         return []
     busy = {rank for ranks in busy_groups for rank in ranks}
-    idle = [rank for rank in layout.ranks if rank not in busy]
-    return [GroupWork(micro_batch, f"idle{rank}", Ranks((rank,)), (), (), 1, 1.0) for rank in idle]
+    idle = [rank for rank in layout.ranks if rank not in busy and rank not in omitted_ranks]
+    return [GroupWork(micro_batch, idle_group(rank), Ranks((rank,)), (), (), 1, 1.0) for rank in idle]
 
 
 def stage_tasks(work: ModuleWork, slots: Sequence[Sequence[Slot]]) -> list[list[Task]]:

@@ -98,7 +98,7 @@ class EdgeExchange:
                 self.write(x, carried, task.of)
             else:
                 self.channels.send(target, x)
-                self.meter.bytes += x.nbytes
+                self.meter.count("edge", x.nbytes)
             if task.of == "B":
                 self.free_sent(carried)
 
@@ -112,7 +112,7 @@ class EdgeExchange:
     def receive(self, task: Task) -> None:
         for (source, target), carried in transfers_by_pair(self.transfers[transfer_key(task)], task.of).items():
             if target == self.rank != source:
-                with self.meter.measure(self.device, 0):
+                with self.meter.measure(self.device, "edge", 0):
                     x = self.channels.receive(source, task.after[0])
                 self.write(x, carried, task.of)
 

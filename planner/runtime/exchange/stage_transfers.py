@@ -38,8 +38,8 @@ class StageTransfers:
 
     def send(self, task: Task, x: Tensor) -> None:
         self.channels.send(task.peers[task.ranks.index(self.rank)], x)
-        self.meter.bytes += x.nbytes
+        self.meter.count("pp", x.nbytes)
 
     def receive(self, task: Task) -> Tensor:
-        with self.meter.measure(self.channels.device, 0):
+        with self.meter.measure(self.channels.device, "pp", 0):
             return self.channels.receive(self.source(task), task.after[0])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.profiler import record_function
 
+from planner.launch import SentBytes
 from planner.models.autograd import HostCopier
 from planner.plan.task import Phase, Task
 from planner.plan.tokens.resharding import is_between_modules
@@ -18,7 +19,7 @@ from planner.runtime.exchange.edge_exchange import EdgeExchange
 from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
 from planner.runtime.exchange.stage_transfers import StageTransfers
 from planner.runtime.execution_order import executed_by_fsdp, execution_order
-from planner.runtime.measure.executed_tasks import ExecutedTask, task_spans
+from planner.runtime.measure.executed_tasks import ExecutedTask, sent_by_kind, task_spans
 from planner.runtime.measure.gpu_memory import StepMemory, memory_counter
 from planner.runtime.measure.step_clock import CollectiveCall
 from planner.runtime.measure.task_records import TaskSpan
@@ -39,6 +40,7 @@ class RankStepResult:
     ]  # module and item of each forward that this rank, as the first of its group, finished
     tokens: int  # whose loss this rank computed
     memory: RankMemory | None  # None on the CPU
+    sent_bytes: SentBytes
     clipped: GradientClipping | None = None  # the same on all ranks
 
 
@@ -92,6 +94,7 @@ class TaskExecutor:
             items=tuple((task.module, item) for task in own if self.reports_items(task) for item in task.items),
             tokens=tokens,
             memory=self.memory.end(),
+            sent_bytes=sent_by_kind(done),
             clipped=clipped,
         )
 

@@ -98,9 +98,9 @@ def keeps_records(number: int, total: int, plan: Plan, options: RunOptions) -> b
 
 
 def drop_old_records(done: list[StepResult]) -> None:
-    """Drops the task records of the step that is no longer among the last `MEASURED_STEPS`."""
+    """Drops the records by task and rank of the step that is no longer among the last `MEASURED_STEPS`."""
     if len(done) > MEASURED_STEPS:
-        done[-MEASURED_STEPS - 1] = replace(done[-MEASURED_STEPS - 1], measured=(), memory=())
+        done[-MEASURED_STEPS - 1] = replace(done[-MEASURED_STEPS - 1], measured=(), memory=(), sent_bytes=())
 
 
 def prepare_executor(worker: Worker, plan: Plan, options: RunOptions) -> TaskExecutor:
@@ -143,6 +143,7 @@ def train_step(
         measured=tuple(task_records([rank.passes for rank in ranks])),
         peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
         memory=tuple(rank.memory for rank in ranks if rank.memory),
+        sent_bytes=tuple(rank.sent_bytes for rank in ranks),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planning=None if upcoming_step.planned_s is None else PlanningOverlap(upcoming_step.planned_s, waited),
     )

@@ -1,8 +1,10 @@
 """Tasks that a rank executed: marks taken during a step, converted to seconds after it."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from planner.launch import SentBytes, TrafficKind
 from planner.launch.communication import CommunicationMeter
 from planner.plan.task import Phase, Task
 from planner.runtime.measure.step_clock import CollectiveCall, StepClock, TimeMark
@@ -50,6 +52,15 @@ def task_spans(executed: Sequence[ExecutedTask], inside: Sequence[Task], clock: 
             sync_id=inner.get(("sync", at), "") if each.task.phase in ("B", "W") else "",
             collective=each.task.phase in ("gather", "sync"),
         )
+
+
+def sent_by_kind(executed: Iterable[ExecutedTask]) -> SentBytes:
+    """Bytes that this rank sent in its tasks, by what they were sent for."""
+    sent: Counter[TrafficKind] = Counter()
+    for each in executed:
+        sent += each.meter.sent
+        sent["dp"] += sum(call.sent_bytes for call in each.calls)
+    return dict(+sent)
 
 
 def pass_key(task: Task) -> PassKey:

@@ -80,5 +80,5 @@ def sum_over_group(tensors: Sequence[Tensor], group: dist.ProcessGroup, meter: C
 def all_reduce(x: Tensor, group: dist.ProcessGroup, meter: CommunicationMeter) -> None:
     """Sum x (any shape) over a group, in place."""
     ranks = dist.get_world_size(group)
-    with meter.measure(x.device, 2 * x.nbytes * (ranks - 1) // ranks):
+    with meter.measure(x.device, "dp", 2 * x.nbytes * (ranks - 1) // ranks):
         dist.all_reduce(x, group=group)

@@ -1,12 +1,23 @@
-"""Training frameworks: coefficients of their time and memory beside their kernels."""
+"""Training frameworks: what each can run, and coefficients of its time and memory beside its kernels."""
 
 from typing import ClassVar
 
-from planner.specs.base import Amount, Spec
+from planner.specs.base import Amount, Spec, with_fields
+from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import FitQuality
 from planner.specs.hardware.profile import Provenance
+
+UNSAID = Knobs()  # the default itself, and no other one without restrictions
+ANY = "any"  # every knob, for what nothing need launch
+
+
+class Framework(Spec):
+    """What trains: its name, and what it can launch. Plans carry it; where the knobs are from stays in its file."""
+
+    name: str = ANY
+    knobs: Knobs = Knobs()
 
 
 class Software(Spec, kw_only=True):
@@ -16,7 +27,20 @@ class Software(Spec, kw_only=True):
     format: str
     name: str
     provenance: Provenance
+    knobs: Knobs = UNSAID  # what it can run; no file may leave this out
     timing: TimingCoefficients = TimingCoefficients()
     accounting: MemoryCoefficients = MemoryCoefficients()
     spread: Amount = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
     fitted: dict[str, FitQuality] = {}  # time, memory
+
+    @property
+    def framework(self) -> Framework:
+        """Its name and knobs alone."""
+        return Framework(name=self.name, knobs=with_fields(self.knobs, sources={}))
+
+    def __post_init__(self) -> None:
+        if self.knobs is UNSAID:
+            raise ValueError(
+                "the file does not say what the framework can run | add `knobs:` as in docs/software.md;"
+                " `knobs: {}` refuses nothing"
+            )

@@ -6,7 +6,7 @@ import msgspec
 
 from planner.specs.base import Amount, Index, LayerCount, Positive, RankCount, Share, Source, Spec
 from planner.specs.hardware.device_rates import DeviceRates
-from planner.specs.parallelism import Recompute
+from planner.specs.parallelism import RecomputeName
 
 
 class PassFit(Spec):
@@ -56,7 +56,7 @@ class ModuleCosts(Spec):
     source: Source
     spread: Amount  # half-width of the 80 % interval over the value
     layer: PassCosts
-    recomputing: dict[Recompute, PassCosts] = {}  # layers that recompute this in backward
+    recomputing: dict[RecomputeName, PassCosts] = {}  # layers that recompute this in backward
     ends: PassCosts | None = None
     fsdp: dict[
         Literal["held", "resharded"], FsdpUnits

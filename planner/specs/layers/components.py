@@ -26,10 +26,20 @@ class Experts(Spec, kw_only=True):
     balance: Amount = 0.0  # weight of the load-balance loss (arXiv 2101.03961, eq. 4); 0: none
     scores: Literal["softmax", "sigmoid"] = "softmax"  # turns the router's logits into probabilities
     normalised: bool = True  # the weights of the chosen experts are divided by their sum
+    # Tokens of each expert, a row for each layer or step that was counted: prices take the fullest rank's load from
+    # them. Empty: it is assumed.
+    counts: tuple[tuple[Amount, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.topk > self.experts:
             raise ValueError(f"topk {self.topk} is more than the {self.experts} experts | lower topk")
+        for number, counted in enumerate(self.counts):
+            if len(counted) != self.experts:
+                raise ValueError(
+                    f"row {number} has {len(counted)} counts, of {self.experts} experts | one for each expert"
+                )
+            if not sum(counted) > 0:
+                raise ValueError(f"row {number} counts no tokens | leave it out")
 
 
 class LatentAttentionShape(Spec, kw_only=True):

@@ -1,4 +1,4 @@
-"""Workloads: lengths from a file, a folder of tokens, a named distribution, or a mix.
+"""Workloads: one length of all samples, or lengths from a file, a folder of tokens, a named distribution, or a mix.
 
 A batch is the next `batch_rows` samples, which are items of the module that ends in a loss. Other modules have streams
 of items, such as images, each with its readers.
@@ -9,6 +9,12 @@ from typing import Annotated
 import msgspec
 
 from planner.specs.base import Amount, Count, Name, SampleCount, Spec
+
+
+class FixedLength(Spec, tag_field="from", tag="fixed"):
+    """Every sample has this many tokens, as where documents are packed to one length; `lengths: 8192` says the same."""
+
+    tokens: Count
 
 
 class LengthsFile(Spec, tag_field="from", tag="file"):
@@ -68,15 +74,16 @@ class StreamMix(Spec, tag_field="from", tag="mix"):
     each: SampleCount = 1
 
 
+LengthSource = FixedLength | LengthsFile | TokensFolder | Distribution | LogNormalMix
 Stream = StreamFile | StreamDistribution | StreamMix
 
 
 class Workload(Spec):
     """The data of a job: lengths of samples, batches, and streams of items of other modules."""
 
-    lengths: LengthsFile | TokensFolder | Distribution | LogNormalMix
-    batch_rows: SampleCount
-    max_tokens: Count  # longer samples are dropped from their batch, and the plan names them
+    lengths: LengthSource | Count  # a number: all samples have this many tokens
+    batch_rows: SampleCount  # samples of a step
+    max_tokens: Count | None = None  # longer samples are dropped from their batch, and the plan names them; None: none
     round_to: Count = 1  # lengths are padded up to a multiple of this many tokens
     module: str = ""  # whose items the samples are; empty: the only module of the model
     streams: dict[Name, Stream] = {}  # items of every other module, where there are several

@@ -1,4 +1,4 @@
-"""Samples of a workload: lengths from a file, a folder of tokens, a distribution or a mix, batch by batch."""
+"""Samples of a workload: lengths, fixed or from a file, a folder of tokens, a distribution or a mix, batch by batch."""
 
 import csv
 import gzip
@@ -12,7 +12,7 @@ from pathlib import Path
 from planner.errors import InputError
 from planner.specs.workload.distributions import draw_lengths, draw_mixture
 from planner.specs.workload.items import Size
-from planner.specs.workload.length_sources import Distribution, LengthsFile, TokensFolder, Workload
+from planner.specs.workload.length_sources import Distribution, FixedLength, LengthsFile, TokensFolder, Workload
 from planner.specs.workload.token_folder import open_offsets, sample_lengths
 
 MAX_LENGTH = 10**9
@@ -63,7 +63,7 @@ def make_batch(workload: Workload, lengths: list[int], start: int) -> SampleBatc
     items: dict[int, int] = {}
     dropped = []
     for index in range(start, start + workload.batch_rows):
-        if lengths[index] > workload.max_tokens:
+        if workload.max_tokens and lengths[index] > workload.max_tokens:
             dropped.append(index)
         else:
             items[index] = -(-lengths[index] // workload.round_to) * workload.round_to
@@ -79,6 +79,10 @@ def make_batch(workload: Workload, lengths: list[int], start: int) -> SampleBatc
 def read_samples(workload: Workload, count: int, seed: int, base: Path) -> list[int]:
     """Return the lengths of the first `count` samples or more; fewer where the data ends."""
     lengths = workload.lengths
+    if isinstance(lengths, int):
+        return [lengths] * count
+    if isinstance(lengths, FixedLength):
+        return [lengths.tokens] * count
     if isinstance(lengths, LengthsFile):
         return read_lengths(base / lengths.path, lengths.column)
     if isinstance(lengths, TokensFolder):
@@ -100,7 +104,7 @@ def read_lengths(path: Path, column: str) -> list[int]:
     try:
         return read_column(text, column, path)
     except csv.Error as error:
-        fix = "give a CSV, or one length a line"
+        fix = "give a CSV, or one number a line"
         raise InputError(f"this is not CSV: {error}", where=str(path), fix=fix) from error
 
 
@@ -118,8 +122,8 @@ def read_column(text: str, column: str, path: Path) -> list[int]:
     ]
 
 
-def read_text_file(path: Path) -> str:
-    """Read a text file, unpacked if its name ends in .gz. Raises InputError."""
+def read_text_file(path: Path, what: str = "lengths") -> str:
+    """Read a text file of `what`, unpacked if its name ends in .gz. Raises InputError."""
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
@@ -127,11 +131,11 @@ def read_text_file(path: Path) -> str:
         raise InputError(f"the gzip file is damaged: {error}", where=str(path), fix="make or fetch it again") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            "the file of lengths is not text", where=str(path), fix="give a CSV, or one length a line"
+            f"the file of {what} is not text", where=str(path), fix="give a CSV, or one length a line"
         ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read the lengths: {reason}", where=str(path), fix="check the path") from error
+        raise InputError(f"cannot read the {what}: {reason}", where=str(path), fix="check the path") from error
 
 
 def parse_length(cell: str, path: Path, line: int) -> int:

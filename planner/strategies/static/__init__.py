@@ -1,7 +1,7 @@
-"""One layout for all batches: which there are, what each costs and needs, and how it becomes a plan."""
+"""One layout for all batches: what a job fixes of it, how it becomes a plan, and what changes when it does not fit."""
 
 from planner.strategies.static.joint_plan import unsupported_together
-from planner.strategies.static.layout_change import LayoutChange
+from planner.strategies.static.layout_change import LayoutChange, impossible_fields
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 
@@ -10,6 +10,7 @@ __all__ = [
     "MemoryFit",
     "StageMemory",
     "StepTimePrediction",
+    "impossible_fields",
     "memory_fit_of_job",
     "memory_fit_of_plan",
     "predict_job",

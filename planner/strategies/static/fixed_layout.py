@@ -1,21 +1,17 @@
 """The one layout that a job fixes, with defaults for what it leaves out: degrees of 1, and the usual states."""
 
 from planner.errors import InputError
+from planner.layouts import RECOMPUTE, RECOMPUTE_BY_RANGES, SEARCHED_FIELDS, TrainingSetup, layout_of, layout_problem
+from planner.plan.launchable import require_launchable
 from planner.plan.plan_file import Layout
 from planner.specs.inputs import Inputs
 from planner.specs.layers import Module
-from planner.strategies.static.layout_fields import (
-    RECOMPUTE,
-    RECOMPUTE_BY_RANGES,
-    SEARCHED_FIELDS,
-    TrainingSetup,
-    layout_of,
-)
-from planner.strategies.static.layout_screening import layout_problem
 
 
 def fixed_layout(inputs: Inputs, runs: bool = True) -> Layout:
-    """The layout. Raises InputError when its degrees do not divide evenly, or, if it is to run, the batch does not."""
+    """The layout. Raises InputError when its degrees do not divide evenly, or, if it is to run, the batch does not; and
+    when the job's software cannot launch it.
+    """
     trained = layout_problem(inputs).trained
     fixed = trained.fixed
     degrees = {name: getattr(fixed, name) or 1 for name in SEARCHED_FIELDS if name not in ("zero", "recompute")}
@@ -29,6 +25,7 @@ def fixed_layout(inputs: Inputs, runs: bool = True) -> Layout:
     if wrong or layout is None:
         message, fix = wrong or ("", "")
         raise InputError(message, where=f"{inputs.sources['job']} (fix.layouts.{inputs.module})", fix=fix)
+    require_launchable(inputs, layout, f"fix.layouts.{inputs.module}", runs=runs)
     return layout
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from planner.costs import Pricing
 from planner.errors import InputError
+from planner.layouts import layout_problem
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, ItemEntry, Layout, MicroBatch, Plan, SharedDeviceItems
@@ -19,7 +20,6 @@ from planner.specs.workload.items import Size, item_tokens, part_lengths
 from planner.specs.workload.samples import SampleBatch
 from planner.strategies.plan_drafts import draft_plan, plan_uses
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.layout_screening import layout_problem
 from planner.strategies.static.static_plan import assign_items, item_line, replica_groups
 
 MicroBatchOf = dict[int, int]  # item → micro-batch

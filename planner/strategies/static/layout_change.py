@@ -2,26 +2,36 @@
 nearest.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from planner.errors import Infeasible
-from planner.plan.descriptions import layout_text
-from planner.plan.plan_file import Layout
-from planner.specs.parallelism import MESH_DIMS, Parallelism
-from planner.strategies.static.fixed_layout import unsupported_sharding
-from planner.strategies.static.layout_fields import RECOMPUTE, SEARCHED_FIELDS, fixed_text
-from planner.strategies.static.layout_screening import (
+from planner.layouts import (
+    RECOMPUTE,
+    SEARCHED_FIELDS,
     Floats,
     LayoutProblem,
+    LayoutSpace,
     ScreenedLayouts,
-    first_fitting,
-    screen_seconds,
+    fixed_fields,
+    fixed_text,
+    layout_at,
+    layout_problem,
+    layouts_of,
+    screen,
 )
-from planner.strategies.static.layout_space import LayoutSpace, layout_at, layout_space
-from planner.units import GIB
+from planner.plan.descriptions import flow_text, layout_text
+from planner.plan.launch_case import trained_facts
+from planner.plan.launchable import launch_refusals
+from planner.plan.plan_file import Layout
+from planner.specs.framework.knobs import Knobs
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import MESH_DIMS, Parallelism
+from planner.strategies.static.enough_ranks import MOST_TIMES, enough_ranks
+from planner.strategies.static.fixed_layout import uneven_degrees
+from planner.units import GIB, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +46,18 @@ class LayoutChange:
 
 def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutChange | None:
     """The layout that fits with the fewest of these fields changed, and these by least; None when nothing fits."""
-    found = layout_space(problem.trained, problem.machine.network.per_node, Parallelism())
+    found = layouts_of(problem, Parallelism())
     if not len(found["tp"]):
         return None
-    screened = screen_seconds(problem, found)
+    screened = screen(problem, found)
     away = sum(((found[name] != value).astype(int) for name, value in wanted.items()), np.zeros(len(screened.seconds)))
     far = sum(
         (doublings_apart(found[name].astype(np.float64), value) for name, value in wanted.items()),
         np.zeros(len(screened.seconds)),
     )
-    place = first_fitting(problem, found, screened, np.lexsort((screened.seconds, far, away)), 1)
-    return change_at(problem, found, screened, int(place[0]), wanted) if len(place) else None
+    order = np.lexsort((screened.seconds, far, away))
+    fitting = order[screened.fits(problem)[order]]
+    return change_at(problem, screened, int(fitting[0]), wanted) if len(fitting) else None
 
 
 def doublings_apart(sizes: Floats, wanted: int) -> Floats:
@@ -55,19 +66,26 @@ def doublings_apart(sizes: Floats, wanted: int) -> Floats:
     return doublings
 
 
-def change_at(
-    problem: LayoutProblem, found: LayoutSpace, screened: ScreenedLayouts, place: int, wanted: dict[str, int]
-) -> LayoutChange:
+def change_at(problem: LayoutProblem, screened: ScreenedLayouts, place: int, wanted: dict[str, int]) -> LayoutChange:
     """A layout of the space as a change of the wanted fields."""
+    found = screened.layouts
     names = [name for name, value in wanted.items() if int(found[name][place]) != value]
     what = tuple(f"{name} {field_text(name, int(found[name][place]))}" for name in names)
     layout = layout_at(problem.trained, found, place)
-    return LayoutChange(layout, what, float(screened.seconds[place]), float(screened.bytes_needed[place]))
+    return LayoutChange(
+        layout, what or solved_fields(layout), float(screened.seconds[place]), float(screened.bytes_needed[place])
+    )
+
+
+def solved_fields(layout: Layout) -> tuple[str, ...]:
+    """What of a layout is solved for, as a job says it: layers recomputed in full, and the share offloaded."""
+    recompute = (f"recompute {flow_text(layout.recompute)}",) if isinstance(layout.recompute, dict) else ()
+    return (*recompute, f"offload {layout.offload:g}") if layout.offload else recompute
 
 
 def field_text(name: str, value: int) -> str:
     """The value of a searched field as text."""
-    return RECOMPUTE[value] if name == "recompute" else str(value)
+    return flow_text(RECOMPUTE[value]) if name == "recompute" else str(value)
 
 
 def fixed_numbers(fixed: Parallelism) -> dict[str, int]:
@@ -87,9 +105,45 @@ def mesh_mismatch(fixed: Parallelism, ranks: int) -> str | None:
     return f"{named} does not multiply to {ranks} ranks"
 
 
-def infeasible_error(
-    problem: LayoutProblem, found: LayoutSpace, screened: ScreenedLayouts | None, fixed: Parallelism
-) -> Infeasible:
+def contradiction(problem: LayoutProblem, fixed: Parallelism) -> tuple[str, str] | None:
+    """What is wrong with fields that a job fixes, whatever the others are, and the fix; None where a layout may have
+    them.
+    """
+    uneven = mesh_mismatch(fixed, problem.trained.ranks)
+    if uneven:
+        return uneven, "degrees whose product does, or leave one of them out"
+    degrees = {name: getattr(fixed, name) or 1 for name in SEARCHED_FIELDS if name not in ("zero", "recompute")}
+    chunks = degrees["vpp"] if fixed.pp else 1  # of a pipeline whose ranks are open, nothing is known
+    return uneven_degrees({**degrees, "vpp": chunks}, replace(problem.trained, fixed=fixed))
+
+
+def impossible_fields(inputs: Inputs) -> tuple[str, str] | None:
+    """What is wrong with the fields that a job fixes of its module's layout, and the fix: the nearest layout that fits,
+    where there is one. None where a layout may have them.
+    """
+    fixed = fixed_fields(inputs)
+    problem = layout_problem(inputs)
+    wrong = contradiction(problem, fixed) if fixed_numbers(fixed) else None
+    if wrong is None:
+        return None
+    change = smallest_change(problem, fixed_numbers(fixed))
+    return wrong[0], f"{', '.join(change.differences)} instead" if change and change.differences else wrong[1]
+
+
+def unlaunchable_text(problem: LayoutProblem, fixed: Parallelism) -> str:
+    """Why the software can launch none of the layouts that divide evenly: what is wrong with the first of them; empty
+    where there are none.
+    """
+    found = layouts_of(replace(problem, knobs=Knobs()), fixed)
+    if not len(found["tp"]):
+        return ""
+    facts = trained_facts(problem.trained.module, problem.trained.ranks, problem.trained.sizes)
+    refusals = launch_refusals(layout_at(problem.trained, found, 0), facts, problem.knobs)
+    count, first = len(found["tp"]), f": {refusals[0].message} (rule: {refusals[0].rule})" if refusals else ""
+    return f"the job's software can launch none of {plural(count, 'layout')} that divide evenly{first}"
+
+
+def infeasible_error(problem: LayoutProblem, screened: ScreenedLayouts | None, fixed: Parallelism) -> Infeasible:
     """The error when no layout is feasible: what binds, the leanest layout, and a change that would fit."""
     change = smallest_change(problem, fixed_numbers(fixed))
     ranks, batch = problem.trained.ranks, len(problem.trained.sizes)
@@ -99,25 +153,27 @@ def infeasible_error(
         fix = f"{', '.join(change.differences)} instead"
     elif change is None and problem.trained.equal_lengths and screened is None:
         fix = "a batch that some number of replicas divides"
-    whole = unsupported_sharding(problem.trained.module, fixed.tp or 1, fixed.cp or 1, fixed.pp or 1)
-    if screened is None and whole:
-        return Infeasible(whole[0], where="layouts", fix=fix if change and change.differences else whole[1])
     if screened is None:
-        uneven = mesh_mismatch(fixed, ranks)
-        message = uneven or f"no layout{held} divides {ranks} ranks and {batch} sequences evenly"
-        fix = (
-            "degrees whose product does, or leave one of them out"
-            if uneven and not (change and change.differences)
-            else fix
-        )
-        return Infeasible(message, where="layouts", fix=fix)
+        uneven = f"no layout{held} divides {ranks} ranks and {batch} sequences evenly"
+        wrong = contradiction(problem, fixed) or (unlaunchable_text(problem, fixed) or uneven, fix)
+        return Infeasible(wrong[0], where="layouts", fix=fix if change and change.differences else wrong[1])
     if problem.limits.tokens_per_rank is not None:
-        return token_limit_error(problem, found, held, fix)
-    place = int(np.nanargmin(screened.bytes_needed))
+        return token_limit_error(problem, screened.layouts, held, fix)
+    place = int(np.argmin(screened.bytes_needed))
     least, allowed = screened.bytes_needed[place] / GIB, problem.allowed / GIB
-    leanest = layout_text(layout_at(problem.trained, found, place))
+    leanest = layout_text(layout_at(problem.trained, screened.layouts, place))
+    if change is None:
+        fix += f"; {enough_ranks_text(problem)}"
     message = f"no layout{held} fits: the leanest ({leanest}) takes {least:.1f} GiB of a rank's {allowed:.1f} GiB"
     return Infeasible(message, where="memory", fix=fix)
+
+
+def enough_ranks_text(problem: LayoutProblem) -> str:
+    """How many ranks would do, and in which layout; or how many would not."""
+    found = enough_ranks(problem)
+    if found is None:
+        return f"{MOST_TIMES} times as many ranks do not do"
+    return f"fits on {found.ranks} ranks: {layout_text(found.layout)}"
 
 
 def token_limit_error(problem: LayoutProblem, found: LayoutSpace, held: str, fix: str) -> Infeasible:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.costs.memory import Footprint
+from planner.layouts import layout_problem
 from planner.plan.plan_file import Plan
 from planner.scoring import Score, exceeds_memory, restate_in_objective, score
 from planner.specs.hardware.cluster import device_of_rank
@@ -11,7 +12,6 @@ from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import plan_together
 from planner.strategies.static.layout_change import LayoutChange, fixed_numbers, smallest_change
-from planner.strategies.static.layout_screening import layout_problem
 from planner.strategies.static.static_plan import static_plan
 from planner.units import GIB
 

@@ -4,29 +4,33 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from planner.layouts import (
+    SCHEDULE,
+    SEARCHED_FIELDS,
+    LayoutBounds,
+    LayoutIndices,
+    LayoutProblem,
+    LayoutSpace,
+    ScreenedLayouts,
+    closed_form_parts,
+    layout_at,
+)
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
 from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout, Plan
+from planner.scoring import step_seconds
 from planner.specs.inputs import Inputs
-from planner.strategies.static.layout_fields import SEARCHED_FIELDS
-from planner.strategies.static.layout_screening import (
-    LayoutIndices,
-    LayoutProblem,
-    ScreenedLayouts,
-    closed_form_parts,
-    first_fitting,
-)
-from planner.strategies.static.layout_space import LayoutSpace, layout_at
-from planner.strategies.static.static_plan import simulated_step_seconds, static_plan
+from planner.strategies.static.static_plan import static_plan
 from planner.units import percent
 
-SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts simulated, by effort
+SIMULATED = {1: 4, 2: 8, 3: 24, 4: 96}  # layouts simulated at most, by effort
+OF_UNEQUAL = 4  # times as many where sequences are unequal, of whose micro-batches the closed form knows less
 RUNNERS_UP = 3  # runners-up named in a plan
 PART_NAMES = {
     "compute": "compute",
     "tp": "exchange of tensor parallelism",
-    "cp": "exchange of the ring",
+    "cp": "exchange within sequences",
     "ep": "exchange with experts",
     "pp": "sending between stages",
     "bubble": "bubble",
@@ -47,21 +51,39 @@ class SimulatedLayout:
 
 
 def simulate_best(
-    inputs: Inputs, problem: LayoutProblem, found: LayoutSpace, screened: ScreenedLayouts
+    inputs: Inputs, problem: LayoutProblem, screened: ScreenedLayouts, bounds: LayoutBounds
 ) -> list[SimulatedLayout]:
-    """The layouts that fit and are quickest by the closed form, simulated, quickest first."""
-    order, count = np.argsort(screened.seconds, kind="stable"), SIMULATED[inputs.effort]
-    if problem.trained.equal_lengths:
-        quick = first_fitting(problem, found, screened, order, count)
-    else:
-        quick = distinct_kinds(found, first_fitting(problem, found, screened, order, len(order)))[:count]
-    tried = [simulate_layout(inputs, problem, layout_at(problem.trained, found, int(place))) for place in quick]
+    """The layouts that fit and are quickest by the closed form, simulated, quickest first. A layout whose bound is no
+    less than the best so far is left out, unless its mesh is one of the few that the plan shows beside the best.
+    """
+    order = np.argsort(screened.seconds, kind="stable")
+    order = order[screened.fits(problem)[order]]
+    equal, tried = problem.trained.equal_lengths, list[SimulatedLayout]()
+    most = SIMULATED[inputs.effort] * (1 if equal else OF_UNEQUAL)
+    for place in distinct_kinds(screened.layouts, order, equal)[:most]:
+        layout = layout_at(problem.trained, screened.layouts, int(place))
+        meshes = {mesh_of(each.layout) for each in tried}
+        shown = len(meshes) > RUNNERS_UP or mesh_of(layout) in meshes
+        if shown and in_closed_form(tried[0].plan) and bounds.seconds[place] >= min(each.seconds for each in tried):
+            continue
+        tried.append(simulate_layout(inputs, problem, layout))
     return sorted(tried, key=lambda each: (round_digits(each.seconds), tie_key(each.layout)))
 
 
-def distinct_kinds(found: LayoutSpace, order: LayoutIndices) -> LayoutIndices:
-    """The first layout of each mesh, micro-batch size and use of ZeRO-3, which unequal sequences affect differently."""
-    kinds = np.stack([found[name][order] for name in ("tp", "cp", "pp", "micro_batch")] + [found["zero"][order] == 3])
+def in_closed_form(chosen: Plan) -> bool:
+    """Whether a plan is priced by the rates that the closed form has: without fits of its module and measured
+    collectives.
+    """
+    prices = chosen.uses.prices
+    return not prices.modules and not prices.collectives
+
+
+def distinct_kinds(found: LayoutSpace, order: LayoutIndices, equal_lengths: bool) -> LayoutIndices:
+    """The first layout of each mesh, micro-batch size and schedule; of unequal sequences with each use of ZeRO-3 as
+    well, which these affect differently. Others of the same mesh differ by little that the closed form does not know.
+    """
+    names = ("tp", "cp", "pp", "micro_batch", SCHEDULE) if not equal_lengths else (*SEARCHED_FIELDS, SCHEDULE)
+    kinds = np.stack([found[name][order] for name in names] + [found["zero"][order] == 3])
     _, first = np.unique(kinds, axis=1, return_index=True)
     return order[np.sort(first)]
 
@@ -79,11 +101,11 @@ def searched_fields(layout: Layout) -> dict[str, object]:
 def simulate_layout(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> SimulatedLayout:
     """The layout as a plan, simulated."""
     plan = static_plan(inputs, problem, layout)
-    return SimulatedLayout(layout, plan, simulated_step_seconds(plan, layout, problem.trained))
+    return SimulatedLayout(layout, plan, step_seconds(plan))
 
 
 def layout_alternatives(
-    module: str, problem: LayoutProblem, tried: list[SimulatedLayout], found: LayoutSpace, screened: ScreenedLayouts
+    module: str, problem: LayoutProblem, tried: list[SimulatedLayout], screened: ScreenedLayouts
 ) -> tuple[Alternative, ...]:
     """The next best meshes; and the quickest layout that does not fit."""
     chosen, *others = tried
@@ -93,7 +115,7 @@ def layout_alternatives(
         if mesh_of(each.layout) not in meshes and len(shown) < RUNNERS_UP:
             meshes.add(mesh_of(each.layout))
             shown.append(slower_alternative(module, problem, each, chosen))
-    return (*shown, *infeasible_alternative(module, problem, chosen, found, screened))
+    return (*shown, *infeasible_alternative(module, problem, chosen, screened))
 
 
 def mesh_of(layout: Layout) -> tuple[int, ...]:
@@ -115,18 +137,18 @@ def slower_alternative(
 
 
 def infeasible_alternative(
-    module: str, problem: LayoutProblem, chosen: SimulatedLayout, found: LayoutSpace, screened: ScreenedLayouts
+    module: str, problem: LayoutProblem, chosen: SimulatedLayout, screened: ScreenedLayouts
 ) -> list[Alternative]:
     """The quickest layout that would be quicker than the chosen one but does not fit; empty if there is none."""
-    quicker = (screened.seconds < chosen.seconds) & screened.memory_known & ~screened.fits(problem)
+    quicker = (screened.seconds < chosen.seconds) & ~screened.fits(problem)
     if not quicker.any():
         return []
     place = int(np.argmin(np.where(quicker, screened.seconds, np.inf)))
-    chance = f"would run out of memory with probability {screened.oom_chance[place]:.2f}"
+    chance = f"would run out of memory with probability {screened.oom_chance(problem, place):.2f}"
     return [
         layout_alternative(
             module,
-            layout_at(problem.trained, found, place),
+            layout_at(problem.trained, screened.layouts, place),
             None,
             f"{chance}, and take {screened.seconds[place]:.3g} s",
         )

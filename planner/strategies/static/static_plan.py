@@ -1,23 +1,19 @@
 """A static layout as a plan: which replica works on which sequences in which micro-batch; and its simulated step."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 from math import ceil
 
-from planner.costs import CostLine, Pricing, pricing_of
-from planner.plan.mesh.identical_groups import identical_groups
+from planner.costs import CostLine, Pricing
+from planner.errors import Infeasible
+from planner.layouts import LayoutProblem, TrainingSetup, assign_least_loaded
+from planner.plan.descriptions import GROUPED
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.mesh.synchronisation import sync_of
-from planner.plan.plan_file import Group, Layout, MicroBatch, Plan
-from planner.plan.tasks.expand import expand
-from planner.simulate import Timeline, simulate
+from planner.plan.plan_file import Group, Layout, MicroBatch, Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
 from planner.strategies.plan_drafts import draft_plan, plan_uses
-from planner.strategies.static.layout_fields import TrainingSetup
-from planner.strategies.static.layout_screening import LayoutProblem
 
 ReplicaItems = list[list[tuple[int, ...]]]  # by replica, the items of each micro-batch
 
@@ -28,7 +24,8 @@ def static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
     used = plan_uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     cells = assign_items(pricing, inputs, layout, problem.trained)
-    job = with_fields(inputs.job, sync=sync_of(layout))
+    strategy = "by_hand" if inputs.job.strategy in GROUPED else inputs.job.strategy  # groups are none of its decisions
+    job = with_fields(inputs.job, sync=sync_of(layout), strategy=strategy)
     return draft_plan(
         replace(inputs, job=job), used, layouts, replica_groups(layout), plan_micro_batches(cells, layout)
     )
@@ -61,18 +58,6 @@ def item_line(pricing: Pricing, module: str, layout: Layout) -> CostLine:
     return forward + backward
 
 
-def assign_least_loaded(items: Sequence[int], loads: dict[int, float], bins: int, room: int) -> list[list[int]]:
-    """Assign each item in turn to the least loaded bin with room for another; of equal ones to the first."""
-    assigned: list[list[int]] = [[] for _ in range(bins)]
-    least = [(0.0, bin_) for bin_ in range(bins)]
-    for item in items:
-        load, bin_ = heappop(least)
-        assigned[bin_].append(item)
-        if len(assigned[bin_]) < room:
-            heappush(least, (load + loads[item], bin_))
-    return assigned
-
-
 def micro_batch_count(layout: Layout, trained: TrainingSetup) -> int:
     """Micro-batches of each replica; interleaving needs a multiple of the pipeline's ranks."""
     count = ceil(len(trained.sizes) / (layout.dp * layout.replica * layout.micro_batch))
@@ -94,27 +79,15 @@ def plan_micro_batches(cells: ReplicaItems, layout: Layout) -> tuple[MicroBatch,
     return tuple(micro_batch for micro_batch in found if micro_batch or layout.vpp > 1)
 
 
-def simulated_step_seconds(plan: Plan, layout: Layout, trained: TrainingSetup) -> float:
-    """Simulated seconds of one step. With equal micro-batches a full pipeline is periodic, so many of them are
-    extrapolated from the seconds of one more round.
-    """
-    count, round_ = len(plan.steps[0].micro_batches), layout.pp
-    short = 2 * round_ + count % round_
-    if not trained.equal_lengths or count <= short + 2 * round_:
-        return step_timeline(plan).step_seconds
-    first, second = (
-        step_timeline(first_micro_batches(plan, number)).step_seconds for number in (short, short + round_)
-    )
-    return first + (second - first) * (count - short) / round_
-
-
-def first_micro_batches(plan: Plan, count: int) -> Plan:
-    """The plan with only its first micro-batches."""
-    return with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=plan.steps[0].micro_batches[:count]),))
-
-
-def step_timeline(plan: Plan) -> Timeline:
-    """The simulated step, with one replica of each kind: those with sequences of the same lengths are identical."""
-    others = identical_groups(plan, 0)
-    tasks = expand(plan, 0, others.ranks)
-    return simulate(tasks, pricing_of(plan).with_concurrency(tasks), plan.size, others)
+def require_token_limit(chosen: Plan) -> None:
+    """Raises Infeasible where a micro-batch has more tokens than the job allows a rank."""
+    most, ((name, layout),) = chosen.uses.limits.tokens_per_rank, chosen.layouts.items()
+    ranks = layout.tp * layout.cp
+    for micro_batch in chosen.steps[0].micro_batches:
+        for each in assignments(chosen, micro_batch):
+            tokens = sum(chosen.uses.tokens(name, item) for item in each.items)
+            if most is not None and tokens > most * ranks:
+                message = (
+                    f"group {each.group} would hold {tokens:,} tokens, its {ranks} ranks may hold {most * ranks:,}"
+                )
+                raise Infeasible(message, where="limits.tokens_per_rank", fix="fewer sequences in a micro-batch")

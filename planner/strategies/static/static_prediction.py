@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from planner.layouts import closed_form_parts, layout_problem
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, outcome_of, prediction_of, restate_in_objective, score
+from planner.scoring import Score, exceeds_memory, outcome_of, prediction_of, restate_in_objective, score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import plan_together
-from planner.strategies.static.layout_screening import closed_form_parts, layout_problem
 from planner.strategies.static.static_plan import static_plan
 
 
@@ -22,6 +22,15 @@ class StepTimePrediction:
     parts: dict[str, float]  # seconds of a step by part; their sum is `closed_seconds` where there is one
     closed_seconds: float | None  # of the closed form; None: the parts are the simulated step's
     sources: dict[str, str]
+
+    @property
+    def fits(self) -> bool:
+        """Whether every rank stays within its allowed memory, as `planner fits` says it."""
+        return not any(
+            exceeds_memory(peak, found.plan_memory.allowed_bytes(rank))
+            for found in self.scores
+            for rank, peak in enumerate(found.memory.peaks)
+        )
 
 
 def predict_job(inputs: Inputs) -> StepTimePrediction:

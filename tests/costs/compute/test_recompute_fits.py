@@ -12,6 +12,7 @@ from planner.costs.layer_pass import LayerPass, recompute_counts
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.overlap_switches import with_overlap
 from planner.costs.pricing import Pricing, pricing_of
+from planner.layouts.layout_problem import layout_problem
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
 from planner.plan.tasks.expand import expand
@@ -26,7 +27,6 @@ from planner.specs.hardware.profile import Device, ModuleCosts, PassCosts, PassF
 from planner.specs.job import Fix, Limits
 from planner.specs.layers import Decoder
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.layout_screening import layout_problem
 from planner.strategies.static.static_plan import static_plan
 from tests.static_jobs import small_cluster, static_inputs
 

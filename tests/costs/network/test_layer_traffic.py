@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +9,11 @@ from hypothesis import strategies as st
 from planner.costs.compute.layer_work import layer_work
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.network import layer_traffic as traffic
+from planner.costs.network.expert_dispatch import expert_seconds, to_nodes
 from planner.costs.network.layer_traffic import (
-    expert_seconds,
     layer_groups,
     layer_traffic,
-    stage_send_seconds,
-    to_nodes,
+    stage_sends,
     ulysses_seconds,
 )
 from planner.costs.network_model import CommGroup
@@ -33,7 +31,7 @@ def setup(**fields):
 
 
 def tensor(module, kind, at, machine):
-    return traffic.tensor_seconds(module, kind, at, machine, layer_groups(at))
+    return traffic.tensor_seconds(module, kind, at, machine, layer_groups(at, 8))
 
 
 @given(tp=st.sampled_from([2, 4, 8]))
@@ -117,7 +115,7 @@ def test_a_ring_hides_behind_attention():
         at = setup(cp=4, seq=seq)
         core = layer_work(LLAMA, "dense", at).attention
         for forward, times in ((True, 1.0), (False, 2.0)):
-            found = traffic.ring_traffic(LLAMA, at, machine, core, forward, layer_groups(at))
+            found = traffic.ring_traffic(LLAMA, at, machine, core, forward, layer_groups(at, 8))
             sent = times * 3 * block * seq / 8192 / NEAR
             assert float(found.send_seconds * seq) == pytest.approx(sent)
             hidden = float(machine.attention(core, forward))
@@ -131,18 +129,18 @@ def test_heads_are_exchanged_for_tokens_within_blocks_and_keys_go_around_them(cp
     at, machine = setup(cp=cp, ulysses=heads, tp=2, micro_batch=3), ideal()
     core = layer_work(LLAMA, "dense", at).attention
     own = 3 * TOKENS / cp * ulysses_elements(LLAMA, heads * 2) / 2 * 2
-    assert float(ulysses_seconds(LLAMA, at, machine, layer_groups(at))) == pytest.approx(
+    assert float(ulysses_seconds(LLAMA, at, machine, layer_groups(at, 8))) == pytest.approx(
         own * (heads - 1) / heads / NEAR
     )
     found = layer_traffic(LLAMA, "dense", at, machine, core)
     ring = [
-        float(traffic.ring_traffic(LLAMA, at, machine, core, f, layer_groups(at)).exposed(at)) if cp > heads else 0.0
+        float(traffic.ring_traffic(LLAMA, at, machine, core, f, layer_groups(at, 8)).exposed(at)) if cp > heads else 0.0
         for f in (True, False)
     ]
     assert [float(each) for each in found.cp] == pytest.approx(
         [own * (heads - 1) / heads / NEAR + each for each in ring]
     )
-    assert layer_groups(at) == (
+    assert layer_groups(at, 8) == (
         CommGroup(2, 1, 2),
         CommGroup(heads, 2, 2 * heads),
         CommGroup(cp / heads, 2 * heads, 2 * cp),
@@ -151,8 +149,7 @@ def test_heads_are_exchanged_for_tokens_within_blocks_and_keys_go_around_them(cp
 
 def test_a_stage_sends_each_rank_its_part():
     one, split = setup(pp=2, tp=8), setup(pp=2, tp=8, sequence_parallel=False)
-    assert float(stage_send_seconds(GPT, one, ideal())) == pytest.approx(TOKENS * GPT.hidden * 2 / 8 / FAR)
-    assert float(stage_send_seconds(GPT, split, ideal())) == pytest.approx(
-        8 * float(stage_send_seconds(GPT, one, ideal()))
-    )
-    assert np.all(stage_send_seconds(GPT, setup(), ideal()) == 0.0)
+    sent, whole = (stage_sends(GPT, at, ideal()) for at in (one, split))
+    assert [float(each) for each in sent] == pytest.approx([TOKENS * GPT.hidden * 2 / 8 / FAR] * 2)
+    assert [float(each) for each in whole] == pytest.approx([8 * float(sent.through)] * 2)
+    assert stage_sends(GPT, setup(), ideal()) == (0.0, 0.0)

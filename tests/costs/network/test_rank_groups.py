@@ -264,7 +264,7 @@ def test_the_closed_form_has_the_same_parameters_among_the_same_ranks(module, me
         network = priced.module_pricing("llm", "gpu").machine.network
         for one, other in zip(
             replicated_by_task(task, module, layout, priced.cluster),
-            replicated_on_stage(module, columns_of(layout)),
+            replicated_on_stage(module, columns_of(layout), 8),
             strict=True,
         ):
             assert (one.count, one.stay_gathered) == (float(other.count), float(other.stay_gathered))

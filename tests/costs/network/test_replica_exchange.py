@@ -40,7 +40,7 @@ BUSY = (1e3, 1e3)  # seconds of compute: all is hidden that can be
 @pytest.mark.parametrize(("tp", "pp", "ep"), [(1, 1, 1), (4, 2, 4), (8, 4, 2)])
 def test_the_ranks_of_a_first_stage_hold_its_layers_and_the_embedding(module, tp, pp, ep):
     """Of one stage all parameters; learned positions are whole on each rank."""
-    dense, sparse = replicated_on_stage(module, replace(SETUP, tp=tp, pp=pp, ep=ep))
+    dense, sparse = replicated_on_stage(module, replace(SETUP, tp=tp, pp=pp, ep=ep), 8)
     positions = (tp if pp > 1 else 1) * module.max_positions * module.hidden if module.positions == "learned" else 0
     first = parameters_of_layers(module, range(module.layers // pp)) + module.vocab * module.hidden + positions
     whole = parameter_counts(module).total if pp == 1 else first
@@ -51,7 +51,7 @@ def test_the_ranks_of_a_first_stage_hold_its_layers_and_the_embedding(module, tp
 def test_sharding_moves_what_an_all_reduce_moves():
     """A reduce-scatter of gradients and an all-gather of as many bytes are an all-reduce (arXiv 1910.02054, 7.2)."""
     machine = ideal(TimingCoefficients(gradient_bytes=2.0))
-    part, _ = replicated_on_stage(LLAMA, SETUP)
+    part, _ = replicated_on_stage(LLAMA, SETUP, 8)
     plain, sharded = (of(part, replace(SETUP, zero=zero), machine) for zero in (0, 1))
     assert float(sharded.reduce + sharded.gather) == pytest.approx(float(plain.reduce)) and float(plain.gather) == 0.0
 
@@ -60,12 +60,12 @@ def test_sharding_moves_what_an_all_reduce_moves():
 def test_gradients_in_bf16_take_half_of_float32_to_be_summed(gradient_bytes, share):
     """Within a node, where an all-to-all moves what a ring does. What is all-reduced between shards stays as it was."""
     machine, within = ideal(TimingCoefficients(gradient_bytes=gradient_bytes)), replace(SETUP, ranks=8)
-    part, _ = replicated_on_stage(LLAMA, within)
+    part, _ = replicated_on_stage(LLAMA, within, 8)
     for zero, left in ((0, (1 + share) / 2), (1, share)):
         full, half = (of(part, replace(within, zero=zero, gradients=each), machine) for each in WIDTHS)
         assert float(half.reduce) == pytest.approx(left * float(full.reduce)) and half.gather == full.gather
     copied = replace(SETUP, replica=8)
-    part, _ = replicated_on_stage(LLAMA, copied)
+    part, _ = replicated_on_stage(LLAMA, copied, 8)
     full, half = (of(part, replace(copied, gradients=each), machine) for each in WIDTHS)
     scattered = part.count * gradient_bytes * 7 / 8 / 300e9
     assert float(full.reduce - half.reduce) == pytest.approx((1 - share) * scattered)
@@ -114,13 +114,13 @@ def test_under_a_pipeline_parameters_are_gathered_for_every_micro_batch_unless_t
 def test_experts_are_reduced_over_their_copies_alone():
     """Of 64 ranks with ep 8, each expert is on 8; those are the ranks eight apart."""
     at = replace(SETUP, ep=8)
-    dense, sparse = replicated_on_stage(MIXTRAL, at)
+    dense, sparse = replicated_on_stage(MIXTRAL, at, 8)
     assert (dense.shard, sparse.shard) == (strided_group(64, 1), strided_group(8, 8))
     assert sparse.count == 32 * expert_parameters(MIXTRAL) / 8
     assert (
-        replicated_on_stage(LLAMA, at)[1].count
+        replicated_on_stage(LLAMA, at, 8)[1].count
         == 0
-        == float(of(replicated_on_stage(LLAMA, at)[1], at, shipped()).reduce)
+        == float(of(replicated_on_stage(LLAMA, at, 8)[1], at, shipped()).reduce)
     )
 
 

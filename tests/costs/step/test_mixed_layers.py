@@ -26,7 +26,7 @@ def test_closed_form_and_lines_agree(module, spread):
     at, machine = LayoutColumns(ranks=4, seq=4096.0, batch=4, **spread), shipped()
     whole = mean_layer_seconds(module, at, machine)
     for forward, one in ((True, whole.forward), (False, whole.backward)):
-        line = mean_layer_line(module, at, machine, layer_groups(at), forward)
+        line = mean_layer_line(module, at, machine, layer_groups(at, machine.network.per_node), forward)
         assert line.seconds((4096,)) == pytest.approx(float(one.seconds), rel=2e-3)
 
 

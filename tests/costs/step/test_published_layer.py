@@ -6,7 +6,7 @@ from planner.costs.compute.assumed_rates import complete_rates
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.machine_model import MachineModel
 from planner.costs.network_model import NetworkLevel, NetworkModel
-from planner.costs.step.stage_seconds import layer_seconds
+from planner.costs.step.stage_seconds import mean_layer_seconds
 from planner.specs import library
 from planner.specs.framework.software import Software
 from planner.specs.hardware.profile import Profile
@@ -37,7 +37,7 @@ def milliseconds(sequence_parallel: bool, full: float, again: frozenset[str]) ->
         full_recompute=full,
         recomputed_parts=again,
     )
-    found = layer_seconds(module, "dense", None, setup, MachineModel(device.device, rates, network, software.timing))
+    found = mean_layer_seconds(module, setup, MachineModel(device.device, rates, network, software.timing))
     return float(found.forward.seconds) * 1e3, float(found.backward.seconds) * 1e3
 
 

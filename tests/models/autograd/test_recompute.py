@@ -12,7 +12,9 @@ from planner.models.inputs.training_items import synthetic_batch
 from planner.models.layers.linear import DeferrableLinear
 from planner.models.sequence_parallel import NoSequenceParallel
 from planner.models.sharding import ModuleShard
+from planner.plan.descriptions import flow_text
 from planner.specs.base import with_fields
+from planner.specs.parallelism import PART_SETS, parts_of
 from planner.specs.shapes import attention_output_width, key_width, query_width, value_width
 from tests.models.networks.test_network import DOCUMENTS, SHAPES, assert_same, loss_and_gradients
 from tests.models.saved_activations import SavedActivations
@@ -26,6 +28,7 @@ DECODERS = {
     "ungated": with_fields(LAYER, gated=False),
     "a key for each query": with_fields(LAYER, kv_heads=4, hidden=64),
 }
+DENSE_SETS = [parts for parts in PART_SETS if "moe" not in parts]
 FLOAT64 = 8  # bytes
 STATISTICS = 2  # per token, saved by a norm
 
@@ -36,7 +39,7 @@ def network(spec, how):
     return model
 
 
-@pytest.mark.parametrize("how", ["selective", "full"])
+@pytest.mark.parametrize("how", ["selective", "full", *PART_SETS], ids=flow_text)
 @pytest.mark.parametrize("spec", SHAPES.values(), ids=SHAPES)
 def test_recompute_changes_no_gradient(spec, how):
     batches = [synthetic_batch(spec, DOCUMENTS, seed=4)]
@@ -49,12 +52,12 @@ def counted_elements(spec, how):
     """
     if how == "full":
         return spec.hidden
+    parts = parts_of(how)
     attention = query_width(spec) + key_width(spec) + value_width(spec) + attention_output_width(spec)
     if spec.latent:  # the compressed vectors that heads are expanded from
         attention += spec.latent.q_rank + spec.latent.kv_rank + spec.latent.rope_dim
-    if how == "selective":  # the MLP's inner activations and the norms' outputs are recomputed
-        return 2 * spec.hidden + attention
-    return 4 * spec.hidden + attention + mlp_elements(spec)
+    normed = 0 if "norm" in parts else 2 * spec.hidden
+    return 2 * spec.hidden + normed + attention + (0 if "mlp" in parts else mlp_elements(spec))
 
 
 def mlp_elements(spec):
@@ -77,12 +80,13 @@ def saved_elements(spec, how):
     return kept.bytes / FLOAT64 / TOKENS
 
 
-@pytest.mark.parametrize("how", ["none", "selective", "full"])
+@pytest.mark.parametrize("how", ["none", "selective", "full", *DENSE_SETS], ids=flow_text)
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_layer_saves_what_is_counted(name, how):
-    spec = DECODERS[name]
+    spec, parts = DECODERS[name], parts_of(how)
     # Attention saves a number per head and, per document, its output twice; a norm its mean and deviation.
-    beside = spec.heads + attention_output_width(spec) + STATISTICS * {"none": 2, "selective": 1}.get(how, 0)
+    attended = 0 if "attention" in parts else spec.heads + attention_output_width(spec)
+    beside = attended + STATISTICS * (1 if {"norm", "mlp"} <= parts else 2)
     want = counted_elements(spec, how) + (beside if how != "full" else 0)
     assert saved_elements(spec, how) == want
 

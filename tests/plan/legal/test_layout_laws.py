@@ -202,7 +202,7 @@ def test_gradients_of_experts_that_the_ranks_of_tp_share_are_summed():
 
 def test_layers_that_are_made_again_cannot_have_their_backward_in_two():
     parted = layout(staged_plan(2, 3, "zb_h1"), recompute={0: "full"})
-    assert any("recompute full 0 recomputes activations in I" in v.message for v in violations(parted))
+    assert any("recompute {0: full} recomputes activations in I" in v.message for v in violations(parted))
     assert violations(layout(parted, recompute={"0-3": "none"})) == []
 
 
@@ -215,10 +215,11 @@ def test_what_each_layer_makes_again():
 
 def test_a_layout_in_words():
     said = Layout(ranks=Ranks(range(8)), replica=2, dp=4, zero=1)
-    assert layout_text(said) == "dp 4 · replica 2 · zero 1 · recompute none · bf16"
+    degrees, states = "tp: 1, cp: 1, pp: 1, dp: 4, replica: 2, zero: 1", "micro_batch: 1, dtype: bf16"
+    assert layout_text(said) == f"{{{degrees}, recompute: none, {states}}}"
     more = with_fields(said, recompute={"0-3": "full", 9: "selective"}, gradients="bf16", dispatch="all_gather")
-    words = "recompute full 0-3, selective 9 · bf16 · gradients bf16 · dispatch all_gather"
-    assert layout_text(more) == f"dp 4 · replica 2 · zero 1 · {words}"
+    words = "dispatch: all_gather, gradients: bf16"
+    assert layout_text(more) == f"{{{degrees}, recompute: {{0-3: full, 9: selective}}, {states}, {words}}}"
     other = Layout(
         ranks=Ranks(range(8)),
         tp=2,
@@ -229,8 +230,9 @@ def test_a_layout_in_words():
         offload=0.5,
         micro_batch=2,
     )
-    words = "rank order cp-tp · no sequence parallelism · offload 0.5 · micro-batch 2"
-    assert layout_text(other) == f"tp 2 · cp 4 · ulysses 2 · dp 1 · zero 0 · recompute none · bf16 · {words}"
+    degrees, states = "tp: 2, cp: 4, ulysses: 2, pp: 1, dp: 1, zero: 0", "micro_batch: 2, dtype: bf16"
+    words = "rank_order: cp-tp, sequence_parallel: false, offload: 0.5"
+    assert layout_text(other) == f"{{{degrees}, recompute: none, {states}, {words}}}"
 
 
 def test_each_layer_has_the_experts_that_are_said_of_it():
@@ -249,6 +251,6 @@ def test_each_layer_has_the_experts_that_are_said_of_it():
         (each[0].expert_placement, (0, 3)),
         (each[1].expert_placement, (1,)),
     ]
-    assert layout_text(said).endswith("experts 1 ep 2 etp 2, 2 dispatch all_gather")
+    assert layout_text(said).endswith("}, experts of layers 1 ep 2 etp 2, 2 dispatch all_gather")
     plain = SHARDED.layouts["llm"]
     assert plain.by_expert_placement((1, 2)) == [(plain, (1, 2))] and plain.at_layer(3) is plain

@@ -66,3 +66,26 @@ def test_what_is_left_is_what_the_first_of_each_kind_does(rows, pp):
         if rank not in found.ranks:
             mine = [[task.id for task in tasks if rank in task.ranks] for tasks in (left, kept)]
             assert mine[0] == mine[1]
+
+
+def idle_ranks(size: int, busy: int, nodes: tuple[RankKind, ...] = ()):
+    """A plan under ZeRO-3 of one group, on the first ranks of several."""
+    plan = sharded_plan(size, [[(0, busy)], [(0, busy)]])
+    cluster = plan.uses.cluster
+    return with_fields(plan, uses=with_fields(plan.uses, cluster=with_fields(cluster, ranks=nodes or cluster.ranks)))
+
+
+def test_ranks_without_work_are_alike():
+    found = identical_groups(idle_ranks(8, 2), 0)
+    assert found.ranks == dict.fromkeys(range(3, 8), 2)
+    assert found.groups == {f"idle{rank}": "idle2" for rank in range(3, 8)}
+
+
+def test_ranks_without_work_on_other_devices_are_not():
+    kinds = (RankKind(kind="toy", count=4, per_node=2), RankKind(kind="other", count=4, per_node=2))
+    assert identical_groups(idle_ranks(8, 2, kinds), 0).ranks == {3: 2, 5: 4, 6: 4, 7: 4}
+
+
+def test_tasks_do_not_grow_with_ranks_that_do_alike():
+    few, many = (idle_ranks(size, 2) for size in (8, 64))
+    assert len(expand(few, 0, identical_groups(few, 0).ranks)) == len(expand(many, 0, identical_groups(many, 0).ranks))

@@ -76,7 +76,7 @@ def test_job_has_lengths_that_exist(path: Path) -> None:
         assert lengths.name in DISTRIBUTIONS
     elif isinstance(lengths, LogNormalMix):
         assert len(draw_mixture(lengths.parts, workload.batch_rows, seed=0)) == workload.batch_rows
-    else:
+    elif isinstance(lengths, LengthsFile):
         assert len(rows_of(path.parent / lengths.path, lengths)) >= workload.batch_rows
 
 

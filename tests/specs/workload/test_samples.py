@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.specs.workload.length_sources import Distribution, LengthsFile, LogNormal, LogNormalMix, Workload
+from planner.specs.workload.length_sources import (
+    Distribution,
+    FixedLength,
+    LengthsFile,
+    LogNormal,
+    LogNormalMix,
+    Workload,
+)
 from planner.specs.workload.samples import SampleBatch, read_batches, read_lengths
 
 
@@ -123,3 +130,18 @@ def test_later_batches_do_not_depend_on_how_many_are_asked_for(lengths, tmp_path
     three = read_batches(drawn, 3, 0, 7, tmp_path)
     assert read_batches(drawn, 1, 20, 7, tmp_path) == three[2:]
     assert read_batches(drawn, 3, 0, 8, tmp_path) != three
+
+
+@pytest.mark.parametrize("lengths", [8192, FixedLength(tokens=8192)])
+def test_all_samples_of_a_fixed_length(lengths, tmp_path):
+    """No limit need be said; a lower one drops all, and rounding is as of any length."""
+    fixed = Workload(lengths=lengths, batch_rows=3)
+    assert [batch.items for batch in read_batches(fixed, 2, 3, 0, tmp_path)] == [
+        {3: 8192, 4: 8192, 5: 8192},
+        {6: 8192, 7: 8192, 8: 8192},
+    ]
+    assert read_batches(Workload(lengths=lengths, batch_rows=1, round_to=5000), 1, 0, 0, tmp_path)[0].items == {
+        0: 10000
+    }
+    with pytest.raises(InputError, match="longer than 8191 tokens"):
+        read_batches(Workload(lengths=lengths, batch_rows=1, max_tokens=8191), 1, 0, 0, tmp_path)

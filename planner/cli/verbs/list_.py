@@ -1,0 +1,31 @@
+"""`planner list`: what is shipped, by kind."""
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import Json
+
+
+class ListName(str, Enum):
+    jobs = "jobs"
+    clusters = "clusters"
+    devices = "devices"
+    models = "models"
+    lengths = "lengths"
+    strategies = "strategies"
+    software = "software"
+
+
+def list_shipped(
+    kind: Annotated[ListName, typer.Argument(help="What to list.")],
+    json: Json = False,
+) -> None:
+    """List what is shipped: a line for each, with its name, what it is, and its source."""
+    from planner.cli import render
+    from planner.cli.views import shipped_lines
+    from planner.workflows.shipped_lists import LISTS
+
+    entries = [*LISTS[kind.value]()]
+    render.emit(json, shipped_lines.answer(kind.value, entries), shipped_lines.lines(entries))

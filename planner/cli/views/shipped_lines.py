@@ -1,0 +1,33 @@
+"""What is shipped, a line each: on a terminal cut at its width, whole in a pipe."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, OverflowMethod
+from rich.text import Text
+
+from planner.cli.render import console
+from planner.workflows.shipped_lists import ShippedEntry
+
+
+def answer(kind: str, entries: Sequence[ShippedEntry]) -> dict[str, Any]:
+    listed = [{"name": each.name, "what": each.what, "source": each.source, **each.more} for each in entries]
+    return {kind: listed}
+
+
+def lines(entries: Sequence[ShippedEntry]) -> Group:
+    """Name, what it is, and source, in columns."""
+    name_width, what_width = max(len(each.name) for each in entries), max(len(each.what) for each in entries)
+    overflow: OverflowMethod = "ellipsis" if console().is_terminal else "ignore"
+    return Group(
+        *(
+            Text.assemble(
+                (f"{each.name:<{name_width}}  ", "bold"),
+                f"{each.what:<{what_width}}  ",
+                (each.source, "dim"),
+                no_wrap=True,
+                overflow=overflow,
+            )
+            for each in entries
+        )
+    )

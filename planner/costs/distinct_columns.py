@@ -1,0 +1,138 @@
+"""Evaluates a formula once for every distinct value of the fields that it depends on, among a million layouts.
+
+Layouts of a space differ in a dozen fields, and most formulas depend on few of them: a layer on its shards and
+micro-batch, states on the mesh and the ZeRO stage. So a formula of many operations runs over hundreds of layouts, and
+what is left to do for each layout is arithmetic on its results.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs.layout_columns import NUMERIC_FIELDS, LayoutColumns
+
+Result = TypeVar("Result")
+Indices = NDArray[np.int64]
+IndexPair = tuple[Indices, Indices]
+Digits = tuple[Indices, int]  # places of values among the distinct ones, and how many these are
+# What the work of a layer and its activations depend on; not stages, states and replicas.
+LAYER_FIELDS = (
+    "seq", "micro_batch", "tp", "cp", "ulysses", "ep", "etp", "cross_reads", "sequence_parallel", "load_spreads",
+)  # fmt: skip
+LARGEST_KEY = 2**62
+KEYS_PER_LAYOUT = 4  # so many possible keys for each layout are counted in a table; more are sorted
+FEWEST_COMPARED = 64  # fewer layouts than these are not compared
+
+
+def on_distinct(at: LayoutColumns, names: tuple[str, ...], formula: Callable[[LayoutColumns], Result]) -> Result:
+    """The formula's result, (layouts,) each; `names`: the fields that it may depend on besides those that are no
+    numbers. All others are nan to it.
+    """
+    few, place = distinct_columns(at, names)
+    if place is None:
+        return formula(few)
+    found: Result = taken(formula(few), place, few_layouts(few, names))
+    return found
+
+
+def distinct_columns(at: LayoutColumns, names: tuple[str, ...]) -> tuple[LayoutColumns, Indices | None]:
+    """The layouts that differ in these fields, the others nan, and the place of each layout among them; all of the
+    layouts, and no places, where too few are alike.
+    """
+    arrays = {name: column for name in names if np.ndim(column := getattr(at, name))}
+    count = max((column.size for column in arrays.values()), default=0)
+    if count < FEWEST_COMPARED:
+        return at, None
+    first, place = known_places(at, names, tuple(arrays.values()))
+    if first.size > count // 2:
+        return at, None
+    few: dict[str, Any] = {name: np.nan for name in NUMERIC_FIELDS if name not in names}
+    few |= {name: column[first] for name, column in arrays.items()}
+    return replace(at, **few, alike={}), place
+
+
+def columns_where(at: LayoutColumns, some: NDArray[np.bool_]) -> LayoutColumns:
+    """The layouts for which this is true."""
+    if some.all():
+        return at
+    own = {name: column[some] for name in NUMERIC_FIELDS if np.ndim(column := getattr(at, name))}
+    return replace(at, **own, alike={})
+
+
+def few_layouts(few: LayoutColumns, names: tuple[str, ...]) -> int:
+    """How many layouts these columns have."""
+    return max(np.size(getattr(few, name)) for name in names)
+
+
+def known_places(at: LayoutColumns, names: tuple[str, ...], columns: tuple[NDArray[Any], ...]) -> IndexPair:
+    """What `distinct_values` gives, computed once for columns that many formulas ask for."""
+    known = at.alike.get(names)
+    if known is None or [*map(id, known[0])] != [*map(id, columns)]:
+        digits = [known_digits(at, column) for column in columns]
+        known = at.alike[names] = (columns, *distinct_combinations(digits))
+    return known[1], known[2]
+
+
+def known_digits(at: LayoutColumns, column: NDArray[Any]) -> Digits:
+    """What `digits_of` gives, computed once for a column that is in the keys of many formulas."""
+    key = (str(id(column)),)
+    if key not in at.alike:
+        at.alike[key] = (column, digits_of(column))  # with the column, so that no other one gets its id
+    digits: Digits = at.alike[key][1]
+    return digits
+
+
+def distinct_values(columns: Sequence[NDArray[Any]]) -> IndexPair:
+    """The index of the first of each distinct combination of the columns' values; and each one's place among these."""
+    return distinct_combinations([*map(digits_of, columns)])
+
+
+def distinct_combinations(columns: Sequence[Digits]) -> IndexPair:
+    """The same of columns as digits."""
+    key, radix = np.zeros(columns[0][0].size, dtype=np.int64), 1
+    for digits, size in columns:
+        if radix * size >= LARGEST_KEY:
+            key = np.unique(key, return_inverse=True)[1]
+            radix = int(key.max()) + 1
+        key, radix = key * size + digits, radix * size
+    if radix > KEYS_PER_LAYOUT * key.size:
+        _, first, place = np.unique(key, return_index=True, return_inverse=True)
+        return first, place
+    place, count = ranked(key, radix)
+    first = np.empty(count, dtype=np.int64)
+    first[place[::-1]] = np.arange(key.size)[::-1]  # of equal places the last assignment stays
+    return first, place
+
+
+def digits_of(column: NDArray[Any]) -> Digits:
+    """The place of each value among the column's distinct values, and how many these are."""
+    digits = column.astype(np.int64)
+    if (digits != column).any() or digits.min() < 0 or digits.max() > KEYS_PER_LAYOUT * digits.size:
+        digits = np.unique(column, return_inverse=True)[1]
+        return digits, int(digits.max()) + 1
+    return ranked(digits, int(digits.max()) + 1)
+
+
+def ranked(key: Indices, radix: int) -> Digits:
+    """The place of each key among the distinct ones, all below `radix`, and how many these are: without sorting."""
+    present = np.zeros(radix, dtype=np.bool_)
+    present[key] = True
+    rank = np.cumsum(present) - 1
+    return rank[key], int(rank[-1]) + 1
+
+
+def taken(found: Any, place: Indices, count: int) -> Any:
+    """The results of distinct layouts for all layouts; results may be numbers, tuples and dataclasses of them."""
+    if is_dataclass(found) and not isinstance(found, type):
+        own = {field.name: taken(getattr(found, field.name), place, count) for field in fields(found)}
+        return replace(found, **own)
+    if isinstance(found, dict):
+        return {key: taken(each, place, count) for key, each in found.items()}
+    if isinstance(found, tuple):
+        each = [taken(one, place, count) for one in found]
+        return type(found)(*each) if hasattr(found, "_fields") else tuple(each)
+    array = np.asarray(found)
+    return array[place] if array.ndim and array.shape[0] == count else found

@@ -1,0 +1,197 @@
+"""Bytes on the fullest stage of a million layouts at once, whatever share of its layers is recomputed in full.
+
+The footprint of a stage (costs/memory/footprint.py) is that of its states, which layouts with the same mesh have in
+common, and that of its activations, which those with the same shards and micro-batch have in common. Both are evaluated
+once for each that is distinct. Between no layer and all, what a stage keeps falls in a straight line with the layers
+that it recomputes in full; from the first one on, backward holds one of them whole. What is offloaded to the host of
+what is between the first layer of a chunk and its last falls with it (costs/memory/offloadable_bytes.py).
+
+A stage with the same layers as one in front of it holds no more: it has no more micro-batches in flight, and neither
+embedding nor logits. So where layers divide evenly only the first stage and the last are looked at.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs.distinct_columns import LAYER_FIELDS, Indices, distinct_columns
+from planner.costs.layout_columns import NUMERIC_FIELDS, LayoutColumns, Number
+from planner.costs.memory.footprint import (
+    STATE_FIELDS,
+    candidate_stages,
+    footprint_of_states,
+    stage_at,
+    token_bytes,
+    token_logit_bytes,
+)
+from planner.costs.memory.model_states import stage_layers
+from planner.costs.memory.offloadable_bytes import fewest_recomputed, offloadable_bytes
+from planner.costs.memory.pipeline_in_flight import most_in_flight
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.layers import Module, kind_counts
+
+Counts = NDArray[np.int64]  # layers of a stage, (kinds, meshes)
+Floats = NDArray[np.float64]
+
+
+class StageBytes(NamedTuple):
+    """Bytes on a stage of some layouts, (layouts,) each."""
+
+    layouts: Indices
+    layers: Floats
+    chunks: Floats
+    states: Floats  # allocated besides activations and logits, while passes run
+    update: Floats  # allocated in the optimizer's step
+    outside: Floats  # outside of the allocator
+    kept: Floats  # by all micro-batches in flight, with no layer recomputed in full
+    least_kept: Floats  # with all of them
+    backward: Floats  # of logits, or of what a layer's backward recomputes, whichever is more
+    full_backward: Floats  # the same where that layer is recomputed in full
+
+    def total(self, share: Floats, fragmentation: float, offload: Number = 0.0) -> Floats:
+        """Bytes where these shares of the layers are recomputed in full, and of the activations offloaded."""
+        kept = self.kept * (1.0 - share) + self.least_kept * share
+        if np.any(offload):
+            kept = kept - offload * self.offloadable(share)
+        passes = self.states + kept + np.where(share > 0.0, self.full_backward, self.backward)
+        return np.maximum(passes, self.update) * (1.0 + fragmentation) + self.outside
+
+    def offloadable(self, share: Number) -> Floats:
+        """Bytes of activations that may be offloaded, where this share of the layers is recomputed in full."""
+        each = offloadable_bytes(self.kept, self.least_kept, self.layers, self.chunks, share * self.layers)
+        return np.asarray(each)
+
+    def room(self, allowed: float, fragmentation: float) -> Floats:
+        """Bytes that may be allocated."""
+        return (allowed - self.outside) / (1.0 + fragmentation)
+
+    def least_share(self, allowed: float, fragmentation: float, offload: Number = 0.0) -> Floats:
+        """The least share, a whole number of layers, so that the stage fits; 1 where none is enough."""
+        room, layers = self.room(allowed, fragmentation), np.maximum(1.0, self.layers)
+        beyond = self.states + self.kept + self.full_backward - room
+        without = self.states + self.kept + self.backward
+        offloads = bool(np.any(offload))
+        if offloads:
+            moved = offload * self.offloadable(0.0)
+            beyond, without = beyond - moved, without - moved
+        count = beyond / np.maximum(self.kept - self.least_kept, 1e-9) * layers
+        count = np.ceil(fewest_recomputed(count, layers, self.chunks, offload) if offloads else count)
+        fits = np.maximum(without, self.update) <= room
+        count = np.where(self.update > room, layers, np.clip(count, 1.0, layers))
+        return np.where(fits, 0.0, count / layers)
+
+    def least_offload(self, allowed: float, fragmentation: float, share: Floats) -> Floats:
+        """The least share of activations to offload so that the stage fits, where this share of the layers is
+        recomputed in full; above 1 where none is enough.
+        """
+        room = self.room(allowed, fragmentation)
+        beyond = self.states + self.kept * (1.0 - share) + self.least_kept * share - room
+        beyond = beyond + np.where(share > 0.0, self.full_backward, self.backward)
+        needed = beyond / np.maximum(self.offloadable(share), 1e-9)
+        return np.where(self.update > room, np.inf, np.maximum(0.0, needed))
+
+    def among(self, chosen: NDArray[np.bool_]) -> "StageBytes":
+        """The same of some of the layouts, which are counted anew. `chosen`: (layouts,) of all."""
+        here, places = chosen[self.layouts], np.cumsum(chosen) - 1
+        return StageBytes(places[self.layouts[here]], *(part[here] for part in self[1:]))
+
+
+class LayerBytes(NamedTuple):
+    """Bytes of one micro-batch in a layer of each kind, by distinct shards, (kinds, shards) each: kept, with nothing
+    recomputed in full and with all; and held in its backward, likewise.
+    """
+
+    kept: Floats
+    least_kept: Floats
+    backward: Floats
+    full_backward: Floats
+
+
+def stages_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Iterator[StageBytes]:
+    """The stages of which one is the fullest, each with the layouts in which it may be."""
+    meshes, of_mesh = distinct_places(at, STATE_FIELDS)
+    shards, of_shards = distinct_places(at, LAYER_FIELDS)
+    each, logits = layer_bytes(module, shards, accounting), micro_batch_logits(module, shards, accounting)
+    batches = np.broadcast_to(at.micro_batches, of_mesh.shape)
+    earlier: list[Counts] = []
+    for stage in candidate_stages(module, meshes):
+        number = stage_at(meshes, stage)
+        counts = np.array(np.broadcast_arrays(*stage_layers(module, meshes, number).values()))
+        (layouts,) = np.nonzero(may_be_fullest(meshes, stage, counts, earlier)[of_mesh])
+        earlier.append(counts)
+        mesh, shard, many = of_mesh[layouts], of_shards[layouts], batches[layouts]
+        held = [count[mesh] for count in counts]
+        most = np.broadcast_to(most_in_flight(meshes, number), counts[0].shape)
+        layers, chunks = np.asarray(sum(held)), np.broadcast_to(at.vpp, of_mesh.shape)[layouts]
+        flying = np.minimum(many, most[mesh])
+        ends = logits[shard] * (many if at.schedule == "gpipe" else 1.0) if stage < 0 else np.zeros(len(layouts))
+        states, update, outside = (part[mesh] for part in state_bytes(module, meshes, accounting, stage))
+        yield StageBytes(
+            layouts,
+            layers,
+            chunks,
+            states,
+            update,
+            outside,
+            flying * added(held, each.kept, shard),
+            flying * added(held, each.least_kept, shard),
+            largest(ends, held, each.backward, shard),
+            largest(ends, held, each.full_backward, shard),
+        )
+
+
+def distinct_places(at: LayoutColumns, names: tuple[str, ...]) -> tuple[LayoutColumns, Indices]:
+    """The layouts that differ in these fields, and the place of each layout among them."""
+    few, places = distinct_columns(at, names)
+    count = max(np.size(getattr(at, name)) for name in NUMERIC_FIELDS)
+    return few, np.arange(count) if places is None else places
+
+
+def may_be_fullest(at: LayoutColumns, stage: int, counts: Counts, earlier: list[Counts]) -> NDArray[np.bool_]:
+    """Whether a stage may be the fullest: it is the last, or another with other layers than those in front of it."""
+    last = np.broadcast_to(np.asarray(at.pp) - 1, counts[0].shape)
+    if stage < 0:
+        return np.ones(last.shape, dtype=np.bool_)
+    alike = [(counts == other).all(axis=0) for other in earlier]
+    return np.asarray((stage < last) & ~np.any([np.zeros_like(last, dtype=np.bool_), *alike], axis=0))
+
+
+def layer_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> LayerBytes:
+    """Bytes of layers, in the order of the module's kinds."""
+    found: list[tuple[Floats, ...]] = []
+    for kind in kind_counts(module):
+        one = token_bytes(module, kind, at, accounting)
+        again = [one.without_recompute - each for each in (one.with_recompute, one.input_only)]
+        held = [each + np.where(each > 0, one.gathered_input, 0.0) for each in again]
+        found.append(tuple(at.tokens * each for each in (one.with_recompute, one.input_only, *held)))
+    shape = np.broadcast_shapes(*(np.shape(part) for one in found for part in one), (1,))
+    return LayerBytes(*(np.array([np.broadcast_to(one[part], shape) for one in found]) for part in range(4)))
+
+
+def micro_batch_logits(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Floats:
+    """Bytes of one micro-batch's logits."""
+    return np.atleast_1d(np.asarray(at.tokens * token_logit_bytes(module, at, accounting), dtype=np.float64))
+
+
+def state_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: int
+) -> tuple[Floats, Floats, Floats]:
+    """Bytes that a rank without tokens has allocated during passes and in the optimizer's step, and outside."""
+    empty = footprint_of_states(module, at, accounting, stage)
+    parts = (empty.besides_activations, empty.states + empty.update + empty.workspace, empty.outside_allocator)
+    passes, update, outside = np.broadcast_arrays(*map(np.atleast_1d, parts))
+    return passes, update, outside
+
+
+def added(held: list[Floats], each: Floats, shard: Indices) -> Floats:
+    """Bytes of so many layers of each kind."""
+    return np.asarray(sum(count * one[shard] for count, one in zip(held, each, strict=True)))
+
+
+def largest(ends: Floats, held: list[Floats], each: Floats, shard: Indices) -> Floats:
+    """Bytes of the logits or of the kind of layer that has most, of those that are there."""
+    for count, one in zip(held, each, strict=True):
+        ends = np.maximum(ends, np.where(count > 0, one[shard], 0.0))
+    return ends

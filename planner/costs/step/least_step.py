@@ -1,0 +1,150 @@
+"""A lower bound on the simulated step of a static layout, for any number of layouts at once.
+
+Let W be the passes of a pipeline rank. In every schedule whose ranks take micro-batches in the same sequence (1F1B,
+GPipe, interleaving), for every rank of the pipeline:
+
+    T ≥ fill + W + drain + exchange + update
+
+fill      Forward of the first micro-batch through all chunks in front of the rank's first, and their sends: the rank
+          can run nothing before.
+W         Of some replica at least the mean of all. A pass is a sum of terms linear in tokens and token pairs, of
+          constants, and of norms and maxima of these, so that it takes at least as long on mean micro-batches; and it
+          is least where each has as many sequences as a micro-batch may have.
+drain     Backward of the last micro-batch through the same chunks, behind the rank's last pass.
+exchange  What the first stage's replicas exchange once a step, and its update, which waits for that, follow its last
+          backward. So much compute as its own may hide the exchange.
+
+Under ZeRO-3 each micro-batch's parameters are gathered and its gradients reduced (costs/step/least_exchange.py), which
+adds to W. Where weight gradients run whenever a stage waits (zero bubble), the drain does not count,
+and of what follows, each rank has that of its own layers at least.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.costs.distinct_columns import on_distinct
+from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.machine_model import MachineModel
+from planner.costs.memory.model_states import layers_before
+from planner.costs.network.layer_traffic import stage_send_seconds
+from planner.costs.network.mesh_groups import stage_stride
+from planner.costs.network_model import CommGroup
+from planner.costs.step.least_exchange import behind_any_rank, behind_first_rank, gathered_seconds
+from planner.costs.step.stage_seconds import MicroBatchSeconds, head_seconds, mean_layer_seconds
+from planner.costs.step.static_step import send_fields
+from planner.specs.layers import Module
+from planner.specs.parallelism import ZERO_BUBBLE
+from planner.units import MS
+
+LAST_RANKS = 4  # pipeline ranks from the last on that are tried: late ones wait longest, and one has most layers
+CHUNK_FIELDS = ("pp", "vpp")
+
+
+class StepItems(NamedTuple):
+    """The micro-batches of a step: the mean one; and no more than the first of a pipeline has, and the last."""
+
+    mean: LayoutColumns
+    first: LayoutColumns
+    last: LayoutColumns
+
+    @property
+    def equal(self) -> bool:
+        """Whether they are all the same."""
+        return self.first is self.mean
+
+
+class RankLayers(NamedTuple):
+    """Layers on a pipeline rank, those in front of its first chunk, and those on the first rank."""
+
+    held: Number
+    before: Number
+    on_first: Number
+
+    def recomputed(self, at: LayoutColumns) -> Number:
+        """Layers that each rank recomputes in full, as far as it has so many: a whole number on the first."""
+        return np.rint(at.full_recompute * self.on_first)
+
+
+def least_step_seconds(module: Module, items: StepItems, machine: MachineModel) -> Number:
+    """Seconds that the simulated step of a layout takes at least, (layouts,)."""
+    at = items.mean
+    pause, head = machine.timing.micro_batch_ms * MS, head_seconds(module, at, machine).seconds
+    gathered = gathered_seconds(module, at, items.equal, machine)
+    busy = gathered.every
+    for back in range(min(LAST_RANKS, int(np.max(at.pp)))):
+        layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, back))
+        share = np.minimum(1.0, layers.recomputed(at) / np.maximum(1.0, layers.held))
+        layer = least_layer_seconds(module, replace(at, full_recompute=share), machine)
+        work = at.micro_batches * (layer.seconds * layers.held + (head if back == 0 else 0.0) + 2.0 * pause)
+        if back == 0:
+            work = work + gathered.in_turn
+        busy = np.maximum(busy, work + around_rank_seconds(module, items, machine, layers, back))
+    behind = behind_first_rank(module, at, items.equal, machine, np.maximum(1.0, layers.on_first))
+    if at.schedule in ZERO_BUBBLE:  # other ranks may end behind the first
+        passes = at.micro_batches * (least_layer_seconds(module, at, machine).seconds * layers.on_first + 2.0 * pause)
+        busy = np.maximum(busy + behind_any_rank(module, at, items.equal, machine), passes + behind)
+    else:
+        busy = busy + behind
+    return busy * (1.0 + machine.jitter(at.ranks)) + machine.timing.step_ms * MS
+
+
+def least_layer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> MicroBatchSeconds:
+    """Seconds of one layer in the mean of all. Where attention has windows, without the exchange of cp around a ring:
+    how much these hide of it is simulated for one length.
+    """
+    found = mean_layer_seconds(module, at, machine)
+    if all(module.window_of(layer) is None for layer in range(module.layers)):
+        return found
+    forward, backward = (
+        replace(each, cp=np.where(at.ring > 1, 0.0, each.cp)) for each in (found.forward, found.backward)
+    )
+    return MicroBatchSeconds(forward, backward)
+
+
+def rank_layers(module: Module, back: int, at: LayoutColumns) -> RankLayers:
+    """The layers of the pipeline rank that is `back` from the last; of the first where there are fewer ranks."""
+    rank = np.maximum(0.0, at.pp - 1.0 - back)
+    before = layers_before(module.layers, at, rank)
+    held: Number = 0.0
+    on_first: Number = 0.0
+    for chunk in range(int(np.max(at.vpp))):
+        own, first, there = chunk * at.pp + rank, chunk * at.pp, chunk < np.asarray(at.vpp)
+        held = held + np.where(there, chunk_size(module, at, own), 0.0)
+        on_first = on_first + np.where(there, chunk_size(module, at, first), 0.0)
+    return RankLayers(held, before, on_first)
+
+
+def chunk_size(module: Module, at: LayoutColumns, chunk: Number) -> Number:
+    """Layers of a chunk."""
+    return layers_before(module.layers, at, chunk + 1.0) - layers_before(module.layers, at, chunk)
+
+
+def around_rank_seconds(
+    module: Module, items: StepItems, machine: MachineModel, layers: RankLayers, back: int
+) -> Number:
+    """Seconds of the first micro-batch's forward and the last one's backward in front of a rank, through one chunk of
+    each of these stages.
+    """
+    at = items.mean
+    stages = np.maximum(0.0, at.pp - 1.0 - back)
+    smallest = np.floor(module.layers / (at.pp * at.vpp))
+    recomputed = stages * np.minimum(smallest, np.floor(layers.recomputed(at) / at.vpp))
+    share = np.minimum(1.0, recomputed / np.maximum(1.0, layers.before))
+    first = least_layer_seconds(module, items.first, machine).forward.seconds
+    last = least_layer_seconds(module, replace(items.last, full_recompute=share), machine).backward.seconds
+    sends = (
+        on_distinct(each, send_fields(each), lambda some: nearest_send_seconds(module, some, machine))
+        for each in (items.first, items.last)
+    )
+    pause, (there, back_again) = machine.timing.micro_batch_ms * MS / at.vpp, sends
+    fill = first * layers.before + (pause + there) * stages
+    drain = last * layers.before + (pause + back_again) * stages
+    return fill + (0.0 if at.schedule in ZERO_BUBBLE else drain)
+
+
+def nearest_send_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds of a send to the next stage, over the nearest link that may join ranks a stage apart."""
+    return stage_send_seconds(module, at, machine, CommGroup(2, 1, stage_stride(at) + 1.0))

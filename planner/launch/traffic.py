@@ -1,0 +1,10 @@
+"""What is sent between ranks, by what it is sent for: the kinds that runs count apart."""
+
+from typing import Literal
+
+# tp: rows around sharded matrices, and what a sharded vocabulary exchanges. ulysses, ring: tokens for heads; keys and
+# values around a ring. ep: tokens to experts and back, also along etp, with their counts. pp: activations between
+# stages. edge: outputs of encoders to their readers. dp: parameters gathered and gradients summed, those of parameters
+# that tp or the two ends of a pipeline replicate too. Both directions of each.
+TrafficKind = Literal["tp", "ulysses", "ring", "ep", "pp", "edge", "dp"]
+SentBytes = dict[TrafficKind, int]  # bytes that a rank sends to other ranks

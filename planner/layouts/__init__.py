@@ -1,0 +1,48 @@
+"""The space of static layouts: every one that divides evenly, what each costs and needs, and a bound over all."""
+
+from planner.layouts.launchable_layouts import layouts_of
+from planner.layouts.layout_batches import LayoutIndices
+from planner.layouts.layout_fields import (
+    RECOMPUTE,
+    RECOMPUTE_BY_RANGES,
+    SCHEDULE,
+    SEARCHED_FIELDS,
+    TrainingSetup,
+    fixed_text,
+    layout_of,
+)
+from planner.layouts.layout_problem import LayoutProblem, fixed_fields, layout_problem, with_fixed_fields
+from planner.layouts.layout_screening import Floats, ScreenedLayouts, anything_fits, closed_form_parts, screen
+from planner.layouts.layout_space import LayoutSpace, layout_at
+from planner.layouts.longest_first import assign_least_loaded
+from planner.layouts.searched_parts import with_searched_parts
+from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
+
+__all__ = [
+    "RECOMPUTE",
+    "RECOMPUTE_BY_RANGES",
+    "SCHEDULE",
+    "SEARCHED_FIELDS",
+    "Floats",
+    "LayoutBounds",
+    "LayoutIndices",
+    "LayoutProblem",
+    "LayoutSpace",
+    "ScreenedLayouts",
+    "SpaceBound",
+    "TrainingSetup",
+    "anything_fits",
+    "assign_least_loaded",
+    "closed_form_parts",
+    "fixed_fields",
+    "fixed_text",
+    "layout_at",
+    "layout_bounds",
+    "layout_of",
+    "layout_problem",
+    "layouts_of",
+    "screen",
+    "space_bound",
+    "with_fixed_fields",
+    "with_searched_parts",
+]

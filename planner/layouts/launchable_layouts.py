@@ -1,0 +1,49 @@
+"""The layouts of a job that its framework can launch, with what of them is solved for before they are priced."""
+
+import numpy as np
+
+from planner.costs import DISPATCHES, seconds_by_dispatch
+from planner.layouts.layout_batches import columns_at
+from planner.layouts.layout_fields import DISPATCH, FULL_LAYERS, OFFLOAD, RANK_ORDER
+from planner.layouts.layout_problem import LayoutProblem
+from planner.layouts.layout_space import LayoutSpace, layout_space
+from planner.layouts.rank_orders import ORDER_RULES, order_choices
+from planner.plan.launch_case import trained_facts
+from planner.plan.launch_rules import RULES
+from planner.plan.launchable import launchable
+from planner.specs.parallelism import Parallelism
+
+OTHER_RULES = tuple(rule for rule in RULES if rule not in ORDER_RULES)
+DISPATCH_RULES = tuple(rule for rule in RULES if rule.name.startswith("dispatch"))
+
+
+def layouts_of(problem: LayoutProblem, fixed: Parallelism) -> LayoutSpace:
+    """The layouts with the fixed fields that the job's framework can launch."""
+    trained = problem.trained
+    per_node, schedules = problem.machine.network.per_node, problem.knobs.schedules
+    found = with_dispatch(problem, layout_space(trained, per_node, fixed, schedules))
+    facts = trained_facts(trained.module, trained.ranks, trained.sizes)
+    columns = {name: column for name, column in found.items() if name not in (FULL_LAYERS, OFFLOAD, RANK_ORDER)}
+    able = launchable(columns, trained.fixed, facts, problem.knobs, OTHER_RULES)
+    able &= np.any([choice.tried for choice in order_choices(problem, found)], axis=0)
+    return {name: column[able] for name, column in found.items()}
+
+
+def with_dispatch(problem: LayoutProblem, found: LayoutSpace) -> LayoutSpace:
+    """The layouts, each with the quickest kind of dispatch among those that it can be launched with: of equals the
+    first. It goes by the seconds of the mean micro-batch, with ranks in the default order or the job's; memory differs
+    by communicators alone.
+    """
+    kinds = [DISPATCHES.index(each) for each in problem.dispatches]
+    if len(kinds) == 1 or not len(found["tp"]):
+        return {**found, DISPATCH: np.full_like(found[DISPATCH], kinds[0])}
+    trained = problem.trained
+    at = columns_at(trained, found)
+    seconds = seconds_by_dispatch(trained.module, at, problem.machine, problem.dispatches)
+    facts = trained_facts(trained.module, trained.ranks, trained.sizes)
+    each = np.stack(np.broadcast_arrays(*seconds))
+    for number, kind in enumerate(kinds):
+        columns = {"ep": found["ep"], "etp": found["etp"], DISPATCH: np.full_like(found[DISPATCH], kind)}
+        able = launchable(columns, trained.fixed, facts, problem.knobs, DISPATCH_RULES)
+        each[number] = np.where(able, each[number], np.inf)
+    return {**found, DISPATCH: np.asarray(kinds)[np.argmin(each, axis=0)]}

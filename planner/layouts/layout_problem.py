@@ -1,0 +1,86 @@
+"""What a search of static layouts is given: a job's module on ranks of one kind, its memory, and what it fixes."""
+
+from dataclasses import dataclass, replace
+
+from planner.costs import DISPATCHES, MachineModel, machine_of
+from planner.costs.memory import allowed_bytes, device_accounting
+from planner.errors import InputError
+from planner.layouts.layout_fields import TrainingSetup
+from planner.specs.base import with_fields
+from planner.specs.framework.knobs import Knobs
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.hardware.rank_kinds import entry_of_kind
+from planner.specs.inputs import Inputs
+from planner.specs.job import Limits
+from planner.specs.parallelism import Dispatch, Parallelism
+from planner.units import GIB
+
+EVERY_KNOB = Knobs()
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutProblem:
+    """One job's module on ranks of one kind."""
+
+    trained: TrainingSetup
+    machine: MachineModel
+    accounting: MemoryCoefficients
+    limits: Limits
+    knobs: Knobs = EVERY_KNOB  # what the job's framework can launch
+    by_rates: bool = True  # whether plans are priced by the rates that the closed form has, as far as a layer goes
+
+    @property
+    def device_bytes(self) -> float:
+        """Bytes of a device."""
+        return self.machine.device.memory_gib * GIB
+
+    @property
+    def allowed(self) -> float:
+        """Bytes that a rank may hold."""
+        return allowed_bytes(self.machine.device, self.limits, self.accounting)
+
+    @property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """How tokens may get to experts: as the job says, else every way that the framework has."""
+        fixed, module = self.trained.fixed.dispatch, self.trained.module
+        if fixed or module.routed_experts is None:
+            return (fixed or "all_to_all",)
+        return tuple(each for each in DISPATCHES if each in self.knobs.dispatch)
+
+
+def layout_problem(inputs: Inputs) -> LayoutProblem:
+    """The problem of a job's first batch."""
+    sizes = tuple(inputs.batches[0].items.values())
+    trained = TrainingSetup(inputs.spec, inputs.cluster.size, sizes, fixed_fields(inputs))
+    kind, device = inputs.cluster.ranks[0].kind, inputs.device
+    accounting = device_accounting(device, inputs.accounting)
+    machine = machine_of(inputs.cluster, device, inputs.rates.get(kind), inputs.timing, accounting)
+    fits = entry_of_kind(inputs.profile.modules, f"{inputs.model.name}/{inputs.module}", kind)
+    by_rates = fits is None and not inputs.profile.collectives
+    return LayoutProblem(trained, machine, accounting, inputs.job.limits, inputs.software.knobs, by_rates)
+
+
+def fixed_fields(inputs: Inputs) -> Parallelism:
+    """All fields that the job fixes of its module's layout: in `fix.layouts`, or only in `layout`.
+
+    Raises InputError for an unknown module, or fields that exclude each other.
+    """
+    for name in inputs.job.fix.layouts:
+        if name not in inputs.model.modules:
+            where = f"{inputs.sources['job']} (fix.layouts)"
+            fix = f"name one of {', '.join(inputs.model.modules)}"
+            raise InputError(f"the model has no module `{name}`", where=where, fix=fix)
+    try:
+        return inputs.fixed_parallelism
+    except ValueError as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, where=f"{inputs.sources['job']} (layout)", fix=fix) from error
+
+
+def with_fixed_fields(inputs: Inputs) -> Inputs:
+    """The job with all fields that it fixes under `fix.layouts`, where its plan keeps them."""
+    fix, fixed = inputs.job.fix, fixed_fields(inputs)
+    if fixed == Parallelism():
+        return inputs
+    layouts = {**fix.layouts, inputs.module: fixed}
+    return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))

@@ -1,0 +1,163 @@
+"""Seconds and memory of every layout of a space by the closed form, evaluated as arrays over layouts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs import LayoutColumns, columns_where
+from planner.costs.memory import OFFLOAD_STEPS, layers_on_stage, oom_chance, stages_bytes
+from planner.costs.step import StepSeconds, static_step_seconds
+from planner.layouts.layout_batches import column_batches
+from planner.layouts.layout_fields import FULL_LAYERS, OFFLOAD, RANK_ORDER, columns_for
+from planner.layouts.layout_problem import LayoutProblem
+from planner.layouts.layout_space import LayoutSpace
+from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
+from planner.layouts.recomputed_layers import fullest_bytes, solved_recompute
+from planner.layouts.solved_offload import offload_is_open, with_offload
+from planner.layouts.unequal_batches import micro_batch_counts, unequal_batches
+from planner.plan.plan_file import Layout
+from planner.specs.layers import Module
+from planner.specs.parallelism import ZERO_BUBBLE
+
+Floats = NDArray[np.float64]
+SAME_SECONDS = 1e-9  # share of a step by which orders differ that only round differently
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenedLayouts:
+    """Results by layout, (layouts,) each."""
+
+    layouts: LayoutSpace  # with the layers that each recomputes in full, and the share that it offloads
+    seconds: Floats  # of a step
+    bytes_needed: Floats  # bytes on the fullest rank
+
+    def oom_chance(self, problem: LayoutProblem, place: int) -> float:
+        """The chance that one layout runs out of memory."""
+        if problem.limits.tokens_per_rank is not None:
+            return 0.0 if self.fits(problem)[place] else 1.0
+        return float(oom_chance(self.bytes_needed[place], problem.device_bytes, problem.accounting.spread))
+
+    def fits(self, problem: LayoutProblem) -> NDArray[np.bool_]:
+        """Whether each layout fits."""
+        return np.asarray(self.bytes_needed <= problem.allowed)
+
+
+def screen(problem: LayoutProblem, found: LayoutSpace) -> ScreenedLayouts:
+    """Seconds and memory of every layout of a space, each with as little offloaded and as few layers recomputed in
+    full as fit, and its ranks in the quickest order if it fits. Seconds are rounded to nine digits, so that ties are
+    ties on every machine.
+    """
+    count, orders = len(found["tp"]), order_choices(problem, found)
+    solved = {name: np.zeros(count, dtype=np.int64) for name in (FULL_LAYERS, OFFLOAD, RANK_ORDER)}
+    seconds, needed = np.zeros(count), np.zeros(count)
+    for places, at in column_batches(problem.trained, found):
+        at, needed[places] = with_memory(problem, at, fullest_columns(problem, at))
+        solved[FULL_LAYERS][places] = np.rint(at.full_recompute * layers_on_stage(problem.trained.module, at, 0))
+        if problem.trained.fixed.offload is None:
+            solved[OFFLOAD][places] = np.rint(at.offload * OFFLOAD_STEPS)
+        tried = orders_of(orders, places, needed[places] <= problem.allowed)
+        seconds[places], solved[RANK_ORDER][places] = quickest_order(problem, at, tried)
+    digits = 9 - ceil(log10(seconds.min())) if count else 0
+    return ScreenedLayouts({**found, **solved}, np.round(seconds, digits), needed)
+
+
+def anything_fits(problem: LayoutProblem, found: LayoutSpace) -> bool:
+    """Whether any layout of a space fits."""
+    return any(
+        (with_memory(problem, at, fullest_columns(problem, at))[1] <= problem.allowed).any()
+        for _, at in column_batches(problem.trained, found)
+    )
+
+
+def quickest_order(
+    problem: LayoutProblem, at: LayoutColumns, orders: Sequence[OrderChoice]
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Seconds of a step in the quickest order of ranks, and its place in RANK_ORDERS; of equals the first."""
+    seconds, chosen = np.full(at.tp.shape, np.inf), np.zeros(at.tp.shape, dtype=np.int64)
+    for choice in orders:
+        (tried,) = np.nonzero(choice.tried)
+        if len(tried):
+            some = replace(columns_where(at, choice.tried), rank_order=choice.rank_order)
+            own = seconds_of(problem, some)
+            better = own < seconds[tried] * (1.0 - SAME_SECONDS)
+            seconds[tried[better]], chosen[tried[better]] = own[better], choice.place
+    return seconds, chosen
+
+
+def seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:
+    """Seconds of a step, (layouts,); for unequal sequences at least those of the longest alone on one replica."""
+    trained = problem.trained
+    if trained.equal_lengths:
+        return np.asarray(static_step_seconds(trained.module, at, problem.machine, by_cause=False).seconds)
+    shared = replace(at, micro_batch=trained.mean_sequences / (at.pipelines * micro_batch_counts(trained, at)))
+    step = static_step_seconds(trained.module, shared, problem.machine, by_cause=False)
+    longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
+    alone = static_step_seconds(trained.module, longest, problem.machine, by_cause=False).seconds
+    return np.asarray(np.maximum(with_unequal_batches(problem, at, step), alone))
+
+
+def with_unequal_batches(problem: LayoutProblem, at: LayoutColumns, step: StepSeconds) -> Floats:
+    """Seconds of a step of unequal micro-batches: the fullest replica's, or of the slowest in each micro-batch where
+    all join it; and the largest fills and drains the pipeline, in which no other of its stage's passes can run.
+    """
+    unequal = unequal_batches(problem.trained, at, problem.machine)
+    joined = joins_micro_batches(problem.trained.module, at)
+    longer = np.where(joined, unequal.in_step, unequal.fullest_replica) - 1.0
+    passes = step.compute + step.tp + step.cp + step.ep
+    return np.asarray(step.seconds + longer * passes + (unequal.largest - 1.0) * step.bubble)
+
+
+def joins_micro_batches(module: Module, at: LayoutColumns) -> NDArray[np.bool_]:
+    """Whether all ranks of a stage take part in every micro-batch, as plans have it
+    (plan/mesh/synchronisation.py).
+    """
+    moe = module.routed_experts
+    return np.asarray((np.asarray(at.zero) >= 3) | (at.ep * at.etp > 1) | (moe is not None and moe.balance > 0))
+
+
+def with_memory(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) -> tuple[LayoutColumns, Floats]:
+    """The layouts with the layers that they recompute in full and the share of activations that they offload, and the
+    bytes on the fullest rank; where the job limits tokens instead, 0 or infinity. `held`: the same layouts with the
+    micro-batches that memory has to hold.
+    """
+    trained, most = problem.trained, problem.limits.tokens_per_rank
+    if most is not None:
+        tokens = np.rint(held.micro_batch * held.seq) / (at.tp * at.cp)
+        return at, np.where(tokens > most, np.inf, 0.0)
+    stages = [*stages_bytes(trained.module, held, problem.accounting)]
+    share, offload, open_ = np.broadcast_to(at.full_recompute, at.tp.shape), at.offload, recompute_is_open(problem, at)
+    if open_:
+        whole = "ranges" not in problem.knobs.recompute
+        share = solved_recompute(stages, problem.allowed, problem.accounting, whole, offload)
+    if offload_is_open(problem, at):
+        share, offload = with_offload(problem, at, stages, share, open_)
+    needed = fullest_bytes(stages, share, problem.accounting.fragmentation, offload)
+    return replace(at, full_recompute=share, offload=offload), needed
+
+
+def recompute_is_open(problem: LayoutProblem, at: LayoutColumns) -> bool:
+    """Whether layers may be recomputed in full: the job does not say, the framework can, beside offload where there is
+    any, and backward is in one piece.
+    """
+    fixed = problem.trained.fixed
+    if fixed.offload and problem.knobs.offload == "alone":
+        return False
+    return fixed.recompute is None and at.schedule not in ZERO_BUBBLE and "full" in problem.knobs.recompute
+
+
+def fullest_columns(problem: LayoutProblem, at: LayoutColumns) -> LayoutColumns:
+    """The same with as many micro-batches, all of them the one with most tokens, which memory has to hold."""
+    trained = problem.trained
+    if trained.equal_lengths:
+        return at
+    longest = float(max(trained.sizes))
+    sequences = unequal_batches(trained, at, problem.machine).most_tokens / longest
+    return replace(at, seq=longest, batch=at.micro_batches * at.pipelines * sequences, micro_batch=sequences)
+
+
+def closed_form_parts(problem: LayoutProblem, layout: Layout) -> StepSeconds:
+    """Seconds of a step by part, from the closed form."""
+    return static_step_seconds(problem.trained.module, columns_for(layout, problem.trained), problem.machine)

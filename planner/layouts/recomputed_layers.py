@@ -1,0 +1,79 @@
+"""How many layers of each pipeline rank are recomputed in full: as few as fit into memory, solved for by arithmetic.
+
+On one stage the bytes that a micro-batch leaves fall in a straight line with the layers that are recomputed, while what
+backward recomputes of one layer is held once. So the least number of layers is a division and a ceiling, for a million
+layouts at once. Every pipeline rank recomputes as many, spread over its chunks.
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs.memory import StageBytes
+from planner.plan.plan_file import Layout
+from planner.specs.base import Layers
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.parallelism import Recompute
+
+Floats = NDArray[np.float64]
+Number = Any  # a float, or an array (layouts,) of them
+
+
+def solved_recompute(
+    stages: Sequence[StageBytes],
+    allowed: float,
+    accounting: MemoryCoefficients,
+    whole: bool = False,
+    offload: Number = 0.0,
+) -> Floats:
+    """The least share of a stage's layers to recompute in full so that every stage fits, 1 where none does, (layouts,).
+    `whole`: all layers or none, where a framework has no ranges of them; `offload`: the share of activations that is
+    in host memory.
+    """
+    share = np.zeros(layout_count(stages))
+    for stage in stages:
+        least = stage.least_share(allowed, accounting.fragmentation, of_stage(stage, offload))
+        share[stage.layouts] = np.maximum(share[stage.layouts], np.ceil(least) if whole else least)
+    return share
+
+
+def layout_count(stages: Sequence[StageBytes]) -> int:
+    """How many layouts there are: every one has a last stage."""
+    return len(stages[-1].layouts)
+
+
+def of_stage(stage: StageBytes, each: Number) -> Number:
+    """What layouts have, (layouts,) or one for all, of those of a stage."""
+    return each[stage.layouts] if np.ndim(each) else each
+
+
+def fullest_bytes(stages: Sequence[StageBytes], share: Floats, fragmentation: float, offload: Number = 0.0) -> Floats:
+    """The bytes on the fullest of some stages, (layouts,), with these shares of layers recomputed in full and of
+    activations offloaded.
+    """
+    needed = np.zeros(share.shape)
+    for stage in stages:
+        total = stage.total(share[stage.layouts], fragmentation, of_stage(stage, offload))
+        needed[stage.layouts] = np.maximum(needed[stage.layouts], total)
+    return needed
+
+
+def recompute_ranges(
+    layout: Layout, layers: int, base: Recompute, count: int
+) -> Recompute | dict[str | int, Recompute]:
+    """The recomputation of a layout whose pipeline ranks recompute `count` layers in full, the first ones of their
+    chunks, and the others as `base`, as a plan writes it.
+    """
+    every = [layout.stages[rank :: layout.pp] for rank in range(layout.pp)] if layout.stages else [(range(layers),)]
+    own = [[layer for each in zip_longest(*chunks) for layer in each if layer is not None] for chunks in every]
+    if not count or base == "full":
+        return base
+    if all(len(each) <= count for each in own):
+        return "full"
+    full = sorted(layer for each in own for layer in each[:count])
+    rest = sorted({*range(layers)} - {*full})
+    found: dict[str | int, Recompute] = {Layers(full).to_file(): "full"}
+    return {**found, Layers(rest).to_file(): base} if base != "none" else found

@@ -1,0 +1,131 @@
+"""Which plans a framework can launch: the rules of layouts, and of what steps decide beside them, as a table.
+
+A layout says the same of every micro-batch. Strategies decide more: groups that change, which sequences share a
+micro-batch, the order of passes slot by slot. Few frameworks can be told these.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from planner.errors import InputError
+from planner.plan.launch_case import trained_facts
+from planner.plan.launchable import LaunchRefusal, launch_refusals
+from planner.plan.plan_file import Assignment, Layout, Plan, Step, assignments
+from planner.plan.schedules import DEFAULT_SCHEDULE, Slot
+from planner.plan.schedules.explicit import resolve_slots
+from planner.specs.base import with_fields
+from planner.specs.framework.knobs import Knobs
+
+
+@dataclass(frozen=True, slots=True)
+class StepCase:
+    """One module in the steps of a plan, and the knobs that they are judged by."""
+
+    plan: Plan
+    module: str
+    knobs: Knobs
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the module."""
+        return self.plan.layouts[self.module]
+
+    @property
+    def assigned(self) -> Iterator[Assignment]:
+        """What its groups work on, over all steps."""
+        for step in self.plan.steps:
+            yield from self.assigned_in(step)
+
+    def assigned_in(self, step: Step) -> Iterator[Assignment]:
+        """What its groups work on in one step."""
+        for micro_batch in step.micro_batches:
+            yield from (a for a in assignments(self.plan, micro_batch) if a.module == self.module)
+
+    @property
+    def batches(self) -> Iterator[tuple[int, ...]]:
+        """The tokens of each sequence, step by step; none of several modules, whose items no framework counts alike."""
+        for step in self.plan.steps:
+            alone = len(self.plan.layouts) == 1
+            items = (item for a in self.assigned_in(step) for item in a.items) if alone else ()
+            yield tuple(self.plan.uses.tokens(self.module, item) for item in items)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRule:
+    """What is wrong with the steps of a module, as `wrong | fix`; empty where nothing is."""
+
+    name: str
+    wrong: Callable[[StepCase], str]
+
+
+def plan_refusals(plan: Plan) -> Iterator[tuple[str, LaunchRefusal]]:
+    """The rules of its software that a plan breaks, each with the module that breaks it."""
+    knobs = plan.uses.software.knobs
+    for name, layout in plan.layouts.items():
+        at = StepCase(plan, name, knobs)
+        shares = [share for a in at.assigned for share in a.offload_shares(layout)]
+        offloading = with_fields(layout, offload=max([layout.offload, *shares]))
+        every = [trained_facts(plan.uses.models[name], len(layout.ranks), sizes) for sizes in at.batches]
+        found = dict.fromkeys(each for facts in every for each in launch_refusals(offloading, facts, knobs))
+        yield from ((name, refusal) for refusal in found)
+        for rule in STEP_RULES:
+            message, _, fix = rule.wrong(at).partition(" | ")
+            if message:
+                yield name, LaunchRefusal(rule.name, message, fix)
+
+
+def changed_groups(at: StepCase) -> str:
+    """Sequences on other groups than the replicas of the layout."""
+    own = at.layout.default_split
+    splits = {at.plan.groups[a.group].resolved_split(at.layout) for a in at.assigned}
+    if at.knobs.groups == "any" or splits <= {own}:
+        return ""
+    degrees = sorted({split.degree for split in splits})
+    several = f"{degrees[0]} to {degrees[-1]} ranks" if len(degrees) > 1 else f"{degrees[0]} ranks"
+    return f"groups of {several} are none of its layout's, whose cp is {own.degree} | a static layout"
+
+
+def packed_sequences(at: StepCase) -> str:
+    """More sequences in a micro-batch of a group than the layout has; encoders have as many as their readers need."""
+    if at.knobs.packing == "any" or any(edge.source == at.module for edge in at.plan.edges):
+        return ""
+    most = max((len(a.items) for a in at.assigned), default=0)
+    if most <= at.layout.micro_batch:
+        return ""
+    return f"up to {most} sequences share a micro-batch, whose size is {at.layout.micro_batch} | a static layout"
+
+
+def written_orders(at: StepCase) -> str:
+    """An order of passes that is none of the schedules by name, or tasks that are placed within one."""
+    if at.knobs.orders == "any":
+        return ""
+    if any(place.moved.module == at.module for step in at.plan.steps for place in step.placements):
+        return "its tasks are placed among those of another module | no placements"
+    names = (DEFAULT_SCHEDULE, *at.knobs.schedules)
+    if all(is_one_of(at, step, names) for step in at.plan.steps):
+        return ""
+    return f"the order of its passes is none of {', '.join(names)} | strategy: parallel_search"
+
+
+def is_one_of(at: StepCase, step: Step, names: tuple[str, ...]) -> bool:
+    """Whether the order of the module in a step is one of these schedules, by name or slot by slot."""
+    order, layout, count = step.order_of(at.module), at.layout, len(step.micro_batches)
+    if order is None or isinstance(order, str):
+        return order is None or order in names
+    slots = slots_of(order, layout, count)
+    return slots is None or any(slots == slots_of(name, layout, count) for name in names)
+
+
+def slots_of(order: str | tuple[str, ...], layout: Layout, micro_batches: int) -> list[list[Slot]] | None:
+    """The slots of a schedule, or of an order, on this layout; None where it does not fit, as other laws say."""
+    try:
+        return resolve_slots(order, layout.pp, micro_batches, layout.vpp)
+    except InputError:
+        return None
+
+
+STEP_RULES = (
+    StepRule("groups", changed_groups),
+    StepRule("packing", packed_sequences),
+    StepRule("order of passes", written_orders),
+)

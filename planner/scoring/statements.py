@@ -1,0 +1,137 @@
+"""What a plan file states of itself, held against what its own decisions and prices give.
+
+Screens, gates and runs show or rely on stated numbers, so that a file whose outcome or prediction is not its own is
+refused wherever one is read (`planner.pipeline`). Nothing is searched here: a bound over the space of layouts is only
+held below the plan's own value, and `planner check` finds it again.
+
+A plan whose `outcome.status` is `by_hand` states nothing: its outcome and prediction are computed as it is read, so
+that decisions can be changed in an editor.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from planner.errors import InputError
+from planner.plan.join_plans import total_outcome, total_prediction
+from planner.plan.legal.plan_laws import Violation
+from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
+from planner.scoring.bounds import SPACE
+from planner.scoring.objective_value import objective_of, objective_value, restate_in_objective
+from planner.scoring.score import OPTIMAL_GAP, Score, outcome_of, prediction_of
+from planner.specs.base import with_fields
+from planner.units import percent
+
+EQUAL = 1e-6  # relative: two evaluations of the same plan differ by less, and files have nine digits
+ZERO = 1e-9  # seconds, GiB or a share: less is rounding of zero
+BY_HAND = "by_hand"
+FIX = "planner solve its job again; or, where decisions were changed on purpose, outcome.status: by_hand"
+
+
+class Stated(NamedTuple):
+    """An outcome and a prediction of some steps, as a file states them, and what these steps give."""
+
+    where: str  # "" for the plan, else `steps[1].`
+    outcome: Outcome
+    prediction: Prediction | None
+    numbers: Sequence[int]
+
+
+def computed_by_hand(plan: Plan, scores: Sequence[Score]) -> Plan:
+    """A plan by hand with the outcome and prediction that its scores give; any other plan as it is."""
+    if plan.outcome.status != BY_HAND:
+        return plan
+    outcomes = [
+        with_fields(outcome_of(each, (step.outcome or plan.outcome).effort), status=BY_HAND)
+        for step, each in zip(plan.steps, scores, strict=True)
+    ]
+    predictions = [prediction_of(each) for each in scores]
+    steps = tuple(
+        with_fields(step, outcome=outcome, prediction=prediction) if step.outcome else step
+        for step, outcome, prediction in zip(plan.steps, outcomes, predictions, strict=True)
+    )
+    in_seconds = with_fields(
+        plan,
+        outcome=with_fields(total_outcome(outcomes), status=BY_HAND),
+        prediction=total_prediction(predictions),
+        steps=steps,
+        alternatives=(),
+    )
+    return with_fields(restate_in_objective(in_seconds, plan.outcome.objective), alternatives=plan.alternatives)
+
+
+def require_true(plan: Plan, scores: Sequence[Score], where: str) -> None:
+    """Raises InputError, located in the file `where`, for the first statement that the plan's own numbers deny."""
+    for first in false_statements(plan, scores):
+        raise InputError(first.message, where=f"{where} ({first.where})", fix=first.fix)
+
+
+def false_statements(plan: Plan, scores: Sequence[Score]) -> Iterator[Violation]:
+    """Each stated number that is not what the plan's own decisions and prices give."""
+    stated = [Stated("", plan.outcome, plan.prediction, range(len(scores)))]
+    stated += [
+        Stated(f"steps[{number}].", step.outcome, step.prediction, [number])
+        for number, step in enumerate(plan.steps)
+        if step.outcome
+    ]
+    for each in stated:
+        for where, message in (*false_outcome(plan, scores, each), *false_prediction(scores, each)):
+            yield Violation(f"{each.where}{where}", message, FIX)
+
+
+def false_outcome(plan: Plan, scores: Sequence[Score], stated: Stated) -> Iterator[tuple[str, str]]:
+    """Where a stated value, bound, gap or status is another than the scores', and a sentence."""
+    written, goal = stated.outcome, objective_of(plan)
+    of_steps = [scores[number] for number in stated.numbers]
+    value = objective_value(plan, sum(each.step_seconds for each in of_steps), stated.numbers)
+    if differs(written.value, value):
+        verb = goal.verb.removesuffix("s")
+        yield (
+            "outcome.value",
+            f"the plan states {goal.formatted(written.value)}, and its decisions {verb} {goal.formatted(value)}",
+        )
+    proven = value
+    if SPACE not in written.bound_by.split("+"):
+        seconds = sum(min(each.bound.seconds, each.step_seconds) for each in of_steps)
+        proven = objective_value(plan, seconds, stated.numbers)
+    if goal.loss(written.bound) > goal.loss(proven) * (1 + EQUAL):
+        shown = goal.formatted(written.bound)
+        yield (
+            "outcome.bound",
+            f"the plan states a bound of {shown}, and {goal.verb} {goal.formatted(value)} itself"
+            if goal.loss(written.bound) > goal.loss(value) * (1 + EQUAL)
+            else f"the plan states a bound of {shown}, and {goal.formatted(proven)} can be proven",
+        )
+    gap = goal.gap(written.value, written.bound)
+    if written.bound > 0 and abs(gap - written.gap) > EQUAL:
+        yield (
+            "outcome.gap",
+            f"the plan states a gap of {percent(written.gap)}, and its value and bound give {percent(gap)}",
+        )
+    if written.status == "optimal" and gap > OPTIMAL_GAP + EQUAL:
+        yield "outcome.status", f"the plan states that it is optimal, at a gap of {percent(gap)}"
+
+
+def false_prediction(scores: Sequence[Score], stated: Stated) -> Iterator[tuple[str, str]]:
+    """Where a stated time or memory is another than the scores', and a sentence."""
+    written = stated.prediction
+    if written is None:
+        return
+    found = total_prediction([prediction_of(scores[number]) for number in stated.numbers])
+    pairs = [*numbers_of(written, found, ""), *numbers_of(written.breakdown, found.breakdown, "breakdown.")]
+    for name, one, other in pairs:
+        if differs(one, other):
+            yield f"prediction.{name}", f"the plan states {name} {one:.6g}, and its decisions give {other:.6g}"
+
+
+def numbers_of(
+    one: Prediction | Breakdown, other: Prediction | Breakdown, prefix: str
+) -> Iterator[tuple[str, float, float]]:
+    """Each number of two predictions, or of their breakdowns, by its name in the file."""
+    for name in one.__struct_fields__:
+        if name != "breakdown":
+            yield f"{prefix}{name}", getattr(one, name), getattr(other, name)
+
+
+def differs(one: float, other: float) -> bool:
+    """Whether two numbers are further apart than two evaluations of the same plan."""
+    return abs(one - other) > max(EQUAL * max(abs(one), abs(other)), ZERO)

@@ -1,0 +1,50 @@
+"""A question, answer by answer: each is checked before the next is asked for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.specs.software_choice import read_software
+from planner.workflows.questions import Question, question_cluster, question_lengths, question_model
+
+
+def with_model(question: Question, text: str) -> Question:
+    """The question of this model: a name, a model file, or a config.json. Raises InputError."""
+    is_config = Path(text).suffix == ".json" or Path(text).is_dir()
+    answered = replace(question, hf=Path(text)) if is_config else replace(question, model=text)
+    question_model(answered)
+    return answered
+
+
+def with_gpus(question: Question, text: str) -> Question:
+    """The question on these GPUs. Raises InputError."""
+    answered = replace(question, gpus=text)
+    question_cluster(answered)
+    return answered
+
+
+def with_nics(question: Question, text: str) -> Question:
+    """The question with these adapters in a node; empty: as is usual. Raises InputError."""
+    answered = replace(question, nics=text or None)
+    question_cluster(answered)
+    return answered
+
+
+def with_lengths(question: Question, text: str) -> Question:
+    """The question with these lengths. Raises InputError."""
+    answered = replace(question, lengths=text)
+    question_lengths(answered)
+    return answered
+
+
+def with_batch(question: Question, text: str) -> Question:
+    """The question with so many sequences in a step. Raises InputError."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= 10**6):
+        raise InputError(f"`{text[:40]}` is no number of sequences", fix="a whole number, such as 512")
+    return replace(question, batch=int(text))
+
+
+def with_software(question: Question, text: str) -> Question:
+    """The question for this training framework. Raises InputError."""
+    read_software(text)
+    return replace(question, software=text)

@@ -1,0 +1,180 @@
+"""A question in a few words, as a job: its files, written to a folder to go on with."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from planner import files, hf
+from planner.errors import InputError
+from planner.solve_job import BEST
+from planner.specs import library
+from planner.specs.base import with_fields
+from planner.specs.cluster_choice import device_kind, read_cluster
+from planner.specs.hardware.cluster import Cluster
+from planner.specs.hardware.node_cluster import NodeCluster, expand_nodes
+from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
+from planner.specs.hardware.profile import Profile
+from planner.specs.job import Job
+from planner.specs.model import Model
+from planner.specs.software_choice import read_software
+from planner.specs.workload.distributions import DISTRIBUTIONS
+from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, TokensFolder, Workload
+
+JOB_FILE, CLUSTER_FILE, MODEL_FILE, PLAN_FILE = "job.yaml", "cluster.yaml", "model.yaml", "plan.yaml"
+USUAL_NODE_GPUS = 8  # GPUs of a node, in a DGX or HGX
+Part = TypeVar("Part", NodeGpus, NodeAdapters)
+RACK_GPUS = {"gb200": 72, "gb300": 72}  # that one NVLink domain joins in NVL72
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which model on which GPUs, with samples of which lengths, how many a step.
+
+    `model`: a shipped name or a model file; `hf`: a config.json. `gpus`: of the whole cluster, as 64xh100. `lengths`:
+    a number of tokens, a distribution, a file of lengths or a folder of tokens; `seq`: the longest sample.
+    """
+
+    batch: int
+    model: str = ""
+    hf: Path | None = None
+    gpus: str = ""
+    nodes: int | None = None
+    nics: str | None = None
+    cluster: str = ""
+    lengths: str = ""
+    seq: int | None = None
+    software: str = "planner"
+
+
+def write_question(question: Question, folder: Path | None) -> Path:
+    """Write the job of a question, with the files that it needs, and return its path.
+
+    None: a folder that is named after the question. Raises InputError, before anything is written, for what is not
+    there, and for a file of another question.
+    """
+    model = question_model(question)
+    cluster = question_cluster(question)
+    workload = Workload(lengths=question_lengths(question), batch_rows=question.batch, max_tokens=longest(question))
+    read_software(question.software, where="--software")
+    target = folder or Path(question_name(question))
+    written: dict[str, object] = {}
+    if question.hf:
+        written[MODEL_FILE] = model
+    if cluster:
+        written[CLUSTER_FILE] = cluster
+    written[JOB_FILE] = Job(
+        format=Job.FORMAT,
+        name=target.absolute().name,
+        model=f"./{MODEL_FILE}" if question.hf else from_folder(question.model),
+        cluster=f"./{CLUSTER_FILE}" if cluster else from_folder(question.cluster),
+        workload=workload,
+        software=from_folder(question.software),
+        strategy=BEST,
+    )
+    for name, content in written.items():
+        require_unchanged(target / name, files.dump(content))
+    for name, content in written.items():
+        files.write(target / name, content)
+    return target / JOB_FILE
+
+
+def require_unchanged(path: Path, text: str) -> None:
+    """Raises InputError where there is a file already, with another text."""
+    files.require_writable(path, "-o")
+    if path.is_file() and files.read_text(path) != text:
+        fix = f"name another folder with -o, or go on with it: planner solve {path.parent / JOB_FILE}"
+        raise InputError("there is another file already", where=str(path), fix=fix)
+
+
+def from_folder(reference: str) -> str:
+    """A name as it is, and a path so that it holds from any folder."""
+    return str(Path(reference).absolute()) if library.is_path(reference) else reference
+
+
+def question_name(question: Question) -> str:
+    """The folder of a question: model, cluster, lengths and samples of a step. Raises InputError."""
+    model = question_model(question)
+    lengths = question.lengths or str(question.seq)
+    cluster = re.sub(r"\s", "", question.gpus) or Path(question.cluster).stem
+    text = f"{model.name}-{cluster}-{Path(lengths).stem}x{question.batch}"
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)
+
+
+def question_model(question: Question) -> Model:
+    """The model that is asked about. Raises InputError."""
+    if bool(question.model) == bool(question.hf):
+        message = "both --model and --hf are given" if question.model else "no model is given"
+        raise InputError(message, where="--model", fix="--model llama-3-8b, or --hf config.json; planner list models")
+    if question.hf:
+        return hf.read(question.hf).model
+    return library.read_named(question.model, Model, where="--model")[0]
+
+
+def question_cluster(question: Question) -> NodeCluster | Cluster | None:
+    """The cluster to write; None where an existing one is named. Raises InputError."""
+    if bool(question.cluster) == bool(question.gpus):
+        message = "both --gpus and --cluster are given" if question.gpus else "no cluster is given"
+        raise InputError(message, where="--gpus", fix="--gpus 64xh100, or --cluster h100x64; planner list clusters")
+    if question.cluster:
+        read_cluster(question.cluster, where="--cluster")
+        return None
+    gpus = parsed(NodeGpus, question.gpus, "--gpus")
+    nics = None if question.nics is None else parsed(NodeAdapters, question.nics, "--nics")
+    kind = device_kind(gpus.device, where="--gpus")
+    return cluster_of_gpus(gpus, kind, question.nodes, nics)
+
+
+def cluster_of_gpus(gpus: NodeGpus, kind: str, nodes: int | None, nics: NodeAdapters | None) -> NodeCluster | Cluster:
+    """The nodes of so many GPUs in all; where the last is not full, with ranks and levels. Raises InputError."""
+    per_node = gpus.number // nodes if nodes else min(gpus.number, RACK_GPUS.get(kind, USUAL_NODE_GPUS))
+    if nodes and per_node * nodes != gpus.number:
+        fix = "a number of --nodes that divides the GPUs"
+        raise InputError(f"{gpus.number} GPUs are not {nodes} nodes of as many each", where="--nodes", fix=fix)
+    whole = NodeCluster(
+        format=NodeCluster.FORMAT,
+        name=f"{gpus.number}x{Path(gpus.device).stem}",
+        nodes=-(-gpus.number // per_node),
+        gpus=NodeGpus(f"{per_node}x{gpus.device}"),
+        nics=nics,
+    )
+    if whole.size == gpus.number:
+        return whole
+    expanded = expand_nodes(whole, kind, library.read_named(kind, Profile)[0].device)
+    (ranks,), (near, far) = expanded.ranks, expanded.levels
+    partly = (with_fields(ranks, count=gpus.number),), (near, with_fields(far, ranks=gpus.number))
+    return with_fields(expanded, ranks=partly[0], levels=partly[1])
+
+
+def parsed(kind: type[Part], text: str, option: str) -> Part:
+    """A text of an option as a file's value. Raises InputError."""
+    try:
+        return kind.from_file(text)
+    except ValueError as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, where=option, fix=fix) from error
+
+
+def longest(question: Question) -> int | None:
+    """The longest sample that is kept: `seq`, where lengths differ."""
+    return question.seq if question.lengths else None
+
+
+def question_lengths(question: Question) -> LengthSource | int:
+    """Where lengths are from. Raises InputError."""
+    named = question.lengths or (str(question.seq) if question.seq else "")
+    if not named:
+        fix = "--seq 8192, or --lengths wikipedia, a file of lengths, or a folder of tokens; planner list lengths"
+        raise InputError("no lengths are given", where="--seq", fix=fix)
+    if re.fullmatch("[1-9][0-9]{0,8}", named):
+        return int(named)
+    if named in DISTRIBUTIONS:
+        return Distribution(name=named)
+    path = Path(named).absolute()
+    if path.is_dir():
+        return TokensFolder(path=str(path))
+    if library.is_file(path):
+        return LengthsFile(path=str(path))
+    known = [*DISTRIBUTIONS]
+    fix = files.nearest_word(named, known) or f"one of {', '.join(known)}; a file, or a folder"
+    raise InputError(f"there are no lengths `{named}`", where="--lengths", fix=fix)

@@ -1,0 +1,129 @@
+"""`planner ask` answers a question of one line as `planner solve` would the job that it writes; `init` asks for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from planner import files
+from planner.cli.app import app
+from planner.plan.plan_file import Plan
+from planner.specs.cluster_choice import read_cluster
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.job import Job
+from planner.workflows.questions import Question, write_question
+from tests.hf.configs import LLAMA_8B
+
+SMALL = ("--model", "llama-3-8b", "--gpus", "8xh100", "--seq", "4096", "--batch", "16")
+
+
+def planner(*words: object, code: int = 0, given: str | None = None):
+    done = CliRunner().invoke(app, [*map(str, words)], input=given)
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_a_question_is_answered_as_its_job_is_solved(here):
+    answer = json.loads(planner("ask", *SMALL, "--json").stdout)
+    folder = Path("llama-3-8b-8xh100-4096x16")
+    assert answer["plan"] == str(folder / "plan.yaml") and answer["job"] == str(folder / "job.yaml")
+    solved = json.loads(planner("solve", folder / "job.yaml", "-o", "again.yaml", "--json").stdout)
+    assert files.read("again.yaml", Plan) == files.read(folder / "plan.yaml", Plan)
+    assert {key: answer[key] for key in solved if key not in ("plan", "seconds", "steps")} == {
+        key: value for key, value in solved.items() if key not in ("plan", "seconds", "steps")
+    }
+    job = files.read(folder / "job.yaml", Job)
+    assert (job.strategy, job.workload.lengths, job.workload.batch_rows, job.software) == ("best", 4096, 16, "planner")
+
+
+def test_the_answer_is_one_screen_and_says_how_to_go_on(here):
+    lines = planner("ask", *SMALL, "-o", "mine").stdout.splitlines()
+    assert len(lines) <= 40 and "step" in lines[1]
+    assert any("mine/job.yaml" in line for line in lines)
+    assert sorted(path.name for path in Path("mine").iterdir()) == ["cluster.yaml", "job.yaml", "plan.yaml"]
+
+
+def test_the_same_question_is_the_same_job_and_another_does_not_overwrite_it(here):
+    planner("init", given=ANSWERS)
+    before = Path("mine/job.yaml").read_text()
+    planner("init", given=ANSWERS)
+    assert Path("mine/job.yaml").read_text() == before
+    done = CliRunner().invoke(app, ["init"], input=ANSWERS.replace("4096", "2048"))
+    assert done.exit_code and "there is another file already" in str(done.exception)
+    assert Path("mine/job.yaml").read_text() == before
+
+
+ANSWERS = "llama-3-8b\n8xh100\n\n4096\n16\n\nmine\n"
+
+
+def test_init_asks_the_same_one_by_one(here):
+    planner("ask", *SMALL, "-o", "asked")
+    said = planner("init", given=ANSWERS).stdout
+    assert "planner solve mine/job.yaml" in said
+    for name in ("job.yaml", "cluster.yaml"):
+        assert Path("mine", name).read_text() == Path("asked", name).read_text().replace("asked", "mine")
+
+
+def test_init_asks_again_after_a_wrong_answer(here):
+    wrong = ANSWERS.replace("llama-3-8b", "lama-3-8b\nllama-3-8b").replace("8xh100", "many\n8xh101\n8xh100")
+    said = planner("init", given=wrong).output
+    assert "did you mean `llama-3-8b`" in said and "no number of GPUs" in said and "no device is called `h101`" in said
+    assert files.read("mine/job.yaml", Job).model == "llama-3-8b"
+
+
+@pytest.mark.parametrize(
+    ("words", "nodes", "per_node", "far"),
+    [
+        (("--gpus", "64xh100"), 8, 8, 50),
+        (("--gpus", "64xh100", "--nodes", "16", "--nics", "4x200Gb"), 16, 4, 25),
+        (("--gpus", "4xh100"), 1, 4, None),
+        (("--gpus", "12xh100", "--nics", "8x400Gb"), 1.5, 8, 50),
+        (("--gpus", "144xgb200"), 2, 72, 50),
+    ],
+)
+def test_gpus_are_of_the_whole_cluster(here, words, nodes, per_node, far):
+    given = {words[number].removeprefix("--"): words[number + 1] for number in range(0, len(words), 2)}
+    given["nodes"] = int(given["nodes"]) if "nodes" in given else None
+    write_question(Question(model="llama-3-8b", lengths="4096", batch=16, **given), Path("q"))
+    cluster, _ = read_cluster("q/cluster.yaml")
+    assert (cluster.size, cluster.ranks[0].per_node) == (nodes * per_node, per_node)
+    assert [level.gb_per_s for level in cluster.levels[1:]] == ([far] if far else [])
+    assert load_job("q/job.yaml", JobOptions()).cluster == cluster
+
+
+def test_a_model_of_hugging_face_and_lengths_of_a_file(here):
+    Path("config.json").write_text(json.dumps(LLAMA_8B))
+    Path("lengths.txt").write_text("100\n200\n" * 20)
+    words = ("--gpus", "8xh100", "--lengths", "lengths.txt", "--batch", "16", "--software", "any", "-o", "mine")
+    planner("ask", "--hf", "config.json", *words)
+    assert {path.name for path in Path("mine").iterdir()} >= {"model.yaml", "job.yaml"}
+    inputs = load_job("mine/job.yaml", JobOptions())
+    assert set(inputs.batches[0].items.values()) == {100, 200} and inputs.job.software == "any"
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "fix"),
+    [
+        ("--gpus 8xh100 --seq 1", "no model", "--model llama-3-8b"),
+        ("--model lama-3-8b --gpus 8xh100 --seq 1", "`lama-3-8b`", "did you mean"),
+        ("--model llama-3-8b --seq 1", "no cluster", "--gpus 64xh100"),
+        ("--model llama-3-8b --gpus 8xh100", "no lengths", "--seq 8192"),
+        ("--model llama-3-8b --gpus 8 --seq 1", "no number of GPUs", "8xh100"),
+        ("--model llama-3-8b --gpus 8xh100 --lengths wikipdia", "wikipdia", "did you mean"),
+        ("--model llama-3-8b --gpus 8xh100 --cluster h100x64 --seq 1", "both", "--gpus"),
+        ("--model llama-3-8b --gpus 8xh100 --nodes 3 --seq 1", "3 nodes", "--nodes"),
+        ("--model llama-3-8b --gpus 8xh100 --seq 1 --software megatronn", "megatronn", "did you mean"),
+    ],
+)
+def test_a_question_that_is_not_whole_says_what_is_missing(here, words, message, fix):
+    done = CliRunner().invoke(app, ["ask", "--batch", "1", *words.split()])
+    assert message in done.exception.message and fix in done.exception.fix
+    assert not [path for path in here.iterdir() if path.name != "cache"]

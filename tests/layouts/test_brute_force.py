@@ -1,0 +1,87 @@
+"""Small spaces: what parallel_search finds, and the best of all layouts that fit, each simulated."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.errors import Infeasible
+from planner.layouts.launchable_layouts import layouts_of
+from planner.layouts.layout_problem import fixed_fields, layout_problem
+from planner.layouts.layout_screening import screen
+from planner.layouts.layout_space import layout_at
+from planner.layouts.searched_parts import with_searched_parts
+from planner.scoring import with_score
+from planner.specs.base import with_fields
+from planner.strategies import parallel_search
+from planner.strategies.static.simulated_layouts import simulate_layout
+from tests.static_jobs import small_cluster, static_inputs
+
+VARIED = [300, 9000, 512, 700, 4096, 1000, 2048, 600, 333, 8192, 64, 1500, 2500, 700, 128, 4000]
+# model, ranks, sequences, fixed fields, GiB of a device (None: as it is)
+SPACES = [
+    ("llama-3-8b", 8, [8192] * 16, "zero: 3, cp: 1, vpp: 1, recompute: none", None),
+    ("llama-3-8b", 8, [8192] * 16, "zero: 1, cp: 1, tp: 2, vpp: 2", None),
+    ("llama-3-8b", 8, [8192] * 16, "pp: 2, zero: 1, cp: 1, vpp: 1", None),
+    ("llama-3-8b", 8, [8192] * 16, "tp: 2, zero: 3, vpp: 1", 40.0),
+    ("llama-3-8b", 8, [8192] * 16, "zero: 3, cp: 1, vpp: 1", 32.0),
+    ("llama-3-8b", 8, [32768] * 8, "tp: 1, zero: 3, vpp: 1", None),
+    ("llama-3-8b", 4, [8192] * 8, "zero: 3, cp: 1, recompute: selective", None),
+    ("llama-3-8b", 4, [2048] * 16, "vpp: 1, cp: 1, zero: 2", None),
+    ("llama-3-8b", 24, [4096] * 48, "zero: 1, cp: 1, vpp: 1, recompute: full, micro_batch: 2", None),
+    ("llama-3-8b", 16, [8192] * 16, "schedule: gpipe, zero: 1, cp: 1, micro_batch: 1", None),
+    ("llama-3-8b", 8, [4096] * 16, "schedule: zb_h1, zero: 1", None),
+    ("llama-3-8b", 8, VARIED, "zero: 3, pp: 1, recompute: none", None),
+    ("llama-3-8b", 8, VARIED, "zero: 3, cp: 1, recompute: full, vpp: 1", None),
+    ("llama-3-8b", 8, VARIED, "zero: 1, tp: 2, pp: 2, vpp: 1", None),
+    ("llama-3-8b", 4, VARIED, "zero: 3, tp: 1, vpp: 1, recompute: full", 48.0),
+    ("llama-3-8b", 8, VARIED, "zero: 2, pp: 1", 60.0),
+    ("qwen3-30b-a3b", 8, [4096] * 16, "zero: 3, tp: 2, cp: 1, vpp: 1, recompute: full", None),
+    ("qwen3-30b-a3b", 8, [4096] * 16, "zero: 3, pp: 1, cp: 1, recompute: none", None),
+    ("qwen3-30b-a3b", 8, VARIED, "zero: 3, pp: 1, tp: 1, recompute: full", None),
+    ("gpt-oss-20b", 8, [4096] * 16, "zero: 3, pp: 1, cp: 1, recompute: none", None),
+    ("deepseek-v2-lite", 8, [4096] * 16, "zero: 1, pp: 1, tp: 1, cp: 1", None),
+    ("nemotron-h-8b", 8, [4096] * 16, "zero: 3, cp: 1, vpp: 1", None),
+]
+LONG = (0, 2, 3, 5, 7, 9, 13, 14, 15, 17, 18)  # of these, for the soak: ten seconds and more
+AT_DEFAULT = 1.01  # of the best, with the layouts that the default effort simulates
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def best_simulated(inputs, problem):
+    """The least simulated seconds of any layout of the space whose plan fits."""
+    found = layouts_of(problem, fixed_fields(inputs))
+    screened, best = with_searched_parts(problem, screen(problem, found)), np.inf
+    for place in range(len(screened.seconds)):
+        tried = simulate_layout(inputs, problem, layout_at(problem.trained, screened.layouts, place))
+        if tried.seconds < best:
+            try:
+                with_score(tried.plan, "")
+            except Infeasible:
+                continue
+            best = tried.seconds
+    return best
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        pytest.param(space, marks=pytest.mark.soak if number in LONG else pytest.mark.slow)
+        for number, space in enumerate(SPACES)
+    ],
+    ids=lambda space: f"{space[0]} {space[1]} {space[3]}",
+)
+def test_the_plan_is_the_best_of_all_simulated_layouts(tmp_path, space):
+    model, ranks, sizes, fixed, gib = space
+    inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)
+    if gib:
+        kind = inputs.cluster.ranks[0].kind
+        inputs = replace(inputs, devices={kind: with_fields(inputs.device, memory_gib=gib)})
+    best = best_simulated(inputs, layout_problem(inputs))
+    thorough, usual = (parallel_search.plan(replace(inputs, effort=effort), None).outcome.value for effort in (4, 2))
+    assert thorough == pytest.approx(best, rel=1e-6)
+    assert best * (1 - 1e-6) <= usual <= best * AT_DEFAULT

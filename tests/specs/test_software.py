@@ -1,0 +1,123 @@
+"""Software files: each says what it can run and from where it is known; what is missing is named."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from planner import files, pipeline
+from planner.errors import InputError
+from planner.specs.base import with_fields
+from planner.specs.framework.knobs import Knobs
+from planner.specs.framework.software import Software
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.library import read_named, shipped_names
+from planner.specs.software_choice import ANY, read_software
+from tests.static_jobs import for_software, small_cluster, static_job
+
+SHIPPED = shipped_names(Software)
+CHOICES = ("cp", "schedules", "etp", "dispatch", "zero", "recompute", "dtypes", "gradients", "overlap")
+
+
+def knobs_of(name):
+    return read_named(name, Software)[0].knobs
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_file_says_where_each_knob_is_from(name):
+    knobs, every = knobs_of(name), Knobs()
+    restricted = {field for field in Knobs.__struct_fields__ if getattr(knobs, field) != getattr(every, field)}
+    assert restricted - {"sources"} and restricted - {"sources"} <= set(knobs.sources)
+    assert all(len(source) > 10 for source in knobs.sources.values())
+
+
+def test_the_generic_framework_has_what_two_others_both_have():
+    generic, others = knobs_of("generic"), [knobs_of(name) for name in ("megatron", "torchtitan")]
+    for field in CHOICES:
+        both = set.intersection(*(set(getattr(each, field)) for each in others))
+        assert set(getattr(generic, field)) == both, field
+
+
+def test_bridge_runs_what_its_core_does():
+    assert with_fields(knobs_of("nemo"), sources={}) == with_fields(knobs_of("megatron"), sources={})
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_knobs_survive_a_file(name):
+    shipped = read_named(name, Software)[0]
+    assert files.parse(files.dump(shipped), Software, "again") == shipped
+
+
+def test_any_is_the_generic_framework_with_every_knob():
+    software, path = read_software(ANY)
+    assert software.knobs == Knobs() and path.stem == "generic"
+    assert with_fields(software, name="generic", knobs=knobs_of("generic")) == read_named("generic", Software)[0]
+
+
+def own_software(folder, knobs):
+    data = {"format": Software.FORMAT, "name": "own", "provenance": {"source": "me"}, **knobs}
+    (folder / "own.yaml").write_bytes(msgspec.yaml.encode(data))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message", "fix"),
+    [
+        ({}, "does not say what the framework can run", "`knobs: {}` refuses nothing"),
+        ({"knobs": {"ring": True}}, "unknown key `ring`", ""),
+        ({"knobs": {"cp": ["spiral"]}}, "spiral", "one of both, ring, ulysses"),
+        ({"knobs": {"rank_orders": ["tp-xp"]}}, "`xp`", "order tp-cp"),
+        ({"knobs": {"sources": {"tq": "a page"}}}, "a knob `tq`", "name a knob"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_with_its_fix(tmp_path, knobs, message, fix):
+    own_software(tmp_path, knobs)
+    job = static_job(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [4096] * 8)
+    with pytest.raises(InputError) as caught:
+        load_job(for_software(job, "./own.yaml"), JobOptions())
+    assert message in caught.value.message and fix in caught.value.fix and "own.yaml" in caught.value.where
+
+
+def job_with(folder, software, fixed, kept="zero: 1"):
+    cluster = small_cluster(folder, "h100-80gb", 8)
+    return for_software(static_job(folder, "llama-3-8b", cluster, [4096] * 16, fixed, kept), software)
+
+
+@pytest.mark.parametrize("verb", [pipeline.predict, pipeline.fits, pipeline.solve], ids=["predict", "fits", "solve"])
+@pytest.mark.parametrize(
+    ("software", "fixed", "rule"),
+    [
+        ("fsdp", "tp: 2, pp: 2, zero: 3", "pipeline"),
+        ("megatron", "tp: 2, cp: 1, pp: 2, schedule: zb_h1", "schedule"),
+        ("torchtitan", "tp: 2, dtype: float64, zero: 3", "dtype"),
+        ("planner", "tp: 4, sequence_parallel: false", "sequence parallelism"),
+    ],
+)
+def test_a_layout_that_its_software_cannot_launch_is_refused(tmp_path, verb, software, fixed, rule):
+    kept = "" if "zero" in fixed else "zero: 1"
+    with pytest.raises(InputError) as caught:
+        verb(job_with(tmp_path, software, fixed, kept))
+    assert f"{software} cannot launch this layout" in caught.value.message and f"(rule: {rule})" in caught.value.message
+    assert "job.yaml (" in caught.value.where and "software: any" in caught.value.fix
+
+
+def test_any_software_launches_it(tmp_path):
+    prediction = pipeline.predict(job_with(tmp_path, ANY, "tp: 2, cp: 1, pp: 2, schedule: zb_h1"))
+    assert prediction.plan.layouts["llm"].schedule == "zb_h1"
+
+
+def test_open_fields_refuse_nothing_before_they_are_decided(tmp_path):
+    """Four layers to a chunk need a pipeline of some depth, which the search finds."""
+    plan = pipeline.solve(job_with(tmp_path, "megatron", "pp: 2, vpp: 2")).plan
+    assert plan.layouts["llm"].vpp == 2
+
+
+def test_the_page_on_software_has_every_knob():
+    page = (Path(__file__).parents[2] / "docs" / "software.md").read_text(encoding="utf-8")
+    rows = {
+        name
+        for line in page.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+    assert set(Knobs.__struct_fields__) <= rows

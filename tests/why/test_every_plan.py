@@ -1,0 +1,66 @@
+"""`why` answers for every plan: where no strategy makes its decisions they stay, and its own tasks are simulated."""
+
+from pathlib import Path
+
+import pytest
+
+from planner import pipeline
+from planner.errors import InputError
+from planner.plan.plan_file import Plan
+from planner.scoring import read_plan, score
+from planner.why import WhyNot, WhyPlan
+
+GOLDEN = sorted(Path("tests/golden").rglob("plan.yaml"))
+MODULES = [path for path in GOLDEN if len(read_plan(path).layouts) > 1]
+BY_HAND = [path for path in GOLDEN if "by_hand" in path.parts]  # others are asked in test_why.py and test_searched.py
+EVERY = pytest.mark.parametrize("path", BY_HAND, ids=lambda path: path.parent.name)
+
+
+def plan_at(path: Path) -> Plan:
+    return pipeline.read_plan(path)
+
+
+@pytest.mark.slow
+@EVERY
+def test_the_parts_of_every_step_add_up_and_something_would_help(path):
+    plan = plan_at(path)
+    for step in range(len(plan.steps)):
+        answer = pipeline.why(plan, step=step)
+        assert isinstance(answer, WhyPlan)
+        facts = answer.facts
+        parts = facts.compute + facts.exchange_across + facts.exchange_within + facts.other_comm + facts.idle
+        assert parts == pytest.approx(facts.value) == score(plan, step).step_seconds
+        assert answer.sensitivities
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.parent.name)
+def test_of_several_modules_each_is_made_faster_by_itself(path):
+    """Kept decisions on a better machine take no longer, and all modules together bound what one of them can save."""
+    plan = plan_at(path)
+    answer = pipeline.why(plan)
+    assert isinstance(answer, WhyPlan) and "several modules" in answer.kept
+    whose = [gain.what.split("`")[1] for gain in answer.sensitivities if "computing" in gain.what]
+    assert whose == [*plan.layouts]
+    for gain in answer.sensitivities:
+        assert gain.seconds is not None and gain.seconds <= answer.facts.value * (1 + 1e-9)
+        assert gain.seconds >= answer.facts.value / 2 * (1 - 1e-9)  # halved work halves a path at most
+    assert max(gain.saved or 0.0 for gain in answer.sensitivities) > 0
+
+
+def test_a_static_layout_by_hand_is_compared_with_what_the_search_finds():
+    plan = plan_at(Path("tests/golden/by_hand/zero-bubble/plan.yaml"))
+    answer = pipeline.why(plan)
+    assert isinstance(answer, WhyPlan) and not answer.kept
+    assert answer.again <= answer.facts.value * (1 + 1e-9)
+    changed = pipeline.why_not(plan, ("pp=1",))
+    assert isinstance(changed, WhyNot) and changed.after and changed.again == answer.again
+    with pytest.raises(InputError) as refused:
+        pipeline.why(plan, "0")
+    assert "static layout" in refused.value.message
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.parent.name)
+def test_another_decision_for_several_modules_is_refused_with_what_to_ask_instead(path):
+    with pytest.raises(InputError) as refused:
+        pipeline.why_not(plan_at(path), ("zero=1",))
+    assert "several modules" in refused.value.message and "planner why" in (refused.value.fix or "")
