@@ -34,6 +34,7 @@ from planner.scoring.pipeline_passes import order_bound_seconds
 from planner.simulate import Timeline, whole_tasks
 
 SPACE = "space"
+ROUNDING = 1e-12  # of a bound, relative: by which sums of the same numbers differ between processors
 
 
 class Bound(NamedTuple):
@@ -65,9 +66,15 @@ def step_bound(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task],
     for by, each in BOUNDS.items():
         if each.same_work == (step.packing_problem_or_none is None) and each.applies(step):
             bounds.append(Bound(each.seconds(step), by))
-            if bounds[-1].seconds >= step.step_seconds:  # nothing can be above it
+            if bounds[-1].seconds >= step.step_seconds * (1 - ROUNDING):  # nothing can be above it
                 break
-    return max(bounds, key=lambda bound: bound.seconds)
+    return highest(bounds)
+
+
+def highest(bounds: Sequence[Bound]) -> Bound:
+    """The greatest bound; of those that differ by rounding alone the first, so that every machine names the same."""
+    most = max(bound.seconds for bound in bounds)
+    return next(bound for bound in bounds if bound.seconds >= most * (1 - ROUNDING))
 
 
 def bounds_same_work(by: str) -> bool:
@@ -82,7 +89,7 @@ def packing_bound(problem: PackingProblem, value: float, effort: int = 2) -> Bou
         Bound(longest_seconds(problem), "longest"),
         Bound(coupled_seconds(problem, value, effort), "coupled"),
     )
-    return max(bounds, key=lambda bound: bound.seconds)
+    return highest(bounds)
 
 
 def area_seconds(problem: PackingProblem) -> float:

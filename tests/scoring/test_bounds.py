@@ -11,7 +11,15 @@ from planner.costs.cost_lines import CostLine, RingTerm
 from planner.packing.makespan_search import search_makespans
 from planner.packing.packed_groups import packing_seconds
 from planner.plan.task import Task
-from planner.scoring.bounds import area_seconds, busiest_rank_seconds, exact_seconds, longest_seconds, packing_bound
+from planner.scoring.bounds import (
+    Bound,
+    area_seconds,
+    busiest_rank_seconds,
+    exact_seconds,
+    highest,
+    longest_seconds,
+    packing_bound,
+)
 from planner.scoring.coupled_bound import coupled_seconds
 from planner.simulate import simulate
 from planner.specs.base import Layers, Ranks
@@ -115,3 +123,13 @@ def test_two_halves_of_a_device_are_as_busy_as_one():
     timeline = simulate(halves, lambda task: Cost(2.0, "measured", 0.0))
     assert busiest_rank_seconds(halves, timeline) == 2.0
     assert timeline.step_seconds == 2.0
+
+
+@pytest.mark.parametrize("last", [1.0, 1.0 - 2**-53, 1.0 + 2**-52])
+def test_of_bounds_equal_but_for_rounding_the_first_is_named(last):
+    assert highest([Bound(0.5, "longest"), Bound(1.0, "area"), Bound(last, "coupled")]).by == "area"
+
+
+def test_a_bound_that_is_truly_higher_is_named_wherever_it_stands():
+    assert highest([Bound(1.0, "area"), Bound(1.0 + 1e-9, "coupled")]).by == "coupled"
+    assert highest([Bound(0.0, "area"), Bound(0.0, "coupled")]) == Bound(0.0, "area")
