@@ -4,7 +4,7 @@ import re
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
-MS, US = 1e-3, 1e-6
+MS, US, NS = 1e-3, 1e-6, 1e-9
 
 
 def gib(count_bytes: float) -> float:

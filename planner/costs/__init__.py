@@ -23,6 +23,7 @@ from planner.costs.layout_columns import (
 from planner.costs.machine_model import MachineModel, machine_of, peak_flops
 from planner.costs.network.expert_dispatch import DISPATCHES, BestDispatch, best_dispatch, seconds_by_dispatch
 from planner.costs.network.mesh_groups import dims_in_order
+from planner.costs.network.replica_exchange import host_update_seconds
 from planner.costs.network_model import SINGLE_RANK_NETWORK, NetworkLevel, NetworkModel
 from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective, StepWork, find_objective
 from planner.costs.overlap_switches import with_overlap
@@ -87,6 +88,7 @@ __all__ = [
     "freed_bytes",
     "head_line",
     "host_offload",
+    "host_update_seconds",
     "largest_offload",
     "layers_line",
     "least_trusted",

@@ -22,7 +22,7 @@ from planner.costs.network.rank_groups import (
     rank_blocks,
     replicated_by_task,
 )
-from planner.costs.network.replica_exchange import ReplicaExchange, replica_exchange, update_pass_seconds
+from planner.costs.network.replica_exchange import ReplicaExchange, replica_exchange, updated_parameters
 from planner.costs.network.sequence_exchange import ring_line, ulysses_line
 from planner.costs.network.tensor_parallel_exchange import (
     measured_on_one_rank,
@@ -30,6 +30,7 @@ from planner.costs.network.tensor_parallel_exchange import (
     tensor_parallel_line,
 )
 from planner.costs.network_model import CommGroup
+from planner.errors import InputError
 from planner.plan.mesh.rank_mesh import expert_shards
 from planner.plan.plan_file import Layout, SequenceSplit
 from planner.plan.task import Task
@@ -37,9 +38,7 @@ from planner.specs.base import Layers
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import ModuleCosts
 from planner.specs.layers import Module
-from planner.units import KIB
-
-NANO = 1e-9
+from planner.units import KIB, NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,10 @@ class FitPricing:
         gradients.
         """
         parts = replicated_by_task(task, self.spec, self.layout, self.cluster)
-        seconds = update_pass_seconds(parts, columns_of(self.layout), self.costs.update_ns_per_parameter * NANO)
+        if self.layout.optimizer_offload:
+            message = "moments are in host memory, and the profile measured the update on the device alone"
+            raise InputError(message, where="layouts", fix="optimizer_offload: 0, or layers priced by rates")
+        seconds = updated_parameters(parts, columns_of(self.layout)) * self.costs.update_ns_per_parameter * NS
         own = self.compute_cost(float(seconds))
         if self.layout.tp == 1 or not measured_on_one_rank(self.costs):
             return own

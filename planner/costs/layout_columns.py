@@ -52,6 +52,7 @@ class LayoutColumns:
     full_recompute: Number = 0.0  # share of the layers that are recomputed in full
     recomputed_parts: frozenset[RecomputedPart] = frozenset()  # what the other layers recompute
     offload: Number = 0.0  # share of the activations in host memory; a chunk's first and last layer keep theirs
+    optimizer_offload: Number = 0.0  # share of Adam's moments in host memory, where processors update them
     dtype: Precision = "bf16"
     schedule: Schedule = "1f1b"
     dispatch: Dispatch | tuple[Dispatch, ...] = "all_to_all"  # of several, each layout has the cheapest
@@ -168,7 +169,10 @@ def columns_of(layout: Layout, batch: PipelineBatch = ONE_SEQUENCE) -> LayoutCol
     )
 
 
-LAYOUT_FIELDS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel", "offload")
+LAYOUT_FIELDS = (
+    "tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica", "zero", "sequence_parallel", "offload",
+    "optimizer_offload",
+)  # fmt: skip
 
 
 def recompute_columns(how: Recompute) -> tuple[float, frozenset[RecomputedPart]]:

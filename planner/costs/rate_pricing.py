@@ -16,11 +16,11 @@ from planner.costs.memory.token_caps import ActivationBytes
 from planner.costs.network.layer_traffic import LayerGroups
 from planner.costs.network.rank_groups import pass_groups, replicated_by_task
 from planner.costs.network.replica_exchange import (
-    UPDATE_BYTES,
     ReplicaExchange,
+    parameter_update_seconds,
     replica_exchange,
     shards_seconds,
-    update_pass_seconds,
+    updated_parameters,
 )
 from planner.costs.network_model import CommGroup, strided_group
 from planner.costs.rate_lines import (
@@ -35,7 +35,7 @@ from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.layers import Module
-from planner.units import GB, MS
+from planner.units import MS
 
 Key = tuple[object, ...]
 
@@ -178,7 +178,7 @@ class RatePricing:
         """The optimizer's step over the parameters that a rank updates, and the framework's constant per step."""
         at, machine = self.layout_columns, self.machine
         parts = replicated_by_task(task, self.spec, self.layout, self.cluster)
-        own = update_pass_seconds(parts, at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB))
+        own = updated_parameters(parts, at) * parameter_update_seconds(at, machine)
         own = own + shards_seconds(parts[0], at, machine.timing)
         return self.compute_cost(float(own) * self.straggler_factor + machine.timing.step_ms * MS)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from planner.costs import DISPATCHES, seconds_by_dispatch
 from planner.layouts.layout_batches import columns_at
-from planner.layouts.layout_fields import DISPATCH, FULL_LAYERS, OFFLOAD, RANK_ORDER
+from planner.layouts.layout_fields import DISPATCH, SOLVED_FIELDS
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_space import LayoutSpace, layout_space
 from planner.layouts.rank_orders import ORDER_RULES, order_choices
@@ -23,7 +23,7 @@ def layouts_of(problem: LayoutProblem, fixed: Parallelism) -> LayoutSpace:
     per_node, schedules = problem.machine.network.per_node, problem.knobs.schedules
     found = with_dispatch(problem, layout_space(trained, per_node, fixed, schedules))
     facts = trained_facts(trained.module, trained.ranks, trained.sizes)
-    columns = {name: column for name, column in found.items() if name not in (FULL_LAYERS, OFFLOAD, RANK_ORDER)}
+    columns = {name: column for name, column in found.items() if name not in SOLVED_FIELDS}
     able = launchable(columns, trained.fixed, facts, problem.knobs, OTHER_RULES)
     able &= np.any([choice.tried for choice in order_choices(problem, found)], axis=0)
     return {name: column[able] for name, column in found.items()}

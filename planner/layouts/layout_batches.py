@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 from planner.costs import DISPATCHES, LayoutColumns
 from planner.layouts.layout_fields import (
     DISPATCH,
-    FULL_LAYERS,
-    OFFLOAD,
-    RANK_ORDER,
     RECOMPUTE,
     RECOMPUTE_BY_RANGES,
     SCHEDULE,
     SCHEDULES,
+    SOLVED_FIELDS,
     TrainingSetup,
     columns_for,
     layout_of,
@@ -53,12 +51,13 @@ def columns_at(
     some = replace(columns_for(first, trained), schedule=SCHEDULES[int(numbers[SCHEDULE][0])])
     full = (numbers["recompute"] == RECOMPUTE.index("full")).astype(np.float64)
     full = np.where(numbers["recompute"] == RECOMPUTE_BY_RANGES, some.full_recompute, full)
-    left_out = ("recompute", FULL_LAYERS, OFFLOAD, DISPATCH, SCHEDULE, RANK_ORDER)
+    left_out = ("recompute", DISPATCH, SCHEDULE, *SOLVED_FIELDS)
     named: dict[str, Any] = {name: each.astype(np.float64) for name, each in numbers.items() if name not in left_out}
     named["micro_batch"] = named["micro_batch"] * trained.mean_share
     return replace(
         some,
         offload=trained.fixed.offload or 0.0,
+        optimizer_offload=trained.fixed.optimizer_offload or 0.0,
         full_recompute=full,
         recomputed_parts=some.recomputed_parts if parts is None else parts,
         **named,

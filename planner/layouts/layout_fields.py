@@ -38,9 +38,12 @@ SCHEDULE = "schedule"  # of a table: a place in SCHEDULES; 1f1b is interleaved w
 # Fields of a table that are solved for, not enumerated.
 FULL_LAYERS = "full_layers"  # how many layers each pipeline rank recomputes in full
 OFFLOAD = "offload"  # the share of activations in host memory, in steps of 1/OFFLOAD_STEPS; 0 where the job says it
+OPTIMIZER_OFFLOAD = "optimizer_offload"  # the same of the optimizer's moments
 DISPATCH = "dispatch"  # how tokens get to experts, as a place in DISPATCHES
+OFFLOADS = (OFFLOAD, OPTIMIZER_OFFLOAD)
 RANK_ORDERS = tuple("-".join(dims) for dims in permutations(MESH_DIMS))  # every order of ranks, the default one first
 RANK_ORDER = "rank_order"  # of a table: a place in RANK_ORDERS
+SOLVED_FIELDS = (FULL_LAYERS, OFFLOAD, OPTIMIZER_OFFLOAD, RANK_ORDER)
 NOTHING_FIXED = Parallelism()
 
 
@@ -80,14 +83,13 @@ class TrainingSetup:
 
 
 def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
-    """A layout with these searched fields, layers to recompute and share to offload, the others as the job says; dp is
+    """A layout with these searched fields, layers to recompute and shares to offload, the others as the job says; dp is
     the rest of the ranks.
     """
-    enumerated = {name: value for name, value in numbers.items() if name != OFFLOAD}
+    enumerated = {name: value for name, value in numbers.items() if name not in OFFLOADS}
     chosen: dict[str, Any] = {**decided_fields(trained.fixed), **enumerated}
     full_layers = chosen.pop(FULL_LAYERS, 0)
-    if numbers.get(OFFLOAD):
-        chosen[OFFLOAD] = numbers[OFFLOAD] / OFFLOAD_STEPS
+    chosen |= {name: numbers[name] / OFFLOAD_STEPS for name in OFFLOADS if numbers.get(name)}
     how = numbers.get("recompute", 0)
     if DISPATCH in numbers:
         chosen[DISPATCH] = DISPATCHES[numbers[DISPATCH]]

@@ -11,12 +11,13 @@ from planner.costs import LayoutColumns, columns_where
 from planner.costs.memory import OFFLOAD_STEPS, layers_on_stage, oom_chance, stages_bytes
 from planner.costs.step import StepSeconds, static_step_seconds
 from planner.layouts.layout_batches import column_batches
-from planner.layouts.layout_fields import FULL_LAYERS, OFFLOAD, RANK_ORDER, columns_for
+from planner.layouts.layout_fields import FULL_LAYERS, OFFLOADS, RANK_ORDER, SOLVED_FIELDS, columns_for
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_space import LayoutSpace
 from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
 from planner.layouts.recomputed_layers import fullest_bytes, solved_recompute
 from planner.layouts.solved_offload import offload_is_open, with_offload
+from planner.layouts.solved_optimizer_offload import optimizer_offload_is_open, with_optimizer_offload
 from planner.layouts.unequal_batches import micro_batch_counts, unequal_batches
 from planner.plan.plan_file import Layout
 from planner.specs.layers import Module
@@ -30,7 +31,7 @@ SAME_SECONDS = 1e-9  # share of a step by which orders differ that only round di
 class ScreenedLayouts:
     """Results by layout, (layouts,) each."""
 
-    layouts: LayoutSpace  # with the layers that each recomputes in full, and the share that it offloads
+    layouts: LayoutSpace  # with the layers that each recomputes in full, and the shares that it offloads
     seconds: Floats  # of a step
     bytes_needed: Floats  # bytes on the fullest rank
 
@@ -51,13 +52,14 @@ def screen(problem: LayoutProblem, found: LayoutSpace) -> ScreenedLayouts:
     ties on every machine.
     """
     count, orders = len(found["tp"]), order_choices(problem, found)
-    solved = {name: np.zeros(count, dtype=np.int64) for name in (FULL_LAYERS, OFFLOAD, RANK_ORDER)}
+    solved = {name: np.zeros(count, dtype=np.int64) for name in SOLVED_FIELDS}
     seconds, needed = np.zeros(count), np.zeros(count)
     for places, at in column_batches(problem.trained, found):
         at, needed[places] = with_memory(problem, at, fullest_columns(problem, at))
         solved[FULL_LAYERS][places] = np.rint(at.full_recompute * layers_on_stage(problem.trained.module, at, 0))
-        if problem.trained.fixed.offload is None:
-            solved[OFFLOAD][places] = np.rint(at.offload * OFFLOAD_STEPS)
+        for name in OFFLOADS:
+            if getattr(problem.trained.fixed, name) is None:
+                solved[name][places] = np.rint(getattr(at, name) * OFFLOAD_STEPS)
         tried = orders_of(orders, places, needed[places] <= problem.allowed)
         seconds[places], solved[RANK_ORDER][places] = quickest_order(problem, at, tried)
     digits = 9 - ceil(log10(seconds.min())) if count else 0
@@ -119,9 +121,9 @@ def joins_micro_batches(module: Module, at: LayoutColumns) -> NDArray[np.bool_]:
 
 
 def with_memory(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) -> tuple[LayoutColumns, Floats]:
-    """The layouts with the layers that they recompute in full and the share of activations that they offload, and the
-    bytes on the fullest rank; where the job limits tokens instead, 0 or infinity. `held`: the same layouts with the
-    micro-batches that memory has to hold.
+    """The layouts with the layers that they recompute in full and the shares that they offload of activations and, if
+    nothing else fits, of the optimizer's moments; and the bytes on the fullest rank, or where the job limits tokens
+    instead, 0 or infinity. `held`: the same layouts with the micro-batches that memory has to hold.
     """
     trained, most = problem.trained, problem.limits.tokens_per_rank
     if most is not None:
@@ -134,8 +136,11 @@ def with_memory(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) 
         share = solved_recompute(stages, problem.allowed, problem.accounting, whole, offload)
     if offload_is_open(problem, at):
         share, offload = with_offload(problem, at, stages, share, open_)
+    solved = replace(at, full_recompute=share, offload=offload)
     needed = fullest_bytes(stages, share, problem.accounting.fragmentation, offload)
-    return replace(at, full_recompute=share, offload=offload), needed
+    if optimizer_offload_is_open(problem):
+        return with_optimizer_offload(problem, at, solved, stages, needed)
+    return solved, needed
 
 
 def recompute_is_open(problem: LayoutProblem, at: LayoutColumns) -> bool:

@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from planner.costs import DISPATCHES
 from planner.layouts.layout_fields import (
     DISPATCH,
-    FULL_LAYERS,
-    OFFLOAD,
-    RANK_ORDER,
     RECOMPUTE,
     RECOMPUTE_BY_RANGES,
     SCHEDULE,
     SCHEDULES,
     SEARCHED_FIELDS,
+    SOLVED_FIELDS,
     TrainingSetup,
     layout_of,
 )
@@ -48,7 +46,7 @@ def layout_space(
     columns = {name: np.ascontiguousarray(table[:, COLUMNS.index(name)]) for name in SEARCHED_FIELDS}
     dispatch = np.full(len(table), DISPATCHES.index(fixed.dispatch or "all_to_all"), dtype=np.int64)
     kept = trained.fixed.schedule
-    columns |= {name: np.zeros(len(table), dtype=np.int64) for name in (FULL_LAYERS, OFFLOAD, RANK_ORDER)}
+    columns |= {name: np.zeros(len(table), dtype=np.int64) for name in SOLVED_FIELDS}
     columns[DISPATCH] = dispatch
     columns[SCHEDULE] = np.full(len(table), SCHEDULES.index(kept or "1f1b"), dtype=np.int64)
     return columns if kept else with_schedules(columns, [name for name in schedules if name in ZERO_BUBBLE])

@@ -50,13 +50,20 @@ def of_stage(stage: StageBytes, each: Number) -> Number:
     return each[stage.layouts] if np.ndim(each) else each
 
 
-def fullest_bytes(stages: Sequence[StageBytes], share: Floats, fragmentation: float, offload: Number = 0.0) -> Floats:
-    """The bytes on the fullest of some stages, (layouts,), with these shares of layers recomputed in full and of
-    activations offloaded.
+def fullest_bytes(
+    stages: Sequence[StageBytes],
+    share: Floats,
+    fragmentation: float,
+    offload: Number = 0.0,
+    optimizer_offload: Number = 0.0,
+) -> Floats:
+    """The bytes on the fullest of some stages, (layouts,), with these shares of layers recomputed in full, and of
+    activations and the optimizer's moments offloaded.
     """
     needed = np.zeros(share.shape)
     for stage in stages:
-        total = stage.total(share[stage.layouts], fragmentation, of_stage(stage, offload))
+        shares = (of_stage(stage, each) for each in (offload, optimizer_offload))
+        total = stage.total(share[stage.layouts], fragmentation, *shares)
         needed[stage.layouts] = np.maximum(needed[stage.layouts], total)
     return needed
 

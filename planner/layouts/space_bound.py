@@ -6,8 +6,9 @@ them out first; and the longest alone passes through all stages. A layout is out
 exceeds what a rank may hold, however many layers it recomputes and whatever it offloads that hides; of unequal
 sequences, with one micro-batch in flight, of the mean tokens or of the longest sequence alone. Of the orders that its
 ranks may have, the one with the least bound counts. Where parts of layers are searched, the bound of a layout without
-recomputation is one of the same layout with any parts and layers. The bound over the space is the least over all
-others. It says nothing of layouts that are not in the space, nor of modules priced by fits.
+recomputation is one of the same layout with any parts and layers. Where moments of the optimizer may be in host memory,
+it is also one with any share of them there (layouts/optimizer_offload_bound.py). The bound over the space is the least
+over all others. It says nothing of layouts that are not in the space, nor of modules priced by fits.
 """
 
 from dataclasses import replace
@@ -18,14 +19,17 @@ import numpy as np
 from planner.costs import LayoutColumns, columns_where
 from planner.costs.step import StepItems, least_step_seconds
 from planner.layouts.equivalent_window import with_equivalent_window
-from planner.layouts.layout_batches import column_batches
+from planner.layouts.layout_batches import LayoutIndices, column_batches
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import Floats, with_memory
 from planner.layouts.layout_space import LayoutSpace
-from planner.layouts.rank_orders import order_choices, orders_of
+from planner.layouts.optimizer_offload_bound import with_least_optimizer_offload
+from planner.layouts.rank_orders import OrderChoice, order_choices, orders_of
 from planner.layouts.searched_parts import least_recompute, searched_sets
+from planner.layouts.solved_optimizer_offload import optimizer_offload_is_open
 from planner.layouts.unequal_batches import micro_batch_counts
+from planner.specs.base import with_fields
 from planner.specs.parallelism import ZERO_BUBBLE
 
 
@@ -53,40 +57,73 @@ def space_bound(problem: LayoutProblem, bounds: LayoutBounds) -> SpaceBound:
 def layout_bounds(problem: LayoutProblem, found: LayoutSpace) -> LayoutBounds:
     """The bounds of every layout of a space."""
     count, orders = len(found["tp"]), order_choices(problem, found)
-    seconds, needed = np.full(count, np.inf), np.zeros(count)
-    parts_are_open = bool(searched_sets(problem))
+    bounds = LayoutBounds(np.full(count, np.inf), np.zeros(count))
+    offloads = optimizer_offload_is_open(problem)
+    on_device = replace(problem, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else problem
     for places, at in column_batches(problem.trained, found):
         at = replace(at, dispatch=problem.dispatches)  # each part at the kind that is quickest for it
-        at, needed[places] = with_least_memory(problem, at)
-        relaxed = parts_are_open and not at.recomputed_parts and at.schedule not in ZERO_BUBBLE
+        least, bounds.bytes_needed[places] = with_least_memory(on_device, at)
         if isinstance(problem.trained.fixed.recompute, dict):  # stages may differ in what they recompute
-            at = replace(at, full_recompute=0.0, recomputed_parts=frozenset())
-        for choice in orders_of(orders, places, needed[places] <= problem.allowed):
-            own, some = places[choice.tried], columns_where(at, choice.tried)
-            if len(own):
-                some = replace(some, rank_order=choice.rank_order)
-                if relaxed:
-                    solved = np.asarray(some.full_recompute)
-                    some = replace(some, full_recompute=least_recompute(problem, some, solved))
-                least = least_seconds_of(problem, some)
-                seconds[own] = np.minimum(seconds[own], least)
-    return LayoutBounds(seconds, needed)
+            at, least = (replace(some, full_recompute=0.0, recomputed_parts=frozenset()) for some in (at, least))
+        fits = bounds.bytes_needed[places] <= problem.allowed
+        bounds.seconds[places] = least_in_any_order(problem, least, orders_of(orders, places, fits))
+        tight = ~fits | (least.full_recompute > at.full_recompute)
+        if offloads and tight.any():
+            with_optimizer_offload(problem, columns_where(at, tight), bounds, places[tight], orders)
+    return bounds
+
+
+def with_optimizer_offload(
+    problem: LayoutProblem, at: LayoutColumns, bounds: LayoutBounds, places: LayoutIndices, orders: list[OrderChoice]
+) -> None:
+    """Lowers the bounds of layouts that do not fit without recomputation to those with moments of the optimizer in host
+    memory, where these fit.
+    """
+    least, beyond = with_least_optimizer_offload(problem, at, held_micro_batches(problem.trained, at))
+    fits, before = np.isfinite(beyond), bounds.bytes_needed[places] <= problem.allowed
+    seconds = least_in_any_order(problem, least, orders_of(orders, places, fits)) + beyond
+    lower = np.minimum(seconds, np.where(before, bounds.seconds[places], np.inf))
+    bounds.seconds[places] = np.where(fits, lower, bounds.seconds[places])
+    bounds.bytes_needed[places] = np.where(fits & ~before, problem.allowed, bounds.bytes_needed[places])
+
+
+def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[OrderChoice]) -> Floats:
+    """Lower bounds of a step, (layouts,), in the order of ranks in which each is least. Where parts are searched, with
+    any parts and layers recomputed that free as much as the share of layers in full.
+    """
+    seconds = np.full(np.shape(at.tp), np.inf)
+    relaxed = bool(searched_sets(problem)) and not at.recomputed_parts and at.schedule not in ZERO_BUBBLE
+    for choice in orders:
+        some = replace(columns_where(at, choice.tried), rank_order=choice.rank_order)
+        if not choice.tried.any():
+            continue
+        if relaxed:
+            solved = np.asarray(some.full_recompute)
+            some = replace(some, full_recompute=least_recompute(problem, some, solved))
+        seconds[choice.tried] = np.minimum(seconds[choice.tried], least_seconds_of(problem, some))
+    return seconds
+
+
+def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[LayoutColumns, ...]:
+    """The layouts with micro-batches that every plan has to hold: of equal sequences its own; of others one of the
+    longest alone, and one of the mean tokens.
+    """
+    if trained.equal_lengths:
+        return (at,)
+    longest = replace(at, seq=float(max(trained.sizes)), micro_batch=1.0, batch=at.pipelines)
+    share = trained.mean_sequences / (at.pipelines * micro_batch_counts(trained, at))
+    return longest, replace(at, batch=at.pipelines * share, micro_batch=share)
 
 
 def with_least_memory(problem: LayoutProblem, at: LayoutColumns) -> tuple[LayoutColumns, Floats]:
     """The layouts with as few layers recomputed as may fit, and at least so many bytes on the fullest rank. What they
     offload takes no time.
     """
-    trained = problem.trained
-    if trained.equal_lengths:
-        return with_memory(problem, at, at)
-    longest = replace(at, seq=float(max(trained.sizes)), micro_batch=1.0, batch=at.pipelines)
-    share = trained.mean_sequences / (at.pipelines * micro_batch_counts(trained, at))
-    mean = replace(at, batch=at.pipelines * share, micro_batch=share)
-    solved, needed = with_memory(problem, at, longest)
-    others, taken = with_memory(problem, at, mean)
-    full = np.maximum(solved.full_recompute, others.full_recompute)
-    return replace(at, full_recompute=full), np.maximum(needed, taken)
+    found = [with_memory(problem, at, held) for held in held_micro_batches(problem.trained, at)]
+    if problem.trained.equal_lengths:
+        return found[0]
+    full = np.max([solved.full_recompute for solved, _ in found], axis=0)
+    return replace(at, full_recompute=full), np.max([needed for _, needed in found], axis=0)
 
 
 def least_seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:

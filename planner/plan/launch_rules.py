@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.plan.descriptions import flow_text
 from planner.plan.launch_case import CODED_FIELDS, LaunchCase, Truth
-from planner.specs.framework.knobs import RECOMPUTE_KINDS
+from planner.specs.framework.knobs import RECOMPUTE_KINDS, ZERO_STAGES
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, PART_SETS, RECOMPUTED_PARTS, RecomputedPart
 
 FULL, RANGES = RECOMPUTE_KINDS.index("full"), RECOMPUTE_KINDS.index("ranges")
@@ -121,6 +121,14 @@ def refuses_offload(at: LaunchCase) -> Truth:
     if not at.options.offload or at.knobs.offload == "any":
         return False
     return (at.knobs.offload == "none") | (at["pp"] > 1) | (at["recompute"] > 0)
+
+
+def refuses_optimizer_offload(at: LaunchCase) -> Truth:
+    """Moments of the optimizer are offloaded, and the framework cannot, or not beside the ZeRO stage."""
+    stages = at.knobs.optimizer_offload
+    if not at.options.optimizer_offload or stages == ZERO_STAGES:
+        return False
+    return (not stages) | ((at.data_ranks > 1) & ~np.isin(at["zero"], stages))
 
 
 def refuses_rank_order(at: LaunchCase) -> Truth:
@@ -350,6 +358,16 @@ RULES = (
             "it offloads no activations | offload: 0"
             if at.knobs.offload == "none"
             else "it offloads activations only without pipeline and recomputation | pp: 1 and recompute: none"
+        ),
+    ),
+    Rule(
+        "optimizer offload",
+        refuses_optimizer_offload,
+        lambda at: (
+            f"it offloads the optimizer's moments beside ZeRO {choices(at.knobs.optimizer_offload)} alone"
+            f" | zero: {choices(at.knobs.optimizer_offload)}, or optimizer_offload: 0"
+            if at.knobs.optimizer_offload
+            else "it keeps the optimizer's moments on the device | optimizer_offload: 0"
         ),
     ),
     Rule(

@@ -183,6 +183,7 @@ class Layout(Parallelism, kw_only=True):
     zero: ZeroStage = 0
     recompute: Recompute | dict[str | int, Recompute] = "none"
     offload: Share = 0.0
+    optimizer_offload: Share = 0.0
     schedule: Schedule | None = None  # where there are stages; None: 1f1b, or interleaved where ranks have chunks
     dispatch: Dispatch = "all_to_all"
     dtype: Dtype = "bf16"

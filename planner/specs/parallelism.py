@@ -67,6 +67,7 @@ class Parallelism(Spec):
         None  # of all layers, or by ranges of layers, where others have none
     )
     offload: Share | None = None  # share of each item's activations in host memory
+    optimizer_offload: Share | None = None  # share of Adam's moments in host memory, where processors update them
     schedule: Schedule | None = None  # of the passes on pipeline ranks
     dispatch: Dispatch | None = None
     dtype: Dtype | None = None

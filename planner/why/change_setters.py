@@ -125,8 +125,8 @@ def set_dispatch(inputs: Inputs, key: str, value: str) -> Inputs:
 
 
 def set_offload(inputs: Inputs, key: str, value: str) -> Inputs:
-    """Fix the share of activations in host memory."""
-    return search_layouts(change_layout(inputs, offload=share(value, key)))
+    """Fix the share of activations, or of the optimizer's moments, in host memory."""
+    return search_layouts(change_layout(inputs, **{key: share(value, key)}))
 
 
 def search_layouts(inputs: Inputs) -> Inputs:
@@ -151,6 +151,7 @@ SETTERS: dict[str, ApplyKey] = {
     "schedule": set_schedule,
     "dispatch": set_dispatch,
     "offload": set_offload,
+    "optimizer_offload": set_offload,
 }
 
 

@@ -51,6 +51,7 @@ REFUSED = {
     "recomputation": ({"recompute": ("none", "full")}, {"recompute": "selective"}),
     "recomputed parts": ({"recomputed_parts": ("norm", "mlp")}, {"recompute": ("attention", "norm")}),
     "offload": ({"offload": "alone"}, {"offload": 0.5, "pp": 2}),
+    "optimizer offload": ({"optimizer_offload": (1,)}, {"optimizer_offload": 0.5, "zero": 3}),
     "dtype": ({"dtypes": ("bf16",)}, {"dtype": "fp8"}),
     "dtype of gradients": ({"gradients": ("float32",)}, {"gradients": "bf16"}),
     "overlap": ({"overlap": ("tp",)}, {"overlap": ("ep",), "ep": 2}),
@@ -72,6 +73,7 @@ OTHERS = [
     ("mesh of experts", {"expert_mesh": "dp"}, {"tp": 8, "ep": 16}),
     ("offload", {"offload": "none"}, {"offload": 0.5}),
     ("offload", {"offload": "alone"}, {"offload": 0.5, "recompute": "full"}),
+    ("optimizer offload", {"optimizer_offload": ()}, {"optimizer_offload": 0.5, "zero": 1}),
     ("recomputation", {"recompute": ("none", "full")}, {"recompute": {"0-3": "full"}}),
     ("overlap of ep", {"ep_overlap": "interleaved"}, {"overlap": ("ep",), "ep": 2, "recompute": "full"}),
     ("recomputation", {"recompute": ("none", "full")}, {"recompute": ("norm",)}),
@@ -155,6 +157,7 @@ def layouts(draw):
         "dtype": draw(st.sampled_from(["bf16", "fp8"])),
         "overlap": draw(st.sampled_from([(), ("tp",), ("ep",)])),
         "offload": draw(st.sampled_from([None, 0.5])),
+        "optimizer_offload": draw(st.sampled_from([None, 0.5])),
         "sequence_parallel": draw(st.booleans()),
         "rank_order": draw(st.sampled_from([None, "tp-cp-pp-dp-replica", "cp-tp-dp-replica-pp"])),
     }

@@ -21,7 +21,7 @@ def why_not(
 
     Keys: items.N.degree, degrees, strategy, sync, zero, recompute, dtype, tokens_per_rank, memory_margin, ranks,
     nodes, effort; of a static layout tp, cp, ulysses, pp, vpp, ep, etp, dp, replica, micro_batch, schedule, dispatch,
-    offload.
+    offload, optimizer_offload.
     """
     from planner import pipeline
     from planner.cli import render

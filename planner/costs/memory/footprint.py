@@ -85,7 +85,7 @@ MODULE_FIELDS = ("weights", "gradients", "optimizer", "gathered", "activations",
 
 
 # What states, and the layers of a stage, depend on.
-STATE_FIELDS = ("ranks", "tp", "cp", "pp", "vpp", "ep", "etp", "replica", "zero")
+STATE_FIELDS = ("ranks", "tp", "cp", "pp", "vpp", "ep", "etp", "replica", "zero", "optimizer_offload")
 STAGE_FIELDS = ("pp", "vpp")
 
 

@@ -21,6 +21,7 @@ from planner.specs.layers.head_widths import head_dim, norm_parameters
 from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
 
 CAST_BYTES = 2.0  # bytes of a gathered weight
+MOMENT_BYTES = 8.0  # of a parameter's two moments in float32
 
 
 class StageParameters(NamedTuple):
@@ -211,16 +212,34 @@ def zero_state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffi
         zero_sharded_bytes(part.experts, each, at, accounting, at.edp),
     )
     whole = StateBytes(*(sum(sizes) for sizes in zip(*parts, strict=True)))
-    return StateBytes(whole.weights, 0.0, 0.0) if at.adapters else whole  # adapters themselves are next to nothing
+    if at.adapters:
+        return StateBytes(whole.weights, 0.0, 0.0)  # adapters themselves are next to nothing
+    if not np.any(at.optimizer_offload):
+        return whole
+    moved = at.optimizer_offload * moment_bytes(module, at, accounting, stage)
+    return whole._replace(optimizer=whole.optimizer - moved)
+
+
+def moment_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
+    """Bytes of Adam's moments on one rank of a stage, which may be in host memory."""
+    each = 2.0 * at.element if at.full_precision else min(MOMENT_BYTES, accounting.optimizer_bytes)
+    return 0.0 if at.adapters else optimizer_shard_bytes(module, at, accounting, stage, each)
+
+
+def optimizer_shard_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number, each: float
+) -> Number:
+    """Bytes on one rank of a stage of what takes `each` bytes a parameter and is sharded as the optimizer is."""
+    part, copy = stage_parameters(module, at, stage), StateBytes(0.0, 0.0, each)
+    dense = zero_sharded_bytes(part.layers + part.embedding_head, copy, at, accounting, at.data_ranks)
+    return dense.optimizer + zero_sharded_bytes(part.experts, copy, at, accounting, at.edp).optimizer
 
 
 def update_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes of a float32 copy of the shard's gradients, during the optimizer's step, where gradients are narrower."""
     if accounting.gradient_bytes >= 4.0 or at.full_precision or at.adapters:
         return 0.0
-    part, copy = stage_parameters(module, at, stage), StateBytes(0.0, 0.0, 4.0)
-    dense = zero_sharded_bytes(part.layers + part.embedding_head, copy, at, accounting, at.data_ranks)
-    return dense.optimizer + zero_sharded_bytes(part.experts, copy, at, accounting, at.edp).optimizer
+    return optimizer_shard_bytes(module, at, accounting, stage, 4.0)
 
 
 def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:

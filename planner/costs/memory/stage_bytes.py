@@ -4,7 +4,8 @@ The footprint of a stage (costs/memory/footprint.py) is that of its states, whic
 common, and that of its activations, which those with the same shards and micro-batch have in common. Both are evaluated
 once for each that is distinct. Between no layer and all, what a stage keeps falls in a straight line with the layers
 that it recomputes in full; from the first one on, backward holds one of them whole. What is offloaded to the host of
-what is between the first layer of a chunk and its last falls with it (costs/memory/offloadable_bytes.py).
+what is between the first layer of a chunk and its last falls with it (costs/memory/offloadable_bytes.py). Moments of
+the optimizer in host memory are missing throughout.
 
 A stage with the same layers as one in front of it holds no more: it has no more micro-batches in flight, and neither
 embedding nor logits. So where layers divide evenly only the first stage and the last are looked at.
@@ -26,7 +27,7 @@ from planner.costs.memory.footprint import (
     token_bytes,
     token_logit_bytes,
 )
-from planner.costs.memory.model_states import stage_layers
+from planner.costs.memory.model_states import moment_bytes, stage_layers
 from planner.costs.memory.offloadable_bytes import fewest_recomputed, offloadable_bytes
 from planner.costs.memory.pipeline_in_flight import most_in_flight
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
@@ -45,18 +46,24 @@ class StageBytes(NamedTuple):
     states: Floats  # allocated besides activations and logits, while passes run
     update: Floats  # allocated in the optimizer's step
     outside: Floats  # outside of the allocator
+    moments: Floats  # of states, what may be in host memory
     kept: Floats  # by all micro-batches in flight, with no layer recomputed in full
     least_kept: Floats  # with all of them
     backward: Floats  # of logits, or of what a layer's backward recomputes, whichever is more
     full_backward: Floats  # the same where that layer is recomputed in full
 
-    def total(self, share: Floats, fragmentation: float, offload: Number = 0.0) -> Floats:
-        """Bytes where these shares of the layers are recomputed in full, and of the activations offloaded."""
+    def total(
+        self, share: Floats, fragmentation: float, offload: Number = 0.0, optimizer_offload: Number = 0.0
+    ) -> Floats:
+        """Bytes where these shares of the layers are recomputed in full, and of the activations and the optimizer's
+        moments offloaded.
+        """
         kept = self.kept * (1.0 - share) + self.least_kept * share
         if np.any(offload):
             kept = kept - offload * self.offloadable(share)
         passes = self.states + kept + np.where(share > 0.0, self.full_backward, self.backward)
-        return np.maximum(passes, self.update) * (1.0 + fragmentation) + self.outside
+        allocated = np.maximum(passes, self.update) - optimizer_offload * self.moments
+        return np.asarray(allocated * (1.0 + fragmentation) + self.outside)
 
     def offloadable(self, share: Number) -> Floats:
         """Bytes of activations that may be offloaded, where this share of the layers is recomputed in full."""
@@ -91,6 +98,21 @@ class StageBytes(NamedTuple):
         beyond = beyond + np.where(share > 0.0, self.full_backward, self.backward)
         needed = beyond / np.maximum(self.offloadable(share), 1e-9)
         return np.where(self.update > room, np.inf, np.maximum(0.0, needed))
+
+    def least_optimizer_offload(
+        self, allowed: float, fragmentation: float, share: Floats, offload: Number = 0.0
+    ) -> Floats:
+        """The least share of the optimizer's moments to offload so that the stage fits, beside these shares of layers
+        recomputed in full and of activations offloaded; above 1 where none is enough.
+        """
+        beyond = self.total(share, fragmentation, offload) - allowed
+        return np.maximum(0.0, beyond / (1.0 + fragmentation) / np.maximum(self.moments, 1e-9))
+
+    def with_moments_offloaded(self, share: Floats) -> "StageBytes":
+        """The same with these shares of the optimizer's moments in host memory."""
+        stay = 1.0 - share
+        states, update = (each - share * self.moments for each in (self.states, self.update))
+        return self._replace(states=states, update=update, moments=stay * self.moments)
 
     def among(self, chosen: NDArray[np.bool_]) -> "StageBytes":
         """The same of some of the layouts, which are counted anew. `chosen`: (layouts,) of all."""
@@ -127,7 +149,7 @@ def stages_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficien
         layers, chunks = np.asarray(sum(held)), np.broadcast_to(at.vpp, of_mesh.shape)[layouts]
         flying = np.minimum(many, most[mesh])
         ends = logits[shard] * (many if at.schedule == "gpipe" else 1.0) if stage < 0 else np.zeros(len(layouts))
-        states, update, outside = (part[mesh] for part in state_bytes(module, meshes, accounting, stage))
+        states, update, outside, moments = (part[mesh] for part in state_bytes(module, meshes, accounting, stage))
         yield StageBytes(
             layouts,
             layers,
@@ -135,6 +157,7 @@ def stages_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficien
             states,
             update,
             outside,
+            moments,
             flying * added(held, each.kept, shard),
             flying * added(held, each.least_kept, shard),
             largest(ends, held, each.backward, shard),
@@ -175,14 +198,18 @@ def micro_batch_logits(module: Module, at: LayoutColumns, accounting: MemoryCoef
     return np.atleast_1d(np.asarray(at.tokens * token_logit_bytes(module, at, accounting), dtype=np.float64))
 
 
-def state_bytes(
-    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: int
-) -> tuple[Floats, Floats, Floats]:
-    """Bytes that a rank without tokens has allocated during passes and in the optimizer's step, and outside."""
+def state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: int) -> list[Floats]:
+    """Bytes that a rank without tokens has allocated during passes and in the optimizer's step, and outside; and of its
+    states those of moments.
+    """
     empty = footprint_of_states(module, at, accounting, stage)
-    parts = (empty.besides_activations, empty.states + empty.update + empty.workspace, empty.outside_allocator)
-    passes, update, outside = np.broadcast_arrays(*map(np.atleast_1d, parts))
-    return passes, update, outside
+    parts = (
+        empty.besides_activations,
+        empty.states + empty.update + empty.workspace,
+        empty.outside_allocator,
+        moment_bytes(module, at, accounting, stage_at(at, stage)),
+    )
+    return [*np.broadcast_arrays(*map(np.atleast_1d, parts))]
 
 
 def added(held: list[Floats], each: Floats, shard: Indices) -> Floats:

@@ -6,6 +6,7 @@ does. With HSDP (arXiv 2304.11277) each shard of gradients is then all-reduced o
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,13 @@ from planner.costs.machine_model import MachineModel
 from planner.costs.memory.model_states import layer_expert_parameters, rank_embedding_head, stage_layers
 from planner.costs.network.mesh_groups import group_along, group_fields, group_on_stage
 from planner.costs.network_model import CommGroup, NetworkModel
+from planner.errors import InputError
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.layers import Module
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS
 from planner.specs.parameters import embedding_head_parameters, layer_parameters
-from planner.units import GB, MS
+from planner.units import GB, MS, NS
 
 BF16_BYTES = 2.0  # bytes of an element
 # Adam reads gradient, master weight and two moments in float32, and writes three of them and weights.
@@ -164,25 +166,46 @@ def exchange_of(parts: Sequence[ReplicatedParameters], at: LayoutColumns, machin
 
 
 def optimizer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Seconds of the optimizer on one rank: bound by memory, and a constant for each rank that has a shard."""
+    """Seconds of the optimizer on one rank: its pass, and a constant for each rank that has a shard."""
     if at.adapters:
         return 0.0
-    return on_distinct(at, exchange_fields(at), lambda some: stage_update_seconds(module, some, machine))
+    count, shards = on_distinct(at, exchange_fields(at), lambda some: stage_update(module, some, machine))
+    return count * parameter_update_seconds(at, machine) + shards
 
 
-def stage_update_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Seconds of the optimizer on a rank of the first stage."""
+def host_update_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds by which the optimizer takes longer with all of its moments in host memory."""
+    each = (optimizer_seconds(module, replace(at, optimizer_offload=share), machine) for share in (0.0, 1.0))
+    on_device, in_host = each
+    return in_host - on_device
+
+
+def stage_update(module: Module, at: LayoutColumns, machine: MachineModel) -> tuple[Number, Number]:
+    """Parameters that a rank of the first stage updates, and seconds of the framework's work for its shards."""
     parts = replicated_on_stage(module, at, machine.network.per_node)
-    own = update_pass_seconds(parts, at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB))
-    return own + shards_seconds(parts[0], at, machine.timing)
+    return updated_parameters(parts, at), shards_seconds(parts[0], at, machine.timing)
 
 
-def update_pass_seconds(parts: Sequence[ReplicatedParameters], at: LayoutColumns, per_parameter: float) -> Number:
-    """Seconds of the optimizer's pass over the parameters that a rank updates."""
-    seconds: Number = 0.0
+def updated_parameters(parts: Sequence[ReplicatedParameters], at: LayoutColumns) -> Number:
+    """Parameters that a rank updates."""
+    count: Number = 0.0
     for part in parts:
-        seconds = seconds + part.count / np.where(at.zero > 0, part.shard.size, 1.0) * per_parameter
-    return seconds
+        count = count + part.count / np.where(at.zero > 0, part.shard.size, 1.0)
+    return count
+
+
+def parameter_update_seconds(at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds of the optimizer for each parameter, in the mean of those whose moments are on the device, bound by its
+    memory, and those in host memory, which are updated thereafter. Raises InputError where that has no price.
+    """
+    on_device = UPDATE_BYTES / (machine.device.memory_gb_per_s * GB)
+    if not np.any(at.optimizer_offload):
+        return on_device
+    in_host = machine.timing.host_update_ns
+    if in_host is None:
+        message = "moments are in host memory, and the software does not say how long their update takes there"
+        raise InputError(message, where="layouts", fix="optimizer_offload: 0, or timing.host_update_ns in its file")
+    return (1.0 - at.optimizer_offload) * on_device + at.optimizer_offload * in_host * NS
 
 
 def shards_seconds(dense: ReplicatedParameters, at: LayoutColumns, timing: TimingCoefficients) -> Number:

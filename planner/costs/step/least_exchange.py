@@ -25,19 +25,19 @@ from planner.costs.distinct_columns import on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
 from planner.costs.network.replica_exchange import (
-    UPDATE_BYTES,
     ReplicaExchange,
     exchange_fields,
     exchange_of,
     exposed_part,
     optimizer_seconds,
+    parameter_update_seconds,
     replicated_in_layers,
     stage_exchange,
-    update_pass_seconds,
+    updated_parameters,
 )
 from planner.costs.step.stage_seconds import mean_layer_seconds
 from planner.specs.layers import Module, kind_counts
-from planner.units import GB, MS
+from planner.units import MS
 
 ANY_LENGTH = 1e30  # seconds of compute that hide all that can be hidden
 ROUNDING = 1e-9  # of a micro-batch
@@ -116,20 +116,16 @@ def behind_any_rank(module: Module, at: LayoutColumns, equal: bool, machine: Mac
         return 0.0
     layers = np.maximum(1.0, np.floor(module.layers / at.pp))
     found = on_distinct(at, exchange_fields(at), lambda some: chunk_exchange(module, some, machine))
-    update = on_distinct(at, exchange_fields(at), lambda some: chunk_update_seconds(module, some, machine))
+    count = on_distinct(at, exchange_fields(at), lambda some: chunk_updated_parameters(module, some, machine))
+    update = count * parameter_update_seconds(at, machine)
     return once_seconds(module, at, equal, machine, found, layers) + update
 
 
-def chunk_update_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Seconds of the optimizer's pass over the smallest chunk's layers, each of the kind that takes least."""
+def chunk_updated_parameters(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Parameters that a rank updates of the smallest chunk's layers, each of the kind that has fewest."""
     count = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
     kinds = [replicated_in_layers(module, at, {kind: count}, machine.network.per_node) for kind in kind_counts(module)]
-    return np.minimum.reduce(
-        [
-            np.asarray(update_pass_seconds(each, at, UPDATE_BYTES / (machine.device.memory_gb_per_s * GB)))
-            for each in kinds
-        ]
-    )
+    return np.minimum.reduce([np.asarray(updated_parameters(each, at)) for each in kinds])
 
 
 def once_seconds(

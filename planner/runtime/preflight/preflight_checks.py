@@ -105,6 +105,9 @@ def refusals(plan: Plan) -> Iterator[Refusal]:
         if plan.uses.models[name].borrows_embedding:
             message = f"words of `{name}` are looked up in a table on the ranks of another module: that cannot be run"
             yield message, f"uses.models.{name}.shared_words", "shared_words: false, for a table of its own"
+        if layout.optimizer_offload:
+            message = "an optimizer whose moments are in host memory cannot be run yet"
+            yield message, f"layouts.{name}.optimizer_offload", "optimizer_offload: 0"
         if layout.overlap:
             message = f"exchanges of {' and '.join(layout.overlap)} beside compute cannot be run yet"
             yield message, f"layouts.{name}.overlap", "leave `overlap` out"

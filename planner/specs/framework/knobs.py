@@ -68,6 +68,7 @@ class Knobs(Spec):
     offload: Literal["none", "alone", "any"] = "any"  # of activations; alone: without pipeline and recomputation
     # whole: of modules or layers as a whole, so that a job may say a share, and no search decides one.
     offload_shares: Literal["any", "whole"] = "any"
+    optimizer_offload: tuple[ZeroStage, ...] = ZERO_STAGES  # stages beside which moments may be in host memory
     dtypes: tuple[Dtype, ...] = get_args(Dtype)
     gradients: tuple[GradientDtype, ...] = get_args(GradientDtype)
     overlap: tuple[OverlappedKind, ...] = get_args(OverlappedKind)  # communication beside compute

@@ -30,4 +30,5 @@ class TimingCoefficients(Spec):
     micro_batch_ms: Amount = 0.0  # overhead of each micro-batch and pass on a stage
     step_ms: Amount = 0.0  # overhead of each step: data, logging, norms
     shard_ms: Amount = 0.0  # overhead of each step, for each rank that optimizer states are sharded over
+    host_update_ns: Positive | None = None  # of a parameter with moments in host memory, and its copies; None: unknown
     jitter: Amount = 0.0  # share of a step, for each doubling of the ranks: the slowest of more ranks is critical

@@ -78,9 +78,10 @@ def change_at(problem: LayoutProblem, screened: ScreenedLayouts, place: int, wan
 
 
 def solved_fields(layout: Layout) -> tuple[str, ...]:
-    """What of a layout is solved for, as a job says it: layers recomputed in full, and the share offloaded."""
+    """What of a layout is solved for, as a job says it: layers recomputed in full, and the shares offloaded."""
     recompute = (f"recompute {flow_text(layout.recompute)}",) if isinstance(layout.recompute, dict) else ()
-    return (*recompute, f"offload {layout.offload:g}") if layout.offload else recompute
+    shares = {"offload": layout.offload, "optimizer_offload": layout.optimizer_offload}
+    return (*recompute, *(f"{name} {share:g}" for name, share in shares.items() if share))
 
 
 def field_text(name: str, value: int) -> str:
