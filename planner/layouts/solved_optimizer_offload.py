@@ -3,7 +3,7 @@
 Processors update them there, once a step: with a quarter of the moments a step was measured to take 1.9 times as long,
 with all 4.2 times (profiles/software/nemo.yaml). Layers recomputed in full make room as well, and take their time in
 every micro-batch. What a stage holds falls in straight lines with both, so that each least is a division, and the
-quickest of three ways is no slower than all in between: as few moments as fit beside all the recomputation there may
+quickest of three pairs is no slower than all in between: as few moments as fit beside all the recomputation there may
 be; as few as the optimizer's step asks for, with as few layers as then fit; as few layers as fit beside all moments.
 """
 
@@ -23,7 +23,7 @@ from planner.specs.parallelism import recompute_of
 ROUNDING = 1e-6  # of a step of the share
 
 
-class WayToFit(NamedTuple):
+class FittingShares(NamedTuple):
     """Shares with which layouts fit, (layouts,) each."""
 
     layers: Floats  # recomputed in full
@@ -48,7 +48,7 @@ def offloads_moments(problem: LayoutProblem, at: LayoutColumns) -> NDArray[np.bo
 def with_optimizer_offload(
     problem: LayoutProblem, bare: LayoutColumns, solved: LayoutColumns, stages: list[StageBytes], needed: Floats
 ) -> tuple[LayoutColumns, Floats]:
-    """The layouts, those that do not fit without recomputation in the quickest way with moments in host memory, and the
+    """The layouts, those that do not fit without recomputation as they are quickest with moments in host memory, and the
     bytes on the fullest rank. `bare`: before recomputation and offload were solved for, `solved`: with both; `needed`:
     bytes of these.
     """
@@ -57,13 +57,13 @@ def with_optimizer_offload(
     )
     if not tight.any():
         return solved, needed
-    ways = [*ways_to_fit(problem, bare, solved, [stage.among(tight) for stage in stages], tight)]
+    tried = [*shares_that_fit(problem, bare, solved, [stage.among(tight) for stage in stages], tight)]
     some = columns_where(bare, tight)
     update, again = host_update_seconds(problem.trained.module, some, problem.machine), recompute_seconds(problem, some)
-    taken = [np.where(way.moments <= 1.0, update * way.moments + again * way.layers, np.inf) for way in ways]
+    taken = [np.where(each.moments <= 1.0, update * each.moments + again * each.layers, np.inf) for each in tried]
     quickest = np.argmin(taken, axis=0)[None]  # where nothing fits the first, which holds least
     layers, activations, moments = (
-        np.take_along_axis(np.stack(each), quickest, 0)[0] for each in zip(*ways, strict=True)
+        np.take_along_axis(np.stack(each), quickest, 0)[0] for each in zip(*tried, strict=True)
     )
     found = [np.array(np.broadcast_to(each, tight.shape)) for each in (solved.full_recompute, solved.offload, 0.0)]
     for column, own in zip(found, (layers, activations, np.minimum(1.0, moments)), strict=True):
@@ -72,17 +72,17 @@ def with_optimizer_offload(
     return replace(solved, full_recompute=found[0], offload=found[1], optimizer_offload=found[2]), bytes_needed
 
 
-def ways_to_fit(
+def shares_that_fit(
     problem: LayoutProblem,
     bare: LayoutColumns,
     solved: LayoutColumns,
     stages: list[StageBytes],
     some: NDArray[np.bool_],
-) -> Iterator[WayToFit]:
-    """Ways to fit of some of the layouts: `stages` are theirs."""
+) -> Iterator[FittingShares]:
+    """The three pairs of shares that may be quickest, of some of the layouts: `stages` are theirs."""
     each = (bare.full_recompute, solved.full_recompute, solved.offload)
     fewest, most, offload = (np.broadcast_to(column, some.shape)[some] for column in each)
-    yield WayToFit(most, offload, least_share(problem, stages, most, offload))
+    yield FittingShares(most, offload, least_share(problem, stages, most, offload))
     partial = np.where((most == 1.0) & (fewest < 1.0), 0.0, offload)  # beside fewer layers in full less may hide
     whole, fragmentation = "ranges" not in problem.knobs.recompute, problem.accounting.fragmentation
     in_step = np.zeros(most.shape)
@@ -93,7 +93,7 @@ def ways_to_fit(
         rest = [stage.with_moments_offloaded(moved[stage.layouts]) for stage in stages]
         layers = np.clip(solved_recompute(rest, problem.allowed, problem.accounting, whole, partial), fewest, most)
         activations = np.where(layers == most, offload, partial)
-        yield WayToFit(layers, activations, least_share(problem, stages, layers, activations))
+        yield FittingShares(layers, activations, least_share(problem, stages, layers, activations))
 
 
 def least_share(problem: LayoutProblem, stages: list[StageBytes], recomputed: Floats, offload: Floats) -> Floats:

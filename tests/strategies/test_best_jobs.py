@@ -61,7 +61,7 @@ def test_no_strategy_alone_is_better(job):
 @pytest.mark.soak
 def test_of_one_model_on_eight_nodes_with_nothing_else_said(tmp_path):
     best = compare(static_job(tmp_path, "llama-3-70b", "h100x64", (4096,) * 512, "", "dtype: bf16"))
-    assert best.outcome.gap < 0.02
+    assert best.outcome.gap < 0.05
 
 
 @pytest.mark.slow
