@@ -48,9 +48,9 @@ def offloads_moments(problem: LayoutProblem, at: LayoutColumns) -> NDArray[np.bo
 def with_optimizer_offload(
     problem: LayoutProblem, bare: LayoutColumns, solved: LayoutColumns, stages: list[StageBytes], needed: Floats
 ) -> tuple[LayoutColumns, Floats]:
-    """The layouts, those that do not fit without recomputation as they are quickest with moments in host memory, and the
-    bytes on the fullest rank. `bare`: before recomputation and offload were solved for, `solved`: with both; `needed`:
-    bytes of these.
+    """The layouts, those that do not fit without recomputation with the moments in host memory that make them quickest,
+    and the bytes on the fullest rank. `bare`: before recomputation and offload were solved for, `solved`: with both;
+    `needed`: bytes of these.
     """
     tight = offloads_moments(problem, bare) & (
         (needed > problem.allowed) | (solved.full_recompute > bare.full_recompute)
