@@ -15,7 +15,8 @@ longest   One micro-batch holds the sequence that takes longest even on its best
 busiest_rank  With the assignment given: no rank is done before it has run all its own work.
 
 space         Every static layout of the job's space at once (layouts/space_bound.py), found with the search alone; of
-              `best` every plan of every strategy that was tried, if that is less.
+              `best` every plan of every strategy whose plans the software can launch and that are not all static,
+              if that is less.
 
 `order` and `busiest_rank` bound every order of the same work; the others bound every plan of the job.
 """

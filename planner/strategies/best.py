@@ -17,7 +17,7 @@ from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
 from planner.plan.launchable import refusal_text
 from planner.plan.launchable_plan import plan_refusals
-from planner.plan.plan_file import Alternative, Plan
+from planner.plan.plan_file import Alternative, Plan, assignments
 from planner.scoring import OPTIMAL_GAP, SPACE, bounds_same_work
 from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
@@ -74,9 +74,27 @@ def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> Solve
     ]
     others = tuple(each for number, each in enumerate(entries) if each not in entries[:number])
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
-    launched = [solved[each].plan for each in able] if not isinstance(failed.get(SEARCHED), Unsupported) else []
-    chosen = bounded_over_candidates(solved[best].plan, launched, find_objective(inputs.job.objective))
+    launched = [solved[each].plan for each in able if not covered_by_search(each, solved, inputs)]
+    goal = find_objective(inputs.job.objective)
+    searches = not isinstance(failed.get(SEARCHED), Unsupported)
+    chosen = bounded_over_candidates(solved[best].plan, launched if searches else [], goal)
     return SolvedJob(with_fields(chosen, alternatives=(*others, *chosen.alternatives)), seconds)
+
+
+def covered_by_search(candidate: Candidate, solved: Mapping[Candidate, SolvedJob], inputs: Inputs) -> bool:
+    """Whether the bound of the search of static layouts is over all plans of another candidate that the software can
+    launch: those are static layouts, and offload nothing.
+    """
+    knobs, searched = inputs.software.knobs, solved.get(SEARCHED)
+    static = knobs.groups == "layout" and knobs.packing == "equal" and knobs.orders == "named"
+    proven = searched is not None and searched.plan.outcome.bound_by == SPACE
+    return candidate != SEARCHED and static and proven and not offloads(solved[candidate].plan)
+
+
+def offloads(plan: Plan) -> bool:
+    """Whether activations of any item are offloaded."""
+    each = (a for step in plan.steps for micro_batch in step.micro_batches for a in assignments(plan, micro_batch))
+    return any(any(a.offload_shares(plan.layouts[a.module])) for a in each)
 
 
 def bounded_over_candidates(chosen: Plan, plans: Sequence[Plan], goal: Objective) -> Plan:
@@ -86,7 +104,7 @@ def bounded_over_candidates(chosen: Plan, plans: Sequence[Plan], goal: Objective
     if any(bounds_same_work(each.outcome.bound_by) for each in plans):
         return chosen
     least = min((each.outcome.bound for each in plans), key=goal.loss, default=chosen.outcome.bound)
-    if goal.loss(least) >= goal.loss(chosen.outcome.bound):
+    if least == chosen.outcome.bound:
         return chosen
     gap = round_digits(goal.gap(chosen.outcome.value, least))
     status = "optimal" if gap < OPTIMAL_GAP else "feasible"

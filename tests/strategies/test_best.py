@@ -55,6 +55,18 @@ def test_no_strategy_alone_is_better(tmp_path, ranks, sizes, kept):
     assert values and min(values) >= best.outcome.value * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("sizes", [[8192] * 16, VARIED])
+def test_where_all_that_can_be_launched_is_static_the_bound_is_that_of_the_search(tmp_path, sizes):
+    """What other strategies could do with groups that change says nothing of a framework that has none."""
+    inputs = inputs_of(tmp_path, 8, sizes)
+    free = solve_job(inputs, silent).plan
+    knobs = Knobs(groups="layout", packing="equal", orders="named")
+    told = replace(inputs, software=with_fields(inputs.software, knobs=knobs))
+    best, searched = solve_job(told, silent).plan, solve_with("parallel_search", told, silent).plan
+    assert best.outcome.bound == searched.outcome.bound and best.outcome.bound_by == "space"
+    assert best.outcome.bound <= best.outcome.value and free.outcome.bound <= best.outcome.bound * (1 + 1e-9)
+
+
 def test_a_model_that_fits_under_no_strategy_says_what_would_fit(tmp_path):
     with pytest.raises(Infeasible, match="no layout"):
         solve_job(inputs_of(tmp_path, 1, [8192] * 4), silent)
