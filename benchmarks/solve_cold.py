@@ -17,7 +17,12 @@ from planner import files, pipeline
 from planner.specs.inputs import JobOptions
 
 REPEATS = 5
-STATIC = (("llama-3-70b", 64, 1024, 8192), ("llama-3.1-405b", 1024, 2048, 8192), ("gpt-1t", 16384, 8192, 2048))
+STATIC = (
+    ("llama-3-70b", 64, 1024, 8192),
+    ("llama-3.1-405b", 1024, 2048, 8192),
+    ("deepseek-v3", 2048, 8192, 4096),
+    ("gpt-1t", 16384, 8192, 2048),
+)  # model, ranks, sequences, tokens of each
 VERBS = {  # read the plan of the first of these, of 512 micro-batches
     "show": ["show", "plan.yaml"],
     "check": ["check", "plan.yaml", "plan.yaml"],
