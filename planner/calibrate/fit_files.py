@@ -17,6 +17,7 @@ from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
+from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import FitQuality
 from planner.specs.hardware.profile import Profile, Provenance
 
@@ -52,11 +53,17 @@ def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
         name=name,
         provenance=Provenance(source=KIND, date=date, note=facts.about),
         knobs=shipped_knobs(name),
-        timing=with_fields(timing, **{each: float(getattr(timing, each)) for each in timing.__struct_fields__}),
+        timing=plain_numbers(timing),
         accounting=facts.accounting,
         spread=round(fit.spreads[name], 3),
         fitted={"time": fit_summary(name, fit, date)},
     )
+
+
+def plain_numbers(timing: TimingCoefficients) -> TimingCoefficients:
+    """The coefficients that are known, as Python's numbers."""
+    known = {name: value for name in timing.__struct_fields__ if (value := getattr(timing, name)) is not None}
+    return with_fields(timing, **{name: float(value) for name, value in known.items()})
 
 
 def shipped_knobs(name: str) -> Knobs:
