@@ -34,9 +34,7 @@ FSDP2 = MemoryCoefficients(
     fragmentation=0.03,  # fitted
     spread=0.1,
 )
-# The slope of five steps of Qwen3-30B-A3B on 16 H100 (tp 2, pp 2, ep 4), whose optimizer is offloaded to 0, 25, 50, 75 and
-# 100 %: 996, 1871, 2484, 3187 and 4189 ms, over the 1.91e9 parameters that each rank updates; without overlap of the copies
-# (Megatron-Bridge, docs/training/cpu-offloading.md, 2026-03-30).
+# The slope of the five steps that nemo's text names, over the 1.91e9 parameters that each rank updates.
 MEGATRON_CORE = TimingCoefficients(host_update_ns=1.62)
 FRAMEWORKS = {
     "generic": FrameworkFacts(
@@ -54,9 +52,9 @@ FRAMEWORKS = {
     ),
     "nemo": FrameworkFacts(
         "NeMo and Megatron-Bridge. Memory: Megatron-Bridge's ablation, with the allocator's segments expandable."
-        " host_update_ns: the slope of its own five steps of Qwen3-30B-A3B on 16 H100 (tp 2, pp 2, ep 4), whose optimizer is"
-        " offloaded to 0, 25, 50, 75 and 100 %: 996, 1871, 2484, 3187, 4189 ms, without overlap of the copies"
-        " (docs/training/cpu-offloading.md, 2026-03-30).",
+        " host_update_ns: the slope of its own five steps of Qwen3-30B-A3B on 16 H100 (tp 2, pp 2, ep 4), whose"
+        " optimizer is offloaded to 0, 25, 50, 75 and 100 %: 996, 1871, 2484, 3187, 4189 ms, without overlap of the"
+        " copies (docs/training/cpu-offloading.md, 2026-03-30).",
         MEGATRON_CORE,
         accounting=MemoryCoefficients(
             gradient_bytes=2.0,
