@@ -17,7 +17,7 @@ from planner.cli.canvas import Canvas, rank_labels
 from planner.cli.views import plan_picture, rank_lanes
 from planner.cli.views.memory_bars import MemoryBar, bar_cells, bars_by_ranks, lines
 from planner.cli.views.micro_batch_bands import crowded_shares, micro_batch_bands
-from planner.cli.views.rank_lanes import PassCell, column_owners, group_lanes, lane_spans
+from planner.cli.views.rank_lanes import PassCell, column_owners, group_lanes, lane_spans, spans_by_kind
 from planner.pipeline import read_plan, simulate
 from planner.simulate import TaskEvent, Timeline
 from planner.simulate import simulate as run
@@ -29,6 +29,10 @@ from tests.task_programs import programs
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLANS = ("by_hand/encoder-in-bubbles", "by_hand/mixed-groups", "data_ranks/offload-h200x8", "sequence_groups/demo")
 SECONDS = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
+
+
+def lanes(timeline, columns):
+    return group_lanes(spans_by_kind(timeline), timeline.step_seconds, columns)
 
 
 def text_of(drawn, width: int) -> str:
@@ -68,7 +72,7 @@ def test_no_line_is_broken_by_the_width(scored, name, width):
 @given(programs(), st.integers(1, 40))
 def test_every_rank_is_in_one_line(program, columns):
     tasks, price = program
-    found = group_lanes(run(tasks, price, 5), columns)
+    found = lanes(run(tasks, price, 5), columns)
     assert Counter(rank for lane in found for rank in lane.ranks) == Counter(range(5))
     assert {len(lane.owners) for lane in found} == {columns}
 
@@ -77,8 +81,8 @@ def test_every_rank_is_in_one_line(program, columns):
 def test_many_ranks_that_do_alike_have_one_line(order):
     """A replica on top of another changes the labels and nothing else."""
     few, many = (timeline(ordered_plan(4, 6, order, dp=dp), **SECONDS) for dp in (1, 64))
-    assert [lane.owners for lane in group_lanes(many, 50)] == [lane.owners for lane in group_lanes(few, 50)]
-    assert [len(lane.ranks) for lane in group_lanes(many, 50)] == [64] * 4
+    assert [lane.owners for lane in lanes(many, 50)] == [lane.owners for lane in lanes(few, 50)]
+    assert [len(lane.ranks) for lane in lanes(many, 50)] == [64] * 4
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -117,7 +121,7 @@ def test_what_takes_a_column_is_what_the_column_shows(pp, micro_batches, order):
     shown = timeline(ordered_plan(pp, micro_batches, order), **SECONDS)
     whole = round(shown.step_seconds)
     for rank in range(pp):
-        (lane,) = (lane for lane in group_lanes(shown, whole) if rank in lane.ranks)
+        (lane,) = (lane for lane in lanes(shown, whole) if rank in lane.ranks)
         expected: list = [False] * whole
         for event in shown.events:
             if rank in event.ranks and event.phase in SECONDS:

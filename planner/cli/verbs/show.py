@@ -28,6 +28,5 @@ def show(
     loaded, scores = pipeline.read_scored(plan)
     if svg:
         write_text(svg, render.svg(f"planner show {plan}", plan_picture.draw_plan(loaded, scores, render.SVG_CANVAS)))
-    render.emit(
-        json, json_answers.simulation_answer(loaded, scores), *plan_picture.draw_plan(loaded, scores, render.canvas())
-    )
+    answer = json_answers.simulation_answer(loaded, scores) if json else {}
+    render.emit(json, answer, *plan_picture.draw_plan(loaded, scores, render.canvas()))

@@ -63,8 +63,9 @@ def rank_lanes(timeline: Timeline, canvas: Canvas) -> RenderableType:
 
 def fitted(timeline: Timeline, canvas: Canvas) -> tuple[list[Lane], list[Lane], list[str]]:
     """All lanes, those to draw and their labels; wider labels leave fewer columns, so more lanes look the same."""
+    kinds = spans_by_kind(timeline)
     for reserved in (6, 8, 10, 12, 16, 20):
-        all_lanes = group_lanes(timeline, max(10, canvas.width - reserved))
+        all_lanes = group_lanes(kinds, timeline.step_seconds, max(10, canvas.width - reserved))
         drawn_lanes = [*all_lanes[: SHOWN // 2], *all_lanes[-SHOWN // 2 :]] if len(all_lanes) > SHOWN else all_lanes
         names = rank_labels([lane.ranks for lane in drawn_lanes], canvas)
         if len(names[0]) <= reserved:
@@ -72,8 +73,16 @@ def fitted(timeline: Timeline, canvas: Canvas) -> tuple[list[Lane], list[Lane], 
     return all_lanes, drawn_lanes, names
 
 
-def group_lanes(timeline: Timeline, columns: int) -> list[Lane]:
+def group_lanes(kinds: Sequence[tuple[list[int], "LaneSpans"]], seconds: float, columns: int) -> list[Lane]:
     """Group all ranks by what their lines show, lowest rank first."""
+    looks: dict[tuple[PassCell | bool, ...], list[int]] = {}
+    for ranks, spans in kinds:
+        looks.setdefault(column_owners(spans, seconds, columns), []).extend(ranks)
+    return sorted(Lane(Ranks(sorted(ranks)), look) for look, ranks in looks.items())
+
+
+def spans_by_kind(timeline: Timeline) -> list[tuple[list[int], "LaneSpans"]]:
+    """Ranks that do the same, and what one of them does."""
     kinds: dict[int, list[int]] = {}
     for rank, kind in enumerate(representatives_of_ranks(timeline)):
         kinds.setdefault(kind, []).append(rank)
@@ -82,12 +91,7 @@ def group_lanes(timeline: Timeline, columns: int) -> list[Lane]:
         for rank in event.ranks:
             if rank in events:
                 events[rank].append(place)
-    looks: dict[tuple[PassCell | bool, ...], list[int]] = {}
-    for kind, ranks in kinds.items():
-        looks.setdefault(column_owners(lane_spans(timeline, events[kind]), timeline.step_seconds, columns), []).extend(
-            ranks
-        )
-    return sorted(Lane(Ranks(sorted(ranks)), look) for look, ranks in looks.items())
+    return [(ranks, lane_spans(timeline, events[kind])) for kind, ranks in kinds.items()]
 
 
 class LaneSpans(NamedTuple):
