@@ -17,6 +17,7 @@ Where micro-batches are unequal, the compute beside a collective may be of any l
 beside it counts: one layer of ℓ.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,14 +69,28 @@ def gathered_seconds(module: Module, at: LayoutColumns, equal: bool, machine: Ma
 
 
 def chunk_exchange(module: Module, at: LayoutColumns, machine: MachineModel) -> ReplicaExchange:
-    """The collectives of the smallest chunk's layers, each of the kind that takes least; its gathers stay."""
-    count = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
+    """The collectives of the smallest chunk's layers, of the kinds that take least; its gathers stay."""
     per_node = machine.network.per_node
     kinds = [
-        exchange_of(replicated_in_layers(module, at, {kind: count}, per_node), at, machine)
+        exchange_of(replicated_in_layers(module, at, {kind: 1.0}, per_node), at, machine)
         for kind in kind_counts(module)
     ]
-    return ReplicaExchange(*(np.minimum.reduce([np.asarray(each) for each in own]) for own in zip(*kinds, strict=True)))
+    return ReplicaExchange(*(least_of_chunk(module, at, own) for own in zip(*kinds, strict=True)))
+
+
+def least_of_chunk(module: Module, at: LayoutColumns, each: Sequence[Number]) -> Number:
+    """The least that the layers of the smallest chunk take, of what one of each kind takes: of a kind there are no more
+    than the module has.
+    """
+    left = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
+    by_kind = np.stack(np.broadcast_arrays(*each, left)[:-1])
+    counts, order = np.array([*kind_counts(module).values()]), np.argsort(by_kind, axis=0)
+    total: Number = 0.0
+    for place in range(len(by_kind)):
+        kind = order[place]
+        there = np.minimum(counts[kind], left)
+        total, left = total + there * np.take_along_axis(by_kind, kind[None], 0)[0], left - there
+    return total
 
 
 def in_turn_seconds(
@@ -122,10 +137,9 @@ def behind_any_rank(module: Module, at: LayoutColumns, equal: bool, machine: Mac
 
 
 def chunk_updated_parameters(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
-    """Parameters that a rank updates of the smallest chunk's layers, each of the kind that has fewest."""
-    count = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
-    kinds = [replicated_in_layers(module, at, {kind: count}, machine.network.per_node) for kind in kind_counts(module)]
-    return np.minimum.reduce([np.asarray(updated_parameters(each, at)) for each in kinds])
+    """Parameters that a rank updates of the smallest chunk's layers, of the kinds that have fewest."""
+    kinds = [replicated_in_layers(module, at, {kind: 1.0}, machine.network.per_node) for kind in kind_counts(module)]
+    return least_of_chunk(module, at, [updated_parameters(each, at) for each in kinds])
 
 
 def once_seconds(
