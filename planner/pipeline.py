@@ -18,7 +18,7 @@ from planner.check import Finding, Tolerances, check_folder, compare
 from planner.ledger import ComparedRun, compare_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, require_memory, score, scored_at
+from planner.scoring import Score, require_memory, score, scored_at, with_bound_digest
 from planner.scoring import read_plan as read_plan
 from planner.scoring import read_scored as read_scored
 from planner.solve_job import inputs_again, per_batch_inputs, read_job, solve_job, static_inputs
@@ -43,7 +43,7 @@ def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
     solved = solve_job(inputs, on_batch)
     plan = online.with_group_catalogue(solved.plan, inputs) if inputs.job.per_batch else solved.plan
     require_legal(plan, inputs.job.name)
-    return SolvedJob(plan, solved.step_seconds)
+    return SolvedJob(with_bound_digest(plan), solved.step_seconds)
 
 
 def plan_of(inputs: Inputs) -> Plan:

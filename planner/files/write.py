@@ -95,6 +95,8 @@ def represent_scalar(value: Any) -> yaml.ScalarNode:
     if isinstance(value, str):
         looks_typed = value in WORDS or INTEGER.fullmatch(value) or FLOAT.fullmatch(value)
         return yaml.ScalarNode("tag:yaml.org,2002:str", value, style="'" if looks_typed else None)
+    if type(value) is int:  # most of a large plan is ranks and lengths
+        return yaml.ScalarNode("tag:yaml.org,2002:int", str(value))
     text = json.dumps(value)
     tag = RESOLVE(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return yaml.ScalarNode(tag, text)

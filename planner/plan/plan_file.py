@@ -110,6 +110,7 @@ class Outcome(Spec, kw_only=True):
     bound: Amount
     gap: float  # (value − bound) / bound; of what is better when it is more, (bound − value) / value
     bound_by: str
+    bound_digest: str = ""  # of a bound over the space of layouts and what it was found from: an edited one is refused
     effort: str = ""  # work spent, in the strategy's own count
 
 

@@ -1,5 +1,6 @@
 """Scores a plan from its own numbers: prices, simulated steps, memory, lower bounds with proofs."""
 
+from planner.scoring.bound_digest import with_bound_digest
 from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
@@ -74,5 +75,6 @@ __all__ = [
     "throughput",
     "tie_spread",
     "whole_score",
+    "with_bound_digest",
     "with_score",
 ]

@@ -1,8 +1,8 @@
 """What a plan file states of itself, held against what its own decisions and prices give.
 
 Screens, gates and runs show or rely on stated numbers, so that a file whose outcome or prediction is not its own is
-refused wherever one is read (`planner.pipeline`). Nothing is searched here: a bound over the space of layouts is only
-held below the plan's own value, and `planner check` finds it again.
+refused wherever one is read (`planner.pipeline`). Nothing is searched here: a bound over the space of layouts is held
+against its digest alone, and `planner check` finds it again.
 
 A plan whose `outcome.status` is `by_hand` states nothing: its outcome and prediction are computed as it is read, so
 that decisions can be changed in an editor.
@@ -15,6 +15,7 @@ from planner.errors import InputError
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import Violation
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
+from planner.scoring.bound_digest import bound_digest, bounded_by_space
 from planner.scoring.bounds import SPACE
 from planner.scoring.objective_value import objective_of, objective_value, restate_in_objective
 from planner.scoring.score import OPTIMAL_GAP, Score, outcome_of, prediction_of
@@ -76,6 +77,9 @@ def false_statements(plan: Plan, scores: Sequence[Score]) -> Iterator[Violation]
     for each in stated:
         for where, message in (*false_outcome(plan, scores, each), *false_prediction(scores, each)):
             yield Violation(f"{each.where}{where}", message, FIX)
+    if bounded_by_space(plan) and plan.outcome.bound_digest != bound_digest(plan):
+        message = "the bound over the space of layouts is not the one that was found for these inputs"
+        yield Violation("outcome.bound", message, FIX)
 
 
 def false_outcome(plan: Plan, scores: Sequence[Score], stated: Stated) -> Iterator[tuple[str, str]]:

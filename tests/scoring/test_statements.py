@@ -12,6 +12,7 @@ from planner import files, pipeline
 from planner.cli.app import app
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
+from planner.scoring.bound_digest import with_bound_digest
 from planner.scoring.statements import computed_by_hand, false_statements
 from planner.specs.base import with_fields
 from tests.check.small_plans import solve, write_job
@@ -75,13 +76,28 @@ def test_edits_of_plans_of_every_bound(folder, name, tmp_path):
     assert "planner solve" in refused.value.fix
 
 
-def test_a_bound_over_a_space_that_was_raised_with_its_gap_is_found_by_check(tmp_path):
+@pytest.mark.parametrize("share", [1.0, 0.9])
+def test_an_edited_bound_over_a_space_is_refused_whatever_its_gap(share, tmp_path):
+    bound, edited = files.read(GOLDEN / PLANS[1] / "plan.yaml", Plan).outcome.value * share, tmp_path / "plan.yaml"
+    files.write(edited, bounded(bound))
+    with pytest.raises(InputError, match=r"not the one that was found"):
+        pipeline.read_plan(edited)
+
+
+def test_a_raised_bound_with_a_forged_digest_is_found_by_check(tmp_path):
     good, edited = GOLDEN / PLANS[1] / "plan.yaml", tmp_path / "plan.yaml"
-    plan = files.read(good, Plan)
-    files.write(edited, with_fields(plan, outcome=with_fields(plan.outcome, bound=plan.outcome.value, gap=0.0)))
+    plan = bounded(files.read(good, Plan).outcome.value)
+    files.write(edited, with_bound_digest(plan))
     pipeline.read_plan(edited)
     with pytest.raises(InputError, match=r"can be proven"):
         pipeline.check(good, edited, pipeline.Tolerances())
+
+
+def bounded(bound: float) -> Plan:
+    """A plan from a search, with another bound and the gap that goes with it."""
+    plan = files.read(GOLDEN / PLANS[1] / "plan.yaml", Plan)
+    value = plan.outcome.value
+    return with_fields(plan, outcome=with_fields(plan.outcome, bound=bound, gap=(value - bound) / bound))
 
 
 @pytest.mark.parametrize("name", ["value", "gap", "peak_memory_gib"])

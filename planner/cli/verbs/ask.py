@@ -57,5 +57,5 @@ def ask(
         solved = pipeline.solve(str(job), JobOptions(seed=seed, effort=effort), on_batch)
     path = job.parent / PLAN_FILE
     files.write(path, solved.plan)
-    answer = {**json_answers.solve_answer(solved, path), "job": str(job)}
+    answer = {**json_answers.solve_answer(solved, path), "job": str(job)} if json else {}
     render.emit(json, answer, plan_tables.solve_lines(solved, path, f"; or edit {job}, and planner solve it"))

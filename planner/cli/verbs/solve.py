@@ -49,7 +49,8 @@ def solve(
         solved = pipeline.solve(job, options, on_batch)
     path = write_plan(solved.plan, output, ".plan.yaml")
     if path:
-        render.emit(json, json_answers.solve_answer(solved, path), plan_tables.solve_lines(solved, path))
+        answer = json_answers.solve_answer(solved, path) if json else {}
+        render.emit(json, answer, plan_tables.solve_lines(solved, path))
 
 
 def solve_static(job: str, options: "JobOptions", output: Path | None, json: bool) -> None:

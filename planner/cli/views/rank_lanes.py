@@ -147,14 +147,15 @@ def column_owners(spans: LaneSpans, seconds: float, columns: int) -> tuple[PassC
     share = np.minimum(last[which], column + 1) - np.maximum(first[which], column)
     talk = np.bincount(column, np.where(spans.owner[which] == COMMUNICATION, share, 0.0), columns)
     passes = spans.owner[which] >= 0
-    keys = np.stack([column, spans.owner[which], spans.micro_batch[which]])[:, passes]
-    kinds, place, of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    sums = np.bincount(of.ravel(), share[passes], len(place))
+    sizes = columns, len(spans.owners) or 1, int(spans.micro_batch.max(initial=0)) + 1
+    keys = np.ravel_multi_index((column[passes], spans.owner[which][passes], spans.micro_batch[which][passes]), sizes)
+    kinds, place, of = np.unique(keys, return_index=True, return_inverse=True)
+    sums = np.bincount(of, share[passes], len(place)).tolist()
     parts: list[dict[PassCell | bool, float]] = [{} for _ in range(columns)]
-    for at in np.argsort(place):
-        at_column, owner, micro_batch = kinds[:, at].tolist()
-        phase, module = spans.owners[owner]
-        parts[at_column][PassCell(phase, module, str(micro_batch))] = float(sums[at])
+    at_column, owner, micro_batch = (each.tolist() for each in np.unravel_index(kinds, sizes))
+    for at in np.argsort(place).tolist():
+        phase, module = spans.owners[owner[at]]
+        parts[at_column[at]][PassCell(phase, module, str(micro_batch[at]))] = sums[at]
     turns = ColumnTurns()
     return tuple(turns.take(*each) for each in zip(parts, talk.tolist(), strict=True))
 
