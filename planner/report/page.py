@@ -20,6 +20,8 @@ SCRIPTS = (
     "columns.js",
     "colours.js",
     "timeline.js",
+    "runs.js",
+    "minimap.js",
     "gestures.js",
     "readout.js",
     "ranks.js",

@@ -17,6 +17,7 @@ from planner.scoring import (
     objective_of,
     sample_modules,
     sample_tokens,
+    step_bounds,
 )
 from planner.units import GIB, byte_size, duration, percent, plural
 
@@ -31,14 +32,14 @@ def subtitle(plan: Plan) -> str:
 def head_numbers(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
     """The four numbers: step time, distance from the bound, memory, tokens per second."""
     values, count = [score.step_seconds for score in scores], len(scores)
-    mean, bound = sum(values) / count, sum(min(s.bound.seconds, s.step_seconds) for s in scores) / count
+    mean = sum(values) / count
+    by, bound = step_bounds(plan, scores)
     spread = max(score.timeline.spread for score in scores)
     full = fullest_score(scores)
     cap = full.plan_memory.allowed_bytes(full.fullest_rank)
     gap = relative_gap(mean, bound)
     distance = f"≤ {percent(gap)}" if gap > OPTIMAL_GAP else "0 %"
-    of_order = any(bounds_same_work(score.bound.by) for score in scores)
-    by = ", ".join(dict.fromkeys(score.bound.by for score in scores))
+    of_order = bounds_same_work(by)
     over = f"{duration(min(values))} to {duration(max(values))}, " if count > 1 else ""
     goal = objective_of(plan)
     also = "" if plan.outcome.objective == STEP_SECONDS else f"{goal.formatted(mean_objective_value(plan, mean))}, "
@@ -53,7 +54,11 @@ def head_numbers(plan: Plan, scores: Sequence[Score]) -> tuple[Figure, ...]:
         Figure(
             "Mean step" if count > 1 else "Step", duration(mean), f"{also}{over}± {percent(spread)} (80 %), simulated"
         ),
-        Figure(f"Above the best {'order' if of_order else 'possible'}", distance, f"bound {least}, by {by}"),
+        Figure(
+            f"Above the best {'order' if of_order else 'possible'}",
+            distance,
+            f"bound {least}, by {by.replace('+', ', ')}",
+        ),
         Figure("Fullest rank", byte_size(full.peak_bytes), allowed),
         Figure("Tokens per second", f"{sample_tokens(plan, range(count)) / (sum(values) or 1.0):,.0f}", rate_note),
     )
@@ -70,9 +75,7 @@ def summary(plan: Plan, scores: Sequence[Score], measured: Sequence[PageStep]) -
         "step_seconds": sum(score.step_seconds for score in scores) / len(scores),
         "objective": plan.outcome.objective,
         "unit": objective_of(plan).unit,
-        "bound": mean_objective_value(
-            plan, sum(min(score.bound.seconds, score.step_seconds) for score in scores) / len(scores)
-        ),
+        "bound": mean_objective_value(plan, step_bounds(plan, scores)[1]),
         "peak_memory_gib": full.peak_bytes / GIB,
         "allowed_gib": full.plan_memory.allowed_bytes(full.fullest_rank) / GIB,
         "fullest_rank": full.fullest_rank,

@@ -12,7 +12,8 @@ from planner.units import duration, plural
 STEPS_WIDE = 60  # steps with a bar each to choose from; more are in a list
 LEAD = (
     "Each row is a rank, time runs to the right; ranks that do the same are drawn as one block. "
-    "Ctrl and the wheel, a pinch, or + and − zoom; drag or the arrow keys move."
+    "Ctrl and the wheel, a pinch, or + and − zoom; drag or the arrow keys move. "
+    "Of a long step, micro-batches are drawn as one until there is room for each."
 )
 COLOURS = (("pass", "forward and backward"), ("group", "size of group"), ("source", "source of the price"))
 BUTTONS = (
@@ -30,7 +31,7 @@ def timeline_section(steps: Sequence[PageStep]) -> Markup:
     """The section: canvas, controls, readout of the task under the pointer, and tables."""
     readout = tag("div", tag("p", "Hover over a task, or tap it.", class_="note"), id="readout", aria_live="polite")
     key = tag("ul", id="key", class_="legend")
-    live = tag("div", tools(), key, tag("div", canvas(), class_="stage"), readout, class_="live")
+    live = tag("div", tools(), key, tag("div", canvas(), minimap(), class_="stage"), readout, class_="live")
     inside = details("The tasks in view as a table", tag("div", id="in-view"), id="in-view-details", class_="live")
     tables = [details("Tasks of this step, by kind", tasks(shown)) for shown in steps]
     return section("timeline-section", "Ranks in time", chooser(steps), live, inside, per_step(tables), lead=LEAD)
@@ -59,6 +60,11 @@ def canvas() -> Markup:
         "full stop and comma go from task to task, 0 shows the whole step.",
         aria_describedby="readout",
     )
+
+
+def minimap() -> Markup:
+    """The whole of a long step, with the window in it to drag: what the canvas above does by keys too."""
+    return tag("canvas", "", id="minimap", hidden=True, role="img", aria_label="The whole step")
 
 
 def chooser(steps: Sequence[PageStep]) -> Content:

@@ -8,7 +8,7 @@ from planner.plan.descriptions import alternative_text, module_layout_text
 from planner.plan.plan_file import Plan
 from planner.report.bound_text import bound_text
 from planner.report.tags import Content, Markup, join, keep_units, section, table, tag
-from planner.scoring import Score, impossible_alternatives, objective_of, ranked_alternatives, tie_spread
+from planner.scoring import Score, impossible_alternatives, objective_of, ranked_alternatives, step_bounds, tie_spread
 from planner.units import duration, percent
 from planner.why import StepFacts, WhyPlan, single_step, step_facts
 
@@ -16,8 +16,8 @@ from planner.why import StepFacts, WhyPlan, single_step, step_facts
 def why_section(plan: Plan, scores: Sequence[Score], why: WhyPlan | None) -> Markup:
     """The section."""
     worst = max(scores, key=lambda score: score.step_seconds / (score.bound.seconds or score.step_seconds or 1.0))
-    bound = min(worst.bound.seconds, worst.step_seconds)
-    words = bound_text(worst.step_seconds, bound, worst.bound.by)
+    by, bound = step_bounds(plan, [worst])
+    words = bound_text(worst.step_seconds, bound, by)
     whose = f"Of {len(scores)} steps, the one furthest from its bound: " if len(scores) > 1 else ""
     sentence = f"{whose}{words}" if whose else words[0].upper() + words[1:]
     of = step_parts_table(plan, scores)

@@ -14,7 +14,7 @@ from planner.scoring.objective_value import (
     seconds_for_value,
 )
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
-from planner.scoring.plan_answer import PlanAnswer, plan_answer, throughput
+from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
 from planner.scoring.plan_memory import allowed_bytes_on, exceeds_memory
 from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.ranked_alternatives import impossible_alternatives, ranked_alternatives, tie_spread
@@ -71,6 +71,7 @@ __all__ = [
     "small_enough",
     "solve_grouping",
     "splits_backward",
+    "step_bounds",
     "step_seconds",
     "throughput",
     "tie_spread",

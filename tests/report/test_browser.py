@@ -209,6 +209,61 @@ def test_many_events_stay_fluid_and_true(chromium, tmp_path):
     assert chromium.complaints() == []
 
 
+@pytest.fixture(scope="module")
+def long_step(folder) -> Path:
+    """600 rounds of two micro-batches that begin together, each forward and backward."""
+    events = tuple(
+        TaskEvent(f"m[0]/{phase}/{2 * at + each}/g", phase, "m", Ranks((0,)), at + begin, at + begin + 0.2)
+        for at in range(600)
+        for each, phase, begin in ((0, "F", 0.0), (1, "F", 0.2), (0, "B", 0.4), (1, "B", 0.7))
+    )
+    shown = PageStep("step 0", "simulated", Timeline(events, 600.0, 1), {e.id: TaskFact("g") for e in events})
+    path = folder / "long.html"
+    path.write_text(timeline_page("long", [shown]).html(), encoding="utf-8")
+    return path
+
+
+def test_micro_batches_of_a_long_step_are_drawn_as_one(chromium, long_step):
+    """At every level of zoom the runs hold each micro-batch once, in whole rounds, a power of two of them."""
+    chromium.open(long_step)
+    assert chromium.run("roundsOf(row(0).events).length") == 600
+    lengths = []
+    for scale in (1e-9, 1e-6, 1e-4, 1.0):
+        runs = chromium.run(f"runsOf(roundsOf(row(0).events), {scale}).map((run) => [run.first, run.last])")
+        assert [number for first, last in runs for number in range(first, last + 1)] == list(range(1200))
+        rounds = {(last - first + 1) / 2 for first, last in runs[:-1]}
+        assert len(rounds) <= 1 and all(each.is_integer() and int(each).bit_count() == 1 for each in rounds)
+        lengths.append(len(runs))
+    assert lengths == sorted(lengths) and lengths[0] == 1 and lengths[-1] == 600
+    said = chromium.run("document.querySelector('#readout').textContent")
+    assert "drawn as one" in said
+    chromium.run("(zoomTime(0.01, 0), chooseVisible())")
+    chromium.settle()
+    assert "drawn as one" not in chromium.run("document.querySelector('#readout').textContent")
+    assert chromium.complaints() == []
+
+
+def test_the_strip_of_the_whole_step_moves_the_window(chromium, long_step, folder):
+    chromium.open(long_step)
+    chromium.run("zoomTime(0.1, 0)")
+    chromium.run("document.querySelector('#minimap').scrollIntoView({block: 'center'})")
+    chromium.settle()
+    x, y = chromium.run("((b) => [b.x, b.y + 20])(document.querySelector('#minimap').getBoundingClientRect())")
+    wide = chromium.run("document.querySelector('#minimap').getBoundingClientRect().width")
+    before = view(chromium)
+    chromium.mouse("mousePressed", x + wide / 2, y, button="left", clickCount=1)
+    chromium.settle()
+    middle = view(chromium)
+    assert middle[1] - middle[0] == pytest.approx(before[1] - before[0])
+    assert (middle[0] + middle[1]) / 2 == pytest.approx(chromium.run("wholeEnd()") / 2, rel=0.05)
+    chromium.mouse("mouseMoved", x + wide, y, button="left", buttons=1)
+    chromium.mouse("mouseReleased", x + wide, y, button="left", clickCount=1)
+    chromium.settle()
+    assert view(chromium)[1] == pytest.approx(chromium.run("wholeEnd()"))
+    chromium.open(saved(folder, "demo"))
+    assert chromium.run("document.querySelector('#minimap').hidden"), "a short step needs none"
+
+
 def test_ranks_beyond_pixels_are_mixed_too(chromium, tmp_path):
     """Every other rank of 4000 works all the time: half the colour."""
     event = TaskEvent("m[0]/F/0/g", "F", "m", Ranks(range(0, 4000, 2)), 0.0, 1.0)

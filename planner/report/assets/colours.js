@@ -41,7 +41,6 @@ function tokenOf(step, kind, group) {
 }
 
 let ofKinds = []; // colours by kind, in a frame in which nothing else decides them
-let ofRows = new Map(); // mixed lines of a frame, which rows that look alike share
 
 /** Whether a kind by itself decides a colour. */
 const byKind = () => state.colour !== "group" && !state.path;

@@ -1,12 +1,12 @@
 // Where there are more events or ranks than pixels: the colour of a pixel is the mix of what happens in it.
 
 /** Colours of one row, pixel by pixel: red, green and blue, each weighted by the time that it takes. */
-function mixed(step, ofRow, pixels, paint, background) {
+function mixed(step, ofRow, pixels, view, background) {
   const out = new Float32Array(3 * pixels);
   const under = new Float32Array(3 * pixels);
   const computing = new Float32Array(pixels);
   const moving = new Float32Array(pixels);
-  const { t0, t1 } = state;
+  const { t0, t1 } = view;
   const scale = pixels / (t1 - t0 || 1);
   const { events } = ofRow;
   for (let at = firstAfter(events, t0); at < events.count && events.start[at] < t1; at++) {
@@ -38,12 +38,13 @@ function mixed(step, ofRow, pixels, paint, background) {
 }
 
 /** An image of bands, each a line of mixed colours. `lines`: for each pixel from top to bottom, [row, weight] pairs. */
-function mixedImage(step, lines, pixels, paint, background) {
+function mixedImage(step, lines, pixels, view) {
   const image = new ImageData(pixels, lines.length);
+  const background = rgb(tokens.idle);
   const coloured = (number) => {
     const looks = byKind() ? `p${data.rows[number][0]}` : number;
-    if (!ofRows.has(looks)) ofRows.set(looks, mixed(step, row(number), pixels, paint, background));
-    return ofRows.get(looks);
+    if (!view.known.has(looks)) view.known.set(looks, mixed(step, row(number), pixels, view, background));
+    return view.known.get(looks);
   };
   let before = "";
   lines.forEach((parts, y) => {
@@ -70,11 +71,11 @@ function mixedImage(step, lines, pixels, paint, background) {
 }
 
 /** Of each pixel from top to bottom: which rows lie in it, and how much of it they take. */
-function linesOf(step, pixels) {
+function linesOf(step, pixels, view) {
   const lines = [];
-  const height = (state.r1 - state.r0) / pixels;
+  const height = (view.r1 - view.r0) / pixels;
   for (let y = 0; y < pixels; y++) {
-    const low = state.r0 + y * height;
+    const low = view.r0 + y * height;
     const high = low + height;
     const parts = new Map();
     let rank = low;

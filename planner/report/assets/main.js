@@ -26,9 +26,10 @@ function startTheme() {
 function startTimeline() {
   canvas = $("#timeline");
   wholeStep();
-  painters.push(drawTimeline, drawKey, inView);
+  painters.push(drawTimeline, drawMinimap, drawKey, inView);
   startSteps();
   startGestures();
+  startMinimap();
   startRanks();
   $("#colour").addEventListener("change", (event) => change({ colour: event.target.value }));
   $("#path").addEventListener("change", (event) => change({ path: event.target.checked }));

@@ -29,6 +29,8 @@ function say(aloud) {
   const size = step.sizes.get(event.group) || 1;
   const ranks = (data.ranksOf[data.groups[event.group]] || "").replace(/,/g, ", ");
   const who = ranks && ranks.length <= LISTED ? `ranks ${ranks}` : size > 1 ? `${size} ranks` : "";
+  const run = runAt(ofRow, event.microBatch);
+  if (run) put("micro-batches drawn as one", run);
   put("group", `${data.groups[event.group]}${who ? `: ${who}` : ""}`);
   put(`start, ${step.label}`, duration(event.start * data.tick, 3));
   const spread = event.spread ? ` ± ${(event.spread / 10).toFixed(1)} %` : "";

@@ -9,28 +9,31 @@ let canvas = null;
 function drawTimeline() {
   const { context, width, height, ratio } = fitted(canvas);
   const step = currentStep();
+  const view = viewOf(state);
   ofKinds = [];
-  ofRows = new Map();
   context.fillStyle = tokens.sheet;
   context.fillRect(0, 0, width, height);
   drawAxis(context, width, height);
   const room = height - AXIS - 8;
   const tall = room / (state.r1 - state.r0);
   const bands = step.bands.filter((band) => band.first < state.r1 && band.first + band.count > state.r0);
-  if (bands.length * THIN > room) drawMixed(context, step, room, width, ratio);
-  else drawBands(context, step, bands, tall, width, room, ratio);
+  if (bands.length * THIN > room) drawMixed(context, step, view, room, width, ratio);
+  else drawBands(context, step, view, { bands, tall, width, room, ratio });
   drawRanks(context, step, tall, width, room);
 }
 
 /** All ranks at once, several to a pixel. */
-function drawMixed(context, step, room, width, ratio) {
+function drawMixed(context, step, view, room, width, ratio) {
   const across = Math.max(1, Math.round((width - GUTTER - MARGIN) * ratio));
-  const lines = linesOf(step, Math.max(1, Math.round(room * ratio)));
-  const image = mixedImage(step, lines, across, paint, rgb(tokens.idle));
+  const lines = linesOf(step, Math.max(1, Math.round(room * ratio)), view);
+  const image = mixedImage(step, lines, across, view);
   context.putImageData(image, Math.round(GUTTER * ratio), Math.round(AXIS * ratio));
 }
 
-function drawBands(context, step, bands, tall, width, room, ratio) {
+/** Events of a band in view beyond which they are mixed. */
+const mostBlocks = (across, bands) => Math.max(3, Math.min(across * CROWDED, BLOCKS / bands));
+
+function drawBands(context, step, view, { bands, tall, width, room, ratio }) {
   const across = width - GUTTER - MARGIN;
   const clip = [GUTTER, AXIS, across, room];
   let blocks = new Map(); // of the band above: event → its rectangle, which grows into this band
@@ -51,9 +54,10 @@ function drawBands(context, step, bands, tall, width, room, ratio) {
       const from = firstAfter(ofRow.events, state.t0);
       let until = from;
       while (until < ofRow.events.count && ofRow.events.start[until] < state.t1) until++;
-      if (until - from > Math.max(3, Math.min(across * CROWDED, BLOCKS / bands.length))) {
-        const image = mixedImage(step, [[[band.number, 1]]], Math.max(1, Math.round(across * ratio)), paint, rgb(tokens.idle));
+      if (until - from > mostBlocks(across, bands.length)) {
+        const image = mixedImage(step, [[[band.number, 1]]], Math.max(1, Math.round(across * ratio)), view);
         drawLine(context, image, GUTTER, top, across, high - gap);
+        drawRuns(context, ofRow, { top, high: high - gap, width });
       } else collect(step, ofRow, from, until, { top, high: high - gap, width }, blocks, next);
     }
     for (const [key, block] of blocks) if (next.get(key) !== block) finished.push(block);

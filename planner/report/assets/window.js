@@ -5,6 +5,9 @@ const AXIS = 30; // px, for the time
 const MARGIN = 10; // px, right of everything
 const NARROWEST = 10; // ticks
 
+/** A part of the step to draw: ticks, ranks, and the mixed lines that rows which look alike share. */
+const viewOf = ({ t0, t1, r0, r1 }) => ({ t0, t1, r0, r1, known: new Map() });
+
 /** Ticks of all that can be seen: where measured stands beside predicted, of the longest of them, so that both are to scale. */
 function wholeEnd() {
   return data.measured.length ? data.steps.reduce((longest, step) => Math.max(longest, step.end), 0) : currentStep().end;
