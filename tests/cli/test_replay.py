@@ -141,6 +141,14 @@ def test_a_folder_stands_for_its_traces_and_the_slow_rank_is_named_first(tmp_pat
     assert "beyond the median rank: gemm +100 µs" in shown
 
 
+def test_a_rank_whose_kernels_do_not_explain_its_delay_began_late(tmp_path):
+    """Rank 1's gemm takes 7 µs more, and it arrives 200 µs after the other."""
+    for number, begins, lasts in ((0, 121, 250), (1, 321, 50)):
+        rank(number, 100 + 14 * number, begins, lasts).write(tmp_path, f"rank{number}.json.gz")
+    shown = " ".join(call(tmp_path).stdout.split())
+    assert "collectives; its kernels are as quick as the median rank's but for gemm +7 µs: it began late" in shown
+
+
 def test_ranks_that_arrive_together_are_not_called_slow(tmp_path):
     for number in (0, 1):
         rank(number, 100 + number, 121 + number, 50 - number).write(tmp_path, f"rank{number}.json.gz")

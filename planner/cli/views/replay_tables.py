@@ -10,11 +10,12 @@ from rich.text import Text
 
 from planner.cli.views.plan_tables import table
 from planner.replay import PathLink
-from planner.replay.timing import median_step_error, worst_step_error
+from planner.replay.timing import Straggler, median_step_error, worst_step_error
 from planner.units import duration, percent
 from planner.workflows.replaying import ReplayAnswer
 
 HARDLY = 0.01  # share of the measured time below which others hardly wait for a rank
+EXPLAINS = 0.1  # share of the time waited for a rank that its slower kernels take at least where they are the cause
 SHOWN = 12  # rows of a printed table
 LONGEST = 60  # characters of a printed name
 LINKS = 10_000  # of the critical path in the JSON answer: the longest
@@ -196,13 +197,18 @@ def slowest_rank(answer: ReplayAnswer) -> Text:
         return Text(f"no rank is slow: the others waited for rank {first.rank} most, {waited}")
     named = f"rank {first.rank} is slow"
     more = f": the others waited {waited} for it, at {first.last:,} of {first.of:,} collectives; "
-    work = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in first.slower)
-    why = (
-        f"; beyond the median rank: {work}"
-        if work
-        else "; its kernels are as quick as the median rank's: it began late"
+    return Text.assemble((named, "bold"), more, lateness(first))
+
+
+def lateness(late: Straggler) -> str:
+    """Whether a rank's kernels explain that the others waited for it."""
+    work = ", ".join(f"{kind} +{duration(seconds)}" for kind, seconds in late.slower)
+    if sum(seconds for _, seconds in late.slower) >= EXPLAINS * late.kept_waiting:
+        return f"beyond the median rank: {work}"
+    slower = f" but for {work}" if work else ""
+    return (
+        f"its kernels are as quick as the median rank's{slower}: it began late, so look at its host and its data loader"
     )
-    return Text.assemble((named, "bold"), more, why)
 
 
 def stragglers(answer: ReplayAnswer) -> RenderableType:
