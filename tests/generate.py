@@ -16,6 +16,7 @@ from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
 from planner.specs.hardware.profile import PassCosts, PassFit
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.layers.components import Experts, StateSpace
+from planner.specs.layers.resize import FixedResize, SmartResize, TiledResize
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import MESH_DIMS, RECOMPUTED_PARTS, Parallelism
 from planner.specs.workload.items import ItemSize
@@ -99,6 +100,7 @@ def modules(kind: type, **given: st.SearchStrategy) -> st.SearchStrategy:
             head_dim=st.just(heads[2]),
             hidden=st.integers(1, 1000).map(lambda width: 4 * width),
             **(decoder_parts(hybrid=heads[2] is not None) if kind is Decoder else {}),
+            **(vit_parts() if kind is Vit else {}),
             **given,
         )
     )
@@ -119,6 +121,14 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
         "positions": st.just("rope"),
         "rotary_share": st.sampled_from([0.5, 1.0]),
     }
+
+
+def vit_parts() -> dict[str, st.SearchStrategy]:
+    """Squares of whole outputs."""
+    pixels = st.integers(1, 20).map(lambda outputs: 28 * outputs)
+    squares = unchecked(FixedResize, pixels=pixels) | unchecked(TiledResize, pixels=pixels)
+    merges = {"patch": st.just(14), "merge": st.sampled_from([1, 2])}
+    return merges | {"resize": st.none() | squares | unchecked(SmartResize)}
 
 
 def experts() -> st.SearchStrategy:

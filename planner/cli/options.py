@@ -25,6 +25,10 @@ TraceRanks = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; the text goes to stderr.")]
 Seed = Annotated[int, typer.Option(help="Random seed of sampled lengths and synthetic data.", min=0)]
+Mix = Annotated[
+    str | None,
+    typer.Option(help="Multimodal to text-only samples, such as 9:1, instead of the mix that the job draws."),
+]
 Effort = Annotated[
     int, typer.Option(help="Search effort, 1 (quick) to 4 (thorough); counts work, not seconds.", min=1, max=4)
 ]

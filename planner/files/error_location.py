@@ -8,7 +8,7 @@ import msgspec
 
 from planner.errors import InputError
 from planner.files.format_schema import keys_at, words_at
-from planner.files.yaml_text import FilePosition, FilePositions, KeyPath, KeyStep, key_path_text
+from planner.files.yaml_text import FilePosition, FilePositions, KeyPath, KeyStep, key_path_text, printable
 
 COMPLAINT = re.compile(
     r"(?P<what>.*?)(?: - at (?P<of_key>`key` in )?`\$(?P<path>(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?", re.DOTALL
@@ -126,8 +126,9 @@ def value_text(value: Any) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text, cut to a length that a message can quote."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    """A text on one line, cut to a length that a message can quote."""
+    shown = printable(text[:LONGEST])
+    return shown if len(text) <= LONGEST else f"{shown}…"
 
 
 def value_at(data: Any, route: KeyPath) -> Any:

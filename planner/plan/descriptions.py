@@ -8,7 +8,7 @@ from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assi
 from planner.specs.base import Ranks, with_fields
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
 from planner.specs.workload.items import UNITS_PER_TOKEN
-from planner.units import plural
+from planner.units import percent, plural
 
 ALWAYS_WRITTEN = ("dp", "zero", "recompute", "micro_batch")  # always written: a search would decide them otherwise
 ALWAYS_SHOWN = (
@@ -151,8 +151,20 @@ def items_text(plan: Plan, items: Iterable[tuple[str, int]], word: str = "item")
 
 
 def all_items_text(plan: Plan) -> str:
-    """Return the numbers of all items of a plan and their sizes, as `items_text` does."""
-    return items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
+    """Return the numbers of all items of a plan and their sizes, as `items_text` does, and how many read others."""
+    text = items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
+    return "; ".join([text, *(mix_text(plan, target) for target in dict.fromkeys(edge.target for edge in plan.edges))])
+
+
+def mix_text(plan: Plan, target: str) -> str:
+    """Return `90.0 % of llm's items read others, and hold 95.2 % of its tokens`, images and sound among them."""
+    items = plan.uses.items[target]
+    edges = [edge for edge in plan.edges if edge.target == target]
+    reading = {reader for edge in edges for readers in plan.feeds_of(edge).values() for reader in readers} & set(items)
+    tokens = {item: plan.uses.tokens(target, item) for item in items}
+    share = len(reading) / max(1, len(items))
+    held = sum(tokens[item] for item in reading) / max(1, sum(tokens.values()))
+    return f"{percent(share)} of {target}'s items read others, and hold {percent(held)} of its tokens"
 
 
 def size_text(plan: Plan, module: str, sizes: Iterable[int]) -> str:

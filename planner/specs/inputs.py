@@ -23,7 +23,8 @@ from planner.specs.plausibility import warn_of_implausible
 from planner.specs.profile_choice import choose_profile
 from planner.specs.software_choice import read_software
 from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
-from planner.specs.workload.length_sources import LengthsFile, StreamFile, TokensFolder, Workload
+from planner.specs.workload.length_sources import LengthsFile, SamplesFile, StreamFile, TokensFolder, Workload
+from planner.specs.workload.sample_batches import has_samples, read_sample_batches, with_mix
 from planner.specs.workload.samples import SampleBatch, read_batches
 from planner.specs.workload.stream_batches import SourcePaths, add_streams
 from planner.specs.workload.token_folder import OFFSETS
@@ -81,6 +82,7 @@ class JobOptions:
     seed: int = 0
     effort: int = 2
     lengths: str | None = None
+    mix: str | None = None  # multimodal to text-only samples, as 9:1
 
 
 def load_job(reference: str, options: JobOptions, tables: NameTables = NO_TABLES) -> Inputs:
@@ -112,16 +114,17 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     workload = job.workload
     if options.lengths:
         workload = replace_lengths(job, Path(options.lengths).absolute())
-    if isinstance(workload.lengths, LengthsFile):
+    if options.mix:
+        workload = with_mix(workload, options.mix)
+    if isinstance(workload.lengths, LengthsFile | SamplesFile):
         sources["lengths"] = base / workload.lengths.path
     if isinstance(workload.lengths, TokensFolder):
         sources["lengths"] = base / workload.lengths.path / OFFSETS
     module = sample_module(job, model, path)
     try:
-        samples = read_batches(workload, options.batches, options.first_row, options.seed, base)
+        batches = batches_of(workload, model, module, options, SourcePaths(path, model_path, base))
     except InputError as error:
         raise in_job_file(error, path) from error
-    paths = SourcePaths(path, model_path, base)
     sources |= {
         f"stream {name}": base / each.path for name, each in workload.streams.items() if isinstance(each, StreamFile)
     }
@@ -134,7 +137,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         cluster=cluster,
         devices=devices,
         profile=profile,
-        batches=tuple(add_streams(samples, workload, model, module, options.seed, paths)),
+        batches=batches,
         sources=sources,
         seed=options.seed,
         effort=options.effort,
@@ -147,6 +150,17 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     )
     warn_of_implausible(inputs)
     return inputs
+
+
+def batches_of(
+    workload: Workload, model: Model, module: str, options: JobOptions, where: SourcePaths
+) -> tuple[SampleBatch, ...]:
+    """The batches of a workload, with items of all modules. Raises InputError."""
+    if has_samples(workload):
+        span = options.batches, options.first_row
+        return tuple(read_sample_batches(workload, model, module, span, options.seed, where.base))
+    samples = read_batches(workload, options.batches, options.first_row, options.seed, where.base)
+    return tuple(add_streams(samples, workload, model, module, options.seed, where))
 
 
 def in_job_file(error: InputError, path: Path) -> InputError:

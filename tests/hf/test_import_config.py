@@ -63,6 +63,8 @@ def test_a_shipped_model_is_what_its_config_says(read, name):
         ours = {"norm_eps": module.norm_eps}
         if key == "llm":
             ours["rope_base"] = module.rope_base
+        if key == "vision":  # a preprocessor's settings are in another file
+            ours |= {"resize": module.resize, "video": module.video}
         mine = with_fields(got.modules[key], **ours)
         if key == "llm" and module.moe:
             said = {"scores": module.moe.scores, "normalised": module.moe.normalised}

@@ -13,7 +13,7 @@ from planner.layouts.layout_screening import screen
 from planner.layouts.layout_space import layout_at
 from planner.layouts.searched_parts import with_searched_parts
 from planner.layouts.space_bound import layout_bounds, space_bound
-from planner.scoring import false_statements, plan_space_seconds, score, with_score
+from planner.scoring import false_statements, plan_space_seconds, score, with_bound_digest, with_score
 from planner.specs.base import with_fields
 from planner.strategies import parallel_search
 from planner.strategies.static.simulated_layouts import simulate_layout
@@ -106,10 +106,10 @@ def test_a_plan_says_the_bound_over_its_space(tmp_path):
 def test_a_bound_that_was_edited_is_found_out(tmp_path):
     cluster = small_cluster(tmp_path, "h100-80gb", 8)
     inputs = static_inputs(tmp_path, "llama-3-8b", cluster, VARIED, "zero: 3, pp: 1, recompute: full")
-    plan = parallel_search.plan(inputs, None)
+    plan = with_bound_digest(parallel_search.plan(inputs, None))
     assert plan_space_seconds(plan) == pytest.approx(plan.outcome.bound, rel=1e-8)
     assert not check_plan(plan).false
-    edited = with_bound(plan, (plan.outcome.bound + plan.outcome.value) / 2)
+    edited = with_bound_digest(with_bound(plan, (plan.outcome.bound + plan.outcome.value) / 2))
     assert [each.where for each in check_plan(edited).false] == ["outcome.bound"]
 
 

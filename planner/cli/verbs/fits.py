@@ -2,13 +2,14 @@
 
 import typer
 
-from planner.cli.options import DOES_NOT_FIT, JobOrPlan, Json, Seed
+from planner.cli.options import DOES_NOT_FIT, JobOrPlan, Json, Mix, Seed
 
 
 def fits(
     job: JobOrPlan,
     seed: Seed = 0,
     lengths: str = typer.Option("", help="Read sequence lengths from this file instead of the job's."),
+    mix: Mix = None,
     json: Json = False,
 ) -> None:
     """Check whether a fixed layout fits in memory, how likely, and what uses it.
@@ -20,7 +21,7 @@ def fits(
     from planner.cli.views import prediction_tables
     from planner.specs.inputs import JobOptions
 
-    answer = pipeline.fits(job, JobOptions(seed=seed, lengths=lengths or None))
+    answer = pipeline.fits(job, JobOptions(seed=seed, lengths=lengths or None, mix=mix))
     render.emit(json, prediction_tables.fits_summary(answer), *prediction_tables.fits_lines(answer))
     if not answer.fits:
         raise typer.Exit(DOES_NOT_FIT)

@@ -2,13 +2,14 @@
 
 import typer
 
-from planner.cli.options import DOES_NOT_FIT, JobOrPlan, Json, Seed
+from planner.cli.options import DOES_NOT_FIT, JobOrPlan, Json, Mix, Seed
 
 
 def predict(
     job: JobOrPlan,
     seed: Seed = 0,
     lengths: str = typer.Option("", help="Read sequence lengths from this file instead of the job's."),
+    mix: Mix = None,
     json: Json = False,
 ) -> None:
     """Predict a fixed layout: step time with its parts, MFU, memory.
@@ -22,7 +23,7 @@ def predict(
     from planner.cli.views import prediction_tables
     from planner.specs.inputs import JobOptions
 
-    prediction = pipeline.predict(job, JobOptions(seed=seed, lengths=lengths or None))
+    prediction = pipeline.predict(job, JobOptions(seed=seed, lengths=lengths or None, mix=mix))
     render.emit(json, prediction_tables.prediction_summary(prediction), *prediction_tables.prediction_lines(prediction))
     if not prediction.fits:
         raise typer.Exit(DOES_NOT_FIT)

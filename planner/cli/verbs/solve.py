@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.options import Effort, Job, Json, Seed
+from planner.cli.options import Effort, Job, Json, Mix, Seed
 
 if TYPE_CHECKING:
     from planner.plan.plan_file import Plan
@@ -22,6 +22,7 @@ def solve(
     lengths: Annotated[
         str | None, typer.Option(help="Read sequence lengths from this file instead of the job's.")
     ] = None,
+    mix: Mix = None,
     seed: Seed = 0,
     effort: Effort = 2,
     static: Annotated[
@@ -41,7 +42,7 @@ def solve(
     from planner.cli.views import json_answers, plan_tables
     from planner.specs.inputs import JobOptions
 
-    options = JobOptions(batches=batches, first_row=first_row, seed=seed, effort=effort, lengths=lengths)
+    options = JobOptions(batches, first_row, seed, effort, lengths, mix)
     if static:
         solve_static(job, options, output, json)
         return

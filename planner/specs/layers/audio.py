@@ -1,13 +1,16 @@
 """An audio encoder: mel frames of a clip in, tokens for a reader out."""
 
+from math import ceil
 from typing import ClassVar, Literal
 
-from planner.specs.base import Amount, Count, LayerCount
+from planner.specs.base import Amount, Count, LayerCount, Positive
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, norm_parameters
 from planner.specs.layers.stack import Bias, InputUnit, ModuleStack, Norm
 
 CONVOLUTION = 3  # width in frames of each of the two convolutions (arXiv 2212.04356, §2.2)
+FRAMES_PER_SECOND = 100  # mel frames: a window every 10 ms (arXiv 2212.04356, §2.2)
+ROUNDING = 1e-6  # of seconds, and of frames: no part of a clip
 FRAMES_PER_TOKEN = 2  # frames per token: the stride of the second one
 
 
@@ -31,10 +34,19 @@ class Audio(ModuleStack, kw_only=True, tag_field="kind", tag="audio"):
     pool: Count = 1  # neighbouring tokens averaged into one output token
     out: Count  # width of the output tokens: the hidden size of the module that reads them
     positions: Literal["sinusoidal"] = "sinusoidal"  # a fixed table
+    chunk: Positive | None = None  # seconds that attention stays within; None: a whole clip
     norm_eps: Amount = 1e-5
 
     def __post_init__(self) -> None:
         check_heads(self)
+
+    def clip_parts(self, seconds: float) -> tuple[int, ...]:
+        chunk = self.chunk or seconds
+        whole = int(seconds / chunk + ROUNDING)
+        rest = seconds - whole * chunk
+        unit = FRAMES_PER_TOKEN * self.pool
+        lengths = [chunk] * whole + [rest] * (rest > ROUNDING)
+        return tuple(max(1, ceil(FRAMES_PER_SECOND * each / unit - ROUNDING)) * unit for each in lengths)
 
     @property
     def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:

@@ -11,6 +11,7 @@ from planner.specs.base import Spec
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
+from planner.specs.layers.resize import ImageSize
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
@@ -61,6 +62,21 @@ class ModuleStack(Spec):
     def tokens_per_output(self) -> int:
         """Tokens that are merged into one output: shards and items are multiples of it."""
         return 1
+
+    def image_parts(self, size: ImageSize) -> tuple[int, ...]:
+        """Patches of each part of an image of this size in pixels: attention never crosses from one to another.
+
+        Raises ValueError, as `what is wrong | what to do`, where the module reads no images.
+        """
+        raise ValueError("it reads no images | leave images out, or name a model with a vision tower")
+
+    def video_parts(self, size: ImageSize, seconds: float) -> tuple[int, ...]:
+        """Patches of each part of a video, as `image_parts`. Raises ValueError."""
+        raise ValueError("it reads no videos | leave videos out, or name a model that says how it samples them")
+
+    def clip_parts(self, seconds: float) -> tuple[int, ...]:
+        """Frames of each part of a clip of sound, as `image_parts`. Raises ValueError."""
+        raise ValueError("it hears no sound | leave sound out, or name a model with an audio encoder")
 
     @property
     def output_vocabulary(self) -> int:

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 from planner.specs.base import Amount, Count, Index, LayerCount
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, norm_parameters
+from planner.specs.layers.resize import ImageSize, Resize, SmartResize, VideoSampling, image_parts, video_parts
 from planner.specs.layers.stack import Bias, InputUnit, ModuleStack, Norm
 
 
@@ -30,13 +31,30 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     positions: Literal["rope"] = "rope"
     window: Count | None = None  # patches in an attention window; None: the whole image
     full_layers: tuple[Index, ...] = ()  # layers with full attention when there is a window
+    resize: Resize | None = None  # of images given in pixels; None: their patches have to be given
+    video: VideoSampling | None = None  # frames of videos given in seconds; None: it reads none
     norm_eps: Amount = 1e-5
 
     def __post_init__(self) -> None:
         check_heads(self)
+        squares = self.resize.pixels if self.resize and not isinstance(self.resize, SmartResize) else 0
+        if squares % (self.patch * self.merge):
+            unit = self.patch * self.merge
+            raise ValueError(f"{squares} pixels are no whole outputs of {unit} pixels | resize to a multiple of {unit}")
 
     def window_of(self, layer: int) -> int | None:
         return None if layer in self.full_layers else self.window
+
+    def image_parts(self, size: ImageSize) -> tuple[int, ...]:
+        if self.resize is None:
+            fix = "give its module one, as resize: {rule: fixed, pixels: 336}"
+            raise ValueError(f"the model does not say how its images are resized | {fix}")
+        return image_parts(self.resize, size, self.patch, self.merge)
+
+    def video_parts(self, size: ImageSize, seconds: float) -> tuple[int, ...]:
+        if self.video is None:
+            return super().video_parts(size, seconds)
+        return video_parts(self.video, seconds, size, (self.patch, self.merge, self.frames))
 
     @property
     def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:

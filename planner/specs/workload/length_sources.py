@@ -74,7 +74,42 @@ class StreamMix(Spec, tag_field="from", tag="mix"):
     each: SampleCount = 1
 
 
-LengthSource = FixedLength | LengthsFile | TokensFolder | Distribution | LogNormalMix
+class SamplesFile(Spec, tag_field="from", tag="samples"):
+    """Samples with images, videos and sound, as CSV or JSON lines; `.gz` is unpacked. The model's rules say how many
+    patches, frames and tokens they are.
+    """
+
+    path: str  # relative to the job's file
+
+
+class DrawnImages(Spec):
+    """Images of a multimodal sample, their sizes drawn from a shipped distribution."""
+
+    name: str
+    each: SampleCount = 1  # images a sample: an assumption of the job
+
+
+class DrawnClips(Spec):
+    """Clips of sound of a multimodal sample, their durations drawn from a shipped distribution."""
+
+    name: str
+    each: SampleCount = 1  # clips a sample: an assumption of the job
+
+
+TextSource = FixedLength | LengthsFile | Distribution | LogNormalMix
+
+
+class SampleMix(Spec, tag_field="from", tag="sample_mix"):
+    """Samples drawn: `multimodal` of them with images or sound to `text_only` without."""
+
+    text: TextSource | Count  # tokens of text in each sample
+    multimodal: Amount = 1
+    text_only: Amount = 0
+    images: DrawnImages | None = None
+    audio: DrawnClips | None = None
+
+
+LengthSource = FixedLength | LengthsFile | TokensFolder | Distribution | LogNormalMix | SamplesFile | SampleMix
 Stream = StreamFile | StreamDistribution | StreamMix
 
 

@@ -12,7 +12,14 @@ from pathlib import Path
 from planner.errors import InputError
 from planner.specs.workload.distributions import draw_lengths, draw_mixture
 from planner.specs.workload.items import Size
-from planner.specs.workload.length_sources import Distribution, FixedLength, LengthsFile, TokensFolder, Workload
+from planner.specs.workload.length_sources import (
+    Distribution,
+    FixedLength,
+    LengthsFile,
+    LogNormalMix,
+    TokensFolder,
+    Workload,
+)
 from planner.specs.workload.token_folder import open_offsets, sample_lengths
 
 MAX_LENGTH = 10**9
@@ -47,7 +54,12 @@ def read_batches(workload: Workload, count: int, first_row: int, seed: int, base
     if end > MAX_SAMPLES:
         what = f"{count} batches of {workload.batch_rows} samples end at sample {end}, beyond sample {MAX_SAMPLES}"
         raise InputError(what, where="workload", fix="ask for fewer batches, or an earlier first sample")
-    lengths = read_samples(workload, end, seed, base)
+    return make_batches(workload, read_samples(workload, end, seed, base), count, first_row)
+
+
+def make_batches(workload: Workload, lengths: list[int], count: int, first_row: int) -> list[SampleBatch]:
+    """Return `count` consecutive batches of samples with these lengths. Raises InputError where they are too few."""
+    end = first_row + count * workload.batch_rows
     if len(lengths) < end:
         raise InputError(
             f"{count} batches of {workload.batch_rows} samples end at sample {end}, the data has {len(lengths)}",
@@ -90,7 +102,9 @@ def read_samples(workload: Workload, count: int, seed: int, base: Path) -> list[
         return sample_lengths(open_offsets(folder), folder, 0, count)
     if isinstance(lengths, Distribution):
         return draw_lengths(lengths.name, count, seed)
-    return draw_mixture(lengths.parts, count, seed)
+    if isinstance(lengths, LogNormalMix):
+        return draw_mixture(lengths.parts, count, seed)
+    raise TypeError("samples with images and sound are read by sample_batches")
 
 
 def read_lengths(path: Path, column: str) -> list[int]:

@@ -27,8 +27,9 @@ MicroBatchOf = dict[int, int]  # item → micro-batch
 
 def unsupported_together(inputs: Inputs) -> str | None:
     """The reason why the modules of a job cannot be planned together, and the fix after ` | `; None when they can."""
-    if not inputs.job.workload.streams:
-        others = " and ".join(f"`{name}`" for name in inputs.model.modules if name != inputs.module)
+    known = {inputs.module, *inputs.batches[0].streams}
+    others = " and ".join(f"`{name}`" for name in inputs.model.modules if name not in known)
+    if others:
         return f"the job does not define the items of {others} | give workload.streams and fix.layouts, or a plan"
     if len(rank_kinds(inputs.cluster)) > 1:
         return "a static layout needs ranks of one kind | give a plan"

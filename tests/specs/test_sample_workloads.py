@@ -1,0 +1,209 @@
+"""Samples with images, videos and sound: what the model's rules make of them, checked against published figures."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import pipeline
+from planner.errors import InputError
+from planner.specs import library
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.layers import Audio, Vit
+from planner.specs.layers.resize import FixedResize, ImageSize, SmartResize, TiledResize, VideoSampling, image_parts
+from planner.specs.model import Model
+from planner.specs.workload.items import item_tokens
+from planner.specs.workload.length_sources import DrawnImages
+from planner.specs.workload.sample_mix import draw_images
+from planner.specs.workload.sample_records import Sample, Video
+from planner.specs.workload.sample_sizes import sample_readers, sized_sample
+
+QWEN = SmartResize(min_pixels=3136, max_pixels=12_845_056)
+
+
+def tiles(most: int) -> TiledResize:
+    return TiledResize(pixels=448, most=most)
+
+
+@pytest.mark.parametrize(
+    ("rule", "merge", "size", "tokens"),
+    [  # as the models' own processors in transformers 4.57.1 give them
+        (QWEN, 2, (1280, 960), 1564),
+        (QWEN, 2, (640, 480), 391),
+        (QWEN, 2, (1920, 1080), 2691),
+        (QWEN, 2, (224, 224), 64),
+        (QWEN, 2, (3000, 4000), 15301),
+        (tiles(12), 2, (1280, 960), 3328),
+        (tiles(6), 2, (1280, 960), 1792),
+        (tiles(12), 2, (1920, 1080), 2304),
+        (tiles(6), 2, (1920, 1080), 768),
+        (tiles(12), 2, (224, 224), 256),
+        (FixedResize(pixels=336), 1, (1280, 960), 576),
+    ],
+)
+def test_tokens_of_images_are_those_of_the_models_processors(rule, merge, size, tokens):
+    assert sum(image_parts(rule, ImageSize(*size), 14, merge)) == tokens * merge**2
+
+
+@given(st.integers(1, 5000), st.integers(1, 5000), st.sampled_from([QWEN, tiles(6), FixedResize(pixels=336)]))
+def test_every_part_is_whole_outputs_within_its_limits(width, height, rule):
+    try:
+        parts = image_parts(rule, ImageSize(width, height), 14, 2)
+    except ValueError:
+        assert isinstance(rule, SmartResize) and max(width, height) > 200 * min(width, height)
+        return
+    assert all(part % 4 == 0 and part > 0 for part in parts)
+    if isinstance(rule, SmartResize):
+        assert 3136 <= parts[0] * 196 <= max(rule.max_pixels, 28 * max(width, height))
+    elif isinstance(rule, TiledResize):
+        assert len(parts) <= rule.most + 1
+
+
+def test_a_minute_of_video_is_split_at_pairs_of_frames():
+    model = library.read_named("qwen2.5-vl-7b", Model)[0]
+    readers = sample_readers(model, "llm", "here")
+    sized = sized_sample(readers, Sample(100, (), (Video(1280, 720, 60.0),)), "here")
+    (video,) = sized.items["vision"]
+    assert item_tokens(video) == 172_800 and len(video.counts) == 60  # of 120 frames, two in a patch
+    assert sized.tokens == 100 + 43_200
+
+
+@pytest.mark.parametrize(("seconds", "tokens"), [(7.2, 180), (10.0, 250), (30.0, 750)])
+def test_sound_is_25_tokens_a_second(seconds, tokens):
+    readers = sample_readers(library.read_named("qwen2-audio-7b", Model)[0], "llm", "here")
+    assert sized_sample(readers, Sample(1, (), (), (seconds,)), "here").tokens == 1 + tokens
+
+
+def test_drawn_images_have_the_published_sizes():
+    """The quantiles of Qwen2.5-VL's tokens over COCO's 117,263 images: 234, 345, 391 and 529, mean 351."""
+    drawn = [image for each in draw_images(DrawnImages(name="coco"), 20_000, 1) for image in each]
+    tokens = sorted(image_parts(QWEN, image, 14, 2)[0] // 4 for image in drawn)
+    for share, published in ((0.1, 234), (0.25, 345), (0.9, 391), (0.99, 529)):
+        assert tokens[int(share * len(tokens))] == pytest.approx(published, rel=0.07)
+    assert sum(tokens) / len(tokens) == pytest.approx(351, rel=0.02)
+
+
+JOB = """format: planner.job/1
+name: vl
+model: qwen2.5-vl-7b
+cluster: h200x8
+workload: {{lengths: {lengths}, batch_rows: {rows}, max_tokens: 4096, module: llm}}
+fix: {{layouts: {{llm: {{zero: 3}}, vision: {{zero: 1}}}}}}
+"""
+MIX = "{from: sample_mix, multimodal: 1, text_only: 1, text: 512, images: {name: coco, each: 2}}"
+
+
+def job(folder: Path, lengths: str, rows: int = 4) -> str:
+    path = folder / "job.yaml"
+    path.write_text(JOB.format(lengths=lengths, rows=rows))
+    return str(path)
+
+
+def sample_file(folder: Path, *lines: str, name: str = "samples.jsonl") -> str:
+    (folder / name).write_text("\n".join(lines) + "\n")
+    return f"{{from: samples, path: {name}}}"
+
+
+GOOD = ('{"text": 512, "images": [[640, 480]]}', '{"text": 100}', '{"text": 9, "images": [[224, 224], [640, 480]]}')
+
+
+def test_json_csv_and_gzip_say_the_same(tmp_path):
+    whole = [*GOOD, '{"text": 5000}']
+    csv = ["text,images", "512,640x480", "100,", "9,224x224+640x480", "5000,"]
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress("\n".join(whole).encode()))
+    found = [
+        load_job(job(tmp_path, lengths), JobOptions()).batches[0]
+        for lengths in (
+            sample_file(tmp_path, *whole),
+            sample_file(tmp_path, *csv, name="samples.csv"),
+            "{from: samples, path: packed.jsonl.gz}",
+        )
+    ]
+    assert found[0] == found[1] == found[2]
+    assert found[0].items == {0: 512 + 391, 1: 100, 2: 9 + 64 + 391}
+    assert found[0].dropped == (3,)
+    assert found[0].streams["vision"] == {0: 1564, 1: 256, 2: 1564}
+    assert found[0].feeds["vision"]["llm"] == {0: (0,), 1: (2,), 2: (2,)}
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "fix"),
+    [
+        ('{"text": 5, "images": [[1, 100000]]}', "200 times as long", "cut it"),
+        ('{"text": 5, "images": [[0, 7]]}', "no size of an image", "at least 1"),
+        ('{"text": 5, "audio": [3]}', "no module of qwen2.5-vl-7b reads one", "leave sound out"),
+        ('{"text": 5, "audio": [-1]}', "`int` >= 0|this is no sample", "write it like"),
+        ('{"text": -5}', "-5 tokens", "write it like"),
+        ('{"text": 0}', "the sample is empty", "write it like"),
+        ('{"txt": 5}', "txt", "write it like"),
+        ("{", "this is no sample", "write it like"),
+    ],
+)
+def test_a_sample_that_cannot_be_is_refused_with_its_line(tmp_path, line, message, fix):
+    with pytest.raises(InputError, match=message) as refused:
+        load_job(job(tmp_path, sample_file(tmp_path, GOOD[0], line)), JobOptions())
+    assert refused.value.where.endswith("samples.jsonl:2") and fix in refused.value.fix
+
+
+def test_an_image_in_a_text_models_workload_is_refused(tmp_path):
+    path = tmp_path / "job.yaml"
+    lengths = sample_file(tmp_path, *GOOD)
+    head = "format: planner.job/1\nname: t\nmodel: llama-3-8b\ncluster: h200x8\n"
+    path.write_text(f"{head}workload: {{lengths: {lengths}, batch_rows: 3}}\n")
+    with pytest.raises(InputError, match="no module of llama-3-8b reads one") as refused:
+        load_job(str(path), JobOptions())
+    assert refused.value.where.endswith("samples.jsonl:1")
+
+
+def test_samples_of_a_text_model_without_images_are_its_lengths(tmp_path):
+    path = tmp_path / "job.yaml"
+    lengths = sample_file(tmp_path, '{"text": 7}', '{"text": 8}')
+    head = "format: planner.job/1\nname: t\nmodel: llama-3-8b\ncluster: h200x8\n"
+    path.write_text(f"{head}workload: {{lengths: {lengths}, batch_rows: 2}}\n")
+    assert load_job(str(path), JobOptions()).batches[0].items == {0: 7, 1: 8}
+
+
+def test_the_mix_is_a_knob(tmp_path):
+    path = job(tmp_path, MIX, rows=400)
+
+    def multimodal(mix: str | None) -> set[int]:
+        batch = load_job(path, JobOptions(mix=mix)).batches[0]
+        assert all(batch.items[sample] >= 512 for sample in batch.items)
+        return {sample for (sample,) in batch.feeds["vision"]["llm"].values()}
+
+    assert not multimodal("0:1") and len(multimodal("1:0")) == 400
+    assert len(multimodal(None)) == pytest.approx(200, abs=40)
+    assert multimodal("1:9") < multimodal(None) < multimodal("9:1"), "a higher share keeps the samples that it had"
+    for mix, message in (("0:0", "both shares"), ("9-1", "is no mix")):
+        with pytest.raises(InputError, match=message):
+            load_job(path, JobOptions(mix=mix))
+
+
+def test_more_drawn_samples_continue_fewer(tmp_path):
+    few, many = (load_job(job(tmp_path, MIX, rows=8), JobOptions(batches=count)).batches[0] for count in (1, 3))
+    assert few == many
+
+
+def test_thousands_of_images_and_none_are_planned(tmp_path):
+    crowded = json.dumps({"text": 4, "images": [[28, 28]] * 3000})
+    lengths = sample_file(tmp_path, crowded, *GOOD)
+    text = JOB.format(lengths=lengths, rows=4).replace("max_tokens: 4096", "max_tokens: 65536")
+    (tmp_path / "job.yaml").write_text(text)
+    found = pipeline.predict(str(tmp_path / "job.yaml"))
+    assert len(found.plan.uses.items["vision"]) == 3003
+    lengths = sample_file(tmp_path, *['{"text": 64}'] * 8)
+    found = pipeline.predict(job(tmp_path, lengths, rows=8))
+    assert found.plan.uses.items["vision"] == {} and found.scores[0].step_seconds > 0
+
+
+def test_parts_and_limits_of_the_shipped_models_are_whole():
+    for name in ("qwen2.5-vl-7b", "qwen2-audio-7b"):
+        for module in library.read_named(name, Model)[0].modules.values():
+            assert isinstance(module, Audio | Vit) is (module.feature_width > 0)
+    with pytest.raises(ValueError, match="no whole outputs"):
+        vision = library.read_named("qwen2.5-vl-7b", Model)[0].modules["vision"]
+        assert isinstance(vision, Vit) and isinstance(vision.video, VideoSampling)
+        Vit(**{**{f: getattr(vision, f) for f in vision.__struct_fields__}, "resize": FixedResize(pixels=100)})
