@@ -65,6 +65,8 @@ def test_a_shipped_model_is_what_its_config_says(read, name):
             ours["rope_base"] = module.rope_base
         if key == "vision":  # a preprocessor's settings are in another file
             ours |= {"resize": module.resize, "video": module.video}
+        if key == "audio":
+            ours |= {"chunk": module.chunk}
         mine = with_fields(got.modules[key], **ours)
         if key == "llm" and module.moe:
             said = {"scores": module.moe.scores, "normalised": module.moe.normalised}
