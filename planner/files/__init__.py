@@ -8,6 +8,7 @@ from planner.files.format_schema import json_schema
 from planner.files.read import format_of, parse, place, read, read_text, top_keys, with_position
 from planner.files.writable import path_exists, require_folder, require_writable
 from planner.files.write import digest, dump, json_text, write, write_bytes, write_text
+from planner.files.yaml_text import printable
 
 __all__ = [
     "TAKEN",
@@ -24,6 +25,7 @@ __all__ = [
     "parse",
     "path_exists",
     "place",
+    "printable",
     "read",
     "read_text",
     "require_folder",

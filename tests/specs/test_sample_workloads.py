@@ -18,7 +18,7 @@ from planner.specs.model import Model
 from planner.specs.workload.items import item_tokens
 from planner.specs.workload.length_sources import DrawnImages
 from planner.specs.workload.sample_mix import draw_images
-from planner.specs.workload.sample_records import Sample, Video
+from planner.specs.workload.sample_records import Sample, Video, read_sample_file
 from planner.specs.workload.sample_sizes import sample_readers, sized_sample
 
 QWEN = SmartResize(min_pixels=3136, max_pixels=12_845_056)
@@ -120,9 +120,10 @@ def test_json_csv_and_gzip_say_the_same(tmp_path):
             sample_file(tmp_path, *whole),
             sample_file(tmp_path, *csv, name="samples.csv"),
             "{from: samples, path: packed.jsonl.gz}",
+            sample_file(tmp_path, f"[{', '.join(whole)}]", name="list.json"),
         )
     ]
-    assert found[0] == found[1] == found[2]
+    assert all(each == found[0] for each in found)
     assert found[0].items == {0: 512 + 391, 1: 100, 2: 9 + 64 + 391}
     assert found[0].dropped == (3,)
     assert found[0].streams["vision"] == {0: 1564, 1: 256, 2: 1564}
@@ -146,6 +147,34 @@ def test_a_sample_that_cannot_be_is_refused_with_its_line(tmp_path, line, messag
     with pytest.raises(InputError, match=message) as refused:
         load_job(job(tmp_path, sample_file(tmp_path, GOOD[0], line)), JobOptions())
     assert refused.value.where.endswith("samples.jsonl:2") and fix in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ("5.5,,,", "`5.5` is no number of tokens"),
+        ("5,640,,", "`640` is no width x height"),
+        ("5,,640x480,", "`640x480` is no width x height x seconds"),
+        ("5,,,-1", "-1 seconds are no length"),
+        ("5,,,long", "`long` is no number of seconds"),
+        (",,,", "the sample is empty"),
+    ],
+)
+def test_a_record_that_cannot_be_is_refused_with_its_line(tmp_path, record, message):
+    lengths = sample_file(tmp_path, "text,images,videos,audio", "9,,,", record, name="samples.csv")
+    with pytest.raises(InputError, match=message) as refused:
+        load_job(job(tmp_path, lengths), JobOptions())
+    assert refused.value.where.endswith("samples.csv:3")
+
+
+@given(st.text(max_size=60), st.sampled_from(["a.csv", "a.jsonl"]))
+def test_any_text_is_samples_or_one_located_error(tmp_path_factory, text, name):
+    path = tmp_path_factory.mktemp("text") / name
+    path.write_text(text, encoding="utf-8")
+    try:
+        assert all(sample.text >= 0 for sample, _ in read_sample_file(path))
+    except InputError as error:
+        assert error.where.startswith(str(path)) and error.fix and "\n" not in error.message
 
 
 def test_an_image_in_a_text_models_workload_is_refused(tmp_path):
