@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-TABLES = ("lengths", "strategies")  # of which names stand in the code
+TABLES = ("lengths", "images", "audio", "strategies")  # of which names stand in the code
 
 
 def names(kind: str, incomplete: str) -> list[str]:
@@ -24,6 +24,10 @@ def table_names(kind: str) -> list[str]:
         from planner.specs.workload.distributions import DISTRIBUTIONS
 
         return [*DISTRIBUTIONS]
+    if kind in ("images", "audio"):
+        from planner.specs.workload.sample_mix import CLIPS, IMAGES
+
+        return [*(IMAGES if kind == "images" else CLIPS)]
     from planner.strategies import STRATEGIES
 
     return [*STRATEGIES, "best"]

@@ -15,6 +15,7 @@ from planner.specs.model import Model
 from planner.specs.parameters import active_parameters, parameter_counts
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, FixedLength, Workload
+from planner.specs.workload.sample_mix import CLIPS, IMAGES
 from planner.strategies import STRATEGIES, strategy_called
 
 
@@ -86,6 +87,22 @@ def shipped_lengths() -> Iterator[ShippedEntry]:
         yield ShippedEntry(name, what, quantiles.source)
 
 
+def shipped_images() -> Iterator[ShippedEntry]:
+    """Yield every distribution of sizes of images."""
+    for name, images in IMAGES.items():
+        longest, widest = images.longer[-1][1], dict(images.aspect)[0.99]
+        what = f"longer side at most {longest:,} pixels, 99 % at most {widest:.2g} as wide as high"
+        yield ShippedEntry(name, what, images.source)
+
+
+def shipped_audio() -> Iterator[ShippedEntry]:
+    """Yield every distribution of durations of sound."""
+    for name, clips in CLIPS.items():
+        at = dict(clips.seconds)
+        what = f"median {at[0.5]:,.3g} s, 99 % at most {at[0.99]:,.4g} s, longest {at[1.0]:,.4g} s"
+        yield ShippedEntry(name, what, clips.source)
+
+
 def shipped_strategies() -> Iterator[ShippedEntry]:
     """Yield every strategy, and `best`."""
     for name, entry in STRATEGIES.items():
@@ -108,6 +125,8 @@ LISTS: dict[str, Callable[[], Iterator[ShippedEntry]]] = {
     "devices": shipped_devices,
     "models": shipped_models,
     "lengths": shipped_lengths,
+    "images": shipped_images,
+    "audio": shipped_audio,
     "strategies": shipped_strategies,
     "software": shipped_software,
 }

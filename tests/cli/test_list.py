@@ -24,7 +24,7 @@ def said(*words: str, code: int = 0) -> str:
 
 def test_every_kind_is_listed():
     assert [each.value for each in ListName] == [*LISTS]
-    assert set(LISTS) == {*FOLDERS, "lengths", "strategies"}
+    assert set(LISTS) == {*FOLDERS, "lengths", "images", "audio", "strategies"}
 
 
 @pytest.mark.parametrize("kind", LISTS)

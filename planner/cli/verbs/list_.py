@@ -14,6 +14,8 @@ class ListName(str, Enum):
     devices = "devices"
     models = "models"
     lengths = "lengths"
+    images = "images"
+    audio = "audio"
     strategies = "strategies"
     software = "software"
 
