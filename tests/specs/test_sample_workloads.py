@@ -211,6 +211,11 @@ def test_the_mix_is_a_knob(tmp_path):
             load_job(path, JobOptions(mix=mix))
 
 
+def test_more_samples_than_can_be_drawn_are_refused(tmp_path):
+    with pytest.raises(InputError, match="beyond sample"):
+        load_job(job(tmp_path, MIX, rows=1_000_000), JobOptions(batches=100))
+
+
 def test_more_drawn_samples_continue_fewer(tmp_path):
     few, many = (load_job(job(tmp_path, MIX, rows=8), JobOptions(batches=count)).batches[0] for count in (1, 3))
     assert few == many

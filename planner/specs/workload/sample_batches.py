@@ -13,7 +13,7 @@ from planner.specs.workload.length_sources import SampleMix, SamplesFile, Worklo
 from planner.specs.workload.sample_mix import draw_samples
 from planner.specs.workload.sample_records import read_sample_file
 from planner.specs.workload.sample_sizes import SizedSample, sample_readers, sized_sample
-from planner.specs.workload.samples import ReadersByItem, SampleBatch, make_batches, read_samples
+from planner.specs.workload.samples import ReadersByItem, SampleBatch, end_of_batches, make_batches, read_samples
 
 MIX = re.compile(r"(\d{1,9}(?:\.\d+)?):(\d{1,9}(?:\.\d+)?)")
 
@@ -45,7 +45,7 @@ def read_sample_batches(
     if workload.streams:
         fix = "leave workload.streams out, or give lengths from a file"
         raise InputError("samples say their images and sound themselves", where="workload.streams", fix=fix)
-    sized = sized_samples(workload, model, loss, first + count * workload.batch_rows, seed, base)
+    sized = sized_samples(workload, model, loss, end_of_batches(workload, count, first), seed, base)
     batches = make_batches(workload, [each.tokens for each in sized], count, first)
     return [with_items(batch, sized, model, loss) for batch in batches]
 

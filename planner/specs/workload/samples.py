@@ -50,11 +50,17 @@ def read_batches(workload: Workload, count: int, first_row: int, seed: int, base
 
     Raises InputError when there are too few samples, or a length is invalid.
     """
+    lengths = read_samples(workload, end_of_batches(workload, count, first_row), seed, base)
+    return make_batches(workload, lengths, count, first_row)
+
+
+def end_of_batches(workload: Workload, count: int, first_row: int) -> int:
+    """The sample behind the last of `count` batches. Raises InputError where it is too far to be drawn or read."""
     end = first_row + count * workload.batch_rows
     if end > MAX_SAMPLES:
         what = f"{count} batches of {workload.batch_rows} samples end at sample {end}, beyond sample {MAX_SAMPLES}"
         raise InputError(what, where="workload", fix="ask for fewer batches, or an earlier first sample")
-    return make_batches(workload, read_samples(workload, end, seed, base), count, first_row)
+    return end
 
 
 def make_batches(workload: Workload, lengths: list[int], count: int, first_row: int) -> list[SampleBatch]:
