@@ -87,9 +87,9 @@ def check_format(data: Any, kind: type, name: str, places: FilePositions) -> Non
     where = f"{name}:{line}:{column} (format)"
     if family != wanted_family:
         what = f"says {stated}" if stated else "does not say its format"
-        raise InputError(
-            f"expected a {expected} file, this one {what}", where=where, fix=f"begin it with `format: {expected}`"
-        )
+        made = getattr(kind, "MADE_FROM", {}).get(family, "")
+        fix = f"{made} {name}" if made else f"begin it with `format: {expected}`"
+        raise InputError(f"expected a {expected} file, this one {what}", where=where, fix=fix)
     if version.partition(".")[0] != wanted:
         raise InputError(
             f"format {stated} cannot be read by this version, which reads {expected}",

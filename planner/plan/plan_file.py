@@ -386,6 +386,7 @@ class Plan(Spec, kw_only=True):
     """A plan file, `planner.plan/1`."""
 
     FORMAT: ClassVar[str] = "planner.plan/1"
+    MADE_FROM: ClassVar[dict[str, str]] = {"planner.job": "planner solve"}  # of which files what makes one
     format: str
     name: str
     made: PlanOrigin

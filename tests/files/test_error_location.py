@@ -182,3 +182,11 @@ def test_where_a_link_leads_is_written(tmp_path):
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfformat: x\n")
     assert files.read_text(tmp_path / "a") == "format: x\n"
+
+
+def test_a_job_where_a_plan_is_wanted_says_how_to_make_one(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("format: planner.job/1\nname: j\n")
+    with pytest.raises(InputError, match=r"expected a planner\.plan/1 file") as refused:
+        files.read(path, Plan)
+    assert refused.value.fix == f"planner solve {path}"
