@@ -253,23 +253,3 @@ def test_counts_say_what_they_cover() -> None:
 )
 def test_models_of_several_modules_have_the_published_parameters(name: str, billions: float, tolerance: float) -> None:
     assert model_parameters(library.read_named(name, Model)[0]) / 1e9 == pytest.approx(billions, rel=tolerance)
-
-
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [  # billions in the names; Optimus's "11B" tower has 9.7 in its layers by its own table
-        ("vit-3b-gpt-11b", {"vision": 3, "llm": 9}),
-        ("vit-11b-llama-70b", {"vision": 10, "llm": 69}),
-        ("vit-22b-llama-70b", {"vision": 23, "llm": 69}),
-        ("vit-11b-gpt-175b", {"vision": 10, "llm": 175}),
-        ("vit-22b-gpt-175b", {"vision": 23, "llm": 175}),
-        ("vit-1b-llama-12b", {"vision": 1, "llm": 12}),
-        ("vit-2.4b-llama-70b", {"vision": 3, "llm": 69}),
-        ("vit-10b-llama-70b", {"vision": 10, "llm": 69}),
-        ("vit-10b-gpt-175b", {"vision": 10, "llm": 175}),
-        ("vit-10b-audio-2b-llama-70b", {"vision": 10, "audio": 2, "llm": 69}),
-    ],
-)
-def test_towers_and_llms_have_the_sizes_of_their_names(name: str, sizes: dict[str, int]) -> None:
-    modules = library.read_named(name, Model)[0].modules
-    assert {each: round(parameter_counts(module).total / 1e9) for each, module in modules.items()} == sizes
