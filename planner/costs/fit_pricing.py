@@ -67,6 +67,8 @@ class FitPricing:
         costs, layout, network = costs_with_recompute(self.costs, part.recompute), self.layout, self.machine.network
         degree = part.split.degree * layout.tp
         line = fit_line(costs, part.layers, part.embedding_head, part.forward, degree)
+        if not part.forward and self.spec.trained != "all":  # a backward as measured, without what frozen weights save
+            line += self.weight_gradients(part, trained=False) * -1.0
         line += fsdp_line(costs, layout, part.layers, part.embedding_head, part.forward)
         groups, exchanges = pass_groups(part, layout, self.cluster), list[tuple[CostLine, Cost]]()
         if part.split.ulysses > 1:
@@ -84,14 +86,18 @@ class FitPricing:
         return line, total_cost(*(source for _, source in exchanges)) if exchanges else NO_COST
 
     def weight_gradient_line(self, part: LayerPass) -> CostLine:
-        """The cost line of a backward's weight gradients (W), which no profile measures by itself.
+        """The cost line of a backward's weight gradients (W), which no profile measures by itself."""
+        return self.weight_gradients(part, trained=True)
+
+    def weight_gradients(self, part: LayerPass, trained: bool) -> CostLine:
+        """The same of weights that are trained, or of those that are frozen.
 
         `layer` includes recomputation only where no fits of recomputing layers stand beside it.
         """
         recomputes = part.recompute == (("full", part.layers),) and "full" not in self.costs.recomputing
-        return fit_weight_gradient_line(
-            self.costs, part.layers, part.embedding_head, part.split.degree * self.layout.tp, recomputes
-        )
+        layers = part.layers if self.spec.trains_layers is trained else 0
+        ends = part.embedding_head and (self.spec.trained in ("all", "projector")) is trained
+        return fit_weight_gradient_line(self.costs, layers, ends, part.split.degree * self.layout.tp, recomputes)
 
     def memory_lines(self, part: LayerPass) -> None:
         """None: fits do not tell how much of a pass is bound by memory, so all of it counts as compute
@@ -136,7 +142,7 @@ class FitPricing:
             raise InputError(message, where="layouts", fix="optimizer_offload: 0, or layers priced by rates")
         seconds = updated_parameters(parts, columns_of(self.layout)) * self.costs.update_ns_per_parameter * NS
         own = self.compute_cost(float(seconds))
-        if self.layout.tp == 1 or not measured_on_one_rank(self.costs):
+        if self.layout.tp == 1 or not measured_on_one_rank(self.costs) or self.spec.trained != "all":
             return own
         block = farthest_group(rank_blocks(task.ranks, self.layout, ("tp",)), self.cluster)
         return total_cost(

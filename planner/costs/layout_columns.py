@@ -61,7 +61,6 @@ class LayoutColumns:
     overlap: frozenset[OverlappedKind] = frozenset()
     balanced: bool = True  # every expert gets equally many tokens, unless the module has counts of them
     load_spreads: Number = 0.0  # how far above its mean the load of the fullest rank of experts is, in its spreads
-    adapters: bool = False  # only low-rank adapters are trained: no gradients of the other weights
     # Which layouts have equal values in some fields, as far as it was asked for (costs/distinct_columns.py).
     alike: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 

@@ -108,20 +108,20 @@ class MachineModel:
             seconds = seconds + self.matmul(product, precision)
         return seconds
 
-    def backward(self, work: LayerWork, precision: Precision, products: int = 2) -> Number:
+    def backward(self, work: LayerWork, precision: Precision) -> Number:
         """Seconds of one backward pass, attention aside: an input and, where weights are trained, a weight gradient per
         product, and twice the memory traffic. Products without weights are recomputed, and have two gradients.
         """
         seconds = 2.0 * self.memory_seconds(work) + self.launch_gap_seconds(work)
         for product in work.matmuls:
             seconds = seconds + self.matmul(product, precision) * (1.0 if product.has_weights else 3.0)
-        return seconds + self.weight_gradient_seconds(work, precision) if products > 1 else seconds
+        return seconds + self.weight_gradient_seconds(work, precision)
 
     def weight_gradient_seconds(self, work: LayerWork, precision: Precision) -> Number:
-        """Seconds of the weight gradients of a backward; attention has none."""
+        """Seconds of the weight gradients of a backward; attention has none, nor has what is frozen."""
         seconds: Number = 0.0
         for product in work.matmuls:
-            if product.has_weights:
+            if product.has_weights and product.trained:
                 seconds = seconds + self.matmul(product, precision) + self.accumulation_seconds(product)
         return seconds
 

@@ -25,6 +25,7 @@ from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
 from planner.costs.step.load_spread import load_spread
 from planner.errors import InputError
+from planner.plan.gradient_flow import GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
 from planner.plan.task import Task
 from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses
@@ -52,6 +53,7 @@ class Pricing:
     devices: dict[str, Device]
     cross_reads: dict[str, float] = field(default_factory=dict)  # by module, as Columns.reads
     edge_copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
+    flows: dict[str, GradientFlow] = field(default_factory=dict)  # by module; left out: gradients go through its layers
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
@@ -128,7 +130,13 @@ class Pricing:
         layout, module, layers = self.layouts[task.module], self.models[task.module], task.layers
         recompute, by_placement = recompute_counts(layout, layers), counts_by_placement(layout, module, layers)
         ends, forward = layers[-1] == module.layers - 1, task.phase == "F"
+        if not forward and not self.through_layers(task.module):  # the projector's backward alone
+            return LayerPass(task.module, 0, ends, task.ranks, task.split, forward)
         return LayerPass(task.module, len(layers), ends, task.ranks, task.split, forward, recompute, by_placement)
+
+    def through_layers(self, module: str) -> bool:
+        """Whether gradients go through a module's layers."""
+        return module not in self.flows or self.flows[module].through_layers
 
     def kind_pass_cost(self, part: LayerPass, kind: str, lengths: Sequence[int]) -> Cost:
         """A pass over documents of these lengths, on ranks of one device kind."""
@@ -311,7 +319,14 @@ def pricing_of(plan: Plan) -> Pricing:
     uses = plan.uses
     copies = {edge.name: plan.layouts[edge.target].tp for edge in plan.edges if edge.by == "cross_attention"}
     pricing = Pricing(
-        uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean_cross_reads(plan), copies
+        uses.models,
+        plan.layouts,
+        uses.cluster,
+        uses.prices,
+        uses.devices,
+        mean_cross_reads(plan),
+        copies,
+        gradient_flows(uses.models, plan.edges),
     )
     fix = "measure it again (planner profile) and solve its job again, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
@@ -319,6 +334,7 @@ def pricing_of(plan: Plan) -> Pricing:
             basis, layers = pricing.module_pricing(module, kind), range(uses.models[module].layers)
             if isinstance(basis, FitPricing):
                 require_no_cross_attention(basis.spec, module)
+                require_no_adapters(basis.spec, module)
                 name = f"{module}@{kind}" if f"{module}@{kind}" in uses.prices.modules else module
                 require_measured_recompute(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
@@ -341,6 +357,15 @@ def require_no_cross_attention(spec: Module, module: str) -> None:
     if spec.cross_attention_width:
         message = f"fits of `{module}` do not say what its cross attention reads"
         raise InputError(message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count it")
+
+
+def require_no_adapters(spec: Module, module: str) -> None:
+    """Raises InputError where a module with fits trains adapters, which nothing measured beside its layers."""
+    if spec.adapters:
+        message = f"fits of `{module}` do not say what low-rank adapters take beside its matrices"
+        raise InputError(
+            message, where=f"uses.prices.modules.{module}", fix="leave them out: prices by rates count them"
+        )
 
 
 def require_one_placement(layout: Layout, name: str) -> None:

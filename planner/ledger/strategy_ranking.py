@@ -76,7 +76,7 @@ def grouped_costs(records: Iterable[PredictedRecord]) -> dict[tuple[str, str], C
 
 def configuration_key(case: PublishedCase) -> Hashable:
     """Key of a configuration: cases that share it are repeated measurements."""
-    return case.module, case.setup, case.device, case.software, case.network, case.adapters, case.settings_text
+    return case.module, case.setup, case.device, case.software, case.network, case.settings_text
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> float:

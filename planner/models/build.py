@@ -29,6 +29,7 @@ from planner.models.sharding import (
 from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 CPU = torch.device("cpu")
+PROJECTOR = "projector."  # what names of its parameters begin with
 STATE_SPACE_INITIALISERS: dict[
     str, Callable[[Tensor], Tensor]
 ] = {  # from uniform numbers in [0, 1), element by element
@@ -54,13 +55,22 @@ def build(
         raise InputError(reason, fix="plan and simulate it, or choose another model to run")
     with torch.device("meta"):  # elsewhere torch would initialise the weights, in vain
         network = NETWORKS[type(spec)](spec, dtype, shard)
+    freeze(network, spec)
     return network if device.type == "meta" else network.to_empty(device=device)
+
+
+def freeze(network: nn.Module, spec: Module) -> None:
+    """Turn gradients off for all parameters that the module does not train."""
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(spec.trained == "all" or (spec.trained == "projector" and name.startswith(PROJECTOR)))
 
 
 def unsupported(spec: Module) -> str | None:
     """Why a module of this spec can be planned but not run, as text for the user; None where it can."""
     if type(spec) not in NETWORKS:
         return f"no network of a module of the kind `{type(spec).__struct_config__.tag}` is known"
+    if spec.adapters:
+        return "networks have no low-rank adapters"
     if spec.positions == "rope" and rotary_dim(spec) % 2:
         name = "rope_dim" if spec.latent_attention else "head_dim"
         return f"rotary positions turn pairs of numbers, and {name} {rotary_dim(spec)} is odd"

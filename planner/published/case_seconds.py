@@ -28,22 +28,17 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
     """Cases grouped by everything but their numbers, in the order of each group's first case."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for index, case in enumerate(cases):
-        setup = setup_with_adapters(case)
+        setup = case.setup
         kind = tuple(str(getattr(setup, name)) for name in NON_NUMERIC_FIELDS)
         groups[files.json_text(case.module), case.encoder, case.device, case.software, case.network, kind].append(index)
     return [
         CaseGroup(
             cases[indices[0]],
-            stack_columns([setup_with_adapters(cases[index]) for index in indices]),
+            stack_columns([cases[index].setup for index in indices]),
             np.array(indices),
         )
         for indices in groups.values()
     ]
-
-
-def setup_with_adapters(case: PublishedCase) -> LayoutColumns:
-    """The setup of a case, with whether it trains adapters only."""
-    return replace(case.setup, adapters=case.adapters)
 
 
 def case_seconds(groups: Sequence[CaseGroup], count: int, machine: Callable[[PublishedCase], MachineModel]) -> Seconds:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from planner.costs import LayoutColumns, MachineModel, least_trusted
 from planner.costs.compute import step_spread
 from planner.costs.memory import Footprint, footprint, fullest_stage, oom_chance
-from planner.published.case_seconds import case_seconds, encoder_setup, group_cases, setup_with_adapters
+from planner.published.case_seconds import case_seconds, encoder_setup, group_cases
 from planner.published.memory_accounting import adjusted_accounting
 from planner.published.pricing_machine import pricing_machine
 from planner.published.published_case import CasePrediction, PublishedCase
@@ -54,7 +54,7 @@ def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float) ->
     software = with_fields(
         software, accounting=adjusted_accounting(case.settings_text, case.software, software.accounting)
     )
-    setup, accounted = setup_with_adapters(case), software.accounting
+    setup, accounted = case.setup, software.accounting
     fullest = fullest_footprint(case, setup, accounted)
     least = fullest_footprint(case, least_memory_setup(case, setup), accounted)
     chance = oom_chance(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
@@ -91,7 +91,7 @@ def least_memory_setup(case: PublishedCase, setup: LayoutColumns) -> LayoutColum
 
 def reported_bytes(case: PublishedCase, software: Software, fullest: Footprint) -> float:
     """Bytes of the rank that the record's figure is of, as its framework counts them."""
-    setup = setup_with_adapters(case)
+    setup = case.setup
     stages = {"first": 0.0, "last": float(setup.pp) - 1.0}
     if case.memory_rank in stages and case.encoder is None:
         fullest = footprint(case.module, setup, software.accounting, stages[case.memory_rank])

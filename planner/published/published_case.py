@@ -44,7 +44,6 @@ class PublishedCase:
     device: str  # name of a profile in profiles/devices
     software: str  # name of a framework in profiles/software
     network: StatedNetwork
-    adapters: bool  # only low-rank adapters are trained: other weights have no gradients and no optimizer state
     settings_text: str  # other settings as free text, in lower case
     seconds: float | None  # of a measured step; None: the record states none
     memory_bytes: float | None  # measured peak of the rank that `memory_rank` names

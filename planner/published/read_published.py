@@ -16,8 +16,12 @@ from planner.published.record_files import EXTRA_CELLS, PublishedRecord, Unusabl
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
 from planner.published.source_defaults import defaults_of_source, fill_defaults
 from planner.specs import library
+from planner.specs.base import with_fields
 from planner.specs.hardware.profile import Device, Profile
+from planner.specs.layers.trained import Lora
 
+# No record says a rank: that of NVIDIA's performance recipes of NeMo and Megatron-Bridge, on linear_qkv alone.
+ADAPTERS = Lora(rank=16, parts=("qkv",))
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "peak_mem")
 MEMORY_TOLERANCE = 1.1  # over a device's memory: figures printed as GB may be GiB
 NOMINAL_TOLERANCE = 0.1  # by which a nominal memory size may differ from what the device reports
@@ -109,12 +113,11 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         )
     return PublishedCase(
         origin=origin,
-        module=model.module,
+        module=with_fields(model.module, trained=ADAPTERS) if trains_adapters_only(record) else model.module,
         setup=columns,
         device=device,
         software=name,
         network=fabric,
-        adapters=trains_adapters_only(record),
         settings_text=settings_text(record),
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,

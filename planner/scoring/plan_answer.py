@@ -9,6 +9,7 @@ from math import exp
 from typing import Any, NamedTuple
 
 from planner.costs import peak_flops
+from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Alternative, Layout, Plan, assignments
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.scoring.bounds import SPACE, bounds_same_work
@@ -103,10 +104,12 @@ def alternative_answer(plan: Plan, tried: Alternative) -> PlanAnswer:
 
 def plan_flops(plan: Plan) -> float:
     """FLOPs of all steps and modules, recomputation not counted."""
-    every = range(len(plan.steps))
+    every, models = range(len(plan.steps)), plan.uses.models
     return sum(
-        step_flops(plan.uses.models[name], item_lengths(plan, name, every), cross_attention_tokens(plan, name))
-        for name in plan.layouts
+        step_flops(
+            models[name], item_lengths(plan, name, every), cross_attention_tokens(plan, name), flow.through_layers
+        )
+        for name, flow in gradient_flows(models, plan.edges).items()
     )
 
 

@@ -24,6 +24,7 @@ from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.scoring.offload_check import task_offloading
 from planner.simulate import MemoryCurves, Timeline, simulate_memory
+from planner.specs.base import Layers
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.profile import Device
@@ -58,10 +59,13 @@ class PlanMemory:
         return max(held.recompute_extra for held in self.activation_bytes(task)) * self.fragmentation_factor(task)
 
     def activation_bytes(self, task: Task) -> list[ActivationBytes]:
-        """Activations by part, on each kind of a task's ranks."""
+        """Activations by part, on each kind of a task's ranks. Layers without a backward keep nothing: one at a time
+        has what its forward needs.
+        """
+        layers = task.layers if self.pricing.through_layers(task.module) else Layers(task.layers[:1])
         ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
         each = (self.pricing.module_pricing(task.module, kind) for kind in self.pricing.device_kinds(task.ranks))
-        return [basis.activation_bytes(task.layers, ends, task.split, task.lengths) for basis in each]
+        return [basis.activation_bytes(layers, ends, task.split, task.lengths) for basis in each]
 
     def fragmentation_factor(self, task: Task) -> float:
         """Factor for what the allocator reserves and cannot use."""

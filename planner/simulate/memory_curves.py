@@ -46,8 +46,8 @@ def simulate_memory(
     throughout; `recomputed_bytes`: what a backward holds in addition on each of its ranks while it runs;
     `update_bytes`: what a rank holds in addition while the optimizer runs, which may be negative.
 
-    A forward without a backward keeps its activations to the end of the step; in a module without any backward they
-    are freed when the forward ends.
+    A forward without a backward keeps its activations to the end of the step; those of layers that have no backward at
+    all are freed when the forward ends.
     """
     by_id = {task.id: task for task in tasks}
     freed = ActivationRelease(timeline, by_id)
@@ -78,12 +78,13 @@ class ActivationRelease:
     def __init__(self, timeline: Timeline, by_id: dict[str, Task]) -> None:
         phases: tuple[Phase, ...] = ("B", "I", "W")
         self.by_phase = {phase: BackwardEnds(timeline, by_id, phase) for phase in phases}
-        self.trained = {module for each in self.by_phase.values() for module in each.modules}
+        done = {key for each in self.by_phase.values() for key in each.layers}
+        self.with_backward = {(module, layer) for module, layers in done for layer in layers}
         self.step_seconds = timeline.step_seconds
 
     def release_times(self, forward: Task, event: TaskEvent) -> list[tuple[float, float]]:
         """Pairs of the time in seconds and the share freed then."""
-        if forward.module not in self.trained:
+        if (forward.module, forward.layers[0]) not in self.with_backward:
             return [(event.end, 1.0)]
         inputs = self.by_phase["I"].end_of_pass(forward, event)
         if inputs is None:
@@ -102,11 +103,11 @@ class BackwardEnds:
     def __init__(self, timeline: Timeline, by_id: dict[str, Task], phase: Phase) -> None:
         self.events: dict[tuple[str, int | None, str], list[tuple[Task, TaskEvent]]] = {}
         self.exact: dict[tuple[str, int | None, str, Layers, Ranks], float] = {}
-        self.modules: set[str] = set()
+        self.layers: set[tuple[str, Layers]] = set()
         for event in timeline.events:
             if event.phase == phase:
                 task = by_id[event.id]
-                self.modules.add(task.module)
+                self.layers.add((task.module, task.layers))
                 self.events.setdefault((task.module, task.micro_batch, task.group), []).append((task, event))
                 self.exact[task.module, task.micro_batch, task.group, task.layers, event.ranks] = event.end
 

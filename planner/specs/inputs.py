@@ -22,6 +22,7 @@ from planner.specs.parallelism import Parallelism, decided_fields
 from planner.specs.plausibility import warn_of_implausible
 from planner.specs.profile_choice import choose_profile
 from planner.specs.software_choice import read_software
+from planner.specs.trained_modules import with_trained
 from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
 from planner.specs.workload.length_sources import LengthsFile, SamplesFile, StreamFile, TokensFolder, Workload
 from planner.specs.workload.sample_batches import has_samples, read_sample_batches, with_mix
@@ -98,7 +99,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     require_names(job, path, tables)
     base = path.parent
     model, model_path = library.read_named(job.model, Model, base, f"{path} (model)")
-    model = with_expert_counts(model, job.expert_counts, path)
+    model = with_trained(with_expert_counts(model, job.expert_counts, path), job.trained, path)
     cluster, cluster_path = read_cluster(job.cluster, base, f"{path} (cluster)")
     sources = {"job": path, "model": model_path, "cluster": cluster_path}
     software, sources["software"] = read_software(job.software, base, f"{path} (software)")

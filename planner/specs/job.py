@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from planner.specs.base import Amount, Count, Index, Name, RankCount, Share, Spec
+from planner.specs.layers.trained import Trained
 from planner.specs.parallelism import Parallelism, Sync
 from planner.specs.workload.expert_counts import ExpertCounts
 from planner.specs.workload.length_sources import Workload
@@ -73,6 +74,7 @@ class Job(Spec):
     sync: Sync = "micro_batch"  # when ranks wait for each other
     planning: Literal["ahead", "per_batch"] | PerBatch = "ahead"  # when batches after the first are planned
     expert_counts: dict[Name, ExpertCounts] = {}  # by module: tokens that each expert got; left out: an assumed load
+    trained: dict[Name, Trained] = {}  # by module: all (left out), none, projector, or {lora: 16} adapters of that rank
     limits: Limits = Limits()  # what a rank may hold
     fix: Fix = Fix()  # what is decided already
 

@@ -116,9 +116,6 @@ def resident_layers(layers: int, offload: float) -> float:
     return layers - offload * max(0, layers - 2)
 
 
-FORWARD_AND_BACKWARD = 3.0  # forward, and backward with the gradients of activations and of weights
-
-
 def cross_attention_flops(module: Module, own: int, read: int, pairs: int) -> float:
     """Forward FLOPs of cross attention beyond `layer_flops`, namely QKᵀ and PV of `pairs` of a token and an output
     that it attends to, and keys and values of the `read` outputs in place of the `own` tokens.
@@ -129,11 +126,15 @@ def cross_attention_flops(module: Module, own: int, read: int, pairs: int) -> fl
     return layers * (attention + projections)
 
 
-def step_flops(module: Module, sizes: tuple[int, ...], read: tuple[int, ...] = ()) -> float:
+def step_flops(
+    module: Module, sizes: tuple[int, ...], read: tuple[int, ...] = (), through_layers: bool = True
+) -> float:
     """Return FLOPs of forward and backward over sequences of these sizes, with attention windows. `read`: by item, the
-    outputs that its cross attention reads.
+    outputs that its cross attention reads. `through_layers`: whether backward computes gradients of activations; those
+    of weights it computes where they are trained.
     """
-    per_token = module.layers * layer_flops(module)[1] + embedding_head_flops(module)
+    passes, ends = 1.0 + through_layers + (module.trained == "all"), 3.0 if module.trained == "projector" else 0.0
+    per_token = passes * module.layers * layer_flops(module)[1] + (ends or passes) * embedding_head_flops(module)
     attending = [layer for layer in range(module.layers) if "attention" in kind_blocks(module.layer_kind(layer))]
     layer_of_window = {module.window_of(layer): layer for layer in attending}  # one of each window
     counts = Counter(module.window_of(layer) for layer in attending)
@@ -144,4 +145,4 @@ def step_flops(module: Module, sizes: tuple[int, ...], read: tuple[int, ...] = (
     if read:
         pairs = sum(own * other for own, other in zip(sizes, read, strict=True))
         attention += cross_attention_flops(module, sum(sizes), sum(read), pairs)
-    return FORWARD_AND_BACKWARD * (per_token * sum(sizes) + attention)
+    return per_token * sum(sizes) + (3.0 if through_layers else 1.0) * attention

@@ -25,7 +25,6 @@ def case(number, source, software="nemo", module=DENSE, device="h100-80gb", **se
         device=device,
         software=software,
         network=StatedNetwork(NODE, None, 50.0),
-        adapters=False,
         settings_text="",
         seconds=1.0,
         memory_bytes=None,

@@ -4,7 +4,9 @@ import pytest
 
 from planner.costs.compute.layer_work import Matmul, layer_work
 from planner.costs.layout_columns import LayoutColumns
+from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.layers.trained import Lora
 from tests.costs.machines import GPT, LLAMA, MIXTRAL, PEAK, ideal, shipped
 
 
@@ -29,7 +31,8 @@ def test_gradients_of_weights_are_half_of_the_products_and_nothing_of_attention(
     """So W is what a backward saves where no weights are trained."""
     machine = ideal(TimingCoefficients(gradient_bytes=1e-6))
     work = layer_work(GPT, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
-    both, inputs = (float(machine.backward(work, "bf16", count)) for count in (2, 1))
+    frozen = layer_work(with_fields(GPT, trained="none"), "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
+    both, inputs = (float(machine.backward(each, "bf16")) for each in (work, frozen))
     assert float(machine.weight_gradient_seconds(work, "bf16")) == pytest.approx(both - inputs)
     assert float(machine.weight_gradient_seconds(work, "bf16")) == pytest.approx(both / 2, rel=1e-4)
 
@@ -42,10 +45,17 @@ def test_a_matrix_of_scores_is_moved_once_forward_and_twice_backward():
         assert more == pytest.approx(times * 6.0 * core.pairs * core.heads / moved.bandwidth)
 
 
-def test_adapters_spare_the_weights_gradients():
-    work = layer_work(LLAMA, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
-    machine = shipped()
-    assert float(machine.backward(work, "bf16", 1)) < float(machine.backward(work, "bf16", 2))
+def test_adapters_spare_the_weights_gradients_and_move_more_bytes():
+    at, machine = LayoutColumns(ranks=1, seq=2048, batch=1), shipped()
+    none, low, high, whole = (
+        layer_work(with_fields(LLAMA, trained=what), "dense", at)
+        for what in ("none", Lora(rank=8), Lora(rank=64), "all")
+    )
+    forwards = [float(machine.forward(work, "bf16")) for work in (whole, none, low, high)]
+    assert forwards[0] == forwards[1] < forwards[2] < forwards[3]
+    backwards = [float(machine.backward(work, "bf16")) for work in (none, low, high, whole)]
+    assert backwards == sorted(backwards)
+    assert float(machine.weight_gradient_seconds(none, "bf16")) == 0.0
 
 
 def test_fp8_is_faster_than_bf16_and_casts_cost():

@@ -21,7 +21,6 @@ def case(line=2, source="a", group="g", seconds=1.0, **fields):
         device="h100-80gb",
         software="megatron",
         network=StatedNetwork(8),
-        adapters=False,
         settings_text="",
         seconds=seconds,
         memory_bytes=None,

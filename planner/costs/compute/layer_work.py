@@ -5,7 +5,7 @@ norms and residuals over tp as well under sequence parallelism. Experts (arXiv 2
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from planner.specs.layers.blocks import Block as Name
 from planner.specs.layers.blocks import LayerKind, block_entry, kind_blocks
 from planner.specs.layers.head_widths import head_dim, kv_heads
 from planner.specs.shapes import key_width, query_width
+from planner.specs.trained_parameters import AdaptableMatrix, adapted_matrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Matmul:
     grouped: bool = False  # grouped GEMM over several experts
     part: str = ""  # what selective recomputation recomputes it with (specs/parallelism.py, RecomputedPart)
     has_weights: bool = True  # one factor is weights; else both are activations, and neither is kept for backward
+    trained: bool = True  # the weights have gradients
     layer_precision: bool = True  # in the layer's own precision; else never in fp8
 
     @property
@@ -84,6 +86,11 @@ def layer_work(module: Module, kind: LayerKind, at: LayoutColumns, window: int |
     each = [block_entry(block, BLOCK_WORK, "the work")(module, at) for block in names]
     shards = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
     residual = at.element * at.tokens * module.hidden * 5.0 * len(names) / shards  # a norm in and out, a residual sum
+    if module.trained != "all":
+        each = [
+            *map(frozen_block, each),
+            *(adapter_block(module, matrix, at) for matrix in adapted_matrices(module, kind)),
+        ]
     return LayerWork(
         tuple(product for block in each for product in block.matmuls),
         attention_core(module, at, window) if "attention" in names else None,
@@ -91,6 +98,21 @@ def layer_work(module: Module, kind: LayerKind, at: LayoutColumns, window: int |
         sum((block.memory_bytes for block in each), residual),
         sum(block.kernels for block in each) + 3 * len(names),
     )
+
+
+def frozen_block(block: BlockWork) -> BlockWork:
+    """The same work with weights that have no gradients."""
+    return block._replace(matmuls=tuple(replace(product, trained=False) for product in block.matmuls))
+
+
+def adapter_block(module: Module, matrix: AdaptableMatrix, at: LayoutColumns) -> BlockWork:
+    """A low-rank adapter beside a matrix: down to its rank, up again, and the sum of both outputs. Products so thin are
+    bound by memory, so they count as the bytes that they move.
+    """
+    lora = module.adapters
+    assert lora is not None
+    inputs, outputs = matrix.on_rank(at.tp)
+    return BlockWork((), at.element * at.tokens * (inputs + 2.0 * lora.rank + 3.0 * outputs), 3)
 
 
 def attention_block(module: Module, at: LayoutColumns) -> BlockWork:
@@ -232,10 +254,18 @@ def head_work(module: Module, at: LayoutColumns) -> LayerWork:
     """Logits over this rank's shard of the vocabulary, and the loss in float32; or what an encoder has outside its
     layers.
     """
-    share = sum(
-        end.flops / (2.0 * module.hidden) / (at.tp if end.sharded_dim else 1.0) for end in module.embedding_head
+    products = tuple(
+        Matmul(at.tokens, end_share(module, at, trained), module.hidden, layer_precision=False, trained=trained)
+        for trained in sorted({*map(module.trains_end, module.embedding_head)}) or (True,)
     )
-    product = Matmul(at.tokens, share, module.hidden, layer_precision=False)
     if not module.output_vocabulary:
-        return LayerWork((product,), None, None, at.tokens * module.hidden * at.element * 4.0, 6)
-    return LayerWork((product,), None, None, at.tokens * (module.output_vocabulary / at.tp) * (at.element + 4.0 * 4), 8)
+        return LayerWork(products, None, None, at.tokens * module.hidden * at.element * 4.0, 6)
+    return LayerWork(products, None, None, at.tokens * (module.output_vocabulary / at.tp) * (at.element + 4.0 * 4), 8)
+
+
+def end_share(module: Module, at: LayoutColumns, trained: bool) -> Number:
+    """Width of one product with an input of the hidden width that does the work of all trained, or all frozen, matrices
+    outside the layers, on one rank.
+    """
+    ends = (end for end in module.embedding_head if module.trains_end(end) is trained)
+    return sum(end.flops / (2.0 * module.hidden) / (at.tp if end.sharded_dim else 1.0) for end in ends)

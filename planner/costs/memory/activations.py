@@ -65,12 +65,19 @@ def kept_block_bytes(
     """
     shares, total = element_shares(at), 0.0
     normed = 0.0 if "norm" in recomputed else module.hidden * shares.product * shares.outside  # a product's input
+    trained = {block: keeps_inputs(module, block) for block in kind_blocks(kind)}
     mask = module.hidden * MASK_BYTES * shares.outside if accounting.dropout else 0.0
     for block in kind_blocks(kind):
-        total = total + input_bytes(module, at) + mask + normed
+        total = total + input_bytes(module, at) + mask + (normed if trained[block] else 0.0)
         if not (block == "mlp" and "mlp" in recomputed):
             total = total + block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
     return total
+
+
+def keeps_inputs(module: Module, block: Block) -> bool:
+    """Whether a block's first products keep their input: gradients of their weights, or of adapters, need it."""
+    lora = module.adapters
+    return module.trained == "all" or (lora is not None and ("mlp" if block == "mlp" else "qkv") in lora.parts)
 
 
 def input_bytes(module: Module, at: LayoutColumns) -> Number:
@@ -143,7 +150,8 @@ def mlp_bytes(
     """
     entering = shares.product if accounting.fp8_pointwise else shares.plain
     unfused = shares.plain if module.gated and not accounting.fused else 0.0  # the activated gate
-    each = (2 if module.gated else 1) * entering + unfused + shares.product
+    leaving = shares.product if keeps_inputs(module, "mlp") else 0.0
+    each = (2 if module.gated else 1) * entering + unfused + leaving
     return width * each * (shares.inside if inside is None else inside)
 
 
@@ -161,7 +169,8 @@ def moe_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients,
     if "moe" in recomputed:
         return total
     copies = moe.topk * shares.outside * counted_load(module, at, accounting.imbalance)
-    total = total + copies * np.asarray(at.etp) * module.hidden * shares.product  # experts' input
+    if module.trained == "all":
+        total = total + copies * np.asarray(at.etp) * module.hidden * shares.product  # experts' input
     total = total + copies * mlp_bytes(
         module, moe.ffn, shares, accounting, 1.0
     )  # etp times the copies, 1/etp of the width

@@ -4,7 +4,7 @@ ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 everything (Rajbha
 dense part has dp·cp·replica copies, experts have ranks / (pp·ep·etp).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_bloc
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import head_dim, norm_parameters
 from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
+from planner.specs.trained_parameters import adapter_parameters
 
 CAST_BYTES = 2.0  # bytes of a gathered weight
 MOMENT_BYTES = 8.0  # of a parameter's two moments in float32
@@ -139,18 +140,24 @@ def layer_expert_parameters(module: Module, kind: LayerKind) -> int:
     return expert_parameters(module) if "experts" in kind_blocks(kind) else 0
 
 
+def trained_expert_parameters(module: Module, kind: LayerKind) -> int:
+    """Parameters of one layer's routed experts that have gradients: they have no adapters."""
+    return layer_expert_parameters(module, kind) if module.trained == "all" else 0
+
+
 def table_parameters(module: Module) -> int:
     """Parameters of an embedding, or of a head."""
     return module.input_vocabulary * module.hidden
 
 
-def rank_embedding_head(module: Module, at: LayoutColumns, stage: Number) -> Number:
+def rank_embedding_head(module: Module, at: LayoutColumns, stage: Number, trained: bool = False) -> Number:
     """Parameters outside the layers on one rank: the embedding on the first stage, the head on the last, even where it
-    is tied.
+    is tied. `trained`: only those that have gradients.
     """
     own = [
         (end.before_layers, np.where(end.tied & (at.pp == 1), 0.0, rank_end_parameters(end, at)))
         for end in module.embedding_head
+        if module.trains_end(end) or not trained
     ]
     first, last = (sum(size for front, size in own if front == side) for side in (True, False))
     return np.where(stage == 0, first, 0.0) + np.where(stage == at.pp - 1, last, 0.0)
@@ -169,6 +176,15 @@ def stage_parameters(module: Module, at: LayoutColumns, stage: Number) -> StageP
         dense, sparse = rank_layer_parameters(module, kind, at)
         layers, experts = layers + count * dense, experts + count * sparse
     return StageParameters(layers, rank_embedding_head(module, at, stage), experts)
+
+
+def trained_stage_parameters(module: Module, at: LayoutColumns, stage: Number) -> StageParameters:
+    """Trained parameters on one rank of a stage: all, the projector, or adapters, which come on top of the others."""
+    if module.trained == "all":
+        return stage_parameters(module, at, stage)
+    held = stage_layers(module, at, stage).items()
+    layers = sum(count * adapter_parameters(module, kind, at.tp) for kind, count in held)
+    return StageParameters(layers, rank_embedding_head(module, at, stage, trained=True), 0.0)
 
 
 def per_parameter(at: LayoutColumns, accounting: MemoryCoefficients) -> StateBytes:
@@ -201,43 +217,55 @@ def zero_sharded_bytes(
 
 def zero_state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> StateBytes:
     """Bytes of weights, gradients and optimizer states on one rank of a stage. Stages count from 0 to pp − 1."""
-    part, each = stage_parameters(module, at, stage), per_parameter(at, accounting)
-    ends = (
-        each if at.full_precision or accounting.own_master else each._replace(weights=CAST_BYTES)
-    )  # embedding and head are never in fp8
-    replicas = at.data_ranks
-    parts = (
-        zero_sharded_bytes(part.layers, each, at, accounting, replicas),
-        zero_sharded_bytes(part.embedding_head, ends, at, accounting, replicas),
-        zero_sharded_bytes(part.experts, each, at, accounting, at.edp),
-    )
+    trained, frozen = trained_stage_parameters(module, at, stage), frozen_stage_parameters(module, at, stage)
+    each = per_parameter(at, accounting)
+    parts = [*parameter_bytes(trained, each, at, accounting)]
+    if module.trained != "all":
+        parts += parameter_bytes(frozen, each._replace(gradients=0.0, optimizer=0.0), at, accounting)
     whole = StateBytes(*(sum(sizes) for sizes in zip(*parts, strict=True)))
-    if at.adapters:
-        return StateBytes(whole.weights, 0.0, 0.0)  # adapters themselves are next to nothing
     if not np.any(at.optimizer_offload):
         return whole
     moved = at.optimizer_offload * moment_bytes(module, at, accounting, stage)
     return whole._replace(optimizer=whole.optimizer - moved)
 
 
+def frozen_stage_parameters(module: Module, at: LayoutColumns, stage: Number) -> StageParameters:
+    """Parameters on one rank of a stage that have no gradients."""
+    whole = stage_parameters(module, at, stage)
+    trained = rank_embedding_head(module, at, stage, trained=True)
+    return whole._replace(embedding_head=whole.embedding_head - trained)
+
+
+def parameter_bytes(
+    part: StageParameters, each: StateBytes, at: LayoutColumns, accounting: MemoryCoefficients
+) -> Iterator[StateBytes]:
+    """Bytes of parameters that take `each` bytes, by part, on one of their replicas, under ZeRO."""
+    ends = (
+        each if at.full_precision or accounting.own_master else each._replace(weights=CAST_BYTES)
+    )  # embedding and head are never in fp8
+    yield zero_sharded_bytes(part.layers, each, at, accounting, at.data_ranks)
+    yield zero_sharded_bytes(part.embedding_head, ends, at, accounting, at.data_ranks)
+    yield zero_sharded_bytes(part.experts, each, at, accounting, at.edp)
+
+
 def moment_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes of Adam's moments on one rank of a stage, which may be in host memory."""
     each = 2.0 * at.element if at.full_precision else min(MOMENT_BYTES, accounting.optimizer_bytes)
-    return 0.0 if at.adapters else optimizer_shard_bytes(module, at, accounting, stage, each)
+    return optimizer_shard_bytes(module, at, accounting, stage, each)
 
 
 def optimizer_shard_bytes(
     module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number, each: float
 ) -> Number:
     """Bytes on one rank of a stage of what takes `each` bytes a parameter and is sharded as the optimizer is."""
-    part, copy = stage_parameters(module, at, stage), StateBytes(0.0, 0.0, each)
+    part, copy = trained_stage_parameters(module, at, stage), StateBytes(0.0, 0.0, each)
     dense = zero_sharded_bytes(part.layers + part.embedding_head, copy, at, accounting, at.data_ranks)
     return dense.optimizer + zero_sharded_bytes(part.experts, copy, at, accounting, at.edp).optimizer
 
 
 def update_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes of a float32 copy of the shard's gradients, during the optimizer's step, where gradients are narrower."""
-    if accounting.gradient_bytes >= 4.0 or at.full_precision or at.adapters:
+    if accounting.gradient_bytes >= 4.0 or at.full_precision:
         return 0.0
     return optimizer_shard_bytes(module, at, accounting, stage, 4.0)
 
@@ -252,8 +280,10 @@ def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffici
     )
     end = np.minimum(part.embedding_head, table_parameters(module) / at.tp)
     gradient = max(cast, accounting.gradient_bytes)
-    once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(layer, end)
+    trained = trained_stage_parameters(module, at, stage)
+    graded = layer if module.trained == "all" else 0.0  # adapters are next to nothing
+    once = cast * (2 * layer + end) + (cast + gradient) * np.maximum(graded, np.minimum(end, trained.embedding_head))
     if accounting.keeps_gathered:
-        stays = (cast + gradient) * (part.layers + part.embedding_head + part.experts)
+        stays = (cast + gradient) * sum(trained) + cast * (sum(part) - sum(trained))
         once = np.where(np.asarray(at.pp) > 1, np.maximum(stays, once), once)
     return np.where(np.asarray(at.zero) >= 3, once, 0.0)

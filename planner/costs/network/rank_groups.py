@@ -4,7 +4,11 @@ from functools import lru_cache
 
 from planner.costs.layer_pass import LayerPass
 from planner.costs.layout_columns import Number, columns_of
-from planner.costs.memory.model_states import layer_expert_parameters, rank_embedding_head
+from planner.costs.memory.model_states import (
+    layer_expert_parameters,
+    rank_embedding_head,
+    trained_expert_parameters,
+)
 from planner.costs.network.expert_exchange import ExpertGroups
 from planner.costs.network.layer_traffic import LayerGroups
 from planner.costs.network.replica_exchange import ReplicatedParameters
@@ -17,6 +21,7 @@ from planner.specs.base import Layers, Ranks
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.layers import Module, kind_counts
 from planner.specs.parameters import embedding_head_parameters, parameters_of_layers
+from planner.specs.trained_parameters import trained_embedding_head_parameters, trained_layer_parameters
 
 
 def replicated_by_task(
@@ -26,6 +31,8 @@ def replicated_by_task(
     alike, the one whose ranks are farthest apart counts.
     """
     outside = float(embedding_head_share(task.layers, module, layout))
+    trained = trained_dense_parameters(module, task.layers) / layout.tp
+    trained += float(embedding_head_share(task.layers, module, layout, trained=True))
     sparse, tp = sparse_parameters(module, task.layers), layout.tp
     extra = 1 if outside else 0  # one more collective
     sharing, copying = (("cp", "dp"), ("replica",)) if layout.zero else (("cp", "dp", "replica"), ())
@@ -33,6 +40,7 @@ def replicated_by_task(
     copies = farthest_block(task.ranks, layout, copying, cluster)
     dense = ReplicatedParameters(
         (parameters_of_layers(module, task.layers) - sparse) / tp + outside,
+        trained,
         outside,
         shard,
         copies,
@@ -49,13 +57,21 @@ def sparse_parameters(module: Module, layers: Layers) -> int:
     return sum(layer_expert_parameters(module, kind) * count for kind, count in kind_counts(module, layers).items())
 
 
+def trained_dense_parameters(module: Module, layers: Layers) -> int:
+    """Trained parameters of these layers besides routed experts."""
+    return sum(
+        (trained_layer_parameters(module, kind) - trained_expert_parameters(module, kind)) * count
+        for kind, count in kind_counts(module, layers).items()
+    )
+
+
 def replicated_experts(
     ranks: Ranks, layers: Layers, module: Module, layout: Layout, cluster: Cluster
 ) -> ReplicatedParameters:
     """Parameters of the experts of layers with the same placement, on one rank, and their groups."""
     sparse = sparse_parameters(module, layers)
     if not sparse:
-        return ReplicatedParameters(0.0, 0.0, CommGroup(1), CommGroup(1), len(layers))
+        return ReplicatedParameters(0.0, 0.0, 0.0, CommGroup(1), CommGroup(1), len(layers))
     degree = layout.ep * layout.etp
     edp = stage_size(layout) // degree
     over = min(layout.state_shards, edp) if layout.zero and layout.replica > 1 else edp
@@ -63,7 +79,8 @@ def replicated_experts(
     same = distinct_blocks(of_experts, ranks)  # neighbours shard, ranks farther apart replicate
     shared = farthest_group([Ranks(each[n : n + over]) for each in same for n in range(0, edp, over)], cluster)
     others = farthest_group([Ranks(each[n::over]) for each in same for n in range(over)], cluster)
-    return ReplicatedParameters(sparse / degree, 0.0, shared, others, len(layers))
+    trained = sparse / degree if module.trained == "all" else 0.0
+    return ReplicatedParameters(sparse / degree, trained, 0.0, shared, others, len(layers))
 
 
 def expert_groups(ranks: Ranks, layout: Layout, cluster: Cluster) -> ExpertGroups:
@@ -75,17 +92,17 @@ def expert_groups(ranks: Ranks, layout: Layout, cluster: Cluster) -> ExpertGroup
     return ExpertGroups(*found)
 
 
-def embedding_head_share(layers: Layers, module: Module, layout: Layout) -> Number:
+def embedding_head_share(layers: Layers, module: Module, layout: Layout, trained: bool = False) -> Number:
     """Parameters outside the layers on one rank of the stage that has these layers; the embedding is on the first
-    stage.
+    stage. `trained`: only those that have gradients.
     """
     if layout.pp == 1:
-        return embedding_head_parameters(module) / layout.tp
+        whole = trained_embedding_head_parameters if trained else embedding_head_parameters
+        return whole(module) / layout.tp
     if layers[0] and layers[-1] < module.layers - 1:
         return 0.0
-    return rank_embedding_head(
-        module, columns_of(layout.with_expert_placement(layout.expert_placement)), layout.pp - 1 if layers[0] else 0
-    )
+    at = columns_of(layout.with_expert_placement(layout.expert_placement))
+    return rank_embedding_head(module, at, layout.pp - 1 if layers[0] else 0, trained)
 
 
 def farthest_group(groups: list[Ranks], cluster: Cluster) -> CommGroup:

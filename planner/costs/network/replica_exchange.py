@@ -14,7 +14,12 @@ import numpy as np
 from planner.costs.distinct_columns import on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
-from planner.costs.memory.model_states import layer_expert_parameters, rank_embedding_head, stage_layers
+from planner.costs.memory.model_states import (
+    layer_expert_parameters,
+    rank_embedding_head,
+    stage_layers,
+    trained_expert_parameters,
+)
 from planner.costs.network.mesh_groups import group_along, group_fields, group_on_stage
 from planner.costs.network_model import CommGroup, NetworkModel
 from planner.errors import InputError
@@ -23,6 +28,7 @@ from planner.specs.layers import Module
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS
 from planner.specs.parameters import embedding_head_parameters, layer_parameters
+from planner.specs.trained_parameters import trained_embedding_head_parameters, trained_layer_parameters
 from planner.units import GB, MS, NS
 
 BF16_BYTES = 2.0  # bytes of an element
@@ -43,6 +49,7 @@ class ReplicatedParameters(NamedTuple):
     """Parameters on one rank, and the ranks that shard or replicate them."""
 
     count: Number
+    trained: Number  # those of them that have gradients
     stay_gathered: (
         Number  # those that stay gathered from forward to backward: outside the layers, as FSDP2's root module
     )
@@ -58,27 +65,38 @@ def replicated_on_stage(
     experts with fewer. `per_node`: ranks of a node.
     """
     outside = np.where(at.pp > 1, rank_embedding_head(module, at, 0), embedding_head_parameters(module) / at.tp)
-    return replicated_in_layers(module, at, stage_layers(module, at, 0), per_node, outside)
+    staged = rank_embedding_head(module, at, 0, trained=True)
+    trained = np.where(at.pp > 1, staged, trained_embedding_head_parameters(module) / at.tp)
+    return replicated_in_layers(module, at, stage_layers(module, at, 0), per_node, (outside, trained))
 
 
 def replicated_in_layers(
-    module: Module, at: LayoutColumns, layers: Mapping[LayerKind, Number], per_node: int, outside: Number = 0.0
+    module: Module,
+    at: LayoutColumns,
+    layers: Mapping[LayerKind, Number],
+    per_node: int,
+    outside: tuple[Number, Number] = (0.0, 0.0),
 ) -> tuple[ReplicatedParameters, ReplicatedParameters]:
-    """Parameters of so many layers of each kind on one rank: the dense part, with those `outside` layers, and the
-    experts.
+    """Parameters of so many layers of each kind on one rank: the dense part, with those `outside` layers (all of them,
+    and the trained ones), and the experts.
     """
-    stage = 0.0
+    stage, trained = 0.0, 0.0
     for kind, count in layers.items():
         stage = stage + count * (layer_parameters(module, kind) - layer_expert_parameters(module, kind))
-    sparse = sum(layer_expert_parameters(module, kind) * count for kind, count in layers.items())
+        trained = trained + count * (trained_layer_parameters(module, kind) - trained_expert_parameters(module, kind))
+    sparse, taught = (
+        sum(parameters(module, kind) * count for kind, count in layers.items())
+        for parameters in (layer_expert_parameters, trained_expert_parameters)
+    )
     calls = sum(layers.values())
     over = np.where(np.asarray(at.replica) > 1, np.minimum(at.sharding, at.edp), at.edp)
     shard, copies = group_along(at, ("cp", "dp"), per_node), group_along(at, ("replica",), per_node)
     stride = at.ep * at.etp
     shared = group_on_stage(at, over, stride, per_node)
     others = group_on_stage(at, at.edp / over, stride * over, per_node)
-    experts = ReplicatedParameters(sparse / stride, 0.0, shared, others, calls)
-    return ReplicatedParameters(stage / at.tp + outside, outside, shard, copies, calls), experts
+    experts = ReplicatedParameters(sparse / stride, taught / stride, 0.0, shared, others, calls)
+    count, graded = stage / at.tp + outside[0], trained / at.tp + outside[1]
+    return ReplicatedParameters(count, graded, outside[0], shard, copies, calls), experts
 
 
 class ReplicaExchange(NamedTuple):
@@ -96,7 +114,10 @@ def replica_exchange(
     all-reduced over all replicas.
     """
     width = at.element if at.full_precision else timing.gradient_bytes
-    gradients, weights = part.count * width, part.count * at.element
+    updated: Number = np.where(
+        np.asarray(at.zero) >= 3, part.count, part.trained
+    )  # below, only what was updated is gathered
+    gradients, weights = part.trained * width, updated * at.element
     between = network.all_reduce(gradients / part.shard.size, part.copies, part.calls)
     sharded = scatter_gradients(gradients, part, at, network, width) + between
     farthest = np.maximum(part.shard.span, np.where(np.asarray(part.copies.size) > 1, part.copies.span, 1.0))
@@ -107,9 +128,9 @@ def replica_exchange(
     )
     gather = network.all_gather(weights, part.shard, part.calls)
     backward_gather = network.all_gather(weights - part.stay_gathered * at.element, part.shard, part.calls)
-    present = np.where(part.count > 0, 1.0, 0.0)  # a dense model has no experts, and pays no latency for them
-    gathers = present * np.where(at.zero > 0, 1.0, 0.0)
-    return ReplicaExchange(present * np.where(at.zero > 0, sharded, whole), gathers * gather, gathers * backward_gather)
+    graded = np.where(part.trained > 0, 1.0, 0.0)  # a dense model has no experts, and pays no latency for them
+    gathers = np.where(updated > 0, 1.0, 0.0) * np.where(at.zero > 0, 1.0, 0.0)
+    return ReplicaExchange(graded * np.where(at.zero > 0, sharded, whole), gathers * gather, gathers * backward_gather)
 
 
 def scatter_gradients(
@@ -146,8 +167,6 @@ def exposed_dp_seconds(
     times = np.where(kept, 1.0, at.micro_batches) * at.vpp
     reductions = 1.0 if machine.accounting.holds_gradients else at.micro_batches
     once = gathered + reduced * np.where(at.zero == 2, np.where(at.pp > 1, 1.0, reductions), 1.0)
-    if at.adapters:
-        return np.zeros_like(once)
     first = np.minimum(1.0, uncovered * at.vpp)  # one layer of each chunk
     forwards = exposed_part(gather / at.vpp, forward / at.vpp, window, first)
     backwards = exposed_part((backward_gather + reduce) / at.vpp, backward / at.vpp, window, first)
@@ -167,8 +186,6 @@ def exchange_of(parts: Sequence[ReplicatedParameters], at: LayoutColumns, machin
 
 def optimizer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
     """Seconds of the optimizer on one rank: its pass, and a constant for each rank that has a shard."""
-    if at.adapters:
-        return 0.0
     count, shards = on_distinct(at, exchange_fields(at), lambda some: stage_update(module, some, machine))
     return count * parameter_update_seconds(at, machine) + shards
 
@@ -190,7 +207,7 @@ def updated_parameters(parts: Sequence[ReplicatedParameters], at: LayoutColumns)
     """Parameters that a rank updates."""
     count: Number = 0.0
     for part in parts:
-        count = count + part.count / np.where(at.zero > 0, part.shard.size, 1.0)
+        count = count + part.trained / np.where(at.zero > 0, part.shard.size, 1.0)
     return count
 
 
@@ -210,4 +227,5 @@ def parameter_update_seconds(at: LayoutColumns, machine: MachineModel) -> Number
 
 def shards_seconds(dense: ReplicatedParameters, at: LayoutColumns, timing: TimingCoefficients) -> Number:
     """Seconds of the framework's work for each rank that has a shard."""
-    return timing.shard_ms * MS * np.maximum(0.0, np.where(at.zero > 0, dense.shard.size, 1.0) - 1.0)
+    shards = np.where((np.asarray(at.zero) > 0) & (np.asarray(dense.trained) > 0), dense.shard.size, 1.0)
+    return timing.shard_ms * MS * np.maximum(0.0, shards - 1.0)

@@ -53,7 +53,7 @@ class GatheredSeconds(NamedTuple):
 
 def gathered_seconds(module: Module, at: LayoutColumns, equal: bool, machine: MachineModel) -> GatheredSeconds:
     """Seconds of ZeRO-3's collectives of a step on the last pipeline rank, (layouts,); 0 below ZeRO-3."""
-    if at.adapters or not np.any(np.asarray(at.zero) >= 3):
+    if not np.any(np.asarray(at.zero) >= 3):
         return GatheredSeconds(0.0, 0.0)
     whole = on_distinct(at, exchange_fields(at), lambda some: stage_exchange(module, some, machine))
     alone = at.micro_batches * in_turn_seconds(module, at, equal, machine, whole, module.layers)
@@ -119,16 +119,12 @@ def behind_first_rank(module: Module, at: LayoutColumns, equal: bool, machine: M
     """Seconds behind the last backward of the first pipeline rank, of so many layers: its replicas' exchange, and
     its update.
     """
-    if at.adapters:
-        return 0.0
     found = on_distinct(at, exchange_fields(at), lambda some: stage_exchange(module, some, machine))
     return once_seconds(module, at, equal, machine, found, layers) + optimizer_seconds(module, at, machine)
 
 
 def behind_any_rank(module: Module, at: LayoutColumns, equal: bool, machine: MachineModel) -> Number:
     """The same of any rank with one chunk: of no fewer layers than the smallest has, and nothing outside them."""
-    if at.adapters:
-        return 0.0
     layers = np.maximum(1.0, np.floor(module.layers / at.pp))
     found = on_distinct(at, exchange_fields(at), lambda some: chunk_exchange(module, some, machine))
     count = on_distinct(at, exchange_fields(at), lambda some: chunk_updated_parameters(module, some, machine))

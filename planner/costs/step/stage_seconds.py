@@ -112,7 +112,7 @@ def layer_passes(
     cores = [each for each in (core, work.cross_attention) if each]
     attended, gradients = (sum(machine.attention_seconds(each, forward) for each in cores) for forward in (True, False))
     forward = PassSeconds(machine.forward(work, at.dtype) + attended, traffic.tp[0], traffic.cp[0], traffic.ep[0])
-    compute = machine.backward(work, at.dtype, backward_products(at)) + gradients
+    compute = machine.backward(work, at.dtype) + gradients
     backward = PassSeconds(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
     recomputed = recompute_seconds(work, at, machine) + (attended if "attention" in at.recomputed_parts else 0.0)
     host = machine.host_seconds(work, at.tp)
@@ -135,11 +135,6 @@ def bound_by_host(layer_pass: PassSeconds, host: Number) -> PassSeconds:
     return replace(layer_pass, compute=layer_pass.compute + (smooth_max(device, host) - device))
 
 
-def backward_products(at: LayoutColumns) -> int:
-    """Products that backward computes for each of forward's."""
-    return 1 if at.adapters else 2
-
-
 def recompute_seconds(work: LayerWork, at: LayoutColumns, machine: MachineModel) -> Number:
     """Seconds of the parts that one layer recomputes, attention aside."""
     seconds: Number = 0.0
@@ -156,7 +151,7 @@ def head_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Mi
     work = head_work(module, at)
     return MicroBatchSeconds(
         PassSeconds(compute=machine.forward(work, at.dtype)),
-        PassSeconds(compute=machine.backward(work, at.dtype, backward_products(at))),
+        PassSeconds(compute=machine.backward(work, at.dtype)),
     )
 
 

@@ -43,9 +43,10 @@ def fill_from_full(
         copy_to_parameter(tensor, take_shard(values, tensor_splits).to(tensor.device, tensor.dtype))
 
 
-def parameter_shapes(spec: Module) -> dict[str, tuple[int, ...]]:
-    """The shape of each parameter of the full module."""
-    return {name: tuple(values.shape) for name, values in build(spec, device=META).named_parameters()}
+def parameter_shapes(spec: Module, trained: bool = False) -> dict[str, tuple[int, ...]]:
+    """The shape of each parameter of the full module; `trained`: of those that have gradients."""
+    named = build(spec, device=META).named_parameters()
+    return {name: tuple(values.shape) for name, values in named if values.requires_grad or not trained}
 
 
 def require_native_shapes(shapes: Mapping[str, tuple[int, ...]], file: Path) -> None:

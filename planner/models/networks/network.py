@@ -23,6 +23,7 @@ class Network(nn.Module, ABC):
     """
 
     feeds_module = False  # whether another module reads its outputs, so that there is no loss
+    passes_gradients_on = False  # whether a module that it reads is trained, so that it has a backward though frozen
 
     def __init__(self, spec: Module, dtype: torch.dtype, shard: ModuleShard = FULL_MODULE) -> None:
         super().__init__()
@@ -56,6 +57,8 @@ class Network(nn.Module, ABC):
         """
         if x is None:
             x = self.embed(batch)
+            if self.passes_gradients_on and torch.is_grad_enabled() and not x.requires_grad:
+                x.requires_grad_()  # a micro-batch without features has the backward of all others
         encoding = self.position_encoding(x, batch)
         numbers: Iterable[str] = self.layers if layers is None else map(str, layers)
         x = run_layers([self.layers[number] for number in numbers], x, encoding_tensors(encoding), encoding, batch)

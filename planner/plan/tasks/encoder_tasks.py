@@ -76,7 +76,7 @@ def backward_tasks(encoder: ModuleWork, unit: TaskUnit, split_backwards: Mapping
     tasks: list[Task] = []
     weights: list[Task] = []
     received: dict[str, list[str]] = {}  # group → ids of the recvs of its gradients
-    for read in unit.reads:
+    for read in unit.reads if encoder.has_backward(len(encoder.stages) - 1) else ():
         send, recv = read.transfer(encoder, "B")
         tasks += [send, recv]
         received.setdefault(read.cell.group, []).append(recv.id)

@@ -70,11 +70,11 @@ def closing_tasks(work: ModuleWork, finals: Sequence[FinalPasses | None]) -> lis
     """Return what runs once a step: reduction of gradients that no micro-batch reduced, update, all-gather of weights
     that the update sharded.
 
-    `finals`: by pipeline rank; None: it has forwards only, and nothing to update.
+    `finals`: by pipeline rank; None: it has forwards only, and nothing to update. Nor has one whose weights are frozen.
     """
     tasks: list[Task] = []
     for pipeline_rank, last in enumerate(finals):
-        if last is None:
+        if last is None or not any(map(work.trains, rank_stages(work, pipeline_rank))):
             continue
         replicated = work.reduces_gradients and not reduces_each_micro_batch(work.layout)
         update = collective_task(work, pipeline_rank, "update", None)
@@ -117,7 +117,7 @@ def placed_passes(step: Step, work: ModuleWork) -> list[FinalPasses | None]:
 
 def backward_ids(work: ModuleWork, pipeline_rank: int, last: FinalPasses) -> list[str]:
     """Return the ids of the passes that complete the gradients of a pipeline rank."""
-    chunks = [*enumerate(range(pipeline_rank, len(work.stages), work.pipeline_ranks))]
+    chunks = [(chunk, stage) for chunk, stage in enumerate(rank_stages(work, pipeline_rank)) if work.trains(stage)]
     return [
         task.id
         for micro_batch in work.micro_batches
@@ -131,10 +131,15 @@ def sync_ids(work: ModuleWork, pipeline_rank: int) -> list[str]:
     """Return the ids of the reductions of each micro-batch on a pipeline rank; none below ZeRO-3."""
     if not reduces_each_micro_batch(work.layout):
         return []
-    chunks = range(pipeline_rank, len(work.stages), work.pipeline_ranks)
     return [
-        collective_task(work, chunk, "sync", number).id
+        collective_task(work, stage, "sync", number).id
         for number, micro_batch in enumerate(work.micro_batches)
         if micro_batch
-        for chunk in chunks
+        for stage in rank_stages(work, pipeline_rank)
+        if work.trains(stage)
     ]
+
+
+def rank_stages(work: ModuleWork, pipeline_rank: int) -> range:
+    """Return the stages, one for each chunk, on a pipeline rank."""
+    return range(pipeline_rank, len(work.stages), work.pipeline_ranks)

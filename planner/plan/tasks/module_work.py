@@ -12,6 +12,7 @@ micro-batch (plan/mesh/synchronisation.py), idle ones get a task without tokens,
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from planner.plan.gradient_flow import TRAINED, GradientFlow, gradient_flows
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.mesh.synchronisation import (
     all_ranks_join_micro_batches,
@@ -53,6 +54,7 @@ class ModuleWork:
     micro_batches: tuple[tuple[GroupWork, ...], ...]
     syncs_each_micro_batch: bool = False  # whether all ranks of a stage take part in every micro-batch
     reduces_gradients: bool = False  # whether gradients are reduced over ranks of a stage
+    flow: GradientFlow = TRAINED
     # Results of `stage_ranks`, by stage and the id of `within`: hashing many ranks would take longer than all else.
     stage_ranks_cache: dict[tuple[int, int], tuple[Ranks, Ranks]] = field(default_factory=dict)
     stage_sets: dict[int, frozenset[int]] = field(default_factory=dict)  # ranks of a stage: not made for each group
@@ -70,6 +72,14 @@ class ModuleWork:
         if stage not in self.stage_sets:
             self.stage_sets[stage] = frozenset(stage_ranks(self.layout, stage))
         return self.stage_sets[stage]
+
+    def has_backward(self, stage: int) -> bool:
+        """Whether a stage computes any gradients."""
+        return self.flow.has_backward(stage == len(self.stages) - 1)
+
+    def trains(self, stage: int) -> bool:
+        """Whether a stage has weights that are trained."""
+        return self.flow.trains(stage == len(self.stages) - 1)
 
     @property
     def pipeline_ranks(self) -> int:
@@ -110,7 +120,8 @@ def module_work(plan: Plan, step: Step, module: str, omitted_ranks: Container[in
         ]
         idle = idle_work(number, layout, [group.ranks for _, group in groups], omitted_ranks) if all_ranks else []
         micro_batches.append((*busy, *idle))
-    return ModuleWork(module, layout, stages, tuple(micro_batches), all_ranks, reduces_gradients(layout, spec))
+    flow = gradient_flows(plan.uses.models, plan.edges)[module]
+    return ModuleWork(module, layout, stages, tuple(micro_batches), all_ranks, reduces_gradients(layout, spec), flow)
 
 
 def group_work(
@@ -161,6 +172,8 @@ def slot_tasks(work: ModuleWork, stage: int, phase: Phase, micro_batch: int) -> 
     tasks: list[Task] = []
     if not work.micro_batches[micro_batch]:  # no group works on the module in this micro-batch: nothing to gather for
         return tasks
+    if phase != "F" and not work.has_backward(stage):
+        return tasks
     sharded = reduces_each_micro_batch(work.layout)  # then parameters are sharded too, and gathered for each pass
     if sharded and phase == "F":
         tasks.append(collective_task(work, stage, "gather", micro_batch))
@@ -169,7 +182,7 @@ def slot_tasks(work: ModuleWork, stage: int, phase: Phase, micro_batch: int) -> 
         gather_id = tasks[0].id if tasks else collective_task(work, stage, "gather", micro_batch).id
         passes = [task.with_dependencies(gather_id) if task.phase == phase else task for task in passes]
     tasks += passes
-    if sharded and phase in ("B", "W"):
+    if sharded and phase in ("B", "W") and passes:
         tasks.append(
             collective_task(work, stage, "sync", micro_batch).with_dependencies(
                 *(t.id for t in passes if t.phase == phase)
@@ -191,6 +204,10 @@ def group_tasks(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> lis
     task = pass_task(work, stage, phase, c)
     if not task.ranks:  # an idle rank is on one stage only
         return []
+    if phase != "F" and not work.has_backward(stage):
+        return []
+    if phase == "W" and not work.trains(stage):
+        return []
     if phase == "W":
         return [task.with_dependencies(pass_task(work, stage, "I", c).id)]
     previous, following = (stage - 1, stage + 1) if phase == "F" else (stage + 1, stage - 1)
@@ -201,7 +218,7 @@ def group_tasks(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> lis
     if phase != "F":
         task = task.with_dependencies(pass_task(work, stage, "F", c).id)
     tasks.append(task)
-    if c.items and 0 <= following < len(work.stages):
+    if c.items and 0 <= following < len(work.stages) and (phase == "F" or work.has_backward(following)):
         tasks.append(send_task(work, stage, following, phase, c))
     return tasks
 

@@ -87,6 +87,11 @@ def checkpoint_index(
     )
 
 
+def saved_kinds(module: Module) -> tuple[TensorKind, ...]:
+    """The tensors that are saved of a module: one that is frozen has no optimizer states."""
+    return ("weights",) if module.trained == "none" else TENSOR_KINDS
+
+
 def tensor_file(states: Path, module: str, kind: TensorKind) -> Path:
     """Path of the safetensors file with tensors of one kind of a module."""
     return states / f"{module}.{kind}.safetensors"

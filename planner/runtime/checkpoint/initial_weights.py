@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from planner.models.checkpoints import InitialWeights, parameter_shapes, require_native_shapes
-from planner.runtime.checkpoint.checkpoint_index import TENSOR_KINDS, CheckpointFile, read_index, tensor_file
+from planner.runtime.checkpoint.checkpoint_index import CheckpointFile, read_index, saved_kinds, tensor_file
 from planner.runtime.run_options import RunOptions
 
 
@@ -18,7 +18,7 @@ def require_tensor_files(folder: Path) -> None:
     """Raises InputError where a tensor file of the checkpoint is missing, or has names or shapes unlike the model's."""
     index = read_index(folder)
     for module, spec in index.models.items():
-        shapes = parameter_shapes(spec)
-        for kind in TENSOR_KINDS:
+        for kind in saved_kinds(spec):
+            shapes = parameter_shapes(spec, trained=kind != "weights")
             wanted = dict.fromkeys(shapes, ()) if kind == "step" else shapes
             require_native_shapes(wanted, tensor_file(folder / index.states, module, kind))

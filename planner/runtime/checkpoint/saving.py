@@ -31,11 +31,11 @@ from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
     OTHER_STATES_FOLDER,
-    TENSOR_KINDS,
     StatesFolder,
     TensorKind,
     checkpoint_index,
     read_index,
+    saved_kinds,
     tensor_file,
 )
 from planner.runtime.execute.task_executor import TaskExecutor
@@ -136,7 +136,7 @@ def finite_tensors(full: FullTensors, steps: int) -> Iterator[Tensor]:
 def all_tensors(executor: TaskExecutor) -> Iterator[tuple[tuple[str, TensorKind], FullTensors]]:
     """The unsharded tensors of every module and kind, in the same order on all ranks."""
     for module in executor.local.plan.layouts:
-        for kind in TENSOR_KINDS:
+        for kind in saved_kinds(executor.local.plan.uses.models[module]):
             yield (module, kind), FullTensors(executor.local, module, tensor_reader(executor, module, kind))
 
 

@@ -205,7 +205,7 @@ class TaskExecutor:
             return
         flight, x = self.flight(task), self.transfers.receive(task)
         if task.of == "F":
-            flight.input = x.requires_grad_()
+            flight.input = x.requires_grad_(self.local.flows[task.module].through_layers)
         else:
             flight.gradient = x
 

@@ -79,7 +79,7 @@ class ParityReference:
             f"{module}.{name}": gradient / scale for module, of in gradients.items() for name, gradient in of.items()
         }
         trained = any(task.phase == "update" for task in tasks)  # else it is forward-only
-        error, name = worst_error(named, reference) if trained else (0.0, "")
+        error, name = worst_error(named, reference) if trained and reference else (0.0, "")
         before = self.worst
         self.worst = ParityErrors(
             steps=before.steps + 1,
@@ -101,7 +101,8 @@ class ParityReference:
             for pack in reference_packs(model.spec, self.local.plan.layouts[module], of_module):
                 batch = self.batch(module, pack, 1 / targets)
                 loss = model(batch) / targets
-                loss.backward()
+                if loss.requires_grad:  # not where all that it depends on is frozen
+                    loss.backward()
                 total += loss.item() + float(batch.auxiliary.total(range(model.spec.layers)))
         return total, {
             f"{module}.{name}": parameter.grad.cpu()

@@ -134,6 +134,8 @@ def accumulate_group(group: Any) -> None:
 def fill_missing_gradients(group: Any) -> None:
     """Sets zeros where a parameter has no gradient: a unit's gradients are reduced together, in one dtype."""
     for parameter in group.fsdp_params:
+        if not parameter.sharded_param.requires_grad:
+            continue
         if parameter.unsharded_accumulated_grad is None and parameter.unsharded_param.grad is None:
             zeros = torch.zeros_like(parameter.unsharded_param, dtype=parameter.reduce_dtype)
             parameter.unsharded_accumulated_grad = zeros

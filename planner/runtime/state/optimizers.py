@@ -14,7 +14,7 @@ from planner.runtime.training_options import TrainingOptions
 
 
 def make_optimizers(local: RankState, training: TrainingOptions) -> dict[str, Optimizer]:
-    """Creates AdamW for each module on this rank. Only matrices have weight decay."""
+    """Creates AdamW for each module of which this rank trains anything. Only matrices have weight decay."""
     created: dict[str, Optimizer] = {}
     for module in local.stages:
         named = [*local.parameters(module)]
@@ -26,7 +26,8 @@ def make_optimizers(local: RankState, training: TrainingOptions) -> dict[str, Op
             {"params": [shard for name, shard in named if not has_weight_decay(name, shard)], "weight_decay": 0.0},
         )
         groups = [part for part in parts if part["params"]]
-        created[module] = AdamW(groups, lr=training.learning_rate, betas=training.betas)
+        if groups:
+            created[module] = AdamW(groups, lr=training.learning_rate, betas=training.betas)
     return created
 
 
@@ -39,11 +40,11 @@ def optimizer_states(optimizer: Optimizer, stage: ShardedStage, kind: str) -> di
     """States of one kind (`exp_avg`, `exp_avg_sq`, or `step`, the number of updates as float32) of this rank's shards,
     by parameter. Initialises them as AdamW does if there was no update yet.
     """
-    for shard in stage.shards.values():
+    for shard in stage.trained.values():
         if not optimizer.state[shard]:
             averages = {each: torch.zeros_like(shard) for each in ("exp_avg", "exp_avg_sq")}
             optimizer.state[shard] = {"step": torch.zeros((), dtype=torch.float32), **averages}
-    return {name: optimizer.state[shard][kind] for name, shard in stage.shards.items()}
+    return {name: optimizer.state[shard][kind] for name, shard in stage.trained.items()}
 
 
 def load_optimizer_states(local: RankState, optimizers: Mapping[str, Optimizer]) -> None:
@@ -51,12 +52,12 @@ def load_optimizer_states(local: RankState, optimizers: Mapping[str, Optimizer])
     if local.options.resume is None or local.resumed_from is None:
         return
     folder = local.options.resume / local.resumed_from.states
-    for module, stages in local.stages.items():
+    for module, optimizer in optimizers.items():
         for kind in OPTIMIZER_KINDS:
             file = tensor_file(folder, module, kind)
-            for stage in stages:
+            for stage in local.stages[module]:
                 fill_from_full(
-                    optimizer_states(optimizers[module], stage, kind),
+                    optimizer_states(optimizer, stage, kind),
                     stage.splits,
                     SafetensorsCheckpoint(file).read,
                     file,

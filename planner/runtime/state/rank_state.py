@@ -11,6 +11,7 @@ from torch import nn
 from planner.launch import Worker
 from planner.launch.communication import Channels, CommunicationMeter, ProcessGroups, dispatchers_by_layer
 from planner.models.inputs import EncoderFedSource, sample_source
+from planner.plan.gradient_flow import gradient_flows
 from planner.plan.group_catalogue import process_groups
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
@@ -49,6 +50,7 @@ class RankState:
         self.loaders: dict[str, BatchLoader] = {}
         self.feeding_modules = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read
         self.task_gathered = task_gathered_encoders(plan)
+        self.flows = gradient_flows(plan.uses.models, plan.edges)
         for name, layout in plan.layouts.items():
             if worker.rank not in layout.ranks:
                 continue
@@ -56,6 +58,8 @@ class RankState:
             chunks = module_work(plan, plan.steps[0], name).chunks(worker.rank)
             feeds = name in self.feeding_modules
             self.stages[name] = [ShardedStage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
+            for stage in self.stages[name]:
+                stage.network.passes_gradients_on = self.flows[name].passes_on
             dispatch = dispatchers_by_layer(layout, range(spec.layers), self.groups, self.meter)
             self.loaders[name] = BatchLoader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
             for stage in self.stages[name]:
@@ -105,8 +109,8 @@ class RankState:
         return (stage for stages in self.stages.values() for stage in stages)
 
     def parameters(self, module: str) -> Iterator[tuple[str, nn.Parameter]]:
-        """Names and shards (of their local shapes) of the parameters of a module on this rank."""
-        return (named for stage in self.stages[module] for named in stage.shards.items())
+        """Names and shards (of their local shapes) of the trained parameters of a module on this rank."""
+        return (named for stage in self.stages[module] for named in stage.trained.items())
 
     def computes_loss(self, task: Task) -> bool:
         """Whether the pass ends in a loss."""

@@ -64,6 +64,7 @@ class ShardedStage:
         self.reduced = not self.reduced_once
         self.units: list[FSDPModule] = []  # FSDP2 units, that of the whole network last; empty if unsharded
         self.shards: dict[str, nn.Parameter] = {}
+        self.trained: dict[str, nn.Parameter] = {}  # those of `shards` that have gradients
         self.expert_parameters = expert_parameters(self.network)
         self.unsharded = self.shares_nothing()
         self.task_gathered = feeds and layout.zero == 3
@@ -80,6 +81,7 @@ class ShardedStage:
         self.shards = dict(
             self.network.named_parameters()
         )  # taken now: while gathered, the network has unsharded parameters instead
+        self.trained = {name: shard for name, shard in self.shards.items() if shard.requires_grad}
         if self.reduced_once:
             self.gather()
 
@@ -117,7 +119,7 @@ class ShardedStage:
 
     def begin_step(self) -> None:
         """Resets the state of a stage at the start of a step."""
-        self.reduced = not self.reduced_once
+        self.reduced = not (self.reduced_once and self.trained)
         self.replicated_summed = False
         self.accumulating = False
         self.open_forwards = 0
@@ -150,7 +152,7 @@ class ShardedStage:
         if self.units:
             fsdp.reduce(self.units)
         for parameter in self.network.parameters() if self.unsharded else ():
-            if parameter.grad is None:
+            if parameter.grad is None and parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
         self.reduced = True
         if self.task_gathered:

@@ -12,6 +12,7 @@ from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.resize import ImageSize
+from planner.specs.layers.trained import Lora, Trained
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
@@ -34,6 +35,8 @@ class ModuleStack(Spec):
         bias: str
         norm_eps: float
 
+    trained: Trained = "all"  # which weights have gradients; a job says it
+
     input_unit: ClassVar[InputUnit] = "tokens"
     causal: ClassVar[bool] = False  # whether a token attends only to itself and those before it
 
@@ -52,6 +55,20 @@ class ModuleStack(Spec):
     def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
         """The weights outside of the layers: embedding, head, norms, projector."""
         return ()
+
+    @property
+    def adapters(self) -> Lora | None:
+        """The low-rank adapters that are trained in place of its matrices."""
+        return self.trained if isinstance(self.trained, Lora) else None
+
+    @property
+    def trains_layers(self) -> bool:
+        """Whether its layers have anything trained: their weights, or adapters."""
+        return self.trained == "all" or self.adapters is not None
+
+    def trains_end(self, end: EmbeddingHeadWeight) -> bool:
+        """Whether a weight outside of its layers is trained."""
+        return self.trained == "all" or (self.trained == "projector" and end.role == "projector")
 
     @property
     def feature_width(self) -> int:

@@ -19,7 +19,9 @@ from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Decoder, kind_counts, layer_kinds
 from planner.specs.layers.components import Experts, LatentAttentionShape
+from planner.specs.layers.trained import Lora
 from planner.specs.parameters import embedding_head_parameters, parameter_counts
+from planner.specs.trained_parameters import trained_parameters
 
 DENSE = Decoder(layers=12, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
 MOE = with_fields(DENSE, moe=Experts(experts=8, topk=2, ffn=32, shared_ffn=16, dense_layers=2))
@@ -131,9 +133,21 @@ def test_precisions():
 PRECISIONS = {"bf16": 18, "fp16": 18, "fp8": 20, "float32": 16}
 
 
-def test_adapters_leave_weights_only():
-    frozen = over_ranks(DENSE, LayoutColumns(ranks=4, seq=32, batch=16, adapters=True))
-    assert frozen == (pytest.approx(4 * 2 * parameter_counts(DENSE).total), 0.0, 0.0)
+@pytest.mark.parametrize("module", [DENSE, MOE])
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_what_is_frozen_has_weights_only(module, zero):
+    at = LayoutColumns(ranks=4, seq=32, batch=16, zero=zero)
+    frozen = over_ranks(with_fields(module, trained="none"), at)
+    assert frozen == (pytest.approx((4 if zero < 3 else 1) * 2 * parameter_counts(module).total), 0.0, 0.0)
+
+
+def test_adapters_have_states_of_their_own():
+    """Whole: two sides of each matrix, in all layers."""
+    module = with_fields(DENSE, trained=Lora(rank=8))
+    weights, gradients, optimizer = over_ranks(module, LayoutColumns(ranks=4, seq=32, batch=16, zero=0))
+    count = trained_parameters(module)
+    assert weights == pytest.approx(4 * 2 * (parameter_counts(DENSE).total + count))
+    assert gradients + optimizer == pytest.approx(4 * (MEGATRON.gradient_bytes + MEGATRON.optimizer_bytes) * count)
 
 
 def test_narrow_gradients_are_cast_shard_by_shard():
