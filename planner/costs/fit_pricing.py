@@ -34,7 +34,7 @@ from planner.errors import InputError
 from planner.plan.mesh.rank_mesh import expert_shards
 from planner.plan.plan_file import Layout, SequenceSplit
 from planner.plan.task import Task
-from planner.specs.base import Layers
+from planner.specs.base import Layers, with_fields
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.profile import ModuleCosts
 from planner.specs.layers import Module
@@ -66,9 +66,7 @@ class FitPricing:
         """
         costs, layout, network = costs_with_recompute(self.costs, part.recompute), self.layout, self.machine.network
         degree = part.split.degree * layout.tp
-        line = fit_line(costs, part.layers, part.embedding_head, part.forward, degree)
-        if not part.forward and self.spec.trained != "all":  # a backward as measured, without what frozen weights save
-            line += self.weight_gradients(part, trained=False) * -1.0
+        line = self.compute_line(costs, part, degree)
         line += fsdp_line(costs, layout, part.layers, part.embedding_head, part.forward)
         groups, exchanges = pass_groups(part, layout, self.cluster), list[tuple[CostLine, Cost]]()
         if part.split.ulysses > 1:
@@ -84,6 +82,19 @@ class FitPricing:
         for each, _ in exchanges:
             line += each
         return line, total_cost(*(source for _, source in exchanges)) if exchanges else NO_COST
+
+    def compute_line(self, costs: ModuleCosts, part: LayerPass, degree: int) -> CostLine:
+        """Compute of a pass: as measured, of frozen layers too; else a backward without what frozen weights save."""
+        plain = all(how == "none" for how, _ in part.recompute)
+        if costs.frozen and plain and not self.spec.trains_layers and not (part.forward and part.kept):
+            layers = fit_line(with_fields(costs, layer=costs.frozen), part.layers, False, part.forward, degree)
+            ends = fit_line(costs, 0, part.embedding_head, part.forward, degree)
+            saved = self.weight_gradients(part._replace(layers=0), trained=False)
+            return layers + (ends if part.forward else ends + saved * -1.0)
+        line = fit_line(costs, part.layers, part.embedding_head, part.forward, degree)
+        if part.forward or self.spec.trained == "all":
+            return line
+        return line + self.weight_gradients(part, trained=False) * -1.0
 
     def weight_gradient_line(self, part: LayerPass) -> CostLine:
         """The cost line of a backward's weight gradients (W), which no profile measures by itself."""

@@ -15,7 +15,7 @@ PlacementCounts = tuple[tuple[ExpertPlacement, RecomputeCounts], ...]  # the sam
 
 class LayerPass(NamedTuple):
     """A pass over `layers` layers; `embedding_head`: with all that is outside the layers, which is counted behind the
-    last.
+    last; `kept`: a forward keeps activations, as a backward follows.
     """
 
     module: str
@@ -26,6 +26,7 @@ class LayerPass(NamedTuple):
     forward: bool
     recompute: RecomputeCounts = ()
     by_placement: PlacementCounts = ()  # empty: all layers have the layout's placement of experts
+    kept: bool = True
 
 
 def recompute_counts(layout: Layout, layers: Iterable[int]) -> RecomputeCounts:

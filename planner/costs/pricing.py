@@ -132,7 +132,8 @@ class Pricing:
         ends, forward = layers[-1] == module.layers - 1, task.phase == "F"
         if not forward and not self.through_layers(task.module):  # the projector's backward alone
             return LayerPass(task.module, 0, ends, task.ranks, task.split, forward)
-        return LayerPass(task.module, len(layers), ends, task.ranks, task.split, forward, recompute, by_placement)
+        part = LayerPass(task.module, len(layers), ends, task.ranks, task.split, forward, recompute, by_placement)
+        return part if self.through_layers(task.module) else part._replace(kept=False)
 
     def through_layers(self, module: str) -> bool:
         """Whether gradients go through a module's layers."""

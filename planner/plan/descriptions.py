@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
 from planner.specs.base import Ranks, with_fields
+from planner.specs.layers import Module
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
 from planner.specs.workload.items import UNITS_PER_TOKEN
 from planner.units import percent, plural
@@ -78,19 +79,30 @@ def flow_text(value: Any) -> str:
 
 
 def module_layout_text(plan: Plan, name: str, ask: str = "; planner predict PLAN asks about it") -> str:
-    """Return the layout of a module, with its micro-batches; where groups vary, which there are, and how to `ask`."""
-    layout, placed = plan.layouts[name], placed_groups(plan, name)
+    """Return the layout of a module, with its micro-batches and what of it is not trained; where groups vary, which
+    there are, and how to `ask`.
+    """
+    layout, placed, frozen = plan.layouts[name], placed_groups(plan, name), frozen_text(plan.uses.models[name])
     if groups_vary(plan, name):
         sizes = sorted({len(plan.groups[group].ranks) for each in placed for group in each})
         shared = {key: value for key, value in shown_fields(layout).items() if key != "micro_batch"}
         degrees = " and ".join(filter(None, [", ".join(map(str, sizes[:-1])), str(sizes[-1])]))
         ranks = "rank" if sizes == [1] else "ranks"
-        return f"groups of {degrees} {ranks} by micro-batch, not one layout; states over {flow_text(shared)}{ask}"
+        states = f"states over {flow_text(shared)}{frozen}"
+        return f"groups of {degrees} {ranks} by micro-batch, not one layout; {states}{ask}"
     counts = {count for each in placed for count in each.values()}
     if not counts:
-        return layout_text(layout)
+        return layout_text(layout) + frozen
     most = plural(max(counts), "micro-batch")
-    return f"{layout_text(layout)}, {most if len(counts) == 1 else f'{min(counts)} to {most}'}"
+    return f"{layout_text(layout)}, {most if len(counts) == 1 else f'{min(counts)} to {most}'}{frozen}"
+
+
+def frozen_text(module: Module) -> str:
+    """Return what is trained of a module of which not everything is."""
+    if module.adapters:
+        parts = ", ".join(module.adapters.parts)
+        return f", frozen but for adapters of rank {module.adapters.rank} beside {parts}"
+    return {"all": "", "none": ", frozen", "projector": ", frozen but for its projector"}[str(module.trained)]
 
 
 def placed_groups(plan: Plan, name: str) -> list[Counter[str]]:

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from planner.models import Batch, build
 from planner.models.layers import NetworkLayer, PositionEncoding
-from planner.specs.base import with_fields
+from planner.profiling.measured_stack import measured_stack
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, Recompute
 
@@ -29,11 +29,11 @@ WEIGHT_STD = 0.02  # standard deviation of random weights in place of gathered o
 
 
 class LayerStack(nn.Module):
-    """Layers, one after the other."""
+    """Layers, one after the other: the first of a module; of one with windows also one with full attention."""
 
     def __init__(self, spec: Module, depth: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.layers = build(with_fields(spec, layers=depth), dtype=dtype, device=device).layers
+        self.layers = build(measured_stack(spec, depth), dtype=dtype, device=device).layers
 
     def set_recompute(self, how: Recompute) -> None:
         """Sets what the backwards of later forwards recompute."""

@@ -19,7 +19,7 @@ from planner.profiling.measurement_context import (
     processor_text,
     versions,
 )
-from planner.profiling.measurement_grid import collective_measurements, module_measurements
+from planner.profiling.measurement_grid import ExpectedCost, collective_measurements, module_measurements
 from planner.profiling.profile_assembly import collective_tables, module_costs
 from planner.profiling.run_measurements import OnProgress, SampleCollector, run_measurements
 from planner.profiling.sample_journal import SampleJournal
@@ -70,7 +70,8 @@ def profile(
     journal = SampleJournal(target.with_suffix(".jsonl"), digest)
     before = files.read(target, Profile) if target.exists() else base
     modules = [
-        profiled_module(digest, f"{model_name}/{name}", spec, base, options) for name, spec in model.modules.items()
+        profiled_module(digest, f"{model_name}/{name}", spec, base, options, len(model.modules) > 1)
+        for name, spec in model.modules.items()
     ]
     subjects, left_out = measurable(journal, modules)
     shared = collective_digest(digest, options.ranks)
@@ -89,7 +90,8 @@ def profile(
         note="; ".join(left_out),
     )
     costs = {
-        each.name: module_costs(journal.samples_of(each.context), measured_at(each.spec, options)) for each in subjects
+        each.name: module_costs(journal.samples_of(each.context), each.spec, measured_at(each.spec, options))
+        for each in subjects
     }
     result = with_fields(
         before,
@@ -102,9 +104,14 @@ def profile(
     return result
 
 
-def profiled_module(digest: str, name: str, spec: Module, base: Profile, options: ProfileOptions) -> ProfiledModule:
+def profiled_module(
+    digest: str, name: str, spec: Module, base: Profile, options: ProfileOptions, of_several: bool
+) -> ProfiledModule:
+    """A module with its measurements. Encoders, and what reads others (`of_several`), may be trained in part."""
     context = module_digest(digest, spec, options.dtype, options.ranks)
-    measurements = module_measurements(context, spec, base.device, options.dtype, options.quick)
+    expected = ExpectedCost(spec, base.device, options.dtype)
+    may_freeze = of_several or spec.feature_width > 0
+    measurements = module_measurements(context, expected, options.quick, may_freeze)
     return ProfiledModule(name, spec, context, tuple(measurements))
 
 

@@ -8,9 +8,8 @@ RecomputeKind = Literal["selective", "full"]  # layers with this recompute
 FsdpKind = Literal[
     "held", "resharded", "held_ends", "resharded_ends"
 ]  # under FSDP2: gathered once a step, or in each pass
-MeasurementKind = Literal[
-    "layer", RecomputeKind, "ends", FsdpKind, "update", "kept", "all_to_all", "all_gather", "reduce_scatter", "p2p"
-]
+CollectiveKind = Literal["all_to_all", "all_gather", "reduce_scatter", "p2p"]
+MeasurementKind = Literal["layer", RecomputeKind, "frozen", "ends", FsdpKind, "update", "kept", CollectiveKind]
 MeasurementKey = tuple[str, str, tuple[int, ...], int]
 
 COLLECTIVES: tuple[MeasurementKind, ...] = ("all_to_all", "all_gather", "reduce_scatter", "p2p")
@@ -53,7 +52,13 @@ class Measurement:
             return f"layers, recompute {self.kind}"
         if self.kind in FSDP_KINDS:
             return f"under FSDP2, {self.kind.replace('_', ' ')}"
-        names = {"layer": "layers", "ends": "embedding, head and loss", "update": "optimizer", "kept": "activations"}
+        names = {
+            "layer": "layers",
+            "frozen": "frozen layers",
+            "ends": "embedding, head and loss",
+            "update": "optimizer",
+            "kept": "activations",
+        }
         return names[self.kind]
 
 

@@ -66,15 +66,17 @@ def grid_extent(kind: str, quick: bool) -> GridExtent:
     return GridExtent(9, 18, 6.0, (256, 65536), 512, tuple(4**k * KIB for k in range(2, 10)))
 
 
-def module_measurements(context: str, spec: Module, device: Device, dtype: Dtype, quick: bool) -> Iterator[Measurement]:
+def module_measurements(
+    context: str, expected: "ExpectedCost", quick: bool, may_freeze: bool = False
+) -> Iterator[Measurement]:
     """Measurements of a module, round by round: layers, and embedding and head, on every batch; the optimizer; in the
-    first round also activations.
+    first round also activations. `may_freeze`: also of layers without gradients of weights.
 
     Layers with recompute take longer and differ little from the others: they come in fewer rounds. So do layers under
     FSDP2, whose overhead is the same for all batches.
     """
+    device, kinds = expected.device, (*RECOMPUTE_KINDS, *(("frozen",) if may_freeze else ()))
     level = grid_extent(device.kind, quick)
-    expected = ExpectedCost(spec, device, dtype)
     batches = affordable_batches(expected, level)
     totals = sorted({sum(lengths) for lengths in batches})
     host_s = HOST_S[device.kind]
@@ -82,7 +84,7 @@ def module_measurements(context: str, spec: Module, device: Device, dtype: Dtype
     for number in range(level.rounds):
         for lengths in batches:
             yield with_repeats(context, "layer", lengths, number, host_s + expected.seconds("layer", lengths))
-            for how in RECOMPUTE_KINDS if number % RECOMPUTE_EVERY == 0 else ():
+            for how in kinds if number % RECOMPUTE_EVERY == 0 else ():
                 yield with_repeats(context, how, lengths, number, host_s + expected.seconds(how, lengths))
         for lengths in single_documents(batches, device) if number % RECOMPUTE_EVERY == 0 else ():
             for kind in FSDP_KINDS:
@@ -150,11 +152,10 @@ def batch_mixes(spec: Module, total: int, short: int) -> list[tuple[int, ...]]:
     shares: list[Sequence[float]] = [(1,), (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 16)]
     if total < 2 * short:
         shares = shares[:1]
-    unit = spec.tokens_per_output
-    lengths = [tuple(unit * max(1, round(total * share / unit)) for share in mix) for mix in shares]
+    lengths = [tuple(spec.typical_item(round(total * share)) for share in mix) for mix in shares]
     if total >= 4 * short:
-        lengths.append((unit * max(1, round(short / unit)),) * (total // short))
-    longest = spec.max_item_tokens or total + unit
+        lengths.append((spec.typical_item(short),) * (total // short))
+    longest = spec.max_item_tokens or max(map(max, lengths))
     return [mix for mix in dict.fromkeys(lengths) if max(mix) <= longest]
 
 

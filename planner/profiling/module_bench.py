@@ -57,6 +57,8 @@ class ModuleBench:
                 self.spec, batch, COMPUTE_DTYPES[self.dtype], self.device
             )
             return [TimeSpan(0.0, size / sum(measurement.sizes)) for size in (layer, embedding_head, *recomputed)]
+        if measurement.kind == "frozen":
+            return self.frozen_passes(batch, measurement.repeats)
         ends = measurement.kind.endswith("ends")
         if measurement.kind in FSDP_KINDS:
             return self.passes(
@@ -103,6 +105,28 @@ class ModuleBench:
         spans = time_in_turns([forward, backward], repeats, self.device)
         model.zero_grad()
         return spans
+
+    def frozen_passes(self, batch: Batch, repeats: int) -> list[TimeSpan]:
+        """Forwards that keep nothing, and backwards of inputs alone, of layers whose weights are frozen."""
+        self.stack.set_recompute("none")
+        self.stack.requires_grad_(False)
+        x, places = self.inputs(batch)
+        ones, output = torch.ones_like(x), x
+
+        def forward_alone() -> None:
+            with torch.no_grad():
+                self.stack(x, places, batch)
+
+        def forward() -> None:
+            nonlocal output
+            output = self.stack(x, places, batch)
+
+        def backward() -> None:
+            output.backward(ones)  # type: ignore[no-untyped-call]
+
+        alone, _, back = time_in_turns([forward_alone, forward, backward], repeats, self.device)
+        self.stack.requires_grad_(True)
+        return [alone, back]
 
     def inputs(self, batch: Batch) -> tuple[Tensor, PositionEncoding | None]:
         """Random inputs of the first layer, (tokens, hidden), and their positions."""

@@ -6,9 +6,11 @@ from typing import Literal
 
 import numpy as np
 
+from planner.profiling.measured_stack import squared_share
 from planner.profiling.measurement import COLLECTIVES, RECOMPUTE_KINDS, MeasuredSample, MeasurementKind
 from planner.profiling.measurement_grid import STACK_LAYERS
 from planner.profiling.nonnegative_fit import Array, fit_nonnegative, holdout_error, relative_errors
+from planner.specs.base import with_fields
 from planner.specs.hardware.profile import (
     CollectiveCosts,
     CollectivePoint,
@@ -18,6 +20,7 @@ from planner.specs.hardware.profile import (
     PassCosts,
     PassFit,
 )
+from planner.specs.layers import Module
 from planner.units import GB, KIB, MS, US
 
 INTERVAL = 80  # percent of the samples within the spread
@@ -27,10 +30,12 @@ ENDS_OF: dict[FsdpMode, MeasurementKind] = {"held": "held_ends", "resharded": "r
 Typical = dict[tuple[int, ...], tuple[float, ...]]
 
 
-def module_costs(samples: Sequence[MeasuredSample], measured_at: str) -> ModuleCosts:
+def module_costs(samples: Sequence[MeasuredSample], spec: Module, measured_at: str) -> ModuleCosts:
     """The costs of one module, from all its samples."""
+    share = squared_share(spec, STACK_LAYERS)
     layer_bytes, ends_bytes, *recomputed_bytes = max(of_kind(samples, "kept"), key=lambda sample: sample.sizes).values
     layer, errors = fit_passes(of_kind(samples, "layer"), STACK_LAYERS, layer_bytes)
+    frozen = of_kind(samples, "frozen")
     ends, end_errors = fit_passes(of_kind(samples, "ends"), 1, ends_bytes)
     recomputing = {
         how: fit_passes(of_kind(samples, how), STACK_LAYERS, kept, layer_bytes - kept)
@@ -40,13 +45,23 @@ def module_costs(samples: Sequence[MeasuredSample], measured_at: str) -> ModuleC
     return ModuleCosts(
         source="fitted",
         spread=spread(np.concatenate([errors, end_errors, *(errors for _, errors in recomputing.values())])),
-        layer=layer,
-        recomputing={how: fitted for how, (fitted, _) in recomputing.items()},
+        layer=with_squared_share(layer, share),
+        recomputing={how: with_squared_share(fitted, share) for how, (fitted, _) in recomputing.items()},
+        frozen=with_squared_share(fit_passes(frozen, STACK_LAYERS, layer_bytes)[0], share) if frozen else None,
         ends=ends,
         fsdp={how: fsdp_units(samples, how) for how in ENDS_OF},
         update_ns_per_parameter=rounded(update_s * 1e9),
         measured_at=measured_at,
     )
+
+
+def with_squared_share(costs: PassCosts, share: float) -> PassCosts:
+    """The fits with another share of what grows with the square of an item."""
+    if share == 1.0 or costs.forward is None or costs.backward is None:
+        return costs
+    fits = (costs.forward, costs.backward)
+    forward, backward = (with_fields(fit, ms_per_token2=rounded(fit.ms_per_token2 * share)) for fit in fits)
+    return with_fields(costs, forward=forward, backward=backward)
 
 
 def fsdp_units(samples: Sequence[MeasuredSample], how: FsdpMode) -> FsdpUnits:

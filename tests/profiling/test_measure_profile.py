@@ -179,10 +179,15 @@ def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base
     machine.asked = []
     both = profile("other", model_of(vision=VIT, llm=DECODER), base, OPTIONS, target)
     assert set(both.modules) == {"toy/llm", "other/vision", "other/llm"}
-    assert both.modules["toy/llm"] == both.modules["other/llm"] == first.modules["toy/llm"]
-    assert {piece.kind for piece in machine.asked} == OF_MODULES  # of the vision tower alone
-    assert len({piece.context for piece in machine.asked}) == 1
-    assert all(size % 4 == 0 for piece in machine.asked for size in piece.sizes)  # 2 x 2 patches stay together
+    assert both.modules["toy/llm"] == first.modules["toy/llm"]
+    beside = both.modules["other/llm"]  # may be frozen beside an encoder, so that is measured too
+    assert with_fields(beside, frozen=None) == first.modules["toy/llm"] and beside.frozen
+    tower, *others = {piece.context for piece in machine.asked if piece.kind == "layer"}
+    assert not others and {piece.kind for piece in machine.asked if piece.context != tower} == {"frozen"}
+    measured = [piece for piece in machine.asked if piece.context == tower]
+    assert {piece.kind for piece in measured} == OF_MODULES | {"frozen"}
+    images = [size for piece in measured if piece.kind == "layer" for size in piece.sizes]
+    assert all(size == (2 * round(size**0.5 / 2)) ** 2 for size in images)  # squares, 2 x 2 patches stay together
 
 
 @pytest.mark.parametrize(
@@ -211,7 +216,7 @@ def test_another_shape_or_dtype_is_measured_anew(machine, base, tmp_path, spec, 
     profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
     machine.asked = []
     profile("toy", model_of(llm=spec), base, changed_options(dtype=dtype), target)
-    assert {piece.kind for piece in machine.asked} == OF_MODULES
+    assert {piece.kind for piece in machine.asked} == OF_MODULES | ({"frozen"} if spec is VIT else set())
 
 
 def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):

@@ -12,6 +12,7 @@ from planner.profiling.measurement import RECOMPUTE_KINDS
 from planner.profiling.measurement_grid import (
     MAX_REPEATS,
     MIN_BATCH_SIZES,
+    ExpectedCost,
     batch_mixes,
     collective_measurements,
     group_sizes,
@@ -32,7 +33,7 @@ CASES = [("tiny-decoder", "cpu", "float32"), ("tiny-vit", "cpu", "float32"), ("l
 def test_every_piece_once_and_every_batch_possible(model, device, dtype, quick):
     facts = library.read_named(device, Profile)[0].device
     for spec in library.read_named(model, Model)[0].modules.values():
-        pieces = list(module_measurements("here", spec, facts, dtype, quick))
+        pieces = list(module_measurements("here", ExpectedCost(spec, facts, dtype), quick))
         assert len({piece.key for piece in pieces}) == len(pieces)
         assert all(1 <= piece.repeats <= MAX_REPEATS and piece.expected_s > 0 for piece in pieces)
         batches = {piece.sizes for piece in pieces if piece.kind == "layer"}
@@ -53,7 +54,7 @@ def test_quick_is_a_part_of_full_in_its_sizes():
     quick, full = (
         {
             (piece.kind, piece.sizes)
-            for piece in module_measurements("here", spec, facts, "float32", how)
+            for piece in module_measurements("here", ExpectedCost(spec, facts, "float32"), how)
             if piece.kind != "kept"
         }
         for how in (True, False)
@@ -71,10 +72,10 @@ def test_mixes_hold_whole_merged_patches(total, short, merge):
 def test_learned_positions_bound_documents():
     spec = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=8, positions="learned", max_positions=300)
     facts = library.read_named("cpu", Profile)[0].device
-    pieces = list(module_measurements("here", spec, facts, "float32", True))
+    pieces = list(module_measurements("here", ExpectedCost(spec, facts, "float32"), True))
     assert max(max(piece.sizes) for piece in pieces if piece.kind == "layer") <= 300
     with pytest.raises(InputError, match="learned positions"):
-        list(module_measurements("here", with_fields(spec, max_positions=50), facts, "float32", True))
+        list(module_measurements("here", ExpectedCost(with_fields(spec, max_positions=50), facts, "float32"), True))
 
 
 def test_groups_of_one_size_fill_the_ranks():

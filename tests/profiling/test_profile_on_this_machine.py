@@ -8,15 +8,19 @@ import torch
 from planner.profiling import ProfileOptions, device_name, gpu_count, profile
 from planner.specs import library
 from planner.specs.hardware.profile import Profile
-from planner.specs.layers import Decoder, Vit
+from planner.specs.layers import Audio, Decoder, Vit
 from planner.specs.model import Model
 
 SMALL = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128}
 
 
 @pytest.mark.slow
-def test_two_ranks_measure_decoder_and_tower(tmp_path):
-    modules = {"llm": Decoder(**SMALL, vocab=256), "vision": Vit(**SMALL, patch=4, merge=2, out=64)}
+def test_two_ranks_measure_decoder_and_encoders(tmp_path):
+    modules = {
+        "llm": Decoder(**SMALL, vocab=256),
+        "vision": Vit(**SMALL, patch=4, merge=2, out=64, window=16, full_layers=(1,)),
+        "ear": Audio(**SMALL, mels=8, out=64),
+    }
     model = Model(format=Model.FORMAT, name="small", source="made up", modules=modules)
     base = library.read_named(device_name("cpu"), Profile)[0]
     done = []
@@ -40,6 +44,9 @@ def test_two_ranks_measure_decoder_and_tower(tmp_path):
         backward = [passes.backward.ms_per_token * 1000 + passes.backward.ms for passes in again]
         assert backward[1] > 1.1 * thousand[1]  # and forward once more
         assert backward[0] > 0.9 * thousand[1]
+        alone = [fit.ms_per_token * 1000 + fit.ms for fit in (costs.frozen.forward, costs.frozen.backward)]
+        assert 0.3 < alone[0] / thousand[0] < 1.2  # keeps nothing for a backward
+        assert 0.3 < alone[1] / thousand[1] < 0.9  # half of the products
         assert 0.1 < costs.update_ns_per_parameter < 1e4
     assert {name: len(table.points) for name, table in found.collectives.items()} == {
         "all_to_all": 1,

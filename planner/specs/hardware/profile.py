@@ -57,6 +57,8 @@ class ModuleCosts(Spec):
     spread: Amount  # half-width of the 80 % interval over the value
     layer: PassCosts
     recomputing: dict[RecomputeName, PassCosts] = {}  # layers that recompute this in backward
+    # Layers whose weights are frozen: a forward that keeps nothing, and a backward of inputs alone; none: not measured
+    frozen: PassCosts | None = None
     ends: PassCosts | None = None
     fsdp: dict[
         Literal["held", "resharded"], FsdpUnits

@@ -80,6 +80,11 @@ class ModuleStack(Spec):
         """Tokens that are merged into one output: shards and items are multiples of it."""
         return 1
 
+    def typical_item(self, tokens: int) -> int:
+        """Return the size of an item that it may well have, of about so many tokens: whole outputs."""
+        unit = self.tokens_per_output
+        return unit * max(1, round(tokens / unit))
+
     def image_parts(self, size: ImageSize) -> tuple[int, ...]:
         """Patches of each part of an image of this size in pixels: attention never crosses from one to another.
 

@@ -45,6 +45,11 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     def window_of(self, layer: int) -> int | None:
         return None if layer in self.full_layers else self.window
 
+    def typical_item(self, tokens: int) -> int:
+        """Return the patches of a square image of about so many: whole outputs on a side."""
+        side: int = self.merge * max(1, round(tokens**0.5 / self.merge))
+        return side * side
+
     def image_parts(self, size: ImageSize) -> tuple[int, ...]:
         if self.resize is None:
             fix = "give its module one, as resize: {rule: fixed, pixels: 336}"
