@@ -2,6 +2,7 @@
 
 import pytest
 
+from planner.plan.legal.plan_laws import require_legal
 from planner.plan.tasks.expand import expand
 from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
@@ -63,7 +64,9 @@ def plan_of_case(place, what):
     models = {
         name: with_fields(spec, trained=TRAINED[what].get(name, "all")) for name, spec in plan.uses.models.items()
     }
-    return with_fields(plan, uses=with_fields(plan.uses, models=models))
+    plan = with_fields(plan, uses=with_fields(plan.uses, models=models))
+    require_legal(plan, "made up")
+    return plan
 
 
 @pytest.fixture(scope="module")
