@@ -16,7 +16,6 @@ from torch.distributed.tensor import DTensor
 
 from planner.models import Batch, build
 from planner.models.layers import NetworkLayer, PositionEncoding
-from planner.profiling.measured_stack import measured_stack
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, Recompute
 
@@ -33,7 +32,7 @@ class LayerStack(nn.Module):
 
     def __init__(self, spec: Module, depth: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.layers = build(measured_stack(spec, depth), dtype=dtype, device=device).layers
+        self.layers = build(spec.short_stack(depth), dtype=dtype, device=device).layers
 
     def set_recompute(self, how: Recompute) -> None:
         """Sets what the backwards of later forwards recompute."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.profiling.measured_stack import measured_stack, squared_share
+from planner.profiling.measured_stack import squared_share
 from planner.profiling.measurement import MeasuredSample
 from planner.profiling.measurement_grid import STACK_LAYERS
 from planner.profiling.profile_assembly import fit_passes, with_squared_share
@@ -17,7 +17,7 @@ SQUARED, LINEAR = 3e-9, 2e-6  # seconds of a layer with full attention; of one w
 
 def test_without_windows_it_is_the_first_layers():
     for spec in (PLAIN, Decoder(layers=4, hidden=8, heads=2, ffn=8, vocab=8)):
-        stack = measured_stack(spec, STACK_LAYERS)
+        stack = spec.short_stack(STACK_LAYERS)
         assert (layer_kinds(stack), squared_share(spec, STACK_LAYERS)) == (layer_kinds(spec)[:STACK_LAYERS], 1.0)
 
 
@@ -25,7 +25,7 @@ def test_without_windows_it_is_the_first_layers():
 def test_seconds_of_the_whole_tower_come_back(name):
     """Samples of a stack of known seconds give the sum over all of the module's layers."""
     vision = library.read_named(name, Model)[0].modules["vision"]
-    stack = measured_stack(vision, STACK_LAYERS)
+    stack = vision.short_stack(STACK_LAYERS)
 
     def seconds(spec, sizes):
         squared = sum(spec.window_of(layer) is None for layer in range(spec.layers)) * SQUARED

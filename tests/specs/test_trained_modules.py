@@ -60,6 +60,5 @@ def test_what_cannot_be_trained_is_located(tmp_path, trained, message):
     assert error.value.where.startswith(f"{path}:") and error.value.fix
 
 
-def test_a_part_is_named_once():
-    with pytest.raises(ValueError, match="twice"):
-        Lora(rank=4, parts=("qkv", "qkv"))
+def test_parts_are_in_the_order_of_a_layer():
+    assert Lora(rank=4, parts=("mlp", "qkv", "mlp")) == Lora(rank=4, parts=("qkv", "mlp"))

@@ -5,9 +5,9 @@ layers, attention windows, the unit of items, and outputs. Costs, models and imp
 for the kind.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
-from planner.specs.base import Spec
+from planner.specs.base import Spec, with_fields
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
@@ -18,6 +18,7 @@ Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
 InputUnit = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
+S = TypeVar("S", bound="ModuleStack")
 
 
 class ModuleStack(Spec):
@@ -79,6 +80,10 @@ class ModuleStack(Spec):
     def tokens_per_output(self) -> int:
         """Tokens that are merged into one output: shards and items are multiples of it."""
         return 1
+
+    def short_stack(self: S, depth: int) -> S:
+        """Return the module with so many layers, which stand for all of them where they are measured."""
+        return with_fields(self, layers=depth)
 
     def typical_item(self, tokens: int) -> int:
         """Return the size of an item that it may well have, of about so many tokens: whole outputs."""

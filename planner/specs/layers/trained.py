@@ -4,7 +4,7 @@ What is frozen has no gradients and no optimizer states, and its products no gra
 is trained it still passes gradients on (plan/gradient_flow.py).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -13,6 +13,7 @@ from planner.specs.base import Count, Spec
 # Matrices that have adapters: to queries, keys and values (or into a state space); attention's output; those of the
 # dense MLP and of shared experts. Routed experts have none.
 AdaptedPart = Literal["qkv", "output", "mlp"]
+ADAPTED_PARTS: tuple[AdaptedPart, ...] = get_args(AdaptedPart)
 
 
 class Lora(Spec, kw_only=True):
@@ -21,12 +22,11 @@ class Lora(Spec, kw_only=True):
     """
 
     rank: Count = msgspec.field(name="lora")
-    parts: Annotated[tuple[AdaptedPart, ...], msgspec.Meta(min_length=1)] = ("qkv", "output", "mlp")
+    parts: Annotated[tuple[AdaptedPart, ...], msgspec.Meta(min_length=1)] = ADAPTED_PARTS
 
     def __post_init__(self) -> None:
-        for part in self.parts:
-            if self.parts.count(part) > 1:
-                raise ValueError(f"adapters are said to be in `{part}` twice | name each part once")
+        named = tuple(part for part in ADAPTED_PARTS if part in self.parts)  # each once, in the order of a layer
+        msgspec.structs.force_setattr(self, "parts", named)
 
 
 Trained = Literal["all", "none", "projector"] | Lora  # projector: what is behind the last layer's norm, alone

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from planner.specs.base import Amount, Count, Index, LayerCount
+from planner.specs.base import Amount, Count, Index, LayerCount, with_fields
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, norm_parameters
 from planner.specs.layers.resize import ImageSize, Resize, SmartResize, VideoSampling, image_parts, video_parts
@@ -44,6 +44,10 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
 
     def window_of(self, layer: int) -> int | None:
         return None if layer in self.full_layers else self.window
+
+    def short_stack(self, depth: int) -> "Vit":
+        some_full = self.window is not None and 0 < len(self.full_layers) < self.layers
+        return with_fields(self, layers=depth, full_layers=(depth - 1,) if some_full else self.full_layers)
 
     def typical_item(self, tokens: int) -> int:
         """Return the patches of a square image of about so many: whole outputs on a side."""
