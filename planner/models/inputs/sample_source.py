@@ -87,8 +87,11 @@ class SampleFolderSource:
         InputError where one is not finite.
         """
         stored = media.read(item)
-        values = torch.from_numpy(stored.astype("float32" if stored.dtype.kind == "f" else "uint8"))
-        if not values.is_floating_point() or bool(values.isfinite().all()):
+        values = torch.from_numpy(stored.astype(stored.dtype.newbyteorder("=")))
+        if not values.is_floating_point():
+            return values
+        values = values.float()
+        if bool(values.isfinite().all()):
             return values
         at = [int(index) for index in (~values.isfinite()).nonzero()[0]]
         what = f"{media.files.noun} {item} has {float(values[tuple(at)])} at {at}"
