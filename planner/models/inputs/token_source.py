@@ -1,6 +1,6 @@
 """Items from files: sample i of a folder of tokens (specs/workload/token_folder.py) is item i of every decoder.
 
-Items of text encoders are synthetic. Images and sound are in a folder of samples (sample_source.py).
+Items of text encoders are synthetic. Images and sound are in a folder of samples (folder_source.py).
 
 A plan's item may be longer than its sample, since a job rounds lengths up: padding at the end has token 0 and no
 target, and no token before it attends to it. The last token of a sample has no target, so a sample of n tokens has

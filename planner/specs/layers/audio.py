@@ -55,7 +55,7 @@ class Audio(ModuleStack, kw_only=True, tag_field="kind", tag="audio"):
         """
         parts = len(self.clip_parts(frames / FRAMES_PER_SECOND))
         each = FRAMES_PER_SECOND * (self.chunk or frames / FRAMES_PER_SECOND)
-        ends = [int(each * number + 0.5) for number in range(parts)]
+        ends = [int(each * number + ROUNDING) for number in range(parts)]
         return tuple(pairwise([*ends, frames]))
 
     @property

@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.models.batch import IGNORED
 from planner.models.build import build, init_weights
 from planner.models.inputs import token_source as token_source
-from planner.models.inputs.sample_source import sample_source
+from planner.models.inputs.folder_source import sample_source
 from planner.models.inputs.token_source import TokenFolder
 from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents
 from planner.specs.layers import Decoder, TextEncoder, Vit
