@@ -44,11 +44,13 @@ def open_array(path: Path, types: tuple[str, ...], what: str = "tokens", dims: i
         ) from error
     except (ValueError, EOFError) as error:
         raise InputError(f"this is no array of numpy: {error}", where=str(path), fix=HOW_TO_MAKE) from error
-    if not isinstance(array, np.ndarray) or array.ndim != dims or array.dtype.name not in types:
-        found = f"{array.dtype}{[*array.shape]}" if isinstance(array, np.ndarray) else "an archive"
-        wanted = f"{'one' if dims == 1 else 'two'}-dimensional of {' or '.join(types)}"
-        raise InputError(f"{found} is not {wanted}", where=str(path), fix=HOW_TO_MAKE)
-    return array
+    found = f"{array.dtype}{[*array.shape]}" if isinstance(array, np.ndarray) else "an archive"
+    if not isinstance(array, np.ndarray):
+        array.close()
+    elif array.ndim == dims and array.dtype.name in types:
+        return array
+    wanted = f"{'one' if dims == 1 else 'two'}-dimensional of {' or '.join(types)}"
+    raise InputError(f"{found} is not {wanted}", where=str(path), fix=HOW_TO_MAKE)
 
 
 def sample_lengths(offsets: "NDArray[np.int64]", folder: Path, first: int, last: int) -> list[int]:
