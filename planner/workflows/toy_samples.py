@@ -90,10 +90,10 @@ def write_media(folder: Path, files: MediaFiles, of_samples: "Sequence[Sequence[
     arrays = [(number, array) for number, of in enumerate(of_samples) for array in of]
     values = [array.reshape(-1, array.shape[-1]) for _, array in arrays]
     firsts = np.cumsum([0, *map(len, values)])
-    rows = [(number, *array.shape[:-1], first) for (number, array), first in zip(arrays, firsts, strict=False)]
-    if rows:
+    index = [(number, *array.shape[:-1], first) for (number, array), first in zip(arrays, firsts, strict=False)]
+    if index:
         np.save(folder / files.values, np.concatenate(values))
-        np.save(folder / files.index, np.array(rows, dtype="int64"))
+        np.save(folder / files.index, np.array(index, dtype="int64"))
 
 
 def text_entropy(texts: Sequence[Sequence[int]]) -> float:

@@ -41,9 +41,9 @@ def image_tiles(rule: Resize, image: Tensor, unit: int) -> list[Tensor]:
         return [resized(image, smart_size(rule, size, unit))]
     if isinstance(rule, FixedResize):
         return [resized(image, ImageSize(rule.pixels, rule.pixels))]
-    side, (columns, rows) = rule.pixels, tile_grid(rule, size)
-    whole = resized(image, ImageSize(columns * side, rows * side))
-    tiles = [tile for row in torch.split(whole, side, 1) for tile in torch.split(row, side, 2)]
+    side, (across, down) = rule.pixels, tile_grid(rule, size)
+    whole = resized(image, ImageSize(across * side, down * side))
+    tiles = [tile for strip in torch.split(whole, side, 1) for tile in torch.split(strip, side, 2)]
     return [*tiles, resized(image, ImageSize(side, side))] if has_thumbnail(rule, size) else tiles
 
 

@@ -97,8 +97,8 @@ def smart_size(rule: SmartResize, size: ImageSize, unit: int) -> ImageSize:
 
 def tile_count(rule: TiledResize, size: ImageSize) -> int:
     """Tiles of an image, the thumbnail among them."""
-    columns, rows = tile_grid(rule, size)
-    return columns * rows + has_thumbnail(rule, size)
+    across, down = tile_grid(rule, size)
+    return across * down + has_thumbnail(rule, size)
 
 
 def has_thumbnail(rule: TiledResize, size: ImageSize) -> bool:
@@ -107,8 +107,8 @@ def has_thumbnail(rule: TiledResize, size: ImageSize) -> bool:
 
 
 def tile_grid(rule: TiledResize, size: ImageSize) -> tuple[int, int]:
-    """Columns and rows of an image's tiles. Of grids with the same aspect the larger one is taken where the image has
-    more than half of its pixels.
+    """How many tiles an image has across and down. Of grids with the same aspect the larger one is taken where the image
+    has more than half of its pixels.
     """
     aspect, area = size.width / size.height, size.width * size.height
     best, off = (1, 1), abs(aspect - 1.0)

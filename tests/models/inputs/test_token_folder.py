@@ -176,7 +176,7 @@ def test_invalid_folders(tmp_path, name, value, says):
 def test_the_folder_in_the_documents(tmp_path, monkeypatch):
     root = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
     text = (root / "docs" / "running.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    program, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(program, {})
     folder = TokenFolder(tmp_path / "tokens")

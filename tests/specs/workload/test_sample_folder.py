@@ -1,6 +1,7 @@
 """A folder of samples plans what a file with the same sizes plans; what is wrong in it is said with its place."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -206,3 +207,13 @@ def test_images_for_a_text_model_are_refused(tmp_path):
     with pytest.raises(InputError, match="no module of made up reads one") as error:
         planned(write_folder(tmp_path / "data"), {"llm": LLM})
     assert error.value.where.endswith("data (sample 0)") and "leave images out" in error.value.fix
+
+
+def test_the_folder_in_the_documents(tmp_path, monkeypatch):
+    root = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
+    _, program = re.findall(r"```python\n(.*?)```", (root / "docs/running.md").read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+    batch = load_job(job(tmp_path, "data", rows=3), JobOptions()).batches[0]
+    assert batch.items == {0: 3 + 391, 1: 2, 2: 4 + 77 + 180}
+    assert batch.feeds["vision"]["llm"] == {0: (0,), 1: (2,)} and batch.feeds["audio"]["llm"] == {0: (2,)}
