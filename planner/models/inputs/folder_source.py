@@ -30,7 +30,7 @@ class SampleFolderSource:
     def __init__(self, path: Path) -> None:
         self.path, self.folder = path, open_sample_folder(path)
         self.text = TokenFolder(path, may_be_empty=True)
-        self.last: tuple[str, int, Tensor] | None = None  # input unit, item, and its contents, of which more is read
+        self.last: tuple[Module, int, Tensor] | None = None  # the item that was read last: another part may be next
 
     def media(self, spec: Module) -> Media:
         """The images or the clips that a module reads. Raises InputError."""
@@ -72,9 +72,9 @@ class SampleFolderSource:
         """
         if spec.causal:
             return self.text.item(spec, item, span)
-        if self.last is None or self.last[:2] != (spec.input_unit, item):
+        if self.last is None or self.last[:2] != (spec, item):
             contents = CONTENTS[spec.input_unit](spec, self.values(self.media(spec), item))
-            self.last = spec.input_unit, item, contents
+            self.last = spec, item, contents
         outputs = (span[1] - span[0]) // spec.tokens_per_output
         return self.last[2][span[0] : span[1]], torch.zeros(outputs, spec.feature_width)
 

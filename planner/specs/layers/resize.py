@@ -107,8 +107,8 @@ def has_thumbnail(rule: TiledResize, size: ImageSize) -> bool:
 
 
 def tile_grid(rule: TiledResize, size: ImageSize) -> tuple[int, int]:
-    """How many tiles an image has across and down. Of grids with the same aspect the larger one is taken where the image
-    has more than half of its pixels.
+    """How many tiles an image has across and down. Of grids with the same aspect the larger one is taken where the
+    image has more than half of its pixels.
     """
     aspect, area = size.width / size.height, size.width * size.height
     best, off = (1, 1), abs(aspect - 1.0)
