@@ -1,5 +1,6 @@
 """A job with all files that it names read: the input of strategies and pricing."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from planner.specs.software_choice import read_software
 from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
 from planner.specs.workload.length_sources import LengthsFile, SamplesFile, StreamFile, TokensFolder, Workload
 from planner.specs.workload.sample_batches import has_samples, read_sample_batches, with_mix
-from planner.specs.workload.sample_folder import CLIPS, IMAGES, has_media
+from planner.specs.workload.sample_folder import CLIPS, IMAGES, has_media, media_files
 from planner.specs.workload.samples import SampleBatch, read_batches
 from planner.specs.workload.stream_batches import SourcePaths, add_streams
 from planner.specs.workload.token_folder import OFFSETS
@@ -155,9 +156,9 @@ def length_files(workload: Workload, base: Path) -> dict[str, Path]:
     if not isinstance(workload.lengths, LengthsFile | SamplesFile | TokensFolder):
         return {}
     path = base / workload.lengths.path
-    if isinstance(workload.lengths, LengthsFile) or not path.is_dir():
+    if isinstance(workload.lengths, LengthsFile) or not os.path.isdir(path):
         return {"lengths": path}
-    media = {of.noun: path / of.index for of in (IMAGES, CLIPS) if (path / of.index).exists()}
+    media = {of.noun: path / of.index for of in (IMAGES, CLIPS) if of.index in media_files(path)}
     return {"lengths": path / OFFSETS, **{f"lengths of {noun}s": file for noun, file in media.items()}}
 
 

@@ -24,7 +24,7 @@ from planner.runtime.training_options import LearningRateSchedule
 from planner.specs.base import Count, Name, Spec
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
-from planner.specs.workload.sample_folder import CLIPS, IMAGES
+from planner.specs.workload.sample_folder import CLIPS, IMAGES, media_files
 from planner.specs.workload.token_folder import OFFSETS, TOKENS
 
 INDEX_FILE = "checkpoint.yaml"
@@ -105,8 +105,7 @@ def data_digest(options: RunOptions) -> str | None:
     if options.data is None:
         return None
     digest = hashlib.sha256()
-    media = [name for of in (IMAGES, CLIPS) for name in (of.index, of.values) if (options.data / name).exists()]
-    for name in (OFFSETS, TOKENS, *media):
+    for name in (OFFSETS, TOKENS, *media_files(options.data)):
         path = options.data / name
         try:
             for block in file_blocks(path, ends_only=name in (TOKENS, IMAGES.values, CLIPS.values)):

@@ -1,5 +1,6 @@
 """Batches of samples with images and sound: what the module with the loss reads, and the items of encoders."""
 
+import os
 import re
 from collections.abc import Sequence
 from itertools import accumulate
@@ -57,7 +58,7 @@ def sized_samples(workload: Workload, model: Model, loss: str, end: int, seed: i
     """
     given = workload.lengths
     readers = sample_readers(model, loss, "workload.lengths")
-    if isinstance(given, SamplesFile) and (base / given.path).is_dir():
+    if isinstance(given, SamplesFile) and os.path.isdir(base / given.path):
         folder = open_sample_folder(base / given.path)
         require_widths(folder, model.modules)
         return [sized_sample(readers, sample, where) for sample, where in read_sample_folder(folder, end)]

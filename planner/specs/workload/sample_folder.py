@@ -9,6 +9,7 @@ Images and clips are in the order of their samples; either pair of files may be 
 or a clip may have no text. All arrays are mapped into memory: only what is used is read.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,9 +107,15 @@ class SampleFolder:
         return Sample(end - begin, tuple(ImageSize(width, height) for height, width in sizes), (), tuple(seconds))
 
 
+def media_files(folder: Path) -> tuple[str, ...]:
+    """The names of the files of images and clips that a folder has; a folder that cannot be read has none."""
+    names = (name for of in (IMAGES, CLIPS) for name in (of.index, of.values))
+    return tuple(name for name in names if os.path.exists(folder / name))
+
+
 def has_media(folder: Path) -> bool:
     """Whether a folder has images or sound beside its tokens."""
-    return any((folder / name).exists() for of in (IMAGES, CLIPS) for name in (of.index, of.values))
+    return any(media_files(folder))
 
 
 def open_sample_folder(folder: Path) -> SampleFolder:
@@ -134,7 +141,7 @@ def require_widths(folder: SampleFolder, modules: Mapping[str, ModuleStack]) -> 
 
 def open_media(folder: Path, files: MediaFiles, samples: int) -> Media | None:
     """Open images or clips; None where the folder has neither their index nor their values. Raises InputError."""
-    if not any((folder / name).exists() for name in (files.index, files.values)):
+    if not {files.index, files.values} & {*media_files(folder)}:
         return None
     index = open_array(folder / files.index, ("int64",), f"index of {files.noun}s", 2)
     values = open_array(folder / files.values, files.types, files.unit, 2)

@@ -189,6 +189,14 @@ def test_a_file_that_is_cut_off_or_an_archive_is_refused(tmp_path):
     assert "an archive is not two-dimensional" in refused(path.parent).message
 
 
+@pytest.mark.parametrize("source", ["samples", "tokens"])
+def test_a_folder_that_cannot_be_there_is_refused(tmp_path, source):
+    for path in ("nowhere", "x" * 300):
+        with pytest.raises(InputError, match="cannot read") as error:
+            load_job(job(tmp_path, path, source), JobOptions())
+        assert path in error.value.where
+
+
 def test_a_sample_of_nothing_is_named(tmp_path):
     folder = write_folder(tmp_path / "data")
     offsets = np.load(folder / "offsets.npy")
