@@ -21,7 +21,7 @@ class RunOptions:
     base: Path = Path()  # folder of the plan file, to which the path of its step folder is relative
     source: str = ""  # path of the plan file in error messages; empty: the plan's name
     data: Path | None = (
-        None  # a folder of tokens, whose row i is item i (models/inputs/token_source.py); None: synthetic items
+        None  # a folder of tokens or samples, whose sample i is item i (models/inputs/); None: synthetic items
     )
     weights: Path | None = None  # a Hugging Face checkpoint from which decoders start; None: random weights
     save: Path | None = None  # folder of the checkpoint (runtime/checkpoint/); None: nothing is saved

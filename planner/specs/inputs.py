@@ -1,5 +1,6 @@
 """A job with all files that it names read: the input of strategies and pricing."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from planner.specs.trained_modules import with_trained
 from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
 from planner.specs.workload.length_sources import LengthsFile, SamplesFile, StreamFile, TokensFolder, Workload
 from planner.specs.workload.sample_batches import has_samples, read_sample_batches, with_mix
+from planner.specs.workload.sample_folder import CLIPS, IMAGES, has_media, media_files
 from planner.specs.workload.samples import SampleBatch, read_batches
 from planner.specs.workload.stream_batches import SourcePaths, add_streams
 from planner.specs.workload.token_folder import OFFSETS
@@ -117,10 +119,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         workload = replace_lengths(job, Path(options.lengths).absolute())
     if options.mix:
         workload = with_mix(workload, options.mix)
-    if isinstance(workload.lengths, LengthsFile | SamplesFile):
-        sources["lengths"] = base / workload.lengths.path
-    if isinstance(workload.lengths, TokensFolder):
-        sources["lengths"] = base / workload.lengths.path / OFFSETS
+    sources |= length_files(workload, base)
     module = sample_module(job, model, path)
     try:
         batches = batches_of(workload, model, module, options, SourcePaths(path, model_path, base))
@@ -153,6 +152,17 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     return inputs
 
 
+def length_files(workload: Workload, base: Path) -> dict[str, Path]:
+    """The files that say the sizes of samples, by role."""
+    if not isinstance(workload.lengths, LengthsFile | SamplesFile | TokensFolder):
+        return {}
+    path = base / workload.lengths.path
+    if isinstance(workload.lengths, LengthsFile) or not os.path.isdir(path):
+        return {"lengths": path}
+    media = {of.noun: path / of.index for of in (IMAGES, CLIPS) if of.index in media_files(path)}
+    return {"lengths": path / OFFSETS, **{f"lengths of {noun}s": file for noun, file in media.items()}}
+
+
 def batches_of(
     workload: Workload, model: Model, module: str, options: JobOptions, where: SourcePaths
 ) -> tuple[SampleBatch, ...]:
@@ -160,6 +170,9 @@ def batches_of(
     if has_samples(workload):
         span = options.batches, options.first_row
         return tuple(read_sample_batches(workload, model, module, span, options.seed, where.base))
+    if isinstance(workload.lengths, TokensFolder) and has_media(where.base / workload.lengths.path):
+        fix = f"lengths: {{from: samples, path: {workload.lengths.path}}}"
+        raise InputError("the folder has images or sound beside its tokens", where="workload.lengths", fix=fix)
     samples = read_batches(workload, options.batches, options.first_row, options.seed, where.base)
     return tuple(add_streams(samples, workload, model, module, options.seed, where))
 
@@ -173,12 +186,19 @@ def in_job_file(error: InputError, path: Path) -> InputError:
 
 
 def replace_lengths(job: Job, path: Path) -> Workload:
-    """Return the workload with lengths from a folder of tokens, or from a file with the same column as the job's."""
-    if path.is_dir() or path.name == OFFSETS:
-        return with_fields(job.workload, lengths=TokensFolder(path=str(path if path.is_dir() else path.parent)))
+    """Return the workload with lengths from a folder of tokens or samples, or from a file of lengths with the same
+    column as the job's.
+    """
     lengths = job.workload.lengths
+    if path.is_dir() or path.name == OFFSETS:
+        return with_fields(job.workload, lengths=folder_lengths(path if path.is_dir() else path.parent))
     column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"
     return with_fields(job.workload, lengths=LengthsFile(path=str(path), column=column))
+
+
+def folder_lengths(folder: Path) -> TokensFolder | SamplesFile:
+    """Lengths from a folder, by what is in it."""
+    return SamplesFile(path=str(folder)) if has_media(folder) else TokensFolder(path=str(folder))
 
 
 def sample_module(job: Job, model: Model, path: Path) -> str:

@@ -15,11 +15,12 @@ from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.node_cluster import NodeCluster, expand_nodes
 from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
 from planner.specs.hardware.profile import Profile
+from planner.specs.inputs import folder_lengths
 from planner.specs.job import Job
 from planner.specs.model import Model
 from planner.specs.software_choice import read_software
 from planner.specs.workload.distributions import DISTRIBUTIONS
-from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, TokensFolder, Workload
+from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, Workload
 
 JOB_FILE, CLUSTER_FILE, MODEL_FILE, PLAN_FILE = "job.yaml", "cluster.yaml", "model.yaml", "plan.yaml"
 USUAL_NODE_GPUS = 8  # GPUs of a node, in a DGX or HGX
@@ -172,7 +173,7 @@ def question_lengths(question: Question) -> LengthSource | int:
         return Distribution(name=named)
     path = Path(named).absolute()
     if path.is_dir():
-        return TokensFolder(path=str(path))
+        return folder_lengths(path)
     if library.is_file(path):
         return LengthsFile(path=str(path))
     known = [*DISTRIBUTIONS]

@@ -2,8 +2,9 @@
 
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, group_name
-from planner.specs.base import Ranks
+from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
+from planner.specs.layers.resize import SmartResize, TiledResize
 from tests.plans import plan_of, stages_of, uses
 
 LLM = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
@@ -18,7 +19,11 @@ BERT = TextEncoder(layers=2, hidden=16, heads=4, ffn=40, vocab=50, max_positions
                    post_norm=True, pooled=True)  # fmt: skip
 READER = Decoder(layers=2, hidden=24, kv_heads=2, cross=16, tied=True, scaled_head=True, **T5)  # of either
 TURNING = Decoder(layers=2, hidden=16, heads=4, ffn=40, vocab=48, cross=16, bias="all", norm="layer")
+PHOTO = with_fields(VIT, resize=SmartResize(min_pixels=64, max_pixels=400))  # these read pixels and frames
+TILED = with_fields(VIT, frames=2, channels=1, resize=TiledResize(8, 3))
+TALK = with_fields(EAR, chunk=0.1)  # ten frames, which are padded to three outputs
 SPECS = {"llm": LLM, "vit": VIT, "ear": EAR, "eye": EYE, "drum": DRUM}
+SPECS |= {"photo": PHOTO, "tiled": TILED, "talk": TALK}
 SPECS |= {"text": TEXT, "bert": BERT, "reader": READER, "turning": TURNING}
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30}
 IMAGES = {0: 16, 1: 8, 2: 24, 3: 28}

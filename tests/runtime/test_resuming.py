@@ -124,7 +124,7 @@ def run(worker, plan, options):
     return result and ([step.loss for step in result.steps], result.verify)
 
 
-def saved_and_resumed(worker, pairs, folder):
+def saved_and_resumed(worker, pairs, folder, options=OPTIONS):
     """Of each pair: all steps by the first plan, saved on the way and at the end; then the last ones by the second."""
     save = executing.save_checkpoint
     executing.save_checkpoint = lambda executor, to, steps: save(
@@ -133,7 +133,7 @@ def saved_and_resumed(worker, pairs, folder):
     found = {}
     with joined_world(worker, timeout_s=60):
         for name, (before, then) in pairs.items():
-            saved = partial(told, OPTIONS, folder / name)
+            saved = partial(told, options, folder / name)
             whole = run(worker, before, saved(save="whole", save_every=CUT))
             rest = run(worker, then, saved(save="end", resume="half", verify=name in VERIFIED))
             found[name] = whole, rest

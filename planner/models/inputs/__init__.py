@@ -1,15 +1,16 @@
 """Sources of samples, and the packed batches made of them."""
 
-from planner.models.inputs.encoder_fed import EncoderFedSource
-from planner.models.inputs.token_source import TokenFolder, sample_source
+from planner.models.inputs.folder_source import SampleFolderSource, fed_source, sample_source
+from planner.models.inputs.token_source import TokenFolder
 from planner.models.inputs.training_items import SampleSource, batch_of_documents, check_batch, synthetic_batch
 
 __all__ = [
-    "EncoderFedSource",
+    "SampleFolderSource",
     "SampleSource",
     "TokenFolder",
     "batch_of_documents",
     "check_batch",
+    "fed_source",
     "sample_source",
     "synthetic_batch",
 ]

@@ -1,6 +1,6 @@
 """Items from files: sample i of a folder of tokens (specs/workload/token_folder.py) is item i of every decoder.
 
-Items of other modules are synthetic.
+Items of text encoders are synthetic. Images and sound are in a folder of samples (folder_source.py).
 
 A plan's item may be longer than its sample, since a job rounds lengths up: padding at the end has token 0 and no
 target, and no token before it attends to it. The last token of a sample has no target, so a sample of n tokens has
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from planner.errors import InputError
 from planner.models.batch import IGNORED
-from planner.models.inputs.training_items import Items, SampleSource, SyntheticSamples
+from planner.models.inputs.training_items import Items, SyntheticSamples
 from planner.specs.layers import Module
 from planner.specs.workload.token_folder import OFFSETS, TOKENS, open_offsets, open_tokens, sample_range
 
@@ -27,8 +27,8 @@ CHECKED = 2 * 10**9  # tokens that are checked before a run: some seconds
 class TokenFolder:
     """A folder of tokens, read sample by sample as needed. Raises InputError where it does not contain the arrays."""
 
-    def __init__(self, path: Path, seed: int = 0) -> None:
-        self.path = path
+    def __init__(self, path: Path, seed: int = 0, may_be_empty: bool = False) -> None:
+        self.path, self.may_be_empty = path, may_be_empty  # whether a sample may have no text
         self.tokens, self.offsets = open_tokens(path), open_offsets(path)
         self.synthetic = SyntheticSamples(seed)  # for modules that do not predict the next word
 
@@ -43,6 +43,10 @@ class TokenFolder:
         if spec.output_vocabulary and not spec.causal:
             message = "samples of tokens give the next word, and this module predicts masked words"
             raise InputError(message, where=str(self.path), fix="leave --data out: its items are synthetic")
+        if spec.input_unit != "tokens" and items:
+            message = f"item {items[0][0]} is of {spec.input_unit}, and the folder has tokens alone"
+            fix = "give a folder with images or sound, or leave --data out: items are synthetic then"
+            raise InputError(message, where=str(self.path), fix=fix)
         if not spec.causal:
             return
         unit = math.gcd(*(tokens for _, tokens in items))
@@ -70,6 +74,8 @@ class TokenFolder:
         for item, _ in items:
             begin, end = self.token_range(item)
             stored = self.tokens[begin:end]
+            if not len(stored):
+                continue
             if int(stored.min()) < 0 or int(stored.max()) >= spec.output_vocabulary:
                 self.require_in_vocabulary(torch.from_numpy(stored.astype("int64")), item, 0, spec.output_vocabulary)
 
@@ -80,7 +86,7 @@ class TokenFolder:
 
     def token_range(self, sample: int) -> tuple[int, int]:
         """First and last (exclusive) index of a sample among the tokens. Raises InputError."""
-        begin, end = sample_range(self.offsets, self.path, sample)
+        begin, end = sample_range(self.offsets, self.path, sample, self.may_be_empty)
         if end > len(self.tokens):
             what = f"sample {sample} ends at token {end}, and there are {len(self.tokens)}"
             raise InputError(what, where=str(self.path / OFFSETS), fix=f"give the {TOKENS} that belongs to it")
@@ -94,7 +100,7 @@ class TokenFolder:
 
     def target_count(self, spec: Module, item: int, tokens: int) -> int:
         """The number of an item's targets."""
-        return self.sample_length(item) - 1 if spec.causal else self.synthetic.target_count(spec, item, tokens)
+        return max(0, self.sample_length(item) - 1) if spec.causal else self.synthetic.target_count(spec, item, tokens)
 
     def sample_tokens(self, sample: int, first: int, last: int, *, vocab: int) -> tuple[Tensor, Tensor]:
         """Inputs and next-token targets, each `(last - first)` int64, of a span of an item. Raises InputError."""
@@ -120,8 +126,3 @@ class TokenFolder:
                 where=str(self.path / TOKENS),
                 fix="tokenize with the model's own tokenizer, or train a model with more tokens",
             )
-
-
-def sample_source(data: Path | None, seed: int) -> SampleSource:
-    """The source of a run: a folder of tokens, or synthetic items. Raises InputError."""
-    return SyntheticSamples(seed) if data is None else TokenFolder(data, seed)

@@ -24,6 +24,7 @@ from planner.runtime.training_options import LearningRateSchedule
 from planner.specs.base import Count, Name, Spec
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
+from planner.specs.workload.sample_folder import CLIPS, IMAGES, media_files
 from planner.specs.workload.token_folder import OFFSETS, TOKENS
 
 INDEX_FILE = "checkpoint.yaml"
@@ -55,7 +56,7 @@ class CheckpointFile(Spec, kw_only=True):
     steps: Count  # done: a resumed run begins with the next one's items and learning rate
     total: Count  # planned length of the run, at which learning rate schedules end
     seed: int
-    data: str | None = None  # digest of the tokens; None: synthetic items
+    data: str | None = None  # digest of the data; None: synthetic items
     dtypes: dict[Name, Dtype]  # by module
     training: TrainingRecord
     models: dict[Name, Module]
@@ -73,7 +74,7 @@ def read_index(folder: Path) -> CheckpointFile:
 def checkpoint_index(
     plan: Plan, options: RunOptions, steps: int, states: StatesFolder, data: str | None = None
 ) -> CheckpointFile:
-    """The index of a run after `steps` steps; `data`: digest of its tokens."""
+    """The index of a run after `steps` steps; `data`: digest of its data."""
     return CheckpointFile(
         format=CheckpointFile.FORMAT,
         states=states,
@@ -103,14 +104,16 @@ def module_dtypes(plan: Plan, options: RunOptions) -> dict[str, Dtype]:
 
 
 def data_digest(options: RunOptions) -> str | None:
-    """Digest of the offsets of token rows, and of the size, first and last bytes of the tokens. Raises InputError."""
+    """Digest of where samples, images and clips begin, and of the size, first and last bytes of tokens, pixels and
+    frames. Raises InputError.
+    """
     if options.data is None:
         return None
     digest = hashlib.sha256()
-    for name in (OFFSETS, TOKENS):
+    for name in (OFFSETS, TOKENS, *media_files(options.data)):
         path = options.data / name
         try:
-            for block in file_blocks(path, ends_only=name == TOKENS):
+            for block in file_blocks(path, ends_only=name in (TOKENS, IMAGES.values, CLIPS.values)):
                 digest.update(block)
         except OSError as error:
             message = f"cannot read the tokens: {error.strerror}"

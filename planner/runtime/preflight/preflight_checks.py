@@ -16,11 +16,12 @@ from planner.plan.mesh.rank_mesh import expert_shards
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.tasks.expand import expand
 from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
+from planner.runtime.preflight.data_checks import require_data
 from planner.runtime.run_options import RunOptions
 from planner.runtime.training_options import require_training_options
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
-from planner.specs.workload.items import item_tokens, packed_documents, part_lengths
+from planner.specs.workload.items import packed_documents, part_lengths
 
 Refusal = tuple[str, str, str]  # message, where, fix
 
@@ -131,21 +132,17 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     """
     from planner.models import unsupported
     from planner.models.checkpoints import require_checkpoint
-    from planner.models.inputs import TokenFolder, check_batch, sample_source
+    from planner.models.inputs import check_batch
     from planner.runtime.checkpoint.initial_weights import require_tensor_files
 
-    source = sample_source(options.data, options.seed)
     for module, spec in plan.uses.models.items():
         reason = unsupported(spec) if module in plan.layouts else None
         sizes = plan.uses.items.get(module, {})
-        items = [(item, item_tokens(size)) for item, size in sizes.items()]
         with errors_in_plan_file(name, f"uses.models.{module}"):
             if reason:
                 raise InputError(reason, fix="an even one, by other heads; or only simulate the plan")
             check_batch(spec, packed_documents([*sizes], [*map(part_lengths, sizes.values())]))
-        source.check(spec, items)
-        if isinstance(source, TokenFolder):
-            source.check_vocab(spec, items)
+    require_data(plan, options)
     if options.weights is not None:
         decoders = [plan.uses.models[name] for name in plan.layouts if not plan.uses.models[name].feature_width]
         if len(decoders) != 1:

@@ -10,7 +10,7 @@ from torch import nn
 
 from planner.launch import Worker
 from planner.launch.communication import Channels, CommunicationMeter, ProcessGroups, dispatchers_by_layer
-from planner.models.inputs import EncoderFedSource, sample_source
+from planner.models.inputs import fed_source, sample_source
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.group_catalogue import process_groups
 from planner.plan.plan_file import Plan
@@ -43,7 +43,7 @@ class RankState:
             None if options.resume is None else read_index(options.resume)
         )  # index of the checkpoint to resume from
         self.source = sample_source(options.data, options.seed)
-        self.sources = {name: EncoderFedSource(self.source, fed_items(plan, name)) for name in plan.layouts}
+        self.sources = {name: fed_source(self.source, fed_items(plan, name)) for name in plan.layouts}
         self.groups = ProcessGroups(process_groups(plan))
         self.channels = Channels(channel_pairs(plan), worker.device)
         self.stages: dict[str, list[ShardedStage]] = {}
@@ -75,7 +75,7 @@ class RankState:
 
     @cached_property
     def data_digest(self) -> str | None:
-        """Digest of the tokens; None for synthetic items."""
+        """Digest of the data; None for synthetic items."""
         return data_digest(self.options)
 
     @property

@@ -1,5 +1,6 @@
 """An audio encoder: mel frames of a clip in, tokens for a reader out."""
 
+from itertools import pairwise
 from math import ceil
 from typing import ClassVar, Literal
 
@@ -48,6 +49,15 @@ class Audio(ModuleStack, kw_only=True, tag_field="kind", tag="audio"):
         lengths = [chunk] * whole + [rest] * (rest > ROUNDING)
         return tuple(max(1, ceil(FRAMES_PER_SECOND * each / unit - ROUNDING)) * unit for each in lengths)
 
+    def clip_spans(self, frames: int) -> tuple[tuple[int, int], ...]:
+        """First frame, and the one behind the last, of each part of a clip of so many frames. A part may be longer than
+        its frames, by less than an output's: `clip_parts` rounds up.
+        """
+        parts = len(self.clip_parts(frames / FRAMES_PER_SECOND))
+        each = FRAMES_PER_SECOND * (self.chunk or frames / FRAMES_PER_SECOND)
+        ends = [int(each * number + ROUNDING) for number in range(parts)]
+        return tuple(pairwise([*ends, frames]))
+
     @property
     def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
         """Convolutions, norm and projector. The first convolution runs on twice as many frames as there are tokens."""
@@ -57,6 +67,10 @@ class Audio(ModuleStack, kw_only=True, tag_field="kind", tag="audio"):
             EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden)),
             EmbeddingHeadWeight("projector", False, self.out, self.hidden, self.out, 1.0 / self.pool),
         )
+
+    @property
+    def input_width(self) -> int:
+        return self.mels
 
     @property
     def feature_width(self) -> int:

@@ -96,17 +96,28 @@ def smart_size(rule: SmartResize, size: ImageSize, unit: int) -> ImageSize:
 
 
 def tile_count(rule: TiledResize, size: ImageSize) -> int:
-    """Tiles of an image, the thumbnail among them. Of grids with the same aspect the larger one is taken where the
+    """Tiles of an image, the thumbnail among them."""
+    across, down = tile_grid(rule, size)
+    return across * down + has_thumbnail(rule, size)
+
+
+def has_thumbnail(rule: TiledResize, size: ImageSize) -> bool:
+    """Whether the whole image is one more tile."""
+    return rule.thumbnail and tile_grid(rule, size) != (1, 1)
+
+
+def tile_grid(rule: TiledResize, size: ImageSize) -> tuple[int, int]:
+    """How many tiles an image has across and down. Of grids with the same aspect the larger one is taken where the
     image has more than half of its pixels.
     """
     aspect, area = size.width / size.height, size.width * size.height
-    best, off = 1, abs(aspect - 1.0)
+    best, off = (1, 1), abs(aspect - 1.0)
     grids = [(i, j) for i in range(1, rule.most + 1) for j in range(1, rule.most // i + 1)]
     for i, j in sorted(grids, key=lambda grid: grid[0] * grid[1]):
         away = abs(aspect - i / j)
         if away < off or (away == off and area > 0.5 * rule.pixels**2 * i * j):
-            best, off = i * j, away
-    return best + (rule.thumbnail and best > 1)
+            best, off = (i, j), away
+    return best
 
 
 def shown(size: ImageSize) -> str:

@@ -106,6 +106,11 @@ class ModuleStack(Spec):
         raise ValueError("it hears no sound | leave sound out, or name a model with an audio encoder")
 
     @property
+    def input_width(self) -> int:
+        """Channels of a pixel, or mel bins of a frame, that it reads; 0: it reads tokens."""
+        return 0
+
+    @property
     def output_vocabulary(self) -> int:
         """The size of the vocabulary that it predicts; 0: none."""
         return 0

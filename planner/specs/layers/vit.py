@@ -83,6 +83,10 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         )
 
     @property
+    def input_width(self) -> int:
+        return self.channels
+
+    @property
     def feature_width(self) -> int:
         return self.out
 

@@ -75,8 +75,9 @@ class StreamMix(Spec, tag_field="from", tag="mix"):
 
 
 class SamplesFile(Spec, tag_field="from", tag="samples"):
-    """Samples with images, videos and sound, as CSV or JSON lines; `.gz` is unpacked. The model's rules say how many
-    patches, frames and tokens they are.
+    """Samples with images, videos and sound, as CSV or JSON lines; `.gz` is unpacked. Or a folder that has them
+    (specs/workload/sample_folder.py), on which `planner run --data` trains. The model's rules say how many patches,
+    frames and tokens they are.
     """
 
     path: str  # relative to the job's file

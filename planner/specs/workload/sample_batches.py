@@ -1,5 +1,6 @@
 """Batches of samples with images and sound: what the module with the loss reads, and the items of encoders."""
 
+import os
 import re
 from collections.abc import Sequence
 from itertools import accumulate
@@ -10,6 +11,7 @@ from planner.specs.base import with_fields
 from planner.specs.model import Model
 from planner.specs.workload.items import Size
 from planner.specs.workload.length_sources import SampleMix, SamplesFile, Workload
+from planner.specs.workload.sample_folder import open_sample_folder, read_sample_folder, require_widths
 from planner.specs.workload.sample_mix import draw_samples
 from planner.specs.workload.sample_records import read_sample_file
 from planner.specs.workload.sample_sizes import SizedSample, sample_readers, sized_sample
@@ -51,9 +53,15 @@ def read_sample_batches(
 
 
 def sized_samples(workload: Workload, model: Model, loss: str, end: int, seed: int, base: Path) -> list[SizedSample]:
-    """The samples of the data in the model's units: all of a file, or the first `end` drawn. Raises InputError."""
+    """The samples of the data in the model's units: all of a file, or the first `end` of a folder, or drawn. Raises
+    InputError.
+    """
     given = workload.lengths
     readers = sample_readers(model, loss, "workload.lengths")
+    if isinstance(given, SamplesFile) and os.path.isdir(base / given.path):
+        folder = open_sample_folder(base / given.path)
+        require_widths(folder, model.modules)
+        return [sized_sample(readers, sample, where) for sample, where in read_sample_folder(folder, end)]
     if isinstance(given, SamplesFile):
         return [sized_sample(readers, sample, where) for sample, where in read_sample_file(base / given.path)]
     assert isinstance(given, SampleMix), "has_samples says so"

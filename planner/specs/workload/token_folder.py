@@ -32,22 +32,25 @@ def open_offsets(folder: Path) -> "NDArray[np.int64]":
     return offsets
 
 
-def open_array(path: Path, types: tuple[str, ...]) -> "NDArray[Any]":
-    """Open a one-dimensional array of one of these types, mapped into memory. Raises InputError."""
+def open_array(path: Path, types: tuple[str, ...], what: str = "tokens", dims: int = 1) -> "NDArray[Any]":
+    """Open an array of so many dimensions and one of these types, mapped into memory. Raises InputError."""
     import numpy as np
 
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise InputError(
-            f"cannot read the tokens: {error.strerror or error}", where=str(path), fix=HOW_TO_MAKE
+            f"cannot read the {what}: {error.strerror or error}", where=str(path), fix=HOW_TO_MAKE
         ) from error
     except (ValueError, EOFError) as error:
         raise InputError(f"this is no array of numpy: {error}", where=str(path), fix=HOW_TO_MAKE) from error
-    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.name not in types:
-        found = f"{array.dtype}{[*array.shape]}" if isinstance(array, np.ndarray) else "an archive"
-        raise InputError(f"{found} is not one-dimensional of {' or '.join(types)}", where=str(path), fix=HOW_TO_MAKE)
-    return array
+    found = f"{array.dtype}{[*array.shape]}" if isinstance(array, np.ndarray) else "an archive"
+    if not isinstance(array, np.ndarray):
+        array.close()
+    elif array.ndim == dims and array.dtype.name in types:
+        return array
+    wanted = f"{'one' if dims == 1 else 'two'}-dimensional of {' or '.join(types)}"
+    raise InputError(f"{found} is not {wanted}", where=str(path), fix=HOW_TO_MAKE)
 
 
 def sample_lengths(offsets: "NDArray[np.int64]", folder: Path, first: int, last: int) -> list[int]:
@@ -63,13 +66,15 @@ def sample_lengths(offsets: "NDArray[np.int64]", folder: Path, first: int, last:
     return [int(length) for length in lengths]
 
 
-def sample_range(offsets: "NDArray[np.int64]", folder: Path, sample: int) -> tuple[int, int]:
+def sample_range(
+    offsets: "NDArray[np.int64]", folder: Path, sample: int, may_be_empty: bool = False
+) -> tuple[int, int]:
     """Return the first token of a sample and the one after its last. Raises InputError for other numbers."""
     if sample >= len(offsets) - 1:
         what = f"there is no sample {sample}: the folder has {len(offsets) - 1}"
         raise InputError(what, where=str(folder), fix="give the folder that the plan was made from")
     begin, end = int(offsets[sample]), int(offsets[sample + 1])
-    if not 0 <= begin < end:
+    if not 0 <= begin < end + may_be_empty:
         what = f"sample {sample} is from token {begin} to {end}: offsets must rise"
         raise InputError(what, where=str(folder / OFFSETS), fix=HOW_TO_MAKE)
     return begin, end

@@ -14,9 +14,10 @@ from planner.errors import InputError
 from planner.models.batch import IGNORED
 from planner.models.build import build, init_weights
 from planner.models.inputs import token_source as token_source
-from planner.models.inputs.token_source import TokenFolder, sample_source
+from planner.models.inputs.folder_source import sample_source
+from planner.models.inputs.token_source import TokenFolder
 from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents
-from planner.specs.layers import Decoder, Vit
+from planner.specs.layers import Decoder, TextEncoder, Vit
 
 SPEC = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=50)
 ROWS = [[5, 9, 2], [7], [1, 2, 3, 4, 49], [0, 0]]
@@ -80,14 +81,23 @@ def test_padding_changes_no_gradient(tmp_path):
         torch.testing.assert_close(others[name], gradient, rtol=1e-10, atol=1e-14)
 
 
-def test_modules_without_tokens_stay_synthetic(tmp_path):
-    vit = Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, channels=1, out=3)
+def test_text_encoders_stay_synthetic(tmp_path):
+    text = TextEncoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9, max_positions=9)
     folder, synthetic = sample_source(written(tmp_path), 7), sample_source(None, 7)
     assert isinstance(synthetic, SyntheticSamples)
-    folder.check(vit, [(99, 4)])
-    for ours, theirs in zip(folder.item(vit, 99, (1, 4)), synthetic.item(vit, 99, (1, 4)), strict=True):
+    folder.check(text, [(99, 4)])
+    for ours, theirs in zip(folder.item(text, 99, (1, 4)), synthetic.item(text, 99, (1, 4)), strict=True):
         assert torch.equal(ours, theirs)
-    assert folder.target_count(vit, 99, 4) == synthetic.target_count(vit, 99, 4) == 4
+    assert folder.target_count(text, 99, 4) == synthetic.target_count(text, 99, 4) == 4
+
+
+def test_images_are_not_made_up_beside_tokens(tmp_path):
+    vit = Vit(layers=1, hidden=8, heads=2, ffn=8, patch=2, channels=1, out=3)
+    folder = TokenFolder(written(tmp_path))
+    folder.check(vit, [])
+    with pytest.raises(InputError, match="item 3 is of patches, and the folder has tokens alone") as refused:
+        folder.check(vit, [(3, 4)])
+    assert refused.value.where == str(tmp_path) and refused.value.fix
 
 
 @pytest.mark.parametrize(
@@ -166,7 +176,7 @@ def test_invalid_folders(tmp_path, name, value, says):
 def test_the_folder_in_the_documents(tmp_path, monkeypatch):
     root = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
     text = (root / "docs" / "running.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    program, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(program, {})
     folder = TokenFolder(tmp_path / "tokens")

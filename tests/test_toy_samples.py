@@ -1,0 +1,137 @@
+"""The toy data set can be learned, and only by who looks and listens."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner import files
+from planner.plan.join_plans import join_plans
+from planner.plan.plan_file import Prices
+from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions, load_job
+from planner.strategies.static.joint_plan import plan_together
+from planner.workflows.toy_samples import BEGIN, END, FIRST_COLOUR, text_entropy, toy_samples, write_samples
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "docs" / "examples" / "shapes-and-tones"
+STEPS, LAST, ROWS = 24, 6, 32
+
+
+def planner(folder: Path, *words: str) -> dict:
+    """What a verb answers."""
+    done = subprocess.run(
+        [sys.executable, "-m", "planner", *words, "--json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_what_is_left_to_guess_by_hand():
+    assert text_entropy([[0, 1], [0, 1]]) == 0.0
+    assert text_entropy([[0, 1, 5], [0, 2, 5], [0, 3, 5], [0, 4, 5]]) == pytest.approx(math.log(4) / 2)
+    assert text_entropy([[0, 1, 2], [0, 1, 3]]) == pytest.approx(math.log(2) / 2)
+
+
+def test_more_samples_continue_fewer_and_a_seed_gives_the_same_bytes(tmp_path):
+    few, many = toy_samples(5, 3), toy_samples(9, 3)
+    for one, other in zip(few, many, strict=False):
+        assert one.words == other.words and one.words[0] == BEGIN and one.words[-1] == END
+        assert len(one.words) == 2 + len(one.images) + len(one.clips)
+        for kind in ("images", "clips"):
+            assert all(map(np.array_equal, getattr(one, kind), getattr(other, kind)))
+    for name in ("one", "other"):
+        write_samples(tmp_path / name, many)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes()
+    assert [each.words for each in toy_samples(9, 4)] != [each.words for each in many]
+
+
+def test_the_colour_of_an_image_is_its_word():
+    """Red has most of its value in the first channel, and so on: what the model is to find out."""
+    for sample in toy_samples(40):
+        for image, word in zip(sample.images, sample.words[1:], strict=False):
+            if word < FIRST_COLOUR + 3:
+                assert image.mean((0, 1)).argmax() == word - FIRST_COLOUR
+
+
+def test_the_verb_writes_what_the_example_plans(tmp_path):
+    said = planner(tmp_path, "samples", "samples", "--count", "64")
+    assert said["samples"] == 64 and said["text_entropy"] == text_entropy([each.words for each in toy_samples(64)])
+    for name in ("model.yaml", "job.yaml"):
+        (tmp_path / name).write_text((EXAMPLE / name).read_text())
+    batch = load_job(str(tmp_path / "job.yaml"), JobOptions()).batches[0]
+    assert len(batch.items) == ROWS and len(batch.streams["vision"]) > 8 and len(batch.streams["audio"]) > 4
+    assert planner(tmp_path, "predict", "job.yaml")["step_seconds"] > 0
+
+
+# ------------------------------------------------------------------------------------------------------------- training
+
+
+def write_plan(path: Path, job: Path) -> Path:
+    """A plan of many batches without prices: each step has samples that no step before has seen."""
+    inputs = load_job(str(job), JobOptions(batches=STEPS))
+    plan = join_plans([plan_together(replace(inputs, batches=(batch,))) for batch in inputs.batches])
+    files.write(path, with_fields(plan, uses=with_fields(plan.uses, prices=Prices(profile="none"))))
+    return path
+
+
+TRAINING = ("--learning-rate", "1e-2", "--schedule", "cosine", "--warmup", "4", "--clip", "1", "--betas", "0.9", "0.95")
+
+
+@pytest.fixture(scope="module")
+def losses(tmp_path_factory):
+    """Of each step, with images and sound, and of the decoder alone on the same texts."""
+    folder, count = tmp_path_factory.mktemp("toy"), str(STEPS * ROWS)
+    planner(folder, "samples", "samples", "--count", count)
+    for name in ("model.yaml", "job.yaml"):
+        (folder / name).write_text((EXAMPLE / name).read_text())
+    (folder / "text").mkdir()
+    for name in ("tokens.npy", "offsets.npy"):
+        (folder / "text" / name).write_bytes((folder / "samples" / name).read_bytes())
+    model = (EXAMPLE / "model.yaml").read_text()
+    (folder / "text.yaml").write_text(
+        f"{model[: model.index('  vision:')]}{model[model.index('  llm:') : model.index('edges:')]}"
+    )
+    job = (EXAMPLE / "job.yaml").read_text().replace("model.yaml", "text.yaml").replace("path: samples", "path: text")
+    (folder / "text-job.yaml").write_text(job[: job.index("fix:")] + "fix: {layouts: {llm: {dp: 4, zero: 1}}}\n")
+    found = {}
+    for data, name in (("samples", "job.yaml"), ("text", "text-job.yaml")):
+        plan = write_plan(folder / f"{data}.plan.yaml", folder / name)
+        said = planner(folder, "run", plan.name, "--data", data, "--no-ledger", *TRAINING)
+        found[data] = said["losses"]
+    return found
+
+
+def least_losses() -> list[float]:
+    """Of each batch what whoever knows its texts by heart cannot do without."""
+    texts = [each.words for each in toy_samples(STEPS * ROWS)]
+    return [text_entropy(texts[at : at + ROWS]) for at in range(0, len(texts), ROWS)]
+
+
+@pytest.mark.slow
+def test_a_model_learns_from_images_and_sound_what_their_text_does_not_say(losses):
+    """On samples that it has not seen before: its loss is far below that of any model of their text alone."""
+    seen, least = losses["samples"], least_losses()
+    assert len(seen) == STEPS and seen[0] > least[0]
+    for loss, bound in zip(seen[-LAST:], least[-LAST:], strict=True):
+        assert loss < 0.6 * bound
+    assert sum(seen[-LAST:]) < 0.35 * sum(least[-LAST:])
+
+
+@pytest.mark.slow
+def test_a_model_of_the_text_alone_does_not(losses):
+    for loss, bound in zip(losses["text"], least_losses(), strict=True):
+        assert loss >= bound
+    assert sum(losses["samples"][-LAST:]) < 0.35 * sum(losses["text"][-LAST:])
