@@ -61,7 +61,8 @@ class PlanMemory:
         """Activations by part, on each kind of a task's ranks."""
         ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
         each = (self.pricing.module_pricing(task.module, kind) for kind in self.pricing.device_kinds(task.ranks))
-        return [basis.activation_bytes(task.layers, ends, task.split, task.lengths) for basis in each]
+        reads = self.pricing.cross_reads(task)
+        return [basis.activation_bytes(task.layers, ends, task.split, task.lengths, reads) for basis in each]
 
     def fragmentation_factor(self, task: Task) -> float:
         """Factor for what the allocator reserves and cannot use."""
