@@ -30,6 +30,8 @@ from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
 from planner.plan.task import Task
 from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses
 from planner.plan.tokens.encoder_outputs import ItemKey
+from planner.plan.tokens.reading_stages import reader_of
+from planner.plan.tokens.resharding import is_between_modules
 from planner.specs.base import Layers, Ranks
 from planner.specs.hardware.cluster import Cluster, device_of_rank
 from planner.specs.hardware.profile import Device
@@ -75,7 +77,7 @@ class Pricing:
 
     def price_key(self, task: Task) -> tuple[object, ...]:
         """All of a task that its price depends on."""
-        once, reader = task.micro_batch is None, task.group.partition(">")[2]
+        once, reader = task.micro_batch is None, reader_of(task)[0]
         where = task.ranks, task.split, task.peers, task.share
         return task.module, task.phase, task.layers, task.lengths, where, once, reader, self.cross_reads(task)
 
@@ -236,9 +238,9 @@ class Pricing:
     def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""
         module = self.models[task.module]
-        if not module.feature_width or ">" not in task.group:
+        if not module.feature_width or not is_between_modules(task):
             return float(module.hidden)
-        edge = f"{task.module}>{task.group.partition('>')[2]}"
+        edge = f"{task.module}>{reader_of(task)[0]}"
         return module.feature_width / module.tokens_per_output * self.edge_copies.get(edge, 1)
 
     def device_kinds(self, ranks: Ranks) -> tuple[str, ...]:
