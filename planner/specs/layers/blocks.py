@@ -21,6 +21,7 @@ NAMED_KINDS: dict[LayerKind, tuple[Block, ...]] = {
     "dense": ("attention", "mlp"),
     "moe": ("attention", "experts"),
     "encoder": ("attention", "mlp"),
+    "gated_encoder": ("attention", "mlp"),  # the output of each block by the tanh of a learned number
     "cross": ("attention", "cross_attention", "mlp"),
 }
 
