@@ -84,8 +84,8 @@ def note_mllama_vision(config: HfConfig, module: Vit, tiles: int, pixels: int) -
     """Notes what the tower has and the spec does not, and that the spec's projector stands for another."""
     hidden, places = module.hidden, (pixels // module.patch) ** 2 + 1
     ratios, joined = config.value("supported_aspect_ratios"), config.numbers("intermediate_layers_indices")
-    rows = (len(ratios) if isinstance(ratios, list) else 0) + 1
-    tables = places * hidden + rows * tiles * (places + 2) * hidden + 3
+    grids = (len(ratios) if isinstance(ratios, list) else 0) + 1
+    tables = places * hidden + grids * tiles * (places + 2) * hidden + 3
     config.leave_out(f"learned positions of {places} patches, of tiles and of grids of them", tables)
     config.leave_out("biases of its MLPs", module.layers * (module.ffn + hidden))
     config.leave_out("a class token, and a norm before the first layer", 3 * hidden)
