@@ -20,7 +20,8 @@ IndexPair = tuple[Indices, Indices]
 Digits = tuple[Indices, int]  # places of values among the distinct ones, and how many these are
 # What the work of a layer and its activations depend on; not stages, states and replicas.
 LAYER_FIELDS = (
-    "seq", "micro_batch", "tp", "cp", "ulysses", "ep", "etp", "cross_reads", "sequence_parallel", "load_spreads",
+    "seq", "micro_batch", "tp", "cp", "ulysses", "ep", "etp", "cross_reads", "cross_pairs", "readers",
+    "sequence_parallel", "load_spreads",
 )  # fmt: skip
 LARGEST_KEY = 2**62
 KEYS_PER_LAYOUT = 4  # so many possible keys for each layout are counted in a table; more are sorted

@@ -10,6 +10,7 @@ from planner.costs.compute.fsdp_overhead import fsdp_line
 from planner.costs.compute.recompute_fits import costs_with_recompute
 from planner.costs.cost import NO_COST, Cost, total_cost
 from planner.costs.cost_lines import CostLine
+from planner.costs.cross_reads import CrossReads
 from planner.costs.layer_pass import LayerPass, recompute_counts
 from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel
@@ -116,9 +117,16 @@ class FitPricing:
         """
 
     def activation_bytes(
-        self, layers: Layers, ends: bool, split: SequenceSplit, sizes: Sequence[int]
+        self,
+        layers: Layers,
+        ends: bool,
+        split: SequenceSplit,
+        sizes: Sequence[int],
+        reads: CrossReads | None = None,
     ) -> ActivationBytes:
-        """Bytes of activations that a micro-batch of `sizes` tokens leaves on each rank of a group, in these layers."""
+        """Bytes of activations that a micro-batch of `sizes` tokens leaves on each rank of a group, in these layers.
+        Modules with fits have no cross attention, and read nothing.
+        """
         costs = costs_with_recompute(self.costs, recompute_counts(self.layout, layers))
         tokens = sum(sizes) * costs.tp / (split.degree * self.layout.tp)
         layer_kib = costs.layer.activation_kib_per_token * len(layers) / costs.layer.layers

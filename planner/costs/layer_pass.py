@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from planner.costs.cross_reads import NO_READS, CrossReads
 from planner.plan.mesh.expert_layouts import has_experts
 from planner.plan.plan_file import ExpertPlacement, Layout, SequenceSplit
 from planner.specs.base import Ranks
@@ -26,6 +27,7 @@ class LayerPass(NamedTuple):
     forward: bool
     recompute: RecomputeCounts = ()
     by_placement: PlacementCounts = ()  # empty: all layers have the layout's placement of experts
+    reads: CrossReads = NO_READS  # of cross attention
     kept: bool = True
 
 

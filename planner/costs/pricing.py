@@ -15,6 +15,7 @@ from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, deman
 from planner.costs.compute.recompute_fits import require_measured_recompute
 from planner.costs.cost import NO_COST, Cost, least_trusted, slowest_cost, total_cost
 from planner.costs.cost_lines import CostLine
+from planner.costs.cross_reads import NO_READS, CrossReads, mean_cross_reads, reads_by_item, reads_of
 from planner.costs.fit_pricing import FitPricing
 from planner.costs.layer_pass import LayerPass, counts_by_placement, recompute_counts
 from planner.costs.layout_columns import columns_of
@@ -29,7 +30,9 @@ from planner.plan.gradient_flow import GradientFlow, gradient_flows
 from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
 from planner.plan.task import Task
 from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses
-from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.plan.tokens.encoder_outputs import ItemKey
+from planner.plan.tokens.reading_stages import reader_of
+from planner.plan.tokens.resharding import is_between_modules
 from planner.specs.base import Layers, Ranks
 from planner.specs.hardware.cluster import Cluster, device_of_rank
 from planner.specs.hardware.profile import Device
@@ -51,7 +54,8 @@ class Pricing:
     cluster: Cluster
     prices: Prices
     devices: dict[str, Device]
-    cross_reads: dict[str, float] = field(default_factory=dict)  # by module, as Columns.reads
+    mean_reads: dict[str, CrossReads] = field(default_factory=dict)  # of cross attention, by module that has it
+    reads: dict[ItemKey, int] = field(default_factory=dict)  # outputs that cross attention reads, by item
     edge_copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
     flows: dict[str, GradientFlow] = field(default_factory=dict)  # by module; left out: gradients go through its layers
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
@@ -66,12 +70,18 @@ class Pricing:
 
     def price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...] = ()) -> Cost:
         """Seconds of a task next to concurrent passes, with source and spread; cached by all that they depend on."""
-        key = price_key(task)
+        key = self.price_key(task)
         if concurrent:
-            key = (*key, tuple(tuple(tuple(map(price_key, passes)) for passes in groups) for groups in concurrent))
+            key = (*key, tuple(tuple(tuple(map(self.price_key, passes)) for passes in groups) for groups in concurrent))
         if key not in self.known:
             self.known[key] = self.new_price(task, concurrent)
         return self.known[key]
+
+    def price_key(self, task: Task) -> tuple[object, ...]:
+        """All of a task that its price depends on."""
+        once, reader = task.micro_batch is None, reader_of(task)[0]
+        where = task.ranks, task.split, task.peers, task.share
+        return task.module, task.phase, task.layers, task.lengths, where, once, reader, self.cross_reads(task)
 
     def new_price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """Compute the seconds of a task that `price` caches."""
@@ -129,15 +139,26 @@ class Pricing:
         """The layers that a task's pass goes through, with their group and recomputation."""
         layout, module, layers = self.layouts[task.module], self.models[task.module], task.layers
         recompute, by_placement = recompute_counts(layout, layers), counts_by_placement(layout, module, layers)
-        ends, forward = layers[-1] == module.layers - 1, task.phase == "F"
+        ends, forward, reads = layers[-1] == module.layers - 1, task.phase == "F", self.cross_reads(task)
         if not forward and not self.through_layers(task.module):  # the projector's backward alone
             return LayerPass(task.module, 0, ends, task.ranks, task.split, forward)
-        part = LayerPass(task.module, len(layers), ends, task.ranks, task.split, forward, recompute, by_placement)
+        part = LayerPass(
+            task.module, len(layers), ends, task.ranks, task.split, forward, recompute, by_placement, reads
+        )
         return part if self.through_layers(task.module) else part._replace(kept=False)
 
     def through_layers(self, module: str) -> bool:
         """Whether gradients go through a module's layers."""
         return module not in self.flows or self.flows[module].through_layers
+
+    def cross_reads(self, task: Task) -> CrossReads:
+        """What cross attention reads for the items of a task; where nothing is known of them, the module's mean."""
+        if not self.models[task.module].cross_attention_width:
+            return NO_READS
+        read = [self.reads.get((task.module, item)) for item in task.items]
+        if None in read:
+            return self.mean_reads.get(task.module, NO_READS)
+        return reads_of(zip(task.sizes, (each or 0 for each in read), strict=True))
 
     def kind_pass_cost(self, part: LayerPass, kind: str, lengths: Sequence[int]) -> Cost:
         """A pass over documents of these lengths, on ranks of one device kind."""
@@ -154,8 +175,9 @@ class Pricing:
         layout = self.layouts[module]
         recompute = recompute_counts(layout, layers)
         by_placement = counts_by_placement(layout, self.models[module], layers)
+        reads = self.mean_reads.get(module, NO_READS)
         return self.pass_line(
-            LayerPass(module, len(layers), True, ranks, split, forward, recompute, by_placement), kind
+            LayerPass(module, len(layers), True, ranks, split, forward, recompute, by_placement, reads), kind
         )
 
     def pass_line(self, part: LayerPass, kind: str) -> tuple[CostLine, Cost]:
@@ -225,9 +247,9 @@ class Pricing:
     def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""
         module = self.models[task.module]
-        if not module.feature_width or ">" not in task.group:
+        if not module.feature_width or not is_between_modules(task):
             return float(module.hidden)
-        edge = f"{task.module}>{task.group.partition('>')[2]}"
+        edge = f"{task.module}>{reader_of(task)[0]}"
         return module.feature_width / module.tokens_per_output * self.edge_copies.get(edge, 1)
 
     def device_kinds(self, ranks: Ranks) -> tuple[str, ...]:
@@ -258,7 +280,7 @@ class Pricing:
             several = f" on {kind}" if len(rank_kinds(self.cluster)) > 1 else ""
             message, fix = f"the plan has no prices for `{module}`{several}", "add them, or solve its job again"
             raise InputError(message, where="uses.prices.modules", fix=fix)
-        spec, layout, reads = self.models[module], self.layouts[module], self.cross_reads.get(module, 0.0)
+        spec, layout, reads = self.models[module], self.layouts[module], self.mean_reads.get(module, NO_READS)
         spread = hypot(step_spread(self.prices.spread, self.prices.rates[kind]), expert_spread(spec, layout, machine))
         return RatePricing(spec, layout, self.cluster, machine, spread, reads)
 
@@ -308,27 +330,13 @@ def expert_spread(module: Module, layout: Layout, machine: MachineModel) -> floa
     return sum(float(load_spread(module, columns_of(at), machine)) * len(own) for at, own in placed) / module.layers
 
 
-def price_key(task: Task) -> tuple[object, ...]:
-    """All of a task that its price depends on."""
-    once, reader = task.micro_batch is None, task.group.partition(">")[2]
-    where = task.ranks, task.split, task.peers, task.share
-    return task.module, task.phase, task.layers, task.lengths, where, once, reader
-
-
 def pricing_of(plan: Plan) -> Pricing:
     """The pricing that a plan carries. Raises InputError where it does not cover the plan's layouts."""
     uses = plan.uses
     copies = {edge.name: plan.layouts[edge.target].tp for edge in plan.edges if edge.by == "cross_attention"}
-    pricing = Pricing(
-        uses.models,
-        plan.layouts,
-        uses.cluster,
-        uses.prices,
-        uses.devices,
-        mean_cross_reads(plan),
-        copies,
-        gradient_flows(uses.models, plan.edges),
-    )
+    reads = reads_by_item(plan)
+    mean, flows = mean_cross_reads(plan, reads), gradient_flows(uses.models, plan.edges)
+    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean, reads, copies, flows)
     fix = "measure it again (planner profile) and solve its job again, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
         for kind in pricing.device_kinds(layout.ranks):
@@ -340,17 +348,6 @@ def pricing_of(plan: Plan) -> Pricing:
                 require_measured_recompute(basis.costs, layout, layers, name, f"uses.prices.modules.{name}", fix)
                 require_one_placement(layout, name)
     return pricing
-
-
-def mean_cross_reads(plan: Plan) -> dict[str, float]:
-    """Tokens that cross attention reads per token, in the mean over all items of the plan, by module."""
-    read = fed_tokens(plan, "cross_attention")
-    named = [name for name in plan.layouts if plan.uses.models[name].cross_attention_width]
-    totals = {name: sum(count for (module, _), count in read.items() if module == name) for name in named}
-    return {
-        name: totals[name] / max(1, sum(plan.uses.tokens(name, item) for item in plan.uses.items[name]))
-        for name in named
-    }
 
 
 def require_no_cross_attention(spec: Module, module: str) -> None:

@@ -110,15 +110,13 @@ def attention_line(
 def cross_attention_line(
     module: Module, kind: LayerKind, at: LayoutColumns, machine: MachineModel, forward: bool
 ) -> CostLine:
-    """Cross attention of one layer: each token attends to as many as are read per token in the mean."""
+    """Cross attention of one layer, in pairs of a token and an output that it attends to."""
     core = layer_work(module, kind, at).cross_attention
     assert core
     per_pair, fill = machine.attention_terms(core, forward)
-    each = float(per_pair * core.heads * core.width) * at.cross_reads
-    scores = (
-        float(core.heads) * machine.timing.score_bytes / machine.bandwidth * (1.0 if forward else 2.0) * at.cross_reads
-    )
-    return CostLine(quad=each + scores, lin=each * fill, const=machine.attention_launch(core))
+    each = float(per_pair * core.heads * core.width) * float(at.cross_pairs)
+    scores = float(core.heads) * machine.timing.score_bytes / machine.bandwidth * (1.0 if forward else 2.0)
+    return CostLine(quad=each + scores * float(at.cross_pairs), lin=each * fill, const=machine.attention_launch(core))
 
 
 def tp_ep_line(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from planner.costs.compute.layer_work import LayerWork
 from planner.costs.cost import Cost
 from planner.costs.cost_lines import CostLine
+from planner.costs.cross_reads import NO_READS, CrossReads
 from planner.costs.layer_pass import LayerPass, RecomputeCounts, recompute_counts
 from planner.costs.layout_columns import LayoutColumns, Number, columns_of, recompute_columns
 from planner.costs.machine_model import MachineModel
@@ -49,7 +50,7 @@ class RatePricing:
     cluster: Cluster
     machine: MachineModel
     spread: float  # of a step's seconds
-    cross_reads: float = 0.0  # tokens that cross attention reads per token of a sequence, in the mean of all items
+    reads: CrossReads = NO_READS  # of cross attention, in the mean of all items
     found: dict[Key, CostLine] = field(default_factory=dict)  # cost lines of passes, by all that they depend on
     tokens: dict[Key, ActivationBytes] = field(default_factory=dict)  # bytes of activations that one token leaves
 
@@ -106,33 +107,39 @@ class RatePricing:
     @property
     def layout_columns(self) -> LayoutColumns:
         """Columns of the layout for layers that no range of `experts` names."""
-        return replace(
-            columns_of(self.layout.with_expert_placement(self.layout.expert_placement)), cross_reads=self.cross_reads
-        )
+        return with_reads(columns_of(self.layout.with_expert_placement(self.layout.expert_placement)), self.reads)
 
     def pass_columns(self, part: LayerPass) -> LayoutColumns:
         """The same with the degrees of the pass's group for cp, and without recomputation."""
-        at = self.layout_columns
+        at = with_reads(self.layout_columns, part.reads)
         return replace(
             at, cp=part.split.degree, ulysses=part.split.ulysses, full_recompute=0.0, recomputed_parts=frozenset()
         )
 
     def activation_bytes(
-        self, layers: Layers, ends: bool, split: SequenceSplit, sizes: Sequence[int]
+        self,
+        layers: Layers,
+        ends: bool,
+        split: SequenceSplit,
+        sizes: Sequence[int],
+        reads: CrossReads | None = None,
     ) -> ActivationBytes:
-        """Bytes of activations that a micro-batch of `sizes` tokens leaves on each rank of a group, in these layers."""
+        """Bytes of activations that a micro-batch of `sizes` tokens leaves on each rank of a group, in these layers.
+        `reads`: of cross attention; None: the mean of all items.
+        """
+        reads = self.reads if reads is None else reads
         tokens = sum(sizes)
         if not tokens:
             return ActivationBytes(0.0, 0.0, 0.0)
         typical = sum(size * size for size in sizes) / tokens  # length of the sequence that the mean token is in
-        key = (layers, ends, 0.0 if self.machine.accounting.flash else typical)
+        key = (layers, ends, reads, 0.0 if self.machine.accounting.flash else typical)
         if key not in self.tokens:
-            self.tokens[key] = self.token_activation_bytes(layers, ends, typical)
+            self.tokens[key] = self.token_activation_bytes(layers, ends, typical, reads)
         return ActivationBytes(*(each * tokens / split.degree for each in self.tokens[key]))
 
-    def token_activation_bytes(self, layers: Layers, ends: bool, seq: float) -> ActivationBytes:
+    def token_activation_bytes(self, layers: Layers, ends: bool, seq: float, reads: CrossReads) -> ActivationBytes:
         """Bytes of activations of one token, from a sequence of `seq` tokens, on one rank of tp without cp."""
-        at = replace(self.layout_columns, seq=seq)
+        at = replace(with_reads(self.layout_columns, reads), seq=seq)
         accounting = device_accounting(self.machine.device, self.machine.accounting)
         kept, peak_recomputed = 0.0, 0.0
         counts = Counter(
@@ -155,8 +162,7 @@ class RatePricing:
         """
         most, _ = max(self.layout.by_expert_placement(range(self.spec.layers)), key=lambda each: len(each[1]))
         at = replace(
-            columns_of(most),
-            cross_reads=self.cross_reads,
+            with_reads(columns_of(most), self.reads),
             cp=1,
             ulysses=1,
             full_recompute=0.0,
@@ -188,3 +194,8 @@ class RatePricing:
             float(self.machine.network.p2p(size_bytes, ranks)) * self.machine.exposed_send_share * self.straggler_factor
         )
         return self.compute_cost(seconds, seconds)
+
+
+def with_reads(at: LayoutColumns, reads: CrossReads) -> LayoutColumns:
+    """The columns with what cross attention reads."""
+    return replace(at, cross_reads=reads.per_token, cross_pairs=reads.pairs, readers=reads.readers)

@@ -42,6 +42,7 @@ FAMILIES: dict[str, Family] = {  # by `model_type`
     "siglip_vision_model": single_module("vision", encoders.siglip),
     "whisper": single_module("audio", encoders.whisper),
     "llava": multimodal.llava,
+    "mllama": multimodal.mllama,
     "qwen2_5_vl": multimodal.qwen2_5_vl,
     "qwen2_audio": multimodal.qwen2_audio,
     "qwen2_vl": multimodal.qwen2_vl,
@@ -79,8 +80,12 @@ def read(path: Path) -> ImportedModel:
 
 
 def encoder_edge(source: str, llm: Module) -> ModelEdge:
-    """The edge from an encoder to the decoder that reads its tokens, or attends to them."""
-    return ModelEdge(source=source, target="llm", by="cross_attention" if llm.cross_attention_width else "tokens")
+    """The edge from an encoder to the decoder that reads its tokens, or attends to them: to images at a token of text
+    for each.
+    """
+    if not llm.cross_attention_width:
+        return ModelEdge(source=source, target="llm")
+    return ModelEdge(source=source, target="llm", by="cross_attention", marks=1 if source == "vision" else 0)
 
 
 def read_modules(config: HfConfig) -> multimodal.Modules:

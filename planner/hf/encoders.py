@@ -5,6 +5,7 @@ from typing import Any
 from planner.hf.decoders import MOST_LAYERS
 from planner.hf.hf_config import HfConfig
 from planner.specs.layers import Audio, Vit
+from planner.specs.layers.resize import CanvasResize
 
 GELU = ("gelu",)
 QWEN_EPS = 1e-6  # a constant in the code of Qwen's vision towers
@@ -52,6 +53,48 @@ def plain_vit(config: HfConfig, out: int | None, usual_patch: int) -> Vit:
     if out is None:
         config.add("the projector that each vit has", projector_parameters(module))
     return module
+
+
+def mllama_vision(config: HfConfig, out: int) -> Vit:
+    """Llama 3.2 Vision's: layers within an image of several tiles, and more behind them whose blocks are gated."""
+    config.assume(num_hidden_layers=32, num_global_layers=8, attention_heads=16, hidden_size=1280, hidden_act="gelu")
+    config.assume(intermediate_size=5120, image_size=448, patch_size=14, num_channels=3, max_num_tiles=4)
+    config.assume(norm_eps=1e-5, intermediate_layers_indices=[3, 7, 15, 23, 30], vision_output_dim=7680)
+    config.assume(supported_aspect_ratios=8 * [[1, 1]])
+    config.expect("hidden_act", GELU)
+    gated, tiles, pixels = config.count("num_global_layers"), config.count("max_num_tiles"), config.count("image_size")
+    module = Vit(
+        layers=config.count("num_hidden_layers", MOST_LAYERS) + gated,
+        hidden=config.count("hidden_size"),
+        heads=head_count(config, "attention_heads", "hidden_size"),
+        ffn=config.count("intermediate_size"),
+        bias="none",
+        patch=config.count("patch_size"),
+        channels=config.count("num_channels"),
+        out=out,
+        gated_layers=gated,
+        resize=CanvasResize(pixels=pixels, most=tiles),
+        norm_eps=config.number("norm_eps"),
+    )
+    note_mllama_vision(config, module, tiles, pixels)
+    return module
+
+
+def note_mllama_vision(config: HfConfig, module: Vit, tiles: int, pixels: int) -> None:
+    """Notes what the tower has and the spec does not, and that the spec's projector stands for another."""
+    hidden, places = module.hidden, (pixels // module.patch) ** 2 + 1
+    ratios, joined = config.value("supported_aspect_ratios"), config.numbers("intermediate_layers_indices")
+    grids = (len(ratios) if isinstance(ratios, list) else 0) + 1
+    tables = places * hidden + grids * tiles * (places + 2) * hidden + 3
+    config.leave_out(f"learned positions of {places} patches, of tiles and of grids of them", tables)
+    config.leave_out("biases of its MLPs", module.layers * (module.ffn + hidden))
+    config.leave_out("a class token, and a norm before the first layer", 3 * hidden)
+    wide = config.count("vision_output_dim")
+    own = wide * module.out + module.out
+    if wide != hidden * (1 + len(joined)):
+        raise config.wrong_value("vision_output_dim", f"{1 + len(joined)} times hidden_size")
+    what = f"its projector is one linear of the last output joined with those of layers {', '.join(map(str, joined))}"
+    config.leave_out(what, own - projector_parameters(module))
 
 
 def note_learned_positions(config: HfConfig, module: Vit, more: int) -> None:

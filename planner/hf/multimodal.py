@@ -1,16 +1,36 @@
 """Multimodal models: an encoder whose tokens a decoder reads."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from planner.hf.decoders import llama, mistral, qwen2, qwen3
-from planner.hf.encoders import audio_encoder, clip, projector_parameters, qwen2_5_vision, qwen2_vision, siglip
+from planner.hf.decoders import build_decoder, llama, llama_fields, mistral, qwen2, qwen3
+from planner.hf.encoders import (
+    audio_encoder,
+    clip,
+    mllama_vision,
+    projector_parameters,
+    qwen2_5_vision,
+    qwen2_vision,
+    siglip,
+)
 from planner.hf.hf_config import HfConfig
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Module, Vit
 
 Modules = dict[str, Module]
 Family = TypeVar("Family")
+MLLAMA_ADDED_WORDS = 8  # rows that the embedding has for images, and the head has not: a constant in the code
+MLLAMA_TEXT: dict[str, Any] = {  # what a text_config may leave out
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
+}
 TEXT_READERS: dict[str, Callable[[HfConfig], Decoder]] = {
     "llama": llama,
     "mistral": mistral,
@@ -69,6 +89,28 @@ def qwen2_audio(config: HfConfig) -> Modules:
     config.read_keys |= {"audio_token_index", "audio_token_id", "ignore_index"}
     part.assume(num_mel_bins=128, encoder_layers=32, encoder_attention_heads=20, encoder_ffn_dim=5120, d_model=1280)
     return {"audio": audio_encoder(part, text.hidden, pool=2), "llm": text}
+
+
+def mllama(config: HfConfig) -> Modules:
+    """Llama 3.2 Vision (arXiv 2407.21783, section 7): a decoder of which some layers attend to images instead of text,
+    and a tower over their tiles.
+    """
+    config.read_keys |= {"image_token_index", "image_token_id"}
+    text = read_text(config, mllama_text)
+    return {"vision": mllama_vision(config.section("vision_config"), text.hidden), "llm": text}
+
+
+def mllama_text(config: HfConfig) -> Decoder:
+    """The decoder alone: the layers in cross_attention_layers have cross attention in place of attention, norms of its
+    heads, and gates.
+    """
+    config.assume(**MLLAMA_TEXT)
+    fields, words = llama_fields(config), config.numbers("cross_attention_layers")
+    if not words or words[-1] >= fields["layers"] or sorted({*words}) != words:
+        raise config.wrong_value("cross_attention_layers", f"a rising list of layers below {fields['layers']}")
+    pattern = " ".join("X-" if layer in words else "*-" for layer in range(fields["layers"]))
+    own = {"added_words": MLLAMA_ADDED_WORDS, "cross": fields["hidden"], "pattern": pattern}
+    return build_decoder(config, {**fields, **own, "cross_norms": True, "cross_gates": True})
 
 
 def read_text(config: HfConfig, family: Callable[[HfConfig], Decoder] | None = None) -> Decoder:

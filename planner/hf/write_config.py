@@ -83,7 +83,7 @@ def decoder_family(module: Decoder) -> str | None:
 
 def plain_layers(module: Decoder) -> bool:
     """Whether layers are in the style of GPT-2 or of Llama, with plain experts or none."""
-    foreign = module.positions in ("none", "relative") or module.cross or module.scaled_head
+    foreign = module.positions in ("none", "relative") or module.cross or module.added_words or module.scaled_head
     if foreign or module.activation or module.rotary_share < 1:
         return False
     styles = (False, "layer", "all", False), (True, "rms", module.bias, module.qk_norm)  # GPT-2, Llama

@@ -5,8 +5,10 @@ between matrices, and `group_tokens` those of all ranks that share the documents
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from planner.models.autograd.auxiliary_loss import AuxiliaryLosses
@@ -49,13 +51,27 @@ class Batch:
     sequence_parallel: SequenceParallel = NO_SEQUENCE_PARALLEL  # the ranks that share the documents
     tensor_parallel: TensorParallel = NO_TENSOR_PARALLEL  # the ranks that share the matrices: each has these tokens
     features: EncoderFeatures | None = None
-    memory: CrossAttentionMemory | None = None
+    memory: CrossAttentionMemory | None = None  # None: no document reads anything
     # By layer, over the ranks that share its experts; layers not listed have all of them here.
     dispatchers: Mapping[int, TokenDispatcher] = field(default_factory=dict)
     capacity_slices: tuple[
         Tensor, ...
     ] = ()  # row indices of the slices that each have their own expert capacity; (): one slice
     auxiliary: AuxiliaryLosses = field(default_factory=AuxiliaryLosses)  # of its layers
+
+    def readers(self) -> "ReadingRows | None":
+        """The documents that cross attention reads something for; None where it does for all."""
+        lengths, memory = self.cu_seqlens.diff(), self.memory
+        outputs = torch.zeros_like(lengths) if memory is None else memory.cu_seqlens.diff()
+        read = outputs > 0
+        if bool(read.all()):
+            return None
+        rows = torch.repeat_interleave(read, lengths).nonzero()[:, 0].to(self.inputs.device)
+        tensor, local = self.tensor_parallel.among(rows)
+        if memory is not None:
+            memory = replace(memory, cu_seqlens=boundaries(outputs[read]))
+        batch = replace(self, cu_seqlens=boundaries(lengths[read]), tensor_parallel=tensor, memory=memory)
+        return ReadingRows(local, batch)
 
     def with_features(self, x: Tensor) -> Tensor:
         """Embeddings x `(local_tokens, hidden)`, with encoder outputs in place of some."""
@@ -64,3 +80,17 @@ class Batch:
     def tensor_parallel_for(self, part: EqualShard) -> TensorParallel:
         """The ranks over which matrices with this shard are sharded; no others, where the matrices are replicated."""
         return self.tensor_parallel if part.count > 1 else NO_TENSOR_PARALLEL
+
+
+class ReadingRows(NamedTuple):
+    """The part of a batch whose documents read something in cross attention. Of the batch, what layers without
+    self-attention need is restricted to it.
+    """
+
+    rows: Tensor  # (rows) int64: which of this rank's local_tokens rows
+    batch: Batch
+
+
+def boundaries(lengths: Tensor) -> Tensor:
+    """Where documents of these lengths `(documents)` begin, and where the last ends: `(documents + 1)`."""
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0, dtype=lengths.dtype)])

@@ -18,6 +18,11 @@ class TensorParallel(Protocol):
     def shard(self) -> EqualShard:
         """This rank's index in the block, and the number of ranks."""
 
+    def among(self, rows: Tensor) -> "tuple[TensorParallel, Tensor]":
+        """The same ranks with these rows `(rows)` of the `tokens` alone, ascending, each on the rank that has it; and
+        which of this rank's `local_tokens` those on it are.
+        """
+
     def local_rows(self, x: Tensor) -> Tensor:
         """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`. Backward all-gathers."""
 
@@ -38,6 +43,10 @@ class NoTensorParallel:
     """A rank that shares no matrices: all operations are the identity."""
 
     shard = EqualShard()
+
+    def among(self, rows: Tensor) -> "tuple[TensorParallel, Tensor]":
+        """Return the rows `(rows)` themselves."""
+        return self, rows
 
     def local_rows(self, x: Tensor) -> Tensor:
         """Return x (any shape) itself."""

@@ -62,4 +62,4 @@ def group_seconds(group: CaseGroup, machine: MachineModel) -> Seconds:
 
 def encoder_setup(encoder: CaseEncoder, setup: LayoutColumns) -> LayoutColumns:
     """The encoder's setup: the layout of the decoder that reads it, with its own tokens."""
-    return replace(setup, seq=float(encoder.seq), cross_reads=0.0)
+    return replace(setup, seq=float(encoder.seq), cross_reads=0.0, cross_pairs=0.0)

@@ -103,7 +103,9 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         )
     columns, assumed = record_setup(counted, model.module, RecordPlatform(device, name, fabric.ranks_per_node))
     if model.encoder:
-        columns = replace(columns, cross_reads=model.encoder.seq / columns.seq)
+        columns = replace(
+            columns, cross_reads=model.encoder.seq / columns.seq, cross_pairs=model.encoder.seq / columns.seq
+        )
     counting = FlopsCounting(source_facts.attention, source_facts.recomputed)
     figures = measured_figures(counted, model.module, columns, counting, peak_flops(facts, columns.dtype))
     board = stated_device_bytes(record, facts)

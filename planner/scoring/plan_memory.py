@@ -65,7 +65,8 @@ class PlanMemory:
         layers = task.layers if self.pricing.through_layers(task.module) else Layers(task.layers[:1])
         ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
         each = (self.pricing.module_pricing(task.module, kind) for kind in self.pricing.device_kinds(task.ranks))
-        return [basis.activation_bytes(layers, ends, task.split, task.lengths) for basis in each]
+        reads = self.pricing.cross_reads(task)
+        return [basis.activation_bytes(layers, ends, task.split, task.lengths, reads) for basis in each]
 
     def fragmentation_factor(self, task: Task) -> float:
         """Factor for what the allocator reserves and cannot use."""

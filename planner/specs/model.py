@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Name, Spec
+from planner.specs.base import Index, Name, Spec
 from planner.specs.layers import Module
 
-EdgeInput = Literal["tokens", "cross_attention"]  # outputs replace tokens, or every layer attends to them
+EdgeInput = Literal["tokens", "cross_attention"]  # outputs replace tokens, or layers of cross attention read them
 
 
 class ModelEdge(Spec):
@@ -16,6 +16,7 @@ class ModelEdge(Spec):
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
     by: EdgeInput = "tokens"
+    marks: Index = 0  # by cross attention: tokens of the target's text that stand for an item of the source
 
 
 class Model(Spec):
@@ -67,6 +68,10 @@ def edge_fault(edge: ModelEdge, source: Module, target: Module) -> str:
     """Return why a module cannot read another's outputs, as `what is wrong | what to do`; empty where it can."""
     if not source.feature_width:
         return f"`{edge.source}` ends in a loss and has no outputs for `{edge.target}` to read | let an encoder feed it"
+    if edge.marks and edge.by == "tokens":
+        return (
+            f"every output of `{edge.source}` is a token of `{edge.target}` | leave out marks, or by: cross_attention"
+        )
     width = target.cross_attention_width if edge.by == "cross_attention" else target.hidden
     if not width:
         return f"`{edge.target}` has no cross attention | set its cross to {source.feature_width}, or by: tokens"

@@ -55,11 +55,19 @@ def stack_parameters(module: Module, counts: Mapping[LayerKind, int]) -> int:
 
 
 def layer_parameters(module: Module, kind: LayerKind | None = None) -> int:
-    """Return the parameters of one layer of a kind: all blocks, each with a norm. None: of the largest layer."""
+    """Return the parameters of one layer of a kind: all blocks, each with a norm, and their gates. None: of the largest
+    layer.
+    """
     if kind is None:
         return max(layer_parameters(module, each) for each in kind_counts(module))
     norm = norm_parameters(module, module.hidden)
-    return sum(block_entry(block, BLOCKS, "the parameters")(module) + norm for block in kind_blocks(kind))
+    blocks = sum(block_entry(block, BLOCKS, "the parameters")(module) + norm for block in kind_blocks(kind))
+    return blocks + gate_parameters(module, kind)
+
+
+def gate_parameters(module: Module, kind: LayerKind) -> int:
+    """Return one number for each block of a layer whose blocks are gated."""
+    return len(kind_blocks(kind)) if module.gates_residuals(kind) else 0
 
 
 def active_layer_parameters(module: Module, kind: LayerKind) -> int:
@@ -82,7 +90,8 @@ def attention_parameters(module: Module) -> int:
 
 def cross_attention_parameters(module: Module) -> int:
     """Return the same of cross attention, whose keys and values are projected from another module's outputs."""
-    return projection_parameters(module, module.cross_attention_width)
+    norms = 2 * norm_parameters(module, head_dim(module)) if module.has_cross_norms else 0
+    return projection_parameters(module, module.cross_attention_width) + norms
 
 
 def projection_parameters(module: Module, key_input_width: int) -> int:

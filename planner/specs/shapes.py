@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import lcm
 
 from planner.specs.layers import Module, kind_counts
-from planner.specs.layers.blocks import LayerKind, kind_blocks
+from planner.specs.layers.blocks import LayerKind, kind_blocks, only_reads
 from planner.specs.layers.head_widths import head_dim, kv_heads, value_dim
 from planner.specs.parallelism import Dtype
 from planner.specs.parameters import active_layer_parameters
@@ -116,14 +116,20 @@ def resident_layers(layers: int, offload: float) -> float:
     return layers - offload * max(0, layers - 2)
 
 
-def cross_attention_flops(module: Module, own: int, read: int, pairs: int) -> float:
-    """Forward FLOPs of cross attention beyond `layer_flops`, namely QKᵀ and PV of `pairs` of a token and an output
-    that it attends to, and keys and values of the `read` outputs in place of the `own` tokens.
+def cross_attention_flops(module: Module, sizes: tuple[int, ...], read: tuple[int, ...]) -> float:
+    """Forward FLOPs of cross attention beyond `layer_flops`, over items of these tokens and outputs read: QKᵀ and PV of
+    each pair of a token and an output, and keys and values of the outputs in place of the tokens. Layers with nothing
+    but cross attention are skipped by items that read nothing.
     """
-    layers = sum(count * kind_blocks(kind).count("cross_attention") for kind, count in kind_counts(module).items())
+    pairs = sum(own * other for own, other in zip(sizes, read, strict=True))
     attention = 2.0 * (query_width(module) + attention_output_width(module)) * pairs
-    projections = 2.0 * 2.0 * module.cross_attention_width * key_width(module) * (read - own)
-    return layers * (attention + projections)
+    projections = 2.0 * 2.0 * module.cross_attention_width * key_width(module)
+    skipping, total = sum(own for own, other in zip(sizes, read, strict=True) if not other), 0.0
+    for kind, count in kind_counts(module).items():
+        skipped = skipping if only_reads(kind) else 0
+        beyond = attention + projections * (sum(read) - sum(sizes)) if "cross_attention" in kind_blocks(kind) else 0.0
+        total += count * (beyond - skipped * (2.0 * active_layer_parameters(module, kind) - projections))
+    return total
 
 
 def step_flops(
@@ -143,6 +149,5 @@ def step_flops(
         each = sum(count * attention_flops(module, layer_of_window[window], size) for window, count in counts.items())
         attention += sizes.count(size) * each
     if read:
-        pairs = sum(own * other for own, other in zip(sizes, read, strict=True))
-        attention += cross_attention_flops(module, sum(sizes), sum(read), pairs)
+        attention += cross_attention_flops(module, sizes, read)
     return per_token * sum(sizes) + (3.0 if through_layers else 1.0) * attention

@@ -42,6 +42,7 @@ OTHERS = {
     "whisper": "WhisperForConditionalGeneration",
     "llava": "LlavaForConditionalGeneration",
     "qwen2_audio": "Qwen2AudioForConditionalGeneration",
+    "mllama": "MllamaForConditionalGeneration",
 }
 
 

@@ -17,6 +17,7 @@ from planner.models.layers.vocabulary import VocabularyEmbedding, sharded_cross_
 from planner.models.sharding import ModuleShard
 from planner.models.tensor_parallel import NO_TENSOR_PARALLEL
 from planner.specs.layers import Decoder
+from planner.specs.sequence_sharding import even_sizes
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,7 @@ SPEC = Decoder(layers=2, hidden=32, heads=8, kv_heads=2, ffn=48, vocab=64, tied=
 
 
 def block(groups, tokens, unit=1):
-    return TensorParallelGroup(groups[ALL], tokens, unit, CommunicationMeter())
+    return TensorParallelGroup(groups[ALL], even_sizes(tokens, len(ALL), unit), CommunicationMeter())
 
 
 def drawn(*shape, seed=0, own=False):
@@ -68,6 +69,19 @@ def check_identities(groups):
         merged = x.view(tokens // unit, unit * WIDTH)  # each row stands for several tokens
         assert torch.equal(tensor.local_rows(merged), merged[first // unit : last // unit])
         close(tensor.reduce_scatter(merged), 4 * merged[first // unit : last // unit])
+
+
+def check_some_rows(groups):
+    """With some rows alone each rank keeps those that it has, however many, and none where there are none."""
+    tensor, rank = block(groups, 15), dist.get_rank()
+    x, others = drawn(15, WIDTH), [drawn(15, WIDTH, seed=seed) for seed in range(4)]
+    for kept in ([0, 1, 5, 8, 9, 10, 11, 14], [12], [], [*range(15)]):
+        rows = torch.tensor(kept, dtype=torch.int64)
+        few, own = tensor.among(rows)
+        local = tensor.local_rows(x)[own]
+        assert torch.equal(few.all_gather(local), x[rows])
+        assert torch.equal(few.local_rows(x[rows]), local)
+        close(few.reduce_scatter(others[rank][rows]), tensor.local_rows(sum(others))[own])
 
 
 def gradient(function, x, y):
@@ -175,8 +189,8 @@ def check_chunks(groups):
     )
 
 
-CHECKS = [check_identities, check_adjoints, check_bytes, check_layer_bytes, check_nobody_else, check_vocabulary,
-          check_chunks]  # fmt: skip
+CHECKS = [check_identities, check_some_rows, check_adjoints, check_bytes, check_layer_bytes, check_nobody_else,
+          check_vocabulary, check_chunks]  # fmt: skip
 
 
 def body(worker):

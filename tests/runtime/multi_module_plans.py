@@ -22,9 +22,13 @@ TURNING = Decoder(layers=2, hidden=16, heads=4, ffn=40, vocab=48, cross=16, bias
 PHOTO = with_fields(VIT, resize=SmartResize(min_pixels=64, max_pixels=400))  # these read pixels and frames
 TILED = with_fields(VIT, frames=2, channels=1, resize=TiledResize(8, 3))
 TALK = with_fields(EAR, chunk=0.1)  # ten frames, which are padded to three outputs
+SEEING = {"layers": 4, "hidden": 32, "heads": 8, "kv_heads": 4, "ffn": 48, "vocab": 64, "cross": 32}
+SEEING |= {"cross_norms": True, "cross_gates": True}
+SEER = Decoder(**SEEING, added_words=2, pattern="*- X- *- X-")  # attends to images in some layers alone
+LATE = Decoder(**SEEING, pattern="*- *- X- *-")  # its first half reads no image
 SPECS = {"llm": LLM, "vit": VIT, "ear": EAR, "eye": EYE, "drum": DRUM}
 SPECS |= {"photo": PHOTO, "tiled": TILED, "talk": TALK}
-SPECS |= {"text": TEXT, "bert": BERT, "reader": READER, "turning": TURNING}
+SPECS |= {"text": TEXT, "bert": BERT, "reader": READER, "turning": TURNING, "seer": SEER, "late": LATE}
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30}
 IMAGES = {0: 16, 1: 8, 2: 24, 3: 28}
 FEEDS = {0: 0, 1: 0, 2: 1, 3: 3}  # two images in the first text, none in the third

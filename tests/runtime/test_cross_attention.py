@@ -35,6 +35,7 @@ APART = [
     ({(3,): (3,)}, {(1,): (2,)}),
 ]
 GROUPS = [({LOW: (0, 1, 3), HIGH: (2, 4)}, {LOW: (0, 1), HIGH: (2, 3)})]
+READERS = [({(0,): (0, 1), (3,): (2, 3, 4)}, {(0, 2): (0, 1), (1, 3): (2, 3)})]
 STAGES = [({(0, 2): (0, 1, 3), (1, 3): (2, 4)}, GROUPS[0][1])]
 PLANS = {
     "dp": plan("text", "reader", ({"dp": 4}, {"dp": 4}), ONE_EACH),
@@ -52,6 +53,7 @@ PLANS = {
     "tp of both": plan("text", "turning", ({"dp": 2, "tp": 2}, {"dp": 2, "tp": 2, "zero": 3}), GROUPS),
     "bert in stages": plan("bert", "reader", ({"dp": 2, "pp": 2}, {"dp": 2, "tp": 2}), STAGES),
 }  # fmt: skip
+PLANS["the reader in stages"] = plan("text", "turning", ({"dp": 4}, {"dp": 2, "pp": 2}), READERS)
 GOLDEN = Path(__file__).parents[1] / "golden/by_hand/encoder-decoder/plan.yaml"
 PLANS["by hand"] = files.read(GOLDEN, Plan)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from planner.files import read
-from planner.specs.layers import Audio, Module, Vit
+from planner.specs.layers import Audio, Module, Vit, kind_counts
 from planner.specs.model import Model
-from planner.specs.parameters import model_parameters, parameter_counts
+from planner.specs.parameters import layer_parameters, model_parameters, parameter_counts
 
 MODELS = Path(__file__).parents[2] / "profiles" / "models"
 
@@ -20,6 +20,8 @@ LLMS = {  # as the page of the LLM alone says, with the words that the pair adds
     "internlm2.5-7b": 7_737_708_544 + 9 * ROWS,
     "mistral-nemo": 12_247_782_400,
     "llama-2-70b": 68_976_648_192,
+    "llama-3.2-11b-text": 9_775_192_080,  # transformers, on the meta device
+    "llama-3.2-90b-text": 87_666_865_192,  # as its discussions on Hugging Face count too
 }
 
 EXACT = {
@@ -29,6 +31,8 @@ EXACT = {
     "qwen2.5-omni-7b": "qwen2.5-7b",
     "llava-1.5-7b": "vicuna-7b",
     "internvl2.5-8b": "internlm2.5-7b",
+    "llama-3.2-vision-11b": "llama-3.2-11b-text",
+    "llama-3.2-vision-90b": "llama-3.2-90b-text",
     "vit-1b-llama-12b": "mistral-nemo",
     "vit-2.4b-llama-70b": "llama-2-70b",
     "vit-10b-llama-70b": "llama-2-70b",
@@ -46,6 +50,8 @@ NAMED = {  # billions: of encoders without their projectors
     "llava-1.5-7b": {"vision": 0.3035},
     "internvl2.5-8b": {"vision": 0.304},
     "internvl3-8b": {"vision": 0.304, "llm": 7.613},
+    "llama-3.2-vision-11b": {"llm": 9.775},
+    "llama-3.2-vision-90b": {"llm": 87.667},
     "vit-1b-llama-12b": {"vision": 1, "llm": 12},
     "vit-2.4b-llama-70b": {"vision": 2.4, "llm": 70},
     "vit-10b-llama-70b": {"vision": 10, "llm": 70},
@@ -88,6 +94,22 @@ def test_internvl_lacks_what_its_source_says() -> None:
     """
     left_out = 1025 * 1024 + 1024 + 24 * 2 * 1024 + 1024 + 2 * 4096
     assert model_parameters(shipped("internvl2.5-8b")) == 8_075_365_376 - left_out + 2 * 1024
+
+
+@pytest.mark.parametrize(("size", "layers", "total"), [("11b", 8, 10_670_220_835), ("90b", 20, 88_593_355_323)])
+def test_llama_vision_lacks_what_its_source_says(size: str, layers: int, total: int) -> None:
+    """The totals of transformers, on the meta device: tables of positions, a class token, a norm in front and biases of
+    MLPs are left out, and the projector is of another shape.
+    """
+    model = shipped(f"llama-3.2-vision-{size}")
+    llm, vision = model.modules["llm"], model.modules["vision"]
+    assert kind_counts(llm) == {"attention+mlp": 4 * layers, "cross_attention+mlp": layers}
+    assert layer_parameters(llm, "cross_attention+mlp") == {"11b": 218_112_258, "90b": 855_654_658}[size]
+    tables = 1601 * 1280 + 9 * 4 * (1601 + 2) * 1280 + 3
+    left_out = tables + 40 * (5120 + 1280) + 3 * 1280
+    assert without_projector(vision) == 863_567_379 - left_out
+    projector = 7680 * llm.hidden + llm.hidden
+    assert parameter_counts(llm).total + without_projector(vision) + left_out + projector == total
 
 
 def test_every_multimodal_model_is_here_and_its_encoders_feed_its_llm() -> None:

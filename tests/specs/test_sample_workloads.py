@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,16 @@ from planner.errors import InputError
 from planner.specs import library
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.layers import Audio, Vit
-from planner.specs.layers.resize import FixedResize, ImageSize, SmartResize, TiledResize, VideoSampling, image_parts
+from planner.specs.layers.resize import (
+    CanvasResize,
+    FixedResize,
+    ImageSize,
+    SmartResize,
+    TiledResize,
+    VideoSampling,
+    canvas_tiles,
+    image_parts,
+)
 from planner.specs.model import Model
 from planner.specs.workload.items import item_tokens
 from planner.specs.workload.length_sources import DrawnImages
@@ -26,6 +36,10 @@ QWEN = SmartResize(min_pixels=3136, max_pixels=12_845_056)
 
 def tiles(most: int) -> TiledResize:
     return TiledResize(pixels=448, most=most)
+
+
+def canvas(padded: bool = False) -> CanvasResize:
+    return CanvasResize(pixels=560, most=4, padded=padded)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +56,12 @@ def tiles(most: int) -> TiledResize:
         (tiles(6), 2, (1920, 1080), 768),
         (tiles(12), 2, (224, 224), 256),
         (FixedResize(pixels=336), 1, (1280, 960), 576),
+        (canvas(), 1, (1280, 960), 4 * 1601),
+        (canvas(), 1, (640, 480), 2 * 1601),
+        (canvas(), 1, (1920, 1080), 4 * 1601),
+        (canvas(), 1, (224, 224), 1601),
+        (canvas(), 1, (3000, 4000), 4 * 1601),
+        (canvas(padded=True), 1, (224, 224), 4 * 1601),
     ],
 )
 def test_tokens_of_images_are_those_of_the_models_processors(rule, merge, size, tokens):
@@ -60,6 +80,25 @@ def test_every_part_is_whole_outputs_within_its_limits(width, height, rule):
         assert 3136 <= parts[0] * 196 <= max(rule.max_pixels, 28 * max(width, height))
     elif isinstance(rule, TiledResize):
         assert len(parts) <= rule.most + 1
+
+
+@given(st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 6))
+def test_a_canvas_enlarges_an_image_least_or_shrinks_it_least(width, height, most):
+    """By search over all grids, in fractions: no other does better, and none of fewer tiles as well."""
+    grids = [(i, j) for i in range(1, most + 1) for j in range(1, most + 1) if i * j <= most]
+    scale = {grid: min(Fraction(560 * grid[0], width), Fraction(560 * grid[1], height)) for grid in grids}
+    large_enough = [grid for grid in grids if scale[grid] >= 1]
+    found = canvas_tiles(CanvasResize(pixels=560, most=most), ImageSize(width, height))
+    best = min(scale[grid] for grid in large_enough) if large_enough else max(scale.values())
+    assert found == min(i * j for i, j in grids if scale[i, j] == best)
+
+
+def test_an_image_that_is_attended_to_is_marked_by_one_token_of_text():
+    model = library.read_named("llama-3.2-vision-11b", Model)[0]
+    readers = sample_readers(model, "llm", "here")
+    sized = sized_sample(readers, Sample(100, (ImageSize(640, 480), ImageSize(224, 224))), "here")
+    assert (sized.tokens, sized.items["vision"]) == (102, (6404, 6404))
+    assert sized_sample(readers, Sample(100), "here").tokens == 100
 
 
 def test_a_minute_of_video_is_split_at_pairs_of_frames():

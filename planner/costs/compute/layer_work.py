@@ -13,7 +13,7 @@ import numpy as np
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.specs.layers import Module
 from planner.specs.layers.blocks import Block as Name
-from planner.specs.layers.blocks import LayerKind, block_entry, kind_blocks
+from planner.specs.layers.blocks import LayerKind, block_entry, kind_blocks, only_reads
 from planner.specs.layers.head_widths import head_dim, kv_heads
 from planner.specs.shapes import key_width, query_width
 from planner.specs.trained_parameters import AdaptableMatrix, adapted_matrices
@@ -82,7 +82,7 @@ class BlockWork(NamedTuple):
 
 def layer_work(module: Module, kind: LayerKind, at: LayoutColumns, window: int | None = None) -> LayerWork:
     """Forward work of one layer on one rank, for one micro-batch."""
-    names = kind_blocks(kind)
+    names, at = kind_blocks(kind), reading_columns(kind, at)
     each = [block_entry(block, BLOCK_WORK, "the work")(module, at) for block in names]
     shards = np.where(at.sequence_parallel, at.tp, 1)  # of norms and residuals
     residual = at.element * at.tokens * module.hidden * 5.0 * len(names) / shards  # a norm in and out, a residual sum
@@ -113,6 +113,17 @@ def adapter_block(module: Module, matrix: AdaptableMatrix, at: LayoutColumns) ->
     assert lora is not None
     inputs, outputs = matrix.on_rank(at.tp)
     return BlockWork((), at.element * at.tokens * (inputs + 2.0 * lora.rank + 3.0 * outputs), 3)
+
+
+def reading_columns(kind: LayerKind, at: LayoutColumns) -> LayoutColumns:
+    """The columns of the tokens that a layer works on: where it has nothing but cross attention, of those that are in
+    sequences which read something.
+    """
+    if not only_reads(kind):
+        return at
+    each = 1.0 / np.where(np.asarray(at.readers) > 0, at.readers, 1.0)
+    reads, pairs = at.cross_reads * each, at.cross_pairs * each
+    return replace(at, micro_batch=at.micro_batch * at.readers, cross_reads=reads, cross_pairs=pairs, readers=1.0)
 
 
 def attention_block(module: Module, at: LayoutColumns) -> BlockWork:
@@ -171,9 +182,9 @@ def cross_attention_block(module: Module, at: LayoutColumns) -> BlockWork:
 
 
 def cross_attention_core(module: Module, at: LayoutColumns) -> AttentionCore:
-    """Cross attention of one micro-batch: every token attends to all that is read."""
+    """Cross attention of one micro-batch: every token attends to all that its sequence reads."""
     heads, size = module.heads / (at.tp * at.ulysses), head_dim(module)
-    pairs = at.micro_batch * at.seq * at.seq * at.cross_reads
+    pairs = at.micro_batch * at.seq * at.seq * at.cross_pairs
     return AttentionCore(
         pairs / at.ring, heads, size, at.seq / at.ring, size, "float32" if at.full_precision else "bf16"
     )

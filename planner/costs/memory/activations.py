@@ -13,7 +13,7 @@ import numpy as np
 from planner.costs.compute.expert_load import counted_load
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
-from planner.specs.layers import Module
+from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
 from planner.specs.layers.head_widths import head_dim, kv_heads, value_dim
 from planner.specs.shapes import attention_output_width, query_width, value_width
@@ -115,15 +115,17 @@ def attention_bytes(
 def cross_bytes(
     module: Module, at: LayoutColumns, accounting: MemoryCoefficients, recomputed: frozenset[str]
 ) -> Number:
-    """Bytes per token of cross attention: queries, output, keys and values of what is read; and of the matrix, where it
-    is materialised.
+    """Bytes per token of cross attention: queries, output, keys and values of what is read; of the matrix, where it is
+    materialised; and of what is read, which each rank of tp has whole, once for all layers that read it.
     """
     shares, queries = element_shares(at), module.heads * head_dim(module)
     keys = 2 * kv_heads(module) * head_dim(module) * at.cross_reads
-    kept = (2 * queries + keys) * shares.plain * shares.inside
+    readers = sum(each for kind, each in kind_counts(module).items() if "cross_attention" in kind_blocks(kind))
+    read = module.cross_attention_width * at.cross_reads / readers
+    kept = ((2 * queries + keys) * shares.inside + read) * shares.plain
     if "attention" in recomputed:
         return kept
-    matrix = at.seq * at.cross_reads * ((2 * shares.plain + MASK_BYTES) if accounting.dropout else shares.plain)
+    matrix = at.seq * at.cross_pairs * ((2 * shares.plain + MASK_BYTES) if accounting.dropout else shares.plain)
     return kept + module.heads * shares.inside * (FLOAT32_BYTES if accounting.flash else matrix)
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.costs.compute.layer_work import reading_columns
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.memory.activations import element_shares, input_bytes, layer_activations
@@ -14,7 +15,7 @@ from planner.costs.memory.offloadable_bytes import offloadable_bytes
 from planner.costs.memory.pipeline_in_flight import in_flight
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
-from planner.specs.layers.blocks import LayerKind
+from planner.specs.layers.blocks import LayerKind, only_reads
 from planner.units import GIB
 
 
@@ -168,11 +169,13 @@ class TokenBytes(NamedTuple):
 
 
 def token_bytes(module: Module, kind: LayerKind, at: LayoutColumns, accounting: MemoryCoefficients) -> TokenBytes:
-    """Bytes per token of one layer by what is recomputed of it."""
-    each = layer_activations(module, kind, at, accounting)
-    return TokenBytes(
-        each.without_recompute, each.with_recompute, input_bytes(module, at), gathered_input_bytes(module, at)
-    )
+    """Bytes per token of one layer by what is recomputed of it: per token of all sequences, also where the layer works
+    on those only that read something.
+    """
+    own, share = reading_columns(kind, at), at.readers if only_reads(kind) else 1.0
+    each = layer_activations(module, kind, own, accounting)
+    kept = (each.without_recompute * share, each.with_recompute * share, input_bytes(module, own) * share)
+    return TokenBytes(*kept, gathered_input_bytes(module, at) * share)
 
 
 def logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:

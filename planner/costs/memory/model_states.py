@@ -18,7 +18,7 @@ from planner.specs.layers import Module, kind_counts, layer_kinds
 from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import head_dim, norm_parameters
-from planner.specs.parameters import expert_parameters, layer_parameters, router_parameters
+from planner.specs.parameters import expert_parameters, gate_parameters, layer_parameters, router_parameters
 from planner.specs.trained_parameters import adapter_parameters
 
 CAST_BYTES = 2.0  # bytes of a gathered weight
@@ -83,14 +83,15 @@ def layers_by_kind(module: Module, pp: int, vpp: int, stage: int) -> tuple[int, 
 
 
 def replicated_parameters(module: Module, kind: LayerKind) -> int:
-    """Parameters of a layer that each tensor-parallel rank has in full: norms, the router, latent attention's down
-    projections, and biases of what is reduced over these ranks.
+    """Parameters of a layer that each tensor-parallel rank has in full: norms, gates, the router, latent attention's
+    down projections, and biases of what is reduced over these ranks.
     """
     norm = norm_parameters(module, module.hidden)
-    return sum(
+    blocks = sum(
         block_entry(block, REPLICATED_PARAMETERS, "what each rank of tp has whole")(module) + norm
         for block in kind_blocks(kind)
     )
+    return blocks + gate_parameters(module, kind)
 
 
 def replicated_attention(module: Module) -> int:
@@ -102,6 +103,12 @@ def replicated_attention(module: Module) -> int:
         compressed = latent.q_rank + latent.kv_rank
         return module.hidden * (compressed + latent.rope_dim) + norm_parameters(module, compressed) + bias
     return 2 * norm_parameters(module, head_dim(module)) + bias if module.has_qk_norm else bias
+
+
+def replicated_cross_attention(module: Module) -> int:
+    """Replicated parameters of cross attention: norms of heads, and the output bias."""
+    norms = 2 * norm_parameters(module, head_dim(module)) if module.has_cross_norms else 0
+    return norms + output_bias(module)
 
 
 def output_bias(module: Module) -> int:
@@ -121,7 +128,7 @@ def replicated_state_space(module: Module) -> int:
 
 REPLICATED_PARAMETERS: dict[Block, Callable[[Module], int]] = {
     "attention": replicated_attention,
-    "cross_attention": output_bias,
+    "cross_attention": replicated_cross_attention,
     "mlp": replicated_mlp,
     "experts": router_parameters,
     "state_space": replicated_state_space,

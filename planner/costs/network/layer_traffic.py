@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.compute.layer_work import AttentionCore, rank_key_width
+from planner.costs.compute.layer_work import AttentionCore, rank_key_width, reading_columns
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
 from planner.costs.network.expert_dispatch import expert_seconds
@@ -70,6 +70,7 @@ def tensor_seconds(
     behind, or an all-reduce of the same volume. Backward does both, and gathers once more what sequence parallelism
     sharded.
     """
+    at = reading_columns(kind, at)
     sharded = float(sum(map(partial(tensor_sharded, module), kind_blocks(kind))))
     once = machine.network.all_gather(at.tokens * module.hidden * at.element, groups.tensor)
     gathered_again = np.where(at.sequence_parallel, 1.0, 0.0)

@@ -197,9 +197,9 @@ def unsharded_parameters(module: Module, layers: Layers, tp: int) -> int:
 def unsharded_matrices(module: Module, kind: LayerKind, tp: int) -> int:
     """Parameters of one layer's matrices whose heads or width tp does not divide, with their biases."""
     count, keys, names = 0, key_width(module), kind_blocks(kind)
-    if "attention" in names and kv_heads(module) % tp and module.latent_attention is None:
+    if kv_heads(module) % tp and module.latent_attention is None:
         biases = {"none": 0, "all_but_key": 1}.get(module.bias, 2)
-        count += (2 * module.hidden + biases) * keys
+        count += (2 * module.hidden + biases) * keys * names.count("attention")
         count += (2 * module.cross_attention_width + biases) * keys * names.count("cross_attention")
     if "mlp" in names and module.ffn % tp:
         last_bias = module.hidden if module.bias in ("all", "all_but_key") else 0  # counted among the replicated

@@ -7,6 +7,7 @@ on one CPU rank, forward and backward, took ten times as long with its parallel 
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from planner.launch.communication.process_groups import ProcessGroups
 from planner.models import NO_TENSOR_PARALLEL, EqualShard, TensorParallel
 from planner.specs.sequence_sharding import even_sizes
 
-Sizes = Sequence[int]  # rows of each rank, descending
+Sizes = Sequence[int]  # rows of each rank
 
 
 class TensorParallelGroup:
@@ -30,10 +31,17 @@ class TensorParallelGroup:
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
-    def __init__(self, group: dist.ProcessGroup, tokens: int, unit: int, meter: CommunicationMeter) -> None:
-        self.group, self.tokens, self.meter = group, tokens, meter
+    def __init__(self, group: dist.ProcessGroup, sizes: Sizes, meter: CommunicationMeter) -> None:
+        self.group, self.sizes, self.tokens, self.meter = group, sizes, sum(sizes), meter
         self.shard = EqualShard(dist.get_rank(group), dist.get_world_size(group))
-        self.sizes = even_sizes(tokens, self.shard.count, unit)
+
+    def among(self, rows: Tensor) -> tuple[TensorParallel, Tensor]:
+        """The same ranks with these rows `(rows)` alone, and which of this rank's `(local_tokens)` are among them."""
+        ends = torch.tensor([0, *accumulate(self.sizes)], device=rows.device)
+        places = torch.searchsorted(rows, ends).tolist()
+        sizes, index = [last - first for first, last in pairwise(places)], self.shard.index
+        own = rows[places[index] : places[index + 1]] - sum(self.sizes[:index])
+        return TensorParallelGroup(self.group, sizes, self.meter), own
 
     def local_rows(self, x: Tensor) -> Tensor:
         """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`."""
@@ -73,13 +81,13 @@ class TensorParallelGroup:
         """The rows of every rank `(sum(sizes), ...)`, of which x `(sizes[index], ...)` is this rank's; without a
         gradient.
         """
-        largest, ranks = sizes[0], len(sizes)
+        largest, ranks = max(sizes), len(sizes)
         sent = x.contiguous() if len(x) == largest else pad_shards([x], largest)
         out = x.new_empty(ranks * largest, *x.shape[1:])
         if largest:
             with self.meter.measure(x.device, "tp", sent.nbytes * (ranks - 1)):
                 ALL_GATHER(out, sent, group=self.group)
-        if sizes[-1] == largest:
+        if min(sizes) == largest:
             return out
         return torch.cat([rows[:size] for rows, size in zip(torch.split(out, largest), sizes, strict=True)])
 
@@ -87,8 +95,8 @@ class TensorParallelGroup:
         """This rank's rows `(sizes[index], ...)` of the sum of x `(sum(sizes), ...)` over the ranks; without a
         gradient.
         """
-        largest, ranks, size = sizes[0], len(sizes), sizes[self.shard.index]
-        sent = x.contiguous() if sizes[-1] == largest else pad_shards(torch.split(x, list(sizes)), largest)
+        largest, ranks, size = max(sizes), len(sizes), sizes[self.shard.index]
+        sent = x.contiguous() if min(sizes) == largest else pad_shards(torch.split(x, list(sizes)), largest)
         out = x.new_empty(largest, *x.shape[1:])
         if largest:
             with self.meter.measure(x.device, "tp", out.nbytes * (ranks - 1)):
@@ -169,4 +177,6 @@ def tensor_parallel_over(
     groups: ProcessGroups, ranks: Sequence[int], tokens: int, unit: int, meter: CommunicationMeter
 ) -> TensorParallel:
     """This rank's `TensorParallel` for the tokens of one micro-batch, each of which comes to all ranks of the block."""
-    return TensorParallelGroup(groups[ranks], tokens, unit, meter) if len(ranks) > 1 and tokens else NO_TENSOR_PARALLEL
+    if len(ranks) == 1 or not tokens:
+        return NO_TENSOR_PARALLEL
+    return TensorParallelGroup(groups[ranks], even_sizes(tokens, len(ranks), unit), meter)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from planner.specs.layers import Vit
 from planner.specs.layers.resize import (
+    CanvasResize,
     FixedResize,
     ImageSize,
     Resize,
@@ -41,6 +42,7 @@ def image_tiles(rule: Resize, image: Tensor, unit: int) -> list[Tensor]:
         return [resized(image, smart_size(rule, size, unit))]
     if isinstance(rule, FixedResize):
         return [resized(image, ImageSize(rule.pixels, rule.pixels))]
+    assert not isinstance(rule, CanvasResize), "its outputs are attended to, which is refused before a run"
     side, (across, down) = rule.pixels, tile_grid(rule, size)
     whole = resized(image, ImageSize(across * side, down * side))
     tiles = [tile for strip in torch.split(whole, side, 1) for tile in torch.split(strip, side, 2)]

@@ -14,6 +14,7 @@ from planner.models.kernels.relative_positions import UNIT_SCALE
 from planner.models.layers.grouped_query_attention import has_output_bias
 from planner.models.layers.key_heads import key_value_projection, local_key_heads
 from planner.models.layers.linear import column_parallel, row_parallel
+from planner.models.layers.norms import build_norm
 from planner.models.sharding import ModuleShard
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import head_dim, kv_heads
@@ -32,17 +33,21 @@ class CrossAttention(nn.Module):
         self.query = column_parallel(spec.hidden, queries, bias, dtype, part)
         self.key = key_value_projection(spec, bias and spec.bias != "all_but_key", dtype, part, width)
         self.value = key_value_projection(spec, bias, dtype, part, width)
+        self.query_norm = build_norm(spec, dtype, self.head_dim) if spec.has_cross_norms else None
+        self.key_norm = build_norm(spec, dtype, self.head_dim) if spec.has_cross_norms else None
         self.output = row_parallel(queries, spec.hidden, has_output_bias(spec), dtype, part)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """Map x `(local_tokens, hidden)` to the same shape; the batch's memory is `(read_tokens, width)`."""
         tensor, memory = batch.tensor_parallel_for(self.part), batch.memory
-        assert memory is not None, "a module with cross-attention has an edge into it in every plan"
+        assert memory is not None or not len(x), "documents that read nothing come to no cross-attention"
         x = recompute_along(tensor.all_gather, x)
         q = self.query(x).view(len(x), self.heads, self.head_dim)
-        read = memory.values.to(x.dtype)
+        read = x.new_zeros(0, self.key.in_features) if memory is None else memory.values.to(x.dtype)
         k = self.key(read).view(len(read), self.kv_heads, self.head_dim)
         v = self.value(read).view(len(read), self.kv_heads, self.head_dim)
-        boundaries = (batch.cu_seqlens, memory.cu_seqlens)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        boundaries = (batch.cu_seqlens, batch.cu_seqlens if memory is None else memory.cu_seqlens)
         out = run_part("attention", attention_per_document, q, k, v, boundaries, self.scores)
         return self.output(out.reshape(len(x), self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]

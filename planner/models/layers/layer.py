@@ -22,7 +22,7 @@ from planner.models.layers.position_encoding import PositionEncoding
 from planner.models.layers.state_space import StateSpaceBlock
 from planner.models.sharding import ModuleShard
 from planner.specs.layers import Module
-from planner.specs.layers.blocks import kind_blocks
+from planner.specs.layers.blocks import kind_blocks, only_reads
 from planner.specs.parallelism import SELECTIVE_PARTS, Recompute, parts_of
 
 
@@ -36,15 +36,26 @@ class NetworkLayer(nn.Module):
     def __init__(self, spec: Module, layer: int, dtype: torch.dtype, shard: ModuleShard) -> None:
         super().__init__()
         self.recompute: Recompute = shard.recompute.get(layer, "none")
-        self.post_norm = spec.has_post_norm
+        kind, self.post_norm = spec.layer_kind(layer), spec.has_post_norm
+        self.only_reads, self.gated = only_reads(kind), spec.gates_residuals(kind)
         self.blocks: list[str] = []  # names of the modules, in order
-        for block in kind_blocks(spec.layer_kind(layer)):
+        for block in kind_blocks(kind):
             self.blocks.append("mlp" if block == "experts" else block)
             setattr(self, f"{self.blocks[-1]}_norm", build_norm(spec, dtype))
             setattr(self, self.blocks[-1], build_block(block, spec, layer, dtype, shard))
+            if self.gated:
+                setattr(self, f"{self.blocks[-1]}_gate", nn.Parameter(torch.empty(1, dtype=dtype)))
 
     def forward(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
-        """Map x `(local_tokens, hidden)` to the same shape."""
+        """Map x `(local_tokens, hidden)` to the same shape. In a layer of cross attention alone, tokens of documents
+        that read nothing stay as they are.
+        """
+        readers = batch.readers() if self.only_reads else None
+        if readers is None:
+            return self._run(x, encoding, batch)
+        return x.index_copy(0, readers.rows, self._run(x[readers.rows], None, readers.batch))
+
+    def _run(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
         if self.recompute == "none" or not torch.is_grad_enabled():
             return self._run_blocks(x, encoding, batch)
         if self.recompute == "full":
@@ -64,10 +75,10 @@ class NetworkLayer(nn.Module):
                 return self._norm("mlp")(normed + self._block("mlp", normed, None, batch))  # type: ignore[no-any-return]
         for block in self.blocks:
             if block == "mlp" and both:
-                x = x + run_recomputed(self._normed_mlp, x, batch)
+                x = x + self._weighted(block, run_recomputed(self._normed_mlp, x, batch))
             else:
                 with self._normed(block, x) as normed:
-                    x = x + self._block(block, normed, encoding, batch)
+                    x = x + self._weighted(block, self._block(block, normed, encoding, batch))
         return x
 
     def _normed(self, block: str, x: Tensor) -> AbstractContextManager[Tensor]:
@@ -80,8 +91,12 @@ class NetworkLayer(nn.Module):
             if self.post_norm:
                 x = self._norm(block)(x + self._block(block, x, encoding, batch))
             else:
-                x = x + self._block(block, self._norm(block)(x), encoding, batch)
+                x = x + self._weighted(block, self._block(block, self._norm(block)(x), encoding, batch))
         return x
+
+    def _weighted(self, block: str, y: Tensor) -> Tensor:
+        """The output of a block, `(local_tokens, hidden)`, by the tanh of its gate where it has one."""
+        return y * getattr(self, f"{block}_gate").tanh() if self.gated else y
 
     def _after_attention(self, x: Tensor, batch: Batch) -> Tensor:
         """Post-norm: everything after attention."""

@@ -15,7 +15,7 @@ from planner.models.autograd.deferred_weights import deferring_weight_gradients
 from planner.models.batch import Batch
 from planner.models.layers.vocabulary import VocabularyEmbedding, sharded_cross_entropy
 from planner.models.networks.network import Network
-from planner.models.sharding import FULL_MODULE, ModuleShard
+from planner.models.sharding import FULL_MODULE, EqualShard, ModuleShard
 from planner.models.tensor_parallel import TensorParallel
 from planner.specs.layers import Module
 
@@ -27,9 +27,10 @@ class WordPredictionNetwork(Network):
 
     def __init__(self, spec: Module, dtype: torch.dtype, shard: ModuleShard = FULL_MODULE) -> None:
         super().__init__(spec, dtype, shard)
-        self.vocabulary_shard = shard.tp_shard(spec.input_vocabulary)
+        self.word_shard = shard.tp_shard(spec.input_vocabulary)  # of the embedding
+        self.vocabulary_shard = shard.tp_shard(spec.output_vocabulary or spec.input_vocabulary)  # of the head
         if not spec.borrows_embedding and (self.has_first_layer or (spec.ties_head and self.has_last_layer)):
-            self.embedding = VocabularyEmbedding(spec.input_vocabulary, spec.hidden, dtype, self.vocabulary_shard)
+            self.embedding = VocabularyEmbedding(spec.input_vocabulary, spec.hidden, dtype, self.word_shard)
         self.loss_tokens = max(
             1, MAX_LOGITS // self.vocabulary_shard.size(spec.input_vocabulary)
         )  # tokens whose logits are in memory at a time
@@ -40,19 +41,21 @@ class WordPredictionNetwork(Network):
 
     def embed_words(self, batch: Batch) -> Tensor:
         """Embeddings `(local_tokens, hidden)` of the batch's words."""
-        return self.embedding(self.local_words(batch, batch.inputs), batch.tensor_parallel_for(self.vocabulary_shard))  # type: ignore[no-any-return]
+        words = self.local_words(batch, batch.inputs, self.word_shard)
+        return self.embedding(words, batch.tensor_parallel_for(self.word_shard))  # type: ignore[no-any-return]
 
-    def local_words(self, batch: Batch, of_block: Tensor) -> Tensor:
+    def local_words(self, batch: Batch, of_block: Tensor, part: EqualShard) -> Tensor:
         """The words that this rank looks up, of the block's `(tokens)`: all where the table is sharded, else its own
         rows `(local_tokens)`.
         """
-        return of_block if self.vocabulary_shard.count > 1 else batch.tensor_parallel.local_rows(of_block)
+        return of_block if part.count > 1 else batch.tensor_parallel.local_rows(of_block)
 
     def summed_loss(self, x: Tensor, batch: Batch) -> Tensor:
         """The summed cross-entropy (scalar) of this rank's rows x `(local_tokens, hidden)`, in chunks; where there are
         several, backward recomputes the logits of each.
         """
-        tensor, targets = batch.tensor_parallel_for(self.vocabulary_shard), self.local_words(batch, batch.targets)
+        part = self.vocabulary_shard
+        tensor, targets = batch.tensor_parallel_for(part), self.local_words(batch, batch.targets, part)
         x = tensor.all_gather(x)
         chunks = list(zip(*(torch.split(y, self.loss_tokens) for y in (x, targets)), strict=True))
         if len(chunks) == 1:

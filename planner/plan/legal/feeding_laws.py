@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from planner.plan.legal.violation import Violation
 from planner.plan.plan_file import Edge, Plan, Step, assignments
 from planner.plan.tokens.encoder_outputs import fed_spans, fed_tokens
+from planner.specs.layers import kind_counts
+from planner.specs.layers.blocks import kind_blocks, only_reads
 
 
 def feed_laws(plan: Plan) -> Iterator[Violation]:
@@ -39,9 +41,14 @@ def same_step_laws(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
 
 
 def cross_attention_laws(plan: Plan) -> Iterator[Violation]:
-    """Each item of a module with cross attention reads some outputs."""
+    """Each item of a module reads some outputs, where a layer has attention and cross attention: in layers of cross
+    attention alone, the tokens of an item that reads nothing stay as they are.
+    """
     read = fed_tokens(plan, "cross_attention")
-    for name in (name for name in plan.layouts if plan.uses.models[name].cross_attention_width):
+    for name in plan.layouts:
+        kinds = kind_counts(plan.uses.models[name])
+        if not any("cross_attention" in kind_blocks(kind) and not only_reads(kind) for kind in kinds):
+            continue
         unfed = next((item for item in sorted(plan.uses.items[name]) if (name, item) not in read), None)
         if unfed is not None:
             message = f"cross attention of `{name}` has nothing to read for item {unfed}"

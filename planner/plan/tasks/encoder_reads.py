@@ -1,4 +1,4 @@
-"""Which passes of a module read an encoder's outputs, and which of its passes return their gradients."""
+"""Which passes of a stage read an encoder's outputs, and which of its passes return their gradients."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from planner.plan.plan_file import Edge, Plan
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, pass_task
+from planner.plan.tokens.reading_stages import transfer_group
 
 
 class EdgeReads:
-    """The passes of an edge's target that read its outputs: those through its first layer, in `order`."""
+    """The passes of one stage of an edge's target that read its outputs: those through the stage's first layer, in
+    `order`.
+    """
 
-    def __init__(self, plan: Plan, edge: Edge, target: ModuleWork, order: Sequence[Task]) -> None:
-        self.target, self.feeds = target, plan.feeds_of(edge)
-        first = [task for task in order if task.module == target.module and not task.layers[0]]
+    def __init__(self, plan: Plan, edge: Edge, target: ModuleWork, stage: int, order: Sequence[Task]) -> None:
+        self.target, self.stage, self.feeds = target, stage, plan.feeds_of(edge)
+        begin = target.stages[stage][0]
+        first = [task for task in order if task.module == target.module and task.layers[0] == begin]
         self.forwards = sorted((task for task in first if task.phase == "F"), key=lambda task: task.micro_batch or 0)
         self.readers: dict[int, list[int]] = defaultdict(list)  # item → indices of the forwards that work on it
         for number, task in enumerate(self.forwards):
@@ -43,7 +47,7 @@ class EdgeReads:
         back = [
             self.backward_ids[key] for task in forwards if (key := (task.micro_batch, task.group)) in self.backward_ids
         ]
-        return EncoderRead(self.target, with_items(c, indices), self.blocked_ids(forwards), tuple(back))
+        return EncoderRead(self.target, self.stage, with_items(c, indices), self.blocked_ids(forwards), tuple(back))
 
     def blocked_ids(self, forwards: Sequence[Task]) -> set[str]:
         """Return the ids of these forwards; and where all ranks of the target's stage synchronise in a micro-batch, of
@@ -61,17 +65,18 @@ class EncoderRead:
     """What a module reads of one group's work in an encoder."""
 
     target: ModuleWork
+    stage: int  # of the target
     cell: GroupWork  # with only the items that are read
     blocked_ids: set[str]  # ids of tasks that cannot end before the outputs arrive
     backward_ids: tuple[str, ...]  # ids of the passes that make their gradients
 
     def transfer(self, source: ModuleWork, of: Phase) -> tuple[Task, Task]:
-        """Return the send and recv of outputs from the source's last stage to the target's first, or of their gradients
+        """Return the send and recv of outputs from the source's last stage to the reading one, or of their gradients
         (`of`: B) in the other direction.
         """
         source_task = pass_task(source, len(source.stages) - 1, of, self.cell)
-        target_ranks = self.target.stage_ranks(0, self.target.layout.ranks)
-        name = f"{self.cell.group}>{self.target.module}"
+        target_ranks = self.target.stage_ranks(self.stage, self.target.layout.ranks)
+        name = transfer_group(self.cell.group, self.target.module, self.stage)
         send_ranks, recv_ranks = (source_task.ranks, target_ranks) if of == "F" else (target_ranks, source_task.ranks)
         after = (source_task.id,) if of == "F" else self.backward_ids
         send = replace(source_task, phase="send", of=of, group=name, ranks=send_ranks, peers=recv_ranks, after=after)

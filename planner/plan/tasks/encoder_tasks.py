@@ -13,6 +13,7 @@ from planner.plan.tasks.encoder_reads import EdgeReads
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, group_tasks, slot_tasks
 from planner.plan.tasks.placements import ModulePlacements, ResolvedPlacement, TaskUnit, insert_placed_tasks
 from planner.plan.tasks.task_inserter import TaskInserter
+from planner.plan.tokens.reading_stages import reading_stages
 from planner.specs.base import Layers
 
 
@@ -21,7 +22,11 @@ def insert_encoder_tasks(
 ) -> list[Task]:
     """Return `order` with the encoder's tasks inserted: all forwards first, then all backwards."""
     edges = [edge for edge in plan.edges if edge.source == encoder.module]
-    readings = [EdgeReads(plan, edge, works[edge.target], order) for edge in edges]
+    readings = [
+        EdgeReads(plan, edge, works[edge.target], stage, order)
+        for edge in edges
+        for stage in reading_stages(plan.uses.models[edge.target], plan.layouts[edge.target], edge.by)
+    ]
     placements, line = ModulePlacements(step, encoder, [edge.target for edge in edges]), TaskInserter(order)
     unit_forwards: dict[TaskUnit, list[Task]] = {}
     units = [
@@ -31,11 +36,14 @@ def insert_encoder_tasks(
     for unit in placements.insertion_order(units, forward=True):
         placed = placements.of(unit, forward=True)
         unit_forwards[unit] = forward_tasks(encoder, unit, placed)
-        for read in unit.reads:
-            line.add_wait(read.blocked_ids, read.transfer(encoder, "F")[1].id)
         unplaced = insert_placed_tasks(line, unit_forwards[unit], placed, works)
         placed_ids = {task.id for task in unit_forwards[unit]} - {task.id for task in unplaced}
         line.insert_late(unplaced, {i for read in unit.reads for i in read.blocked_ids}, placed_ids)
+        for read in unit.reads:
+            send, recv = read.transfer(encoder, "F")
+            line.add_wait(read.blocked_ids, recv.id)
+            if read.stage:
+                line.insert_late([recv], read.blocked_ids, {send.id})
         unit_forwards[unit] = unit_forwards[unit] if placed else []
     split_backwards = placements.split_backwards
     for unit in placements.insertion_order(units, forward=False):
@@ -58,15 +66,23 @@ def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
 
 
 def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[Task]:
-    """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends."""
+    """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends, each
+    with the recv of a first stage. Later stages receive right before they read: earlier, they would wait for outputs
+    of micro-batches that have yet to come to them.
+    """
     tasks: list[Task] = []
     for stage in range(len(encoder.stages)):
         for task in unit_tasks(encoder, stage, "F", unit):
             named = [layers for each in placed if each.moved.phase == "F" and (layers := each.layers(task))]
             tasks += split_by_layers(rewire(task, tasks if placed else []), named if task.phase == "F" else [])
     forward = tasks if placed else []
-    transfers = [read.transfer(encoder, "F") for read in unit.reads]
-    return tasks + [task for send, recv in transfers for task in (rewire(send, forward), recv)]
+    transfers = [(read.stage, *read.transfer(encoder, "F")) for read in unit.reads]
+    sends = [rewire(send, forward) for _, send, _ in transfers]
+    return tasks + [
+        task
+        for (stage, _, recv), send in zip(transfers, sends, strict=True)
+        for task in (send, *(() if stage else (recv,)))
+    ]
 
 
 def backward_tasks(encoder: ModuleWork, unit: TaskUnit, split_backwards: Mapping[tuple[int, int], Phase]) -> list[Task]:

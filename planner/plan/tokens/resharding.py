@@ -11,6 +11,7 @@ from typing import NamedTuple
 from planner.plan.plan_file import Edge, Plan
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import FedSpan, ItemKey, fed_spans, fed_tokens
+from planner.plan.tokens.reading_stages import layout_stages, reader_of
 from planner.plan.tokens.token_shards import TokenRun, token_runs
 
 
@@ -46,32 +47,34 @@ def is_between_modules(task: Task) -> bool:
     return ">" in task.group
 
 
-def reading_forwards(tasks: Sequence[Task]) -> dict[ItemKey, Task]:
-    """Return, by item, the forward in which it enters its module."""
-    return {
-        (task.module, item): task for task in tasks if task.phase == "F" and task.layers[0] == 0 for item in task.items
-    }
+Forwards = Mapping[tuple[ItemKey, int], Task]  # item, first layer → its forward
+
+
+def forwards_by_layer(tasks: Sequence[Task]) -> Forwards:
+    """Return, by item and first layer, the forward that works on it from this layer on."""
+    return {((task.module, item), task.layers[0]): task for task in tasks if task.phase == "F" for item in task.items}
 
 
 def encoder_transfers(plan: Plan, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[tuple[Task, Route]]]]:
     """Yield each send of outputs in a step, with the routes that it carries and the forward that reads each."""
-    fed, reading = fed_spans(plan), reading_forwards(tasks)
+    fed, forwards = fed_spans(plan), forwards_by_layer(tasks)
     by_id = {task.id: task for task in tasks}
     for task in tasks:
         if (task.phase, task.of) == ("send", "F") and is_between_modules(task):
-            yield task, [*routes_of_send(plan, task, by_id[task.after[0]], fed, reading)]
+            yield task, [*routes_of_send(plan, task, by_id[task.after[0]], fed, forwards)]
 
 
 def routes_of_send(
-    plan: Plan, send: Task, forward: Task, fed: Mapping[ItemKey, Sequence[FedSpan]], reading: Mapping[ItemKey, Task]
+    plan: Plan, send: Task, forward: Task, fed: Mapping[ItemKey, Sequence[FedSpan]], forwards: Forwards
 ) -> Iterator[tuple[Task, Route]]:
     """Yield the routes of one send, each with the forward that reads it. `forward`: the one whose outputs are sent; the
     reader need not read all of its items.
     """
-    spec, reader = plan.uses.models[send.module], send.group.partition(">")[2]
+    spec, (reader, stage) = plan.uses.models[send.module], reader_of(send)
+    begin = layout_stages(plan.uses.models[reader], plan.layouts[reader])[stage][0]
     held_runs = [*output_runs(token_runs(spec, plan.layouts[send.module], forward), spec.tokens_per_output)]
     own = [(item, span) for item in send.items for span in fed[send.module, item] if span.target[0] == reader]
-    readers = {task.id: task for _, span in own if (task := reading.get(span.target))}
+    readers = {task.id: task for _, span in own if (task := forwards.get((span.target, begin)))}
     cross_attended = edge_of_transfer(plan, send).by == "cross_attention"
     output_counts = fed_tokens(plan, "cross_attention") if cross_attended else {}
     for task in readers.values():
@@ -82,7 +85,7 @@ def routes_of_send(
 
 def edge_of_transfer(plan: Plan, transfer: Task) -> Edge:
     """Return the edge that a transfer between modules belongs to."""
-    name = f"{transfer.module}>{transfer.group.partition('>')[2]}"
+    name = f"{transfer.module}>{reader_of(transfer)[0]}"
     return next(edge for edge in plan.edges if edge.name == name)
 
 
@@ -91,8 +94,9 @@ def whole_runs(task: Task, output_counts: Mapping[ItemKey, int]) -> Iterator[Tok
     for rank in task.ranks:
         at = 0
         for item in task.items:
-            yield TokenRun(rank, item, 0, output_counts[task.module, item], at)
-            at += output_counts[task.module, item]
+            count = output_counts.get((task.module, item), 0)  # none for an item that reads nothing
+            yield TokenRun(rank, item, 0, count, at)
+            at += count
 
 
 def routes(held: Iterable[TokenRun], read: Iterable[TokenRun]) -> list[Route]:

@@ -7,6 +7,7 @@ from planner.launch.communication import RankPair
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
+from planner.plan.tokens.reading_stages import reading_stages
 from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_transfers import edge_transfers
 
@@ -44,8 +45,9 @@ def between_stages(plan: Plan) -> Iterator[RankPair]:
 
 
 def between_modules(plan: Plan) -> Iterator[RankPair]:
-    """Pairs over edges in any step: every rank with outputs of the source, every rank with inputs of the target."""
+    """Pairs over edges in any step: every rank with outputs of the source, every rank of the target that reads."""
     for edge in plan.edges:
         source, target = plan.layouts[edge.source], plan.layouts[edge.target]
-        last = source.pp - 1
-        yield from product(stage_ranks(source, last), stage_ranks(target, 0))
+        last, readers = source.pp - 1, reading_stages(plan.uses.models[edge.target], target, edge.by)
+        for stage in dict.fromkeys(number % target.pp for number in readers):
+            yield from product(stage_ranks(source, last), stage_ranks(target, stage))

@@ -19,6 +19,7 @@ from planner.models import CrossAttentionMemory, EncoderFeatures
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.plan.tokens.reading_stages import layout_stages, reading_stages
 from planner.plan.tokens.resharding import TransferKey, transfer_key
 from planner.runtime.exchange.edge_transfers import EdgeTransfer, edge_transfers, transfers_by_pair
 from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
@@ -35,6 +36,7 @@ class EdgeExchange:
         self.transfers: dict[TransferKey, list[EdgeTransfer]] = {}
         self.offsets: dict[EdgeTransfer, int] = {}  # first row in the buffer of its reader on this rank
         self.read = fed_tokens(plan, "cross_attention")
+        self.memory_begins = {name: memory_begins(plan, name) for name in plan.layouts}
         self.flights: Mapping[InFlightKey, MicroBatchInFlight] = {}
         self.unsent: Counter[InFlightKey] = Counter()  # transfers whose gradients this rank has yet to send, by reader
 
@@ -53,14 +55,13 @@ class EdgeExchange:
                 transfer: transfer.route.target_row for transfer in transfers if transfer.by == "cross_attention"
             }
         for task in tasks:
-            attends = task.phase == "F" and self.plan.uses.models[task.module].cross_attention_width
-            if attends and self.rank in task.ranks:
-                key = in_flight_key(task, 0)
+            if task.phase == "F" and task.layers[0] in self.memory_begins[task.module] and self.rank in task.ranks:
+                key = in_flight_key(task, task.layers[0])
                 flights[key].batch = replace(flights[key].batch, memory=self.memory_buffer(task))
 
     def memory_buffer(self, task: Task) -> CrossAttentionMemory:
         """Buffer (tokens, width) for what cross attention of a forward reads."""
-        lengths = [self.read[task.module, item] for item in task.items]
+        lengths = [self.read.get((task.module, item), 0) for item in task.items]
         ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
         width = self.plan.uses.models[task.module].cross_attention_width
         return CrossAttentionMemory(self.zeros(sum(lengths), width, self.compute_dtypes[task.module]), ends)
@@ -148,3 +149,10 @@ class EdgeExchange:
         if flight.gradient is None:
             flight.gradient = torch.zeros_like(flight.output)
         return flight.gradient
+
+
+def memory_begins(plan: Plan, module: str) -> frozenset[int]:
+    """First layers of the stages of a module that cross attention needs what it reads in."""
+    spec, layout = plan.uses.models[module], plan.layouts[module]
+    stages = layout_stages(spec, layout)
+    return frozenset(stages[number][0] for number in reading_stages(spec, layout, "cross_attention"))

@@ -41,7 +41,9 @@ def edge_transfers(plan: Plan, tasks: Sequence[Task]) -> dict[TransferKey, list[
         return {}
     return {
         transfer_key(send): [
-            EdgeTransfer(route, writer_key(send), in_flight_key(reader, 0), edge_of_transfer(plan, send).by)
+            EdgeTransfer(
+                route, writer_key(send), in_flight_key(reader, reader.layers[0]), edge_of_transfer(plan, send).by
+            )
             for reader, route in carried
         ]
         for send, carried in encoder_transfers(plan, tasks)

@@ -35,6 +35,10 @@ def require_same_samples(plan: Plan, folder: SampleFolder) -> None:
     first image or clip of its samples that it lacks.
     """
     readers = plan_readers(plan, str(folder.path))
+    for edge in plan.edges:
+        if edge.by == "cross_attention" and edge.source in (readers.patches, readers.frames):
+            what = f"`{edge.target}` attends to `{edge.source}`, and a folder's images and sound stand among its tokens"
+            raise InputError(what, where=str(folder.path), fix="leave --data out: items are synthetic then")
     require_widths(folder, readers.model.modules)
     sizes = plan.uses.items.get(readers.loss, {})
     sized = {

@@ -15,6 +15,7 @@ from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import fed_spans
+from planner.plan.tokens.reading_stages import reader_of
 from planner.plan.tokens.resharding import TransferKey, edge_of_transfer, is_between_modules, transfer_key
 from planner.runtime.exchange.edge_transfers import EdgeTransfer, edge_transfers
 from planner.runtime.execution_order import execution_order, task_gathered_encoders
@@ -116,7 +117,7 @@ def lost_outputs(
     fed = fed_spans(plan)
     for send in tasks:
         if send.phase == "send" and send.of == "F" and is_between_modules(send):
-            reader, of_send = send.group.partition(">")[2], [each.route for each in routes[transfer_key(send)]]
+            reader, of_send = reader_of(send)[0], [each.route for each in routes[transfer_key(send)]]
             for item in send.items:
                 places = [place for place in fed[send.module, item] if place.target[0] == reader]
                 arrived = [output for r in of_send if r.item == item for output in range(r.first, r.last)]

@@ -14,12 +14,14 @@ PATTERN_LETTERS: dict[str, Block] = {
     "*": "attention",
     "-": "mlp",
     "E": "experts",
+    "X": "cross_attention",
 }  # letters of a pattern
 LayerKind = str  # a key of NAMED_KINDS, or the blocks of any other kind: `attention+mlp`
 NAMED_KINDS: dict[LayerKind, tuple[Block, ...]] = {
     "dense": ("attention", "mlp"),
     "moe": ("attention", "experts"),
     "encoder": ("attention", "mlp"),
+    "gated_encoder": ("attention", "mlp"),  # the output of each block by the tanh of a learned number
     "cross": ("attention", "cross_attention", "mlp"),
 }
 
@@ -33,6 +35,14 @@ def pattern_kinds(pattern: str) -> tuple[LayerKind, ...]:
 def kind_blocks(kind: LayerKind) -> tuple[Block, ...]:
     """Return the blocks of a layer of this kind, in the order in which they are applied."""
     return NAMED_KINDS[kind] if kind in NAMED_KINDS else tuple(kind.split("+"))  # type: ignore[arg-type]
+
+
+def only_reads(kind: LayerKind) -> bool:
+    """Whether a layer of this kind brings tokens together with another module's outputs alone: tokens of an item that
+    reads none pass it unchanged, and cost nothing there (Llama 3, arXiv 2407.21783, section 7).
+    """
+    blocks = kind_blocks(kind)
+    return "cross_attention" in blocks and not {"attention", "state_space"} & {*blocks}
 
 
 def block_entry(block: Block, table: Mapping[Block, T], what: str) -> T:

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount, Positive, Share
-from planner.specs.layers.blocks import PATTERN_LETTERS, LayerKind, pattern_kinds
+from planner.specs.layers.blocks import PATTERN_LETTERS, LayerKind, kind_blocks, pattern_kinds
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, head_dim, norm_parameters
@@ -22,6 +22,7 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     kv_heads: Count | None = None  # None: as many as heads
     ffn: Count  # width of the MLP; a gated MLP has two input projections of this width
     vocab: Count
+    added_words: Index = 0  # rows of the embedding beyond the words of the head
     head_dim: Count | None = None  # None: hidden / heads
     gated: bool = True
     norm: Norm = "rms"
@@ -37,10 +38,15 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     scaled_head: bool = False  # the head's input is divided by sqrt(hidden)
     moe: Experts | None = None  # None: every layer has the dense MLP
     latent: LatentAttentionShape | None = None  # in place of kv_heads and head_dim
-    cross: Count | None = None  # width of another module's outputs, which every layer also attends to
+    cross: Count | None = None  # width of another module's outputs, which every layer, or those with X, attend to
+    cross_norms: bool = False  # a norm of each head's query and key in cross attention
+    # In layers with cross attention, the output of each block is multiplied by the tanh of a learned number before it
+    # is added (Flamingo, arXiv 2204.14198).
+    cross_gates: bool = False
     state_space: StateSpace | None = None
-    # A word for each layer, with a letter for each of its blocks in order: M state space, * attention, - MLP,
-    # E experts, as in `M - M * -` or `M- M- *-`. Empty: attention, then MLP or experts, in every layer.
+    # A word for each layer, with a letter for each of its blocks in order: M state space, * attention, X cross
+    # attention, - MLP, E experts, as in `M - M * -` or `*- *- X-`. Empty: attention, then MLP or experts, in every
+    # layer.
     pattern: str = ""
     window: Count | None = None  # tokens that a token attends to, including itself; None: all before it
     full_every: Index = 0  # with a window: each such layer, counted from 1, has full attention; 0: none
@@ -61,8 +67,7 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
             raise ValueError(f"relative positions are of plain attention | {fix}")
         if self.cross and self.latent:
             raise ValueError("cross attention has keys and values of its own | leave out latent")
-        if self.cross and (self.pattern or self.moe):
-            raise ValueError("cross attention stands between attention and a dense MLP | leave out pattern and moe")
+        check_cross(self)
         if self.full_every and self.window is None:
             raise ValueError("without a window, every layer has full attention | add window, or leave out full_every")
         check_rotary(self)
@@ -86,13 +91,17 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
         head = EmbeddingHeadWeight(
             "tied head" if self.tied else "head", False, self.vocab, self.hidden, 0, 1.0, "outputs", self.tied
         )
-        words = EmbeddingHeadWeight("embedding", True, self.vocab, self.hidden, sharded_dim="outputs")
+        words = EmbeddingHeadWeight("embedding", True, self.input_vocabulary, self.hidden, sharded_dim="outputs")
         norm = EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden))
         places = {
             "learned": (EmbeddingHeadWeight("learned positions", True, self.max_positions, self.hidden),),
             "relative": (EmbeddingHeadWeight("relative positions", True, self.buckets, self.heads),),
         }
         return (words, head, norm, *places.get(self.positions, ()))
+
+    @property
+    def input_vocabulary(self) -> int:
+        return self.vocab + self.added_words
 
     @property
     def output_vocabulary(self) -> int:
@@ -109,6 +118,13 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     @property
     def cross_attention_width(self) -> int:
         return self.cross or 0
+
+    @property
+    def has_cross_norms(self) -> bool:
+        return self.cross_norms
+
+    def gates_residuals(self, kind: LayerKind) -> bool:
+        return self.cross_gates and "cross_attention" in kind_blocks(kind)
 
     @property
     def ssm(self) -> StateSpace | None:
@@ -141,11 +157,27 @@ def check_rotary(module: Decoder) -> None:
         raise ValueError(f"{what} cannot be rotated in pairs | {fix}")
 
 
+def check_cross(module: Decoder) -> None:
+    """Raises ValueError where cross attention is in no layer, or beside what it cannot be."""
+    if module.tied and module.added_words:
+        raise ValueError("a tied head has all rows of the embedding | leave out added_words, or tied")
+    if not module.cross:
+        if module.cross_norms or module.cross_gates:
+            raise ValueError("norms and gates are of cross attention | set cross, or leave them out")
+        return
+    if module.moe and not module.pattern:
+        raise ValueError("cross attention stands between attention and a dense MLP | leave out moe, or say pattern")
+    if module.pattern and "X" not in module.pattern:
+        raise ValueError("no layer has the cross attention | write X in pattern, or leave out cross")
+    if any("X" in word and "E" in word for word in module.pattern.split()):
+        raise ValueError("a layer with cross attention has a dense MLP | write - for its E in pattern")
+
+
 def check_pattern(module: Decoder) -> None:
     """Raises ValueError unless the pattern has a word for each layer, of letters that are blocks, each at most once,
     and the module has the parts that it names.
     """
-    words, parts = module.pattern.split(), {"M": module.state_space, "E": module.moe}
+    words, parts = module.pattern.split(), {"M": module.state_space, "E": module.moe, "X": module.cross}
     if words and len(words) != module.layers:
         raise ValueError(f"pattern has {len(words)} words for {module.layers} layers | write one word for each layer")
     for letter in sorted(set("".join(words)) - PATTERN_LETTERS.keys()):
@@ -153,7 +185,7 @@ def check_pattern(module: Decoder) -> None:
     for word in words:
         if len(set(word.replace("E", "-"))) != len(word):
             raise ValueError(f"`{word}` in pattern has a block twice | a layer has each once, and MLP or experts")
-    for letter, name in (("M", "state_space"), ("E", "moe")):
+    for letter, name in (("M", "state_space"), ("E", "moe"), ("X", "cross")):
         if letter in module.pattern and parts[letter] is None:
             raise ValueError(f"`{letter}` in pattern needs {name} | add {name}, or leave `{letter}` out")
     if module.state_space and "M" not in module.pattern:

@@ -3,7 +3,7 @@
 from math import ceil, sqrt
 from typing import NamedTuple
 
-from planner.specs.base import Amount, Count, Spec
+from planner.specs.base import Amount, Count, Index, Spec
 
 MAX_PIXELS = 2**24  # on a side; larger ones are a mistake
 
@@ -39,7 +39,18 @@ class TiledResize(Spec, tag_field="rule", tag="tiles"):
     thumbnail: bool = True
 
 
-Resize = SmartResize | FixedResize | TiledResize
+class CanvasResize(Spec, tag_field="rule", tag="canvas"):
+    """Into the grid of square tiles that shrinks it least, or enlarges it least, without changing its aspect (Llama
+    3.2 Vision). Attention goes over all tiles of an image, and the tower works on as many for each, empty ones too.
+    """
+
+    pixels: Count  # on a side of a tile
+    most: Count  # tiles of the grid
+    class_tokens: Index = 1  # of each tile, besides its patches
+    padded: bool = True  # to the most tiles, as images of a batch are stacked; false: each has its own
+
+
+Resize = SmartResize | FixedResize | TiledResize | CanvasResize
 
 
 class VideoSampling(Spec, kw_only=True):
@@ -61,8 +72,10 @@ def image_parts(rule: Resize, size: ImageSize, patch: int, merge: int) -> tuple[
     if isinstance(rule, SmartResize):
         width, height = smart_size(rule, size, patch * merge)
         return (width * height // patch**2,)
-    tiles = 1 if isinstance(rule, FixedResize) else tile_count(rule, size)
-    return ((rule.pixels // patch) ** 2,) * tiles
+    each = (rule.pixels // patch) ** 2
+    if isinstance(rule, CanvasResize):
+        return ((each + rule.class_tokens) * (rule.most if rule.padded else canvas_tiles(rule, size)),)
+    return (each,) * (1 if isinstance(rule, FixedResize) else tile_count(rule, size))
 
 
 def video_parts(
@@ -118,6 +131,17 @@ def tile_grid(rule: TiledResize, size: ImageSize) -> tuple[int, int]:
         if away < off or (away == off and area > 0.5 * rule.pixels**2 * i * j):
             best, off = (i, j), away
     return best
+
+
+def canvas_tiles(rule: CanvasResize, size: ImageSize) -> int:
+    """Tiles of the grid that an image is fitted into: of those that enlarge it the one that does so least, or, where
+    all shrink it, that which does so least; of equal ones the smallest.
+    """
+    grids = [(i, j) for i in range(1, rule.most + 1) for j in range(1, rule.most // i + 1)]
+    scales = {(i, j): min(i * rule.pixels / size.width, j * rule.pixels / size.height) for i, j in grids}
+    enlarging = [scale for scale in scales.values() if scale >= 1]
+    best = min(enlarging) if enlarging else max(scales.values())
+    return min(i * j for (i, j), scale in scales.items() if scale == best)
 
 
 def shown(size: ImageSize) -> str:

@@ -141,6 +141,15 @@ class ModuleStack(Spec):
         return 0
 
     @property
+    def has_cross_norms(self) -> bool:
+        """Whether cross attention normalises each head's query and key."""
+        return False
+
+    def gates_residuals(self, kind: LayerKind) -> bool:
+        """Whether, in layers of this kind, the output of each block is multiplied by the tanh of a learned number."""
+        return False
+
+    @property
     def ssm(self) -> StateSpace | None:
         """The state space that some layers have in place of attention."""
         return None
@@ -197,8 +206,6 @@ class ModuleStack(Spec):
     @property
     def unpipelined_reason(self) -> str:
         """Why its layers cannot be on several pipeline stages; empty: they can."""
-        if self.cross_attention_width:
-            return "what cross attention reads comes to the first stage alone"
         return "the table of relative positions is on the first stage alone" if self.relative_buckets else ""
 
     @property

@@ -3,9 +3,18 @@
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount, with_fields
+from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, norm_parameters
-from planner.specs.layers.resize import ImageSize, Resize, SmartResize, VideoSampling, image_parts, video_parts
+from planner.specs.layers.resize import (
+    CanvasResize,
+    ImageSize,
+    Resize,
+    SmartResize,
+    VideoSampling,
+    image_parts,
+    video_parts,
+)
 from planner.specs.layers.stack import Bias, InputUnit, ModuleStack, Norm
 
 
@@ -31,12 +40,17 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     positions: Literal["rope"] = "rope"
     window: Count | None = None  # patches in an attention window; None: the whole image
     full_layers: tuple[Index, ...] = ()  # layers with full attention when there is a window
+    gated_layers: Index = 0  # so many last layers multiply the output of each block by the tanh of a learned number
     resize: Resize | None = None  # of images given in pixels; None: their patches have to be given
     video: VideoSampling | None = None  # frames of videos given in seconds; None: it reads none
     norm_eps: Amount = 1e-5
 
     def __post_init__(self) -> None:
         check_heads(self)
+        if self.gated_layers > self.layers:
+            raise ValueError(f"{self.gated_layers} of {self.layers} layers are gated | at most all of them can be")
+        if isinstance(self.resize, CanvasResize) and self.merge > 1:
+            raise ValueError("a tile with a class token does not merge into whole outputs | merge: 1")
         squares = self.resize.pixels if self.resize and not isinstance(self.resize, SmartResize) else 0
         if squares % (self.patch * self.merge):
             unit = self.patch * self.merge
@@ -53,6 +67,12 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         """Return the patches of a square image of about so many: whole outputs on a side."""
         side: int = self.merge * max(1, round(tokens**0.5 / self.merge))
         return side * side
+
+    def layer_kind(self, layer: int) -> LayerKind:
+        return "gated_encoder" if layer >= self.layers - self.gated_layers else "encoder"
+
+    def gates_residuals(self, kind: LayerKind) -> bool:
+        return kind == "gated_encoder"
 
     def image_parts(self, size: ImageSize) -> tuple[int, ...]:
         if self.resize is None:

@@ -61,9 +61,10 @@ def sized_sample(readers: SampleReaders, sample: Sample, where: str) -> SizedSam
 
 
 def replaced_tokens(readers: SampleReaders, name: str, size: Size) -> int:
-    """Outputs of an item that stand among the tokens; none where they are attended to instead."""
-    among = any(edge.source == name and edge.by == "tokens" for edge in readers.model.edges)
-    return item_tokens(size) // readers.model.modules[name].tokens_per_output if among else 0
+    """Outputs of an item that stand among the tokens; where they are attended to instead, the tokens that mark it."""
+    outputs = item_tokens(size) // readers.model.modules[name].tokens_per_output
+    edges = (edge for edge in readers.model.edges if edge.source == name)
+    return sum(outputs if edge.by == "tokens" else edge.marks for edge in edges)
 
 
 def seen_items(readers: SampleReaders, sample: Sample) -> tuple[Size, ...]:

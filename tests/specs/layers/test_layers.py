@@ -7,7 +7,7 @@ import pytest
 from planner.errors import InputError
 from planner.specs import library
 from planner.specs.layers import Audio, Decoder, Vit, kind_counts, layer_kinds
-from planner.specs.layers.blocks import kind_blocks
+from planner.specs.layers.blocks import kind_blocks, only_reads
 from planner.specs.layers.components import Experts, StateSpace
 from planner.specs.model import Model
 from planner.specs.parameters import parameter_counts
@@ -63,6 +63,14 @@ def test_a_pattern_says_the_blocks_of_each_layer() -> None:
     assert [kind_blocks(kind) for kind in layer_kinds(module)[1:3]] == [("attention", "mlp"), ("state_space",)]
     assert kind_counts(module) == {"state_space": 2, "attention+mlp": 1, "state_space+experts": 1}
     assert kind_counts(module, (1, 2)) == {"attention+mlp": 1, "state_space": 1}
+
+
+def test_layers_of_cross_attention_alone_only_read() -> None:
+    module = Decoder(**SHAPE, layers=4, vocab=10, cross=6, cross_gates=True, pattern="*- X- *X- X")
+    assert [only_reads(kind) for kind in layer_kinds(module)] == [False, True, False, True]
+    assert [module.gates_residuals(kind) for kind in layer_kinds(module)] == [False, True, True, True]
+    plain = Decoder(**SHAPE, layers=4, vocab=10, cross=6, pattern="*- X- *X- X")
+    assert parameter_counts(module).total == parameter_counts(plain).total + 2 + 3 + 1
 
 
 def test_windows() -> None:
