@@ -13,6 +13,7 @@ from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, ItemEntry, Layout, MicroBatch, Plan, SharedDeviceItems
+from planner.scoring import Score, outcome_of, prediction_of, require_memory, score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
@@ -31,6 +32,26 @@ def unsupported_together(inputs: Inputs) -> str | None:
     if len(rank_kinds(inputs.cluster)) > 1:
         return "a static layout needs ranks of one kind | give a plan"
     return None
+
+
+def fixes_every_module(inputs: Inputs) -> bool:
+    """Whether a job has several modules and fixes the layout of each, so that no strategy has a layout to decide."""
+    modules = inputs.model.modules
+    return len(modules) > 1 and {*modules} <= {*inputs.job.fix.layouts} and unsupported_together(inputs) is None
+
+
+def solve_together(inputs: Inputs) -> Plan:
+    """The priced plan of the layouts that a job fixes. Raises InputError, and Infeasible where it does not fit."""
+    plan, found = priced_together(inputs)
+    require_memory(plan, found)
+    return plan
+
+
+def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
+    """The plan with its outcome, whether it fits or not, and its score. Raises InputError."""
+    plan = plan_together(inputs, runs)
+    found = score(plan)
+    return with_fields(plan, outcome=outcome_of(found, "layouts as fixed"), prediction=prediction_of(found)), found
 
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
