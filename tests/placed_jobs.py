@@ -31,11 +31,16 @@ PLACEMENTS = {
 }  # fmt: skip
 
 
-def placed_job(
-    folder: Path, fixed: Mapping[str, str], images: str = IMAGES, clips: str = CLIPS, rows: tuple[int, ...] = ROWS,
-    model: str = MODEL, layout: str = "{dtype: float64, zero: 1}",
-) -> str:
-    """The path of a job that fixes these fields of each module's layout."""  # fmt: skip
+USUAL = {
+    "images": IMAGES, "clips": CLIPS, "rows": ROWS, "model": MODEL, "layout": "{dtype: float64, zero: 1}",
+    "max_tokens": 100,
+}  # fmt: skip
+
+
+def placed_job(folder: Path, fixed: Mapping[str, str], **other) -> str:
+    """The path of a job that fixes these fields of each module's layout. `other`: what is not as usual."""
+    said = USUAL | other
+    rows = said["rows"]
     layouts = ", ".join(f"{name}: {{{fields}}}" for name, fields in fixed.items())
     job = f"""\
 format: planner.job/1
@@ -43,18 +48,18 @@ name: placed
 model: ./model.yaml
 cluster: cpu-4
 profile: cpu
-layout: {layout}
+layout: {said["layout"]}
 fix: {{layouts: {{{layouts}}}}}
 workload:
   lengths: {{from: file, path: rows.txt}}
   batch_rows: {len(rows)}
-  max_tokens: 100
+  max_tokens: {said["max_tokens"]}
   module: llm
   streams:
     vit: {{from: file, path: images.csv, column: patches, reads: row}}
     ear: {{from: file, path: clips.csv, column: frames, reads: row}}
 """
-    files = {"model.yaml": model, "images.csv": images, "clips.csv": clips, "job.yaml": job}
+    files = {"model.yaml": said["model"], "images.csv": said["images"], "clips.csv": said["clips"], "job.yaml": job}
     files["rows.txt"] = "".join(f"{length}\n" for length in rows)
     for name, text in files.items():
         (folder / name).write_text(text)

@@ -1,4 +1,4 @@
-"""Plans that a job's placements of its modules give train as one process does: on the first stage, on all ranks, apart."""
+"""Plans of jobs that place encoders on the first stage, on all ranks or apart train as one process does."""
 
 import pytest
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.errors import InputError
+from planner.plan.descriptions import reorders_ranks
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, Ranks, with_fields
 from planner.specs.inputs import Inputs
+from planner.specs.parallelism import DEFAULT_RANK_ORDER, Parallelism
 from planner.specs.workload.items import item_tokens
 from planner.specs.workload.samples import SampleBatch
 from planner.strategies.static.fixed_layout import fixed_layout
@@ -27,7 +29,7 @@ def placed_layouts(inputs: Inputs, runs: bool) -> dict[str, Layout]:
         fixed, ranks = one.job.fix.layouts[name], module_ranks(one, name, layouts)
         if isinstance(fixed.ranks, FirstStage):
             one = beside_reader(one, first_reader(inputs, name, layouts))
-        layouts[name] = fixed_layout(one, runs and name == inputs.module, ranks)
+        layouts[name] = in_usual_order(fixed_layout(one, runs and name == inputs.module, ranks), fixed)
     require_every_rank(inputs, layouts)
     return {name: layouts[name] for name in inputs.model.modules}
 
@@ -93,6 +95,13 @@ def beside_reader(inputs: Inputs, reader: Layout) -> Inputs:
     order = fixed.rank_order or inputs.job.layout.rank_order or (reader.rank_order if tp == reader.tp else None)
     layouts = {**fix.layouts, name: with_fields(fixed, tp=tp, rank_order=order)}
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
+
+
+def in_usual_order(layout: Layout, fixed: Parallelism) -> Layout:
+    """The layout without an order of ranks that its reader has and that makes no difference for its own degrees."""
+    if fixed.rank_order or reorders_ranks(layout):
+        return layout
+    return with_fields(layout, rank_order=DEFAULT_RANK_ORDER)
 
 
 def require_every_rank(inputs: Inputs, layouts: Layouts) -> None:
