@@ -28,6 +28,7 @@ PLACEMENTS = {
     "2 + 2": {"llm": "ranks: 2-3, tp: 2", "vit": "ranks: 0-1", "ear": "ranks: 0-1, tp: 2"},
     "overlapping": {"llm": "cp: 2, dp: 2", "vit": "ranks: 0-2", "ear": "ranks: 1-3, zero: 0"},
     "disjoint": {"llm": "ranks: 1-2, pp: 2", "vit": "ranks: 0", "ear": "ranks: 3"},
+    "pipelines of encoders": {"llm": "pp: 2", "vit": "pp: 2, ranks: 2-3", "ear": "pp: 2"},
 }  # fmt: skip
 
 

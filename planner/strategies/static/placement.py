@@ -29,7 +29,9 @@ def placed_layouts(inputs: Inputs, runs: bool) -> dict[str, Layout]:
         fixed, ranks = one.job.fix.layouts[name], module_ranks(one, name, layouts)
         if isinstance(fixed.ranks, FirstStage):
             one = beside_reader(one, first_reader(inputs, name, layouts))
-        layouts[name] = in_usual_order(fixed_layout(one, runs and name == inputs.module, ranks), fixed)
+        layout = in_usual_order(fixed_layout(one, runs and name == inputs.module, ranks), fixed)
+        inserted = inputs.model.targets(name) and not fixed.schedule  # into the order of passes of who reads it
+        layouts[name] = with_fields(layout, schedule=None) if inserted else layout
     require_every_rank(inputs, layouts)
     return {name: layouts[name] for name in inputs.model.modules}
 
