@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.cli.views.prediction_tables import change_text
 from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.descriptions import module_layout_text
@@ -22,8 +23,9 @@ from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.static.joint_plan import plan_together, priced_together
+from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples
-from tests.placed_jobs import PLACEMENTS, ROWS, placed_job
+from tests.placed_jobs import MODEL, PLACEMENTS, ROWS, placed_job
 
 NO_CLIPS, NO_IMAGES = "row,frames\n", "patches,row\n"
 
@@ -197,6 +199,19 @@ def test_a_plan_that_moved_a_module_from_where_its_job_has_it(tmp_path):
     assert any("ranks is fixed to 0-1, and the layout has 0,2" in each.message for each in violations(moved))
 
 
+def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
+    """75 M parameters of 16 bytes, with gradients and moments, do not fit on every rank; a quarter of them does."""
+    large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
+    for fields, fits in (("dp: 4, zero: 0", False), ("tp: 4, zero: 0", True), ("dp: 4, zero: 3", True)):
+        fixed = {"llm": "", "vit": fields, "ear": ""}
+        path = placed_job(tmp_path, fixed, model=large, layout="{dtype: float32}")
+        found = memory_fit_of_job(load_job(path, JobOptions()))
+        assert found.fits == fits, fields
+        if not fits:
+            assert found.largest_module == "vit" and "fix.layouts.vit.ranks" in change_text(found)
+
+
+LARGE = "vit: {kind: vit, layers: 6, hidden: 1024, heads: 16, ffn: 4096"
 RANKS = st.sampled_from(
     ["", "", "", "ranks: first_stage", "ranks: 0", "ranks: 0-1", "ranks: 2-3", "ranks: 1-3", "ranks: '1,3'"]
 )
