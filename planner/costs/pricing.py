@@ -211,7 +211,7 @@ class Pricing:
         else:  # without sequence parallelism, each tp rank sends all
             size = whole / (len(task.ranks) if layout.sequence_parallel else task.degree)
             pair = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
-        if not size:
+        if is_between_modules(task) and not size:
             return NO_COST  # nothing leaves its rank
         group = group_of_ranks(self.cluster, Ranks(sorted({*pair})))
         own = self.device_kinds(layout.ranks)
