@@ -1,5 +1,6 @@
 """Solves a job batch by batch with its strategy, or with the best of those that apply."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from planner.strategies import (
     refining_strategy,
     strategy_called,
 )
-from planner.strategies.static import impossible_fields, unsupported_together
+from planner.strategies.static import fixes_every_module, impossible_fields, solve_together, unsupported_together
 from planner.units import percent
 
 BEST = "best"
@@ -43,6 +44,8 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
+    if fixes_every_module(inputs):
+        return solve_each(inputs, solve_together, on_batch)
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)
     if inputs.job.strategy == BEST:
@@ -86,18 +89,27 @@ def require_objective(inputs: Inputs) -> None:
 
 def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     """Solves the job batch by batch with its own strategy."""
-    chosen, reason = strategy_called(inputs.job.strategy), unsupported_reason(inputs)
+    reason = unsupported_reason(inputs)
     if reason:
         message, _, fix = reason.partition(" | ")
         where = f"{inputs.sources['job']} (strategy)"
         raise Unsupported(message, where=where, fix=fix or "change the job, or its strategy")
+    return solve_each(inputs, refined_plan, on_batch)
+
+
+def refined_plan(inputs: Inputs) -> Plan:
+    """The plan of one batch by the job's own strategy."""
+    plan = strategy_called(inputs.job.strategy).plan(inputs, base_plan(inputs))
+    return with_fields(plan, alternatives=(*plan.alternatives, *unrefined_alternative(inputs, plan)))
+
+
+def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch: OnProgress) -> SolvedJob:
+    """The plans of all batches, joined, and the seconds that each took."""
     plans, seconds = [], []
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
-        single = replace(inputs, batches=(batch,))
-        plan = chosen.plan(single, base_plan(single))
-        plans.append(with_fields(plan, alternatives=(*plan.alternatives, *unrefined_alternative(single, plan))))
+        plans.append(plan_of_batch(replace(inputs, batches=(batch,))))
         seconds.append(perf_counter() - start)
     return SolvedJob(restate_in_objective(join_plans(plans), inputs.job.objective), tuple(seconds))
 

@@ -34,7 +34,7 @@ from planner.plan.tokens.encoder_outputs import ItemKey
 from planner.plan.tokens.reading_stages import reader_of
 from planner.plan.tokens.resharding import is_between_modules
 from planner.specs.base import Layers, Ranks
-from planner.specs.hardware.cluster import Cluster, device_of_rank
+from planner.specs.hardware.cluster import Cluster, device_of_rank, nearest_level
 from planner.specs.hardware.profile import Device
 from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
@@ -235,14 +235,19 @@ class Pricing:
     def send_cost(self, task: Task) -> Cost:
         """A send of activations or their gradients from stage to stage, or over an edge between modules (`v0>llm`)."""
         layout, tokens = self.layouts[task.module], task.tokens
-        senders = len(task.ranks) if layout.sequence_parallel else task.degree  # without it, each tp rank sends all
-        size = tokens * self.send_width(task) * DTYPE_BYTES[layout.dtype] / senders
-        near, far = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
-        pair = group_of_ranks(self.cluster, Ranks(sorted({near, far})))
+        whole = tokens * self.send_width(task) * DTYPE_BYTES[layout.dtype]
+        if is_between_modules(task):
+            size, pair = resharded_bytes(task, whole), farthest_pair(self.cluster, task.ranks, task.peers)
+        else:  # without sequence parallelism, each tp rank sends all
+            size = whole / (len(task.ranks) if layout.sequence_parallel else task.degree)
+            pair = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
+        if is_between_modules(task) and not size:
+            return NO_COST  # nothing leaves its rank
+        group = group_of_ranks(self.cluster, Ranks(sorted({*pair})))
         own = self.device_kinds(layout.ranks)
-        receiving = (kind for kind in self.device_kinds(Ranks((far,))) if kind in own)
+        receiving = (kind for kind in self.device_kinds(Ranks(pair[1:])) if kind in own)
         both = dict.fromkeys((*self.device_kinds(task.ranks), *receiving))  # the slower side is critical
-        return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, pair) for kind in both)
+        return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, group) for kind in both)
 
     def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""
@@ -308,6 +313,23 @@ class Pricing:
         held = basis.activation_bytes(layers, ends, SequenceSplit(), (1,))
         own = end_layer_bytes(basis, self.layouts[module], layers)
         return offloading_of(basis.layer_lines(), held, len(layers), self.devices[kind], own)
+
+
+def resharded_bytes(task: Task, whole: float) -> float:
+    """Bytes of outputs that the busiest rank sends or receives over an edge: senders and readers have equal parts, each
+    reader of all senders, and what a rank sends itself leaves no rank.
+    """
+    senders, readers = len(task.ranks), len(task.peers)
+    both = len({*task.ranks} & {*task.peers})
+    sent = whole / senders * (1 if both < senders else 1 - 1 / readers)
+    received = whole / readers * (1 if both < readers else 1 - 1 / senders)
+    return max(sent, received)
+
+
+def farthest_pair(cluster: Cluster, ranks: Ranks, peers: Ranks) -> tuple[int, int]:
+    """A sender and a receiver with the highest level of the network between them that any two of them have."""
+    pairs = (ranks[0], peers[-1]), (ranks[-1], peers[0])
+    return max(pairs, key=lambda pair: nearest_level(cluster, min(pair), max(pair)).ranks)
 
 
 def end_layer_bytes(basis: ModulePricing, layout: Layout, layers: Layers) -> float | None:

@@ -35,21 +35,22 @@ def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
     return bool(getattr(layout, name) != getattr(default, name))
 
 
-def layout_text(layout: Parallelism) -> str:
+def layout_text(layout: Parallelism, ranks: int | None = None) -> str:
     """Return `{tp: 8, cp: 1, pp: 4, dp: 2, zero: 1, recompute: none, micro_batch: 1, dtype: bf16}`: what a job's
-    `fix.layouts` takes for the module. Other fields appear where they are not the default.
+    `fix.layouts` takes for the module. Other fields appear where they are not the default, and the module's ranks where
+    they are not all of so many `ranks`.
     """
-    text = flow_text(shown_fields(layout))
+    text = flow_text(shown_fields(layout, ranks))
     if isinstance(layout, Layout) and layout.experts:
         text += f", experts of layers {', '.join(map(expert_text, layout.experts.items()))}"
     return text
 
 
-def shown_fields(layout: Parallelism) -> dict[str, Any]:
+def shown_fields(layout: Parallelism, ranks: int | None = None) -> dict[str, Any]:
     """Return the fields of a layout that screens show: those that always matter, then those of other value than the
-    default.
+    default, which of its ranks is all of so many.
     """
-    default, shown = Layout(ranks=Ranks((0,))), {}
+    default, shown = Layout(ranks=Ranks(range(ranks)) if ranks else Ranks((0,))), {}
     for name in (*ALWAYS_SHOWN, *(name for name in Parallelism.__struct_fields__ if name not in ALWAYS_SHOWN)):
         value = getattr(layout, name)
         plain = value == getattr(default, name)
@@ -57,6 +58,8 @@ def shown_fields(layout: Parallelism) -> dict[str, Any]:
             plain = value == (None if layout.schedule is None else "interleaved" if (layout.vpp or 1) > 1 else "1f1b")
         elif name == "rank_order":
             plain = not reorders_ranks(layout)
+        elif name == "ranks":
+            plain = plain or not ranks
         if value is not None and (name in WRITTEN_IF_DECIDED or not plain):
             shown[name] = value
     return shown
@@ -73,6 +76,8 @@ def flow_text(value: Any) -> str:
     if isinstance(value, dict):
         keys = {key: f"'{key}'" if "," in str(key) else key for key in value}  # a comma would end the entry
         return "{" + ", ".join(f"{keys[key]}: {flow_text(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, Ranks):
+        return f"'{value}'" if "," in str(value) else str(value)  # a comma would end the entry
     if isinstance(value, tuple):
         return "[" + ", ".join(map(flow_text, value)) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -85,16 +90,17 @@ def module_layout_text(plan: Plan, name: str, ask: str = "; planner predict PLAN
     layout, placed, frozen = plan.layouts[name], placed_groups(plan, name), frozen_text(plan.uses.models[name])
     if groups_vary(plan, name):
         sizes = sorted({len(plan.groups[group].ranks) for each in placed for group in each})
-        shared = {key: value for key, value in shown_fields(layout).items() if key != "micro_batch"}
+        shared = {key: value for key, value in shown_fields(layout, plan.size).items() if key != "micro_batch"}
         degrees = " and ".join(filter(None, [", ".join(map(str, sizes[:-1])), str(sizes[-1])]))
         ranks = "rank" if sizes == [1] else "ranks"
         states = f"states over {flow_text(shared)}{frozen}"
         return f"groups of {degrees} {ranks} by micro-batch, not one layout; {states}{ask}"
     counts = {count for each in placed for count in each.values()}
+    text = layout_text(layout, plan.size)
     if not counts:
-        return layout_text(layout) + frozen
+        return text + frozen
     most = plural(max(counts), "micro-batch")
-    return f"{layout_text(layout)}, {most if len(counts) == 1 else f'{min(counts)} to {most}'}{frozen}"
+    return f"{text}, {most if len(counts) == 1 else f'{min(counts)} to {most}'}{frozen}"
 
 
 def frozen_text(module: Module) -> str:

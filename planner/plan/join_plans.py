@@ -19,6 +19,10 @@ def join_plans(plans: Sequence[Plan]) -> Plan:
         edge: {item: fed for plan in plans for item, fed in plan.uses.feeds[edge].items()} for edge in first.uses.feeds
     }
     dropped = tuple(sample for plan in plans for sample in plan.uses.dropped)
+    left_out = {
+        module: tuple(item for plan in plans for item in plan.uses.left_out.get(module, ()))
+        for module in dict.fromkeys(module for plan in plans for module in plan.uses.left_out)
+    }
     steps = [
         with_fields(step, outcome=plan.outcome, prediction=plan.prediction) for plan in plans for step in plan.steps
     ]
@@ -29,7 +33,7 @@ def join_plans(plans: Sequence[Plan]) -> Plan:
         prediction=total_prediction([plan.prediction for plan in plans]),
         groups=all_groups(plans),
         steps=tuple(steps),
-        uses=with_fields(first.uses, items=items, feeds=feeds, dropped=dropped),
+        uses=with_fields(first.uses, items=items, feeds=feeds, dropped=dropped, left_out=left_out),
     )
 
 

@@ -18,6 +18,7 @@ from planner.plan.launch_case import (
     with_defaults,
 )
 from planner.plan.launch_rules import RULES, Rule
+from planner.specs.base import Ranks
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs
@@ -69,7 +70,8 @@ def first_refusal(inputs: Inputs, layout: Parallelism, *, runs: bool = True) -> 
     is to run. None where it breaks none.
     """
     sizes = tuple(inputs.batches[0].items.values()) if runs else ()
-    facts = trained_facts(inputs.spec, inputs.cluster.size, sizes)
+    ranks = len(layout.ranks) if isinstance(layout.ranks, Ranks) else inputs.cluster.size
+    facts = trained_facts(inputs.spec, ranks, sizes)
     return next(iter(launch_refusals(layout, facts, inputs.software.knobs)), None)
 
 

@@ -94,10 +94,57 @@ def ranges_text(indices: tuple[int, ...]) -> str:
     return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in parts)
 
 
-class Ranks(Indices):
+class RankChoice:
+    """What a job says of the ranks of a module: which they are, or `first_stage`, to be found from another layout."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_file(cls, value: Any) -> "RankChoice":
+        if value == FirstStage.WORD:
+            return FirstStage()
+        try:
+            return Ranks(Indices.from_file(value))
+        except ValueError as error:
+            raise ValueError(f"{error}; or {FirstStage.WORD}") from error
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        described = Indices.schema()
+        return {**described, "description": f"{described['description']}; or {FirstStage.WORD}"}
+
+
+class FirstStage(RankChoice):
+    """The ranks of the first pipeline stage of the module that reads this one's outputs."""
+
+    __slots__ = ()
+    WORD = "first_stage"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FirstStage)
+
+    def __hash__(self) -> int:
+        return hash(self.WORD)
+
+    def __repr__(self) -> str:
+        return self.WORD
+
+    def to_file(self) -> str:
+        return self.WORD
+
+
+class Ranks(Indices, RankChoice):
     """Ranks of a job, in rising order."""
 
     __slots__ = ()
+
+    @classmethod
+    def from_file(cls, value: Any) -> "Ranks":
+        return cls(Indices.from_file(value))
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        return Indices.schema()
 
 
 class Layers(Indices):

@@ -78,6 +78,10 @@ class Job(Spec):
     limits: Limits = Limits()  # what a rank may hold
     fix: Fix = Fix()  # what is decided already
 
+    def __post_init__(self) -> None:
+        if self.layout.ranks is not None:
+            raise ValueError("`layout` holds for every module, and its ranks do not | say ranks under fix.layouts")
+
     @property
     def zero(self) -> int:
         """The ZeRO stage of strategies whose groups change with every micro-batch: 3 where the job gives none."""

@@ -65,8 +65,7 @@ def only_one_module(inputs: Inputs, name: str) -> str:
     """The reason why a strategy for one module cannot plan a model of several."""
     others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)
     what = f"{name} plans one module, and {others} would be left out of the plan, of its memory and of its bound"
-    fix = f"plan a model of `{inputs.module}` alone, or write a plan of all modules by hand"
-    return f"{what} | {fix}; planner predict prices a layout of each under fix.layouts"
+    return f"{what} | fix the layout of each under fix.layouts, or plan a model of `{inputs.module}` alone"
 
 
 def data_parallel_layouts(inputs: Inputs) -> dict[str, Layout]:

@@ -8,11 +8,11 @@ from math import prod
 
 from planner.plan.legal.violation import Violation
 from planner.plan.mesh.expert_layouts import expert_layouts, has_experts
-from planner.plan.mesh.rank_mesh import stage_size
+from planner.plan.mesh.rank_mesh import stage_ranks, stage_size
 from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED
-from planner.specs.base import Layers, with_fields
+from planner.specs.base import FirstStage, Layers, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.recomputed_parts import module_parts
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
@@ -154,6 +154,7 @@ def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:
     """Fields that the job fixed have the fixed values in the plan."""
     module, fixed = plan.uses.models[name], plan.uses.fix.layouts.get(name, Parallelism())
     for field, value in decided_fields(fixed).items():
+        value = first_stage_ranks(plan, name) if isinstance(value, FirstStage) else value
         values = [getattr(variant, field) for variant in expert_variants(layout, module)]
         different = [
             value_there
@@ -166,6 +167,14 @@ def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:
             message = f"{field} is fixed to {yaml_text(value)}, and the layout has {yaml_text(different[0])}"
             fix = f"{field}: {yaml_text(value)}, or another one in uses.fix.layouts.{name}"
             yield Violation(f"layouts.{name}.{field}", message, fix)
+
+
+def first_stage_ranks(plan: Plan, name: str) -> Ranks:
+    """Return the ranks of the first stage of the module that reads this one; of several, which share them, the first's.
+    None where no module does, which is another violation.
+    """
+    readers = (plan.layouts[edge.target] for edge in plan.edges if edge.source == name)
+    return next((stage_ranks(reader, 0) for reader in readers), Ranks())
 
 
 def expert_variants(layout: Layout, module: Module) -> list[Layout]:
@@ -196,6 +205,8 @@ def normalised(layout: Layout, field: str, value: object, module: Module) -> obj
 
 def yaml_text(value: object) -> str:
     """Return a value as written in a plan file."""
+    if isinstance(value, Ranks):
+        return str(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

@@ -8,6 +8,7 @@ from planner.plan.plan_file import Edge, Plan
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, pass_task
 from planner.plan.tokens.reading_stages import transfer_group
+from planner.specs.base import Ranks
 
 
 class EdgeReads:
@@ -47,7 +48,9 @@ class EdgeReads:
         back = [
             self.backward_ids[key] for task in forwards if (key := (task.micro_batch, task.group)) in self.backward_ids
         ]
-        return EncoderRead(self.target, self.stage, with_items(c, indices), self.blocked_ids(forwards), tuple(back))
+        ranks = Ranks(sorted({rank for task in forwards for rank in task.ranks}))
+        cell, blocked = with_items(c, indices), self.blocked_ids(forwards)
+        return EncoderRead(self.target, self.stage, ranks, cell, blocked, tuple(back))
 
     def blocked_ids(self, forwards: Sequence[Task]) -> set[str]:
         """Return the ids of these forwards; and where all ranks of the target's stage synchronise in a micro-batch, of
@@ -66,18 +69,18 @@ class EncoderRead:
 
     target: ModuleWork
     stage: int  # of the target
+    ranks: Ranks  # of the forwards that read
     cell: GroupWork  # with only the items that are read
     blocked_ids: set[str]  # ids of tasks that cannot end before the outputs arrive
     backward_ids: tuple[str, ...]  # ids of the passes that make their gradients
 
     def transfer(self, source: ModuleWork, of: Phase) -> tuple[Task, Task]:
-        """Return the send and recv of outputs from the source's last stage to the reading one, or of their gradients
-        (`of`: B) in the other direction.
+        """Return the send and recv of outputs from the source's last stage to those who read them, or of their
+        gradients (`of`: B) in the other direction.
         """
         source_task = pass_task(source, len(source.stages) - 1, of, self.cell)
-        target_ranks = self.target.stage_ranks(self.stage, self.target.layout.ranks)
         name = transfer_group(self.cell.group, self.target.module, self.stage)
-        send_ranks, recv_ranks = (source_task.ranks, target_ranks) if of == "F" else (target_ranks, source_task.ranks)
+        send_ranks, recv_ranks = (source_task.ranks, self.ranks) if of == "F" else (self.ranks, source_task.ranks)
         after = (source_task.id,) if of == "F" else self.backward_ids
         send = replace(source_task, phase="send", of=of, group=name, ranks=send_ranks, peers=recv_ranks, after=after)
         recv = replace(

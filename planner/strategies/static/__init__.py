@@ -1,6 +1,6 @@
 """One layout for all batches: what a job fixes of it, how it becomes a plan, and what changes when it does not fit."""
 
-from planner.strategies.static.joint_plan import unsupported_together
+from planner.strategies.static.joint_plan import fixes_every_module, solve_together, unsupported_together
 from planner.strategies.static.layout_change import LayoutChange, impossible_fields
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
@@ -10,10 +10,12 @@ __all__ = [
     "MemoryFit",
     "StageMemory",
     "StepTimePrediction",
+    "fixes_every_module",
     "impossible_fields",
     "memory_fit_of_job",
     "memory_fit_of_plan",
     "predict_job",
     "predict_plan",
+    "solve_together",
     "unsupported_together",
 ]

@@ -1,18 +1,22 @@
 """The one layout that a job fixes, with defaults for what it leaves out: degrees of 1, and the usual states."""
 
+from dataclasses import replace
+
 from planner.errors import InputError
 from planner.layouts import RECOMPUTE, RECOMPUTE_BY_RANGES, SEARCHED_FIELDS, TrainingSetup, layout_of, layout_problem
 from planner.plan.launchable import require_launchable
 from planner.plan.plan_file import Layout
+from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.layers import Module
 
 
-def fixed_layout(inputs: Inputs, runs: bool = True) -> Layout:
-    """The layout. Raises InputError when its degrees do not divide evenly, or, if it is to run, the batch does not; and
-    when the job's software cannot launch it.
+def fixed_layout(inputs: Inputs, runs: bool = True, ranks: Ranks | None = None) -> Layout:
+    """The layout on these ranks, or on all. Raises InputError when its degrees do not divide evenly, or, if it is to
+    run, the batch does not; and when the job's software cannot launch it.
     """
     trained = layout_problem(inputs).trained
+    trained = replace(trained, ranks=len(ranks)) if ranks else trained
     fixed = trained.fixed
     degrees = {name: getattr(fixed, name) or 1 for name in SEARCHED_FIELDS if name not in ("zero", "recompute")}
     how = fixed.recompute or "none"
@@ -25,6 +29,7 @@ def fixed_layout(inputs: Inputs, runs: bool = True) -> Layout:
     if wrong or layout is None:
         message, fix = wrong or ("", "")
         raise InputError(message, where=f"{inputs.sources['job']} (fix.layouts.{inputs.module})", fix=fix)
+    layout = with_fields(layout, ranks=ranks) if ranks else layout
     require_launchable(inputs, layout, f"fix.layouts.{inputs.module}", runs=runs)
     return layout
 

@@ -1,28 +1,26 @@
-"""Several modules, each with the layout that the job fixes for it, as one plan on the same ranks.
+"""Several modules, each with the layout and on the ranks that the job fixes for it, as one plan.
 
 Samples are assigned as those of a single module. Every other item is computed in the first micro-batch that reads it,
-assigned longest first to the least loaded replica of its module, wherever its reader is.
+by a replica of its module beside the one that reads it as far as that keeps them balanced (stream_items.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.costs import Pricing
-from planner.errors import InputError
 from planner.layouts import layout_problem
 from planner.plan.legal.plan_laws import require_legal
+from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, ItemEntry, Layout, MicroBatch, Plan, SharedDeviceItems
-from planner.specs.base import with_fields
+from planner.scoring import Score, outcome_of, prediction_of, require_memory, score
+from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
-from planner.specs.workload.items import Size, item_tokens, part_lengths
-from planner.specs.workload.samples import SampleBatch
 from planner.strategies.plan_drafts import draft_plan, plan_uses
-from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.static_plan import assign_items, item_line, replica_groups
-
-MicroBatchOf = dict[int, int]  # item → micro-batch
+from planner.strategies.static.placement import placed_layouts
+from planner.strategies.static.static_plan import assign_items, replica_groups
+from planner.strategies.static.stream_items import MicroBatchOf, ReplicaOf, StreamItems, first_reads
 
 
 def unsupported_together(inputs: Inputs) -> str | None:
@@ -36,30 +34,33 @@ def unsupported_together(inputs: Inputs) -> str | None:
     return None
 
 
+def fixes_every_module(inputs: Inputs) -> bool:
+    """Whether a job has several modules and fixes the layout of each, so that no strategy has a layout to decide."""
+    modules = inputs.model.modules
+    return len(modules) > 1 and {*modules} <= {*inputs.job.fix.layouts} and unsupported_together(inputs) is None
+
+
+def solve_together(inputs: Inputs) -> Plan:
+    """The priced plan of the layouts that a job fixes. Raises InputError, and Infeasible where it does not fit."""
+    plan, found = priced_together(inputs)
+    require_memory(plan, found)
+    return plan
+
+
+def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
+    """The plan with its outcome, whether it fits or not, and its score. Raises InputError."""
+    plan = plan_together(inputs, runs)
+    found = score(plan)
+    return with_fields(plan, outcome=outcome_of(found, "layouts as fixed"), prediction=prediction_of(found)), found
+
+
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
-    """The unpriced plan. Raises InputError when a layout's degrees do not divide evenly, or, if it is to run, the batch
-    does not divide over that of the samples.
+    """The unpriced plan. Raises InputError when a layout's degrees do not divide evenly, a rank would have no module,
+    or, if it is to run, the batch does not divide over the layout of the samples.
     """
-    each = {name: inputs_of_module(inputs, name) for name in inputs.model.modules}
-    layouts = {name: fixed_layout(one, runs and name == inputs.module) for name, one in each.items()}
+    layouts = placed_layouts(inputs, runs)
     used = plan_uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
-    samples = assign_items(pricing, inputs, layouts[inputs.module], layout_problem(inputs).trained)
-    micro_batches: list[MicroBatch] = [
-        {inputs.module: items_by_group(inputs.module, [cells[number] for cells in samples])}
-        for number in range(len(samples[0]))
-    ]
-    at = {
-        inputs.module: {
-            item: micro_batch for cells in samples for micro_batch, items in enumerate(cells) for item in items
-        }
-    }
-    for name, sizes in inputs.batches[0].streams.items():  # each behind those that read it
-        at[name] = first_read(inputs.batches[0], name, at)
-        for micro_batch, cells in enumerate(
-            assign_stream_items(pricing, layouts[name], name, sizes, at[name], len(micro_batches))
-        ):
-            micro_batches[micro_batch] |= {name: items_by_group(name, cells)} if any(cells) else {}
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
     plan = draft_plan(
@@ -67,59 +68,47 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
         used,
         layouts,
         module_groups(layouts),
-        nonempty_micro_batches(micro_batches, layouts[inputs.module]),
+        nonempty_micro_batches(all_items(inputs, layouts, pricing), layouts[inputs.module]),
     )
     plan = with_fields(plan, edges=plan_edges(inputs, layouts))
     require_legal(plan, str(inputs.sources["job"]))
     return plan
 
 
+def all_items(inputs: Inputs, layouts: dict[str, Layout], pricing: Pricing) -> list[MicroBatch]:
+    """The micro-batches: samples first, then module by module what those read that are assigned."""
+    samples = assign_items(pricing, inputs, layouts[inputs.module], layout_problem(inputs).trained)
+    by_number = [[cells[number] for cells in samples] for number in range(len(samples[0]))]
+    micro_batches: list[MicroBatch] = [{inputs.module: items_by_group(inputs.module, cells)} for cells in by_number]
+    at: dict[str, MicroBatchOf] = {}
+    ranks: dict[str, ReplicaOf] = {}
+    at[inputs.module], ranks[inputs.module] = placed_items(layouts[inputs.module], by_number)
+    batch = inputs.batches[0]
+    for name, sizes in batch.streams.items():  # each behind those that read it
+        when, by = first_reads(batch, name, at, ranks)
+        found = StreamItems(pricing, name, layouts[name], sizes).by_micro_batch(when, by, len(by_number))
+        at[name], ranks[name] = placed_items(layouts[name], found)
+        for number, cells in enumerate(found):
+            micro_batches[number] |= {name: items_by_group(name, cells)} if any(cells) else {}
+    return micro_batches
+
+
+def placed_items(layout: Layout, by_number: Sequence[Sequence[Sequence[int]]]) -> tuple[MicroBatchOf, ReplicaOf]:
+    """Item → its micro-batch, and the ranks of its replica's first stage, where it reads."""
+    first = {*stage_ranks(layout, 0)}
+    of_replica = [Ranks(rank for rank in group.ranks if rank in first) for group in replica_groups(layout).values()]
+    placed = [
+        (item, number, of_replica[replica])
+        for number, cells in enumerate(by_number)
+        for replica, items in enumerate(cells)
+        for item in items
+    ]
+    return {item: number for item, number, _ in placed}, {item: ranks for item, _, ranks in placed}
+
+
 def nonempty_micro_batches(micro_batches: Sequence[MicroBatch], layout: Layout) -> tuple[MicroBatch, ...]:
     """The micro-batches without empty ones, which interleaving keeps."""
     return tuple(micro_batch for micro_batch in micro_batches if any(micro_batch.values()) or layout.vpp > 1)
-
-
-def inputs_of_module(inputs: Inputs, name: str) -> Inputs:
-    """The job restricted to one module, whose layout it fixes. Raises InputError where it fixes none."""
-    if name not in inputs.job.fix.layouts:
-        where = f"{inputs.sources['job']} (fix.layouts)"
-        fix = f"fix one for each module, as {name}: {{dp: {inputs.cluster.size}}}, or give a plan"
-        raise InputError(f"the job fixes no layout of `{name}`", where=where, fix=fix)
-    batch = inputs.batches[0]
-    sizes = batch.items if name == inputs.module else {i: item_tokens(size) for i, size in batch.streams[name].items()}
-    return replace(
-        inputs, module=name, batches=(SampleBatch(sizes or {0: inputs.model.modules[name].tokens_per_output}, ()),)
-    )
-
-
-def first_read(batch: SampleBatch, name: str, at: dict[str, MicroBatchOf]) -> MicroBatchOf:
-    """Item of a module → the first micro-batch in which it is read."""
-    found: MicroBatchOf = {}
-    for target, feeds in batch.feeds[name].items():
-        for item, readers in feeds.items():
-            found[item] = min(found.get(item, at[target][readers[0]]), *(at[target][reader] for reader in readers))
-    return found
-
-
-def assign_stream_items(
-    pricing: Pricing, layout: Layout, name: str, sizes: dict[int, Size], at: MicroBatchOf, count: int
-) -> list[list[list[int]]]:
-    """By micro-batch, the items on each replica: assigned to the least loaded one so far, or within the micro-batch
-    where ZeRO-3 synchronises replicas in each.
-    """
-    line, replica_numbers = item_line(pricing, name, layout), range(layout.dp * layout.replica)
-    loads = {item: sum(map(line.item_seconds, part_lengths(size))) for item, size in sizes.items()}
-    longest_first = sorted(sizes, key=lambda item: (-loads[item], item))
-    load, found = [0.0 for _ in replica_numbers], []
-    for micro_batch in range(count):
-        load = [0.0 for _ in replica_numbers] if layout.zero == 3 else load
-        cells = [list[int]() for _ in replica_numbers]
-        for item in (item for item in longest_first if at[item] == micro_batch):
-            replica = min(replica_numbers, key=lambda each: (load[each], each))
-            load[replica] += loads[item]
-            cells[replica].append(item)
-        found.append(cells)
-    return found
 
 
 def items_by_group(name: str, cells: Sequence[Sequence[int]]) -> dict[str, tuple[ItemEntry, ...] | SharedDeviceItems]:

@@ -47,6 +47,13 @@ class MemoryFit:
         return max(self.stages, key=lambda use: (float(use.taken.total) / use.allowed, -use.stage))
 
     @property
+    def largest_module(self) -> str:
+        """The module with most states on the fullest rank."""
+        use, holding = self.fullest, max(self.scores, key=lambda each: each.oom_chance).plan_memory
+        kind = holding.kind(use.rank)
+        return max(use.holds, key=lambda name: float(holding.stage_footprint(name, use.holds[name], kind).states))
+
+    @property
     def fits(self) -> bool:
         """Whether every stage fits."""
         return not any(exceeds_memory(float(use.taken.total), use.allowed) for use in self.stages)

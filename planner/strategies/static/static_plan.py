@@ -49,7 +49,7 @@ def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout, trained: Trai
 
 def item_line(pricing: Pricing, module: str, layout: Layout) -> CostLine:
     """Seconds of both passes of an item through a whole module on one replica, as a line over its tokens."""
-    ranks = Ranks(range(layout.tp * layout.cp))
+    ranks = Ranks(layout.ranks[: layout.tp * layout.cp])
     whole = with_fields(
         layout, rank_order=DEFAULT_RANK_ORDER
     )  # the placement of a replica's ranks hardly changes the balance

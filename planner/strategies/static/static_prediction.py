@@ -9,7 +9,7 @@ from planner.scoring import Score, exceeds_memory, outcome_of, prediction_of, re
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed_layout import fixed_layout
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.joint_plan import priced_together
 from planner.strategies.static.static_plan import static_plan
 
 
@@ -36,9 +36,8 @@ class StepTimePrediction:
 def predict_job(inputs: Inputs) -> StepTimePrediction:
     """The prediction for the layouts that a job fixes, whether they fit or not. Raises InputError."""
     if len(inputs.model.modules) > 1:
-        plan = plan_together(inputs)
-        found = score(plan)
-        return predict_plan(with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), (found,))
+        plan, found = priced_together(inputs)
+        return predict_plan(plan, (found,))
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
     plan = static_plan(inputs, problem, layout)
     found = score(plan)

@@ -1,0 +1,26 @@
+"""Plans of jobs that place encoders on the first stage, on all ranks or apart train as one process does."""
+
+import pytest
+
+from planner.specs.inputs import JobOptions, load_job
+from planner.strategies.static.joint_plan import plan_together
+from tests.placed_jobs import PLACEMENTS, placed_job
+from tests.runtime.multi_module_plans import require_those_of_one_process
+from tests.runtime.training_worlds import run_all
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    plans = {
+        name: plan_together(load_job(placed_job(tmp_path_factory.mktemp("job"), fixed), JobOptions()))
+        for name, fixed in PLACEMENTS.items()
+    }
+    return plans, run_all(4, plans)
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_each_placement_trains_as_one_process_does(trained, name):
+    plans, results = trained
+    require_those_of_one_process(plans[name], results[name].verify)
