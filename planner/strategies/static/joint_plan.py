@@ -20,6 +20,8 @@ from planner.specs.workload.items import Size, item_tokens, part_lengths
 from planner.specs.workload.samples import SampleBatch
 from planner.strategies.plan_drafts import draft_plan, plan_uses
 from planner.strategies.static.fixed_layout import fixed_layout
+from planner.strategies.static.packed_modules import packs_samples
+from planner.strategies.static.sample_assignment import packed_micro_batches
 from planner.strategies.static.static_plan import assign_items, item_line, replica_groups
 
 MicroBatchOf = dict[int, int]  # item → micro-batch
@@ -38,12 +40,38 @@ def unsupported_together(inputs: Inputs) -> str | None:
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     """The unpriced plan. Raises InputError when a layout's degrees do not divide evenly, or, if it is to run, the batch
-    does not divide over that of the samples.
+    does not divide over that of the samples; and Infeasible where a sample is more than a rank may hold.
     """
-    each = {name: inputs_of_module(inputs, name) for name in inputs.model.modules}
-    layouts = {name: fixed_layout(one, runs and name == inputs.module) for name, one in each.items()}
+    each, packed = {name: inputs_of_module(inputs, name) for name in inputs.model.modules}, packs_samples(inputs)
+    layouts = {name: fixed_layout(one, runs and name == inputs.module and not packed) for name, one in each.items()}
     used = plan_uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
+    assigned = packed_by_group if packed else longest_first_by_group
+    micro_batches = assigned(pricing, inputs, layouts)
+    sharded = any(map(reduces_each_micro_batch, layouts.values()))
+    job = with_fields(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
+    plan = draft_plan(
+        replace(inputs, job=job),
+        used,
+        layouts,
+        module_groups(layouts),
+        nonempty_micro_batches(micro_batches, layouts[inputs.module]),
+    )
+    plan = with_fields(plan, edges=plan_edges(inputs, layouts))
+    require_legal(plan, str(inputs.sources["job"]))
+    return plan
+
+
+def packed_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
+    """Micro-batches of samples that are packed to the job's limits."""
+    return [
+        {name: items_by_group(name, cells) for name, cells in each.items() if name == inputs.module or any(cells)}
+        for each in packed_micro_batches(pricing, inputs, layouts)
+    ]
+
+
+def longest_first_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
+    """Micro-batches of as many samples as their layout says, items of other modules where somebody reads them first."""
     samples = assign_items(pricing, inputs, layouts[inputs.module], layout_problem(inputs).trained)
     micro_batches: list[MicroBatch] = [
         {inputs.module: items_by_group(inputs.module, [cells[number] for cells in samples])}
@@ -60,18 +88,7 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
             assign_stream_items(pricing, layouts[name], name, sizes, at[name], len(micro_batches))
         ):
             micro_batches[micro_batch] |= {name: items_by_group(name, cells)} if any(cells) else {}
-    sharded = any(map(reduces_each_micro_batch, layouts.values()))
-    job = with_fields(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
-    plan = draft_plan(
-        replace(inputs, job=job),
-        used,
-        layouts,
-        module_groups(layouts),
-        nonempty_micro_batches(micro_batches, layouts[inputs.module]),
-    )
-    plan = with_fields(plan, edges=plan_edges(inputs, layouts))
-    require_legal(plan, str(inputs.sources["job"]))
-    return plan
+    return micro_batches
 
 
 def nonempty_micro_batches(micro_batches: Sequence[MicroBatch], layout: Layout) -> tuple[MicroBatch, ...]:
