@@ -97,7 +97,7 @@ class OpenPacks:
         """The first pack with room for a load, which may be one that is not open yet."""
         blocks = with_room([largest[: self.opened // BLOCK + 1] for largest in self.largest], load).nonzero()[0]
         for block in blocks[:TRIES].tolist():
-            first = block * BLOCK
+            first = int(block) * BLOCK
             able = with_room([rooms[first : first + BLOCK] for rooms in self.rooms], load)
             place = int(able.argmax())
             if able[place]:

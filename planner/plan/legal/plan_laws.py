@@ -2,8 +2,8 @@
 too.
 
 Every violation has its place, what is wrong, and the fix. The laws: names exist; every item is assigned exactly once;
-outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps hold; the kind of sync
-suits the ZeRO stage; the software can launch the layouts; dependencies of tasks have no cycle.
+outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps and limits of inputs
+hold; the kind of sync suits the ZeRO stage; the software can launch the layouts; dependencies of tasks have no cycle.
 """
 
 from collections import Counter
@@ -163,7 +163,9 @@ def context_parallel_laws(plan: Plan, a: Assignment, group: Group) -> Iterator[V
 
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
-    """A group has at most the allowed tokens; of offloaded activations the share on the device counts."""
+    """A group has at most the allowed tokens; of offloaded activations the share on the device counts. A module whose
+    inputs have a limit of their own keeps that instead.
+    """
     cap, layout = plan.uses.limits.tokens_per_rank, plan.layouts[a.module]
     if cap is None or a.module in plan.uses.limits.inputs_per_rank:
         return
