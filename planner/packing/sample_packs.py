@@ -126,7 +126,7 @@ def one_by_one(
 
     found, pack, room, open_pack = np.zeros(len(loads), dtype=np.int64), 0, budgets.copy(), False
     waiting = order
-    weights = shares.mean(axis=0)  # a resource that is scarce counts more
+    weights = loads.sum(axis=0) / budgets  # a resource that is scarce counts more
     while len(waiting):
         able = (loads[waiting] <= room).all(axis=1)
         if not able.any():
