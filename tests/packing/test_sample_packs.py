@@ -165,7 +165,7 @@ def test_no_sample_needs_no_pack_and_one_of_nothing_needs_one():
     assert fewest_packs(np.zeros((3, 2), dtype=np.int64), np.array([5, 5])) == 1
 
 
-# ------------------------------------------------------------------------------------------------------------ even loads
+# ----------------------------------------------------------------------------------------------------------- even loads
 
 
 @given(problems(resources=2), st.integers(1, 6), st.integers(0, 4))

@@ -110,7 +110,8 @@ def no_room(packing: PackingOfSamples, inputs: Inputs, place: int, column: int, 
         message += f", {module.budget:,} on each of {packing.in_lane(module)} replicas"
     if others:
         message += f" ({others:,} more such)"
-    fix = f"raise {route[-1] if not own else '.'.join(route)}{dropping_fix(inputs, module)}"
+    enough = f" to {-(-load // module.ranks)}" if packing.in_lane(module) == 1 else ""
+    fix = f"raise {'.'.join(route)}{enough}{dropping_fix(inputs, module)}"
     return Infeasible(message, where=files.place(inputs.sources["job"], *route), fix=fix)
 
 
