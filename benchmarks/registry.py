@@ -18,6 +18,7 @@ CASES = {
     "run-overhead": "benchmarks.run_overhead",
     "torch-pipeline": "benchmarks.torch_pipeline",
     "load-plan": "benchmarks.load_plan",
+    "pack-samples": "benchmarks.pack_samples",
     "layouts-measured": "benchmarks.layouts_measured",
     "moe-layouts": "benchmarks.moe_layouts",
     "baselines": "benchmarks.baselines_table",

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
+from planner import files
 from planner.callbacks import OnProgress
 from planner.costs import OBJECTIVES, StepWork, find_objective
 from planner.errors import Infeasible, InputError, Unsupported
@@ -48,6 +49,7 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
         return solve_each(inputs, solve_together, on_batch)
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)
+    require_no_packs(inputs)
     if inputs.job.strategy == BEST:
         strategies = {name: partial(solve_with, name, on_batch=on_batch) for name in STRATEGIES}
         return best_of_candidates(inputs, strategies)
@@ -75,6 +77,14 @@ def require_possible(inputs: Inputs) -> None:
     if wrong:
         where = f"{inputs.sources.get('job', inputs.job.name)} (fix.layouts.{inputs.module})"
         raise InputError(wrong[0], where=where, fix=wrong[1])
+
+
+def require_no_packs(inputs: Inputs) -> None:
+    """Raises Unsupported where samples are to be packed, and a strategy decides micro-batches by itself."""
+    if inputs.job.limits.inputs_per_rank and len(inputs.model.modules) == 1:
+        where = files.place(inputs.sources["job"], "limits", "inputs_per_rank")
+        message = "strategies keep tokens_per_rank; samples are packed to inputs_per_rank where layouts are fixed"
+        raise Unsupported(message, where=where, fix="limits.tokens_per_rank; or planner predict, of a fixed layout")
 
 
 def require_objective(inputs: Inputs) -> None:

@@ -1,20 +1,26 @@
-"""Fills groups of ranks with sequences: the packing core shared by strategies for variable lengths."""
+"""Fills groups of ranks with sequences, and packs with samples: the packing core that strategies share."""
 
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
+from planner.packing.even_packs import PackedLoads, even_packs, mean_shares
 from planner.packing.makespan_search import search_makespans
 from planner.packing.one_pool import best_of_each_pool
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, longest_work_last, packing_seconds
 from planner.packing.rank_placement import place_packing
+from planner.packing.sample_packs import pack_samples
 from planner.packing.stream_search import stream_search
 
 __all__ = [
     "PackedGroup",
+    "PackedLoads",
     "Packing",
     "best_balanced",
     "best_of_each_pool",
     "canonical_order",
+    "even_packs",
     "longest_work_last",
+    "mean_shares",
     "one_item_per_micro_batch",
+    "pack_samples",
     "packing_seconds",
     "place_packing",
     "search_makespans",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from planner.costs import peak_flops
 from planner.plan.gradient_flow import gradient_flows
+from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Alternative, Layout, Plan, assignments
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.scoring.bounds import SPACE, bounds_same_work
@@ -34,7 +35,7 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
     """The answer about a plan, its numbers those of the mean step."""
     seconds = sum(score.step_seconds for score in scores) / len(scores)
     by, bound = step_bounds(plan, scores)
-    spread = max(score.timeline.spread for score in scores)
+    spread, packed = max(score.timeline.spread for score in scores), pack_fill(plan)
     return {
         "layouts": {name: layout_fields(layout) for name, layout in plan.layouts.items()},
         "objective": plan.outcome.objective,
@@ -48,6 +49,7 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "bound_of": "layout" if bounds_same_work(by) else "space",
         "memory": memory_answer(scores),
         **throughput(plan, seconds)._asdict(),
+        "packs": packed and asdict(packed),
         "experts": [asdict(each) for each in expert_answers(plan)],
         "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],
     }

@@ -15,6 +15,7 @@ from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Device, Profile
+from planner.specs.input_limits import require_limited_modules
 from planner.specs.job import Job
 from planner.specs.job_names import NO_TABLES, NameTables, require_names
 from planner.specs.layers import Module
@@ -121,6 +122,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         workload = with_mix(workload, options.mix)
     sources |= length_files(workload, base)
     module = sample_module(job, model, path)
+    require_limited_modules(job, model, module, path)
     try:
         batches = batches_of(workload, model, module, options, SourcePaths(path, model_path, base))
     except InputError as error:

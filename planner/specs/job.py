@@ -25,8 +25,15 @@ class Limits(Spec):
     """Bounds that the plan must keep."""
 
     tokens_per_rank: Count | None = None  # in one micro-batch; replaces the memory model if given
+    # By module, in one micro-batch: tokens, patches or frames, as it reads them. Samples are packed up to these
+    inputs_per_rank: dict[Name, Count] = {}
     memory_margin: Share = 0.06  # share of the device's memory that is kept free
     oom_chance: Probability = 0.05  # probability of running out of memory, at most
+
+    def inputs_of(self, module: str, units_per_token: int) -> int | None:
+        """Inputs of a module, in its own unit, that a rank may hold in one micro-batch; None: as many as fit."""
+        own = self.inputs_per_rank.get(module)
+        return own if own is not None or self.tokens_per_rank is None else self.tokens_per_rank * units_per_token
 
 
 class FixedItem(Spec):

@@ -14,9 +14,11 @@ from rich.text import Text
 from planner.check import Finding, verdict
 from planner.cli.views.alternatives_table import alternatives_table
 from planner.cli.views.expert_texts import expert_texts
+from planner.cli.views.pack_text import pack_text
 from planner.cli.views.plan_headline import headline
 from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
 from planner.plan.descriptions import all_items_text, module_layout_text
+from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Plan
 from planner.scoring import Score, allowed_bytes_on, expert_answers
 from planner.specs.hardware.cluster import device_of_rank
@@ -64,13 +66,16 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("", note)
     if len(plan.layouts) > 1:
         rows.add_row("works on", all_items_text(plan))
+    packed = pack_fill(plan)
+    if packed:
+        rows.add_row("packed in", pack_text(packed))
     for name in plan.layouts:
         rows.add_row("layout", f"{name}: {module_layout_text(plan, name)}")
     for text in expert_texts(plan):
         rows.add_row("experts", text)
     if plan.uses.dropped:
         too_long = plural(len(plan.uses.dropped), "sample")
-        rows.add_row("dropped", f"{too_long} longer than the job allows (uses.dropped names them)")
+        rows.add_row("dropped", f"{too_long} longer or larger than the job allows (uses.dropped names them)")
     for name, items in plan.uses.left_out.items():
         why = "whose readers were dropped, or had no room (uses.left_out names them)"
         rows.add_row("left out", f"{plural(len(items), 'item')} of {name}, {why}")

@@ -8,10 +8,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.expert_texts import expert_texts
+from planner.cli.views.pack_text import pack_text
 from planner.cli.views.plan_tables import gib_text, table
 from planner.costs import STEP_SECONDS
 from planner.costs.memory import Footprint
 from planner.plan.descriptions import all_items_text, module_layout_text
+from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Plan
 from planner.scoring import PlanAnswer, objective_of, plan_answer, sample_modules
 from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StepTimePrediction
@@ -46,6 +48,9 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
         )
     if len(prediction.plan.layouts) > 1:
         yield Text("; ".join([all_items_text(prediction.plan), *left_out(prediction.plan)]))
+    packed = pack_fill(prediction.plan)
+    if packed:
+        yield Text(f"packed in {pack_text(packed)}")
     closed = f"; closed form {duration(prediction.closed_seconds)}" if prediction.closed_seconds else ""
     yield Text.assemble("step ", (duration(seconds), "bold"), f" simulated, {low} to {high} (80 % interval){closed}")
     rate, goal = facts["tokens_per_second"], objective_of(prediction.plan)

@@ -2,8 +2,8 @@
 too.
 
 Every violation has its place, what is wrong, and the fix. The laws: names exist; every item is assigned exactly once;
-outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps hold; the kind of sync
-suits the ZeRO stage; the software can launch the layouts; dependencies of tasks have no cycle.
+outputs of encoders fit their readers; groups, splits, shares and meshes are possible; token caps and limits of inputs
+hold; the kind of sync suits the ZeRO stage; the software can launch the layouts; dependencies of tasks have no cycle.
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from planner.plan.legal.feeding_laws import feed_laws
 from planner.plan.legal.group_laws import GroupPlacement
 from planner.plan.legal.launch_laws import launch_laws
 from planner.plan.legal.layout_laws import layout_laws
+from planner.plan.legal.limit_laws import input_laws, limit_name_laws
 from planner.plan.legal.name_laws import name_laws
 from planner.plan.legal.order_laws import order_laws
 from planner.plan.legal.violation import Violation
@@ -33,7 +34,7 @@ __all__ = ["Violation", "require_legal", "violations"]
 
 def violations(plan: Plan) -> list[Violation]:
     """Return all violations; a legal plan has none."""
-    found = [*name_laws(plan), *layout_laws(plan), *group_laws(plan)]
+    found = [*name_laws(plan), *limit_name_laws(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # the laws below look names up
         return found
     found, placement = [*launch_laws(plan), *size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
@@ -127,6 +128,7 @@ def micro_batch_laws(
         group = plan.groups[a.group]
         yield from split_laws(plan.uses.models[a.module], plan.layouts[a.module], group, f"groups.{a.group}")
         yield from cap_laws(plan, a, group, where)
+        yield from input_laws(plan, a, group, where)
         yield from offload_laws(plan, a, group, where)
         yield from degree_laws(plan, a, group, where)
         yield from context_parallel_laws(plan, a, group)
@@ -161,9 +163,11 @@ def context_parallel_laws(plan: Plan, a: Assignment, group: Group) -> Iterator[V
 
 
 def cap_laws(plan: Plan, a: Assignment, group: Group, where: str) -> Iterator[Violation]:
-    """A group has at most the allowed tokens; of offloaded activations the share on the device counts."""
+    """A group has at most the allowed tokens; of offloaded activations the share on the device counts. A module whose
+    inputs have a limit of their own keeps that instead.
+    """
     cap, layout = plan.uses.limits.tokens_per_rank, plan.layouts[a.module]
-    if cap is None:
+    if cap is None or a.module in plan.uses.limits.inputs_per_rank:
         return
     layers = min((len(stage) for stage in layout.stages), default=plan.uses.models[a.module].layers)
     degree = group.resolved_split(layout).degree * layout.tp

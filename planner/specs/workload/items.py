@@ -72,6 +72,11 @@ def item_tokens(size: int | ItemSize) -> int:
     return size if isinstance(size, int) else sum(part_lengths(size))
 
 
+def input_count(module: ModuleStack, size: int | ItemSize) -> int:
+    """Return the size of an item in the input unit of its module."""
+    return item_tokens(size) * UNITS_PER_TOKEN[module.input_unit]
+
+
 def size_faults(module: ModuleStack, name: str, size: int | ItemSize) -> Iterator[tuple[str, str]]:
     """Yield what is wrong and what to do where the module `name` cannot have an item of this size."""
     if isinstance(size, ItemSize) and size.unit != module.input_unit:

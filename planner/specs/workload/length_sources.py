@@ -120,6 +120,8 @@ class Workload(Spec):
     lengths: LengthSource | Count  # a number: all samples have this many tokens
     batch_rows: SampleCount  # samples of a step
     max_tokens: Count | None = None  # longer samples are dropped from their batch, and the plan names them; None: none
+    # By encoder: patches or frames of a sample. Those with more are dropped likewise
+    max_inputs: dict[Name, Count] = {}
     round_to: Count = 1  # lengths are padded up to a multiple of this many tokens
     module: str = ""  # whose items the samples are; empty: the only module of the model
     streams: dict[Name, Stream] = {}  # items of every other module, where there are several

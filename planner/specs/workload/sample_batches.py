@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.model import Model
-from planner.specs.workload.items import Size
+from planner.specs.workload.items import Size, input_count
 from planner.specs.workload.length_sources import SampleMix, SamplesFile, Workload
 from planner.specs.workload.sample_folder import open_sample_folder, read_sample_folder, require_widths
 from planner.specs.workload.sample_mix import draw_samples
@@ -41,14 +41,15 @@ def read_sample_batches(
     workload: Workload, model: Model, loss: str, span: tuple[int, int], seed: int, base: Path
 ) -> list[SampleBatch]:
     """Consecutive batches from a sample on; `span`: their number, and that sample. `max_tokens` counts what the module
-    `loss` reads, outputs of encoders among its tokens. Raises InputError.
+    `loss` reads, outputs of encoders among its tokens, `max_inputs` what encoders read. Raises InputError.
     """
     count, first = span
     if workload.streams:
         fix = "leave workload.streams out, or give lengths from a file"
         raise InputError("samples say their images and sound themselves", where="workload.streams", fix=fix)
     sized = sized_samples(workload, model, loss, end_of_batches(workload, count, first), seed, base)
-    batches = make_batches(workload, [each.tokens for each in sized], count, first)
+    too_large = {at for at, each in enumerate(sized) if exceeds_inputs(each, workload.max_inputs, model)}
+    batches = make_batches(workload, [each.tokens for each in sized], count, first, too_large)
     return [with_items(batch, sized, model, loss) for batch in batches]
 
 
@@ -67,6 +68,14 @@ def sized_samples(workload: Workload, model: Model, loss: str, end: int, seed: i
     assert isinstance(given, SampleMix), "has_samples says so"
     text = read_samples(with_fields(workload, lengths=given.text), end, seed, base)[:end]
     return [sized_sample(readers, sample, "workload.lengths") for sample in draw_samples(given, text, seed)]
+
+
+def exceeds_inputs(sample: SizedSample, most: Mapping[str, int], model: Model) -> bool:
+    """Whether a sample has more patches or frames than these, by encoder."""
+    return any(
+        sum(input_count(model.modules[name], size) for size in sample.items.get(name, ())) > limit
+        for name, limit in most.items()
+    )
 
 
 def with_items(batch: SampleBatch, sized: Sequence[SizedSample], model: Model, loss: str) -> SampleBatch:

@@ -5,7 +5,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,8 +63,12 @@ def end_of_batches(workload: Workload, count: int, first_row: int) -> int:
     return end
 
 
-def make_batches(workload: Workload, lengths: list[int], count: int, first_row: int) -> list[SampleBatch]:
-    """Return `count` consecutive batches of samples with these lengths. Raises InputError where they are too few."""
+def make_batches(
+    workload: Workload, lengths: list[int], count: int, first_row: int, too_large: Collection[int] = ()
+) -> list[SampleBatch]:
+    """Return `count` consecutive batches of samples with these lengths, without those that are `too_large`. Raises
+    InputError where they are too few.
+    """
     end = first_row + count * workload.batch_rows
     if len(lengths) < end:
         raise InputError(
@@ -73,24 +77,29 @@ def make_batches(workload: Workload, lengths: list[int], count: int, first_row: 
             fix="ask for fewer batches, or give more samples",
         )
     starts = range(first_row, end, workload.batch_rows)
-    return [make_batch(workload, lengths, start) for start in starts]
+    return [make_batch(workload, lengths, start, too_large) for start in starts]
 
 
-def make_batch(workload: Workload, lengths: list[int], start: int) -> SampleBatch:
-    """Return the batch from sample `start` on, with lengths rounded up; samples that are too long are dropped."""
+def make_batch(workload: Workload, lengths: list[int], start: int, too_large: Collection[int] = ()) -> SampleBatch:
+    """Return the batch from sample `start` on, with lengths rounded up; samples that are too long, or among
+    `too_large`, are dropped.
+    """
     items: dict[int, int] = {}
     dropped = []
     for index in range(start, start + workload.batch_rows):
-        if workload.max_tokens and lengths[index] > workload.max_tokens:
+        if index in too_large or (workload.max_tokens and lengths[index] > workload.max_tokens):
             dropped.append(index)
         else:
             items[index] = -(-lengths[index] // workload.round_to) * workload.round_to
-    if not items:
+    if not items and not too_large:
         raise InputError(
             f"every sample of the batch from sample {start} on is longer than {workload.max_tokens} tokens",
             where="workload.max_tokens",
             fix="raise max_tokens",
         )
+    if not items:
+        message = f"every sample of the batch from sample {start} on is larger than max_tokens or max_inputs allow"
+        raise InputError(message, where="workload.max_inputs", fix="raise them")
     return SampleBatch(items, tuple(dropped))
 
 

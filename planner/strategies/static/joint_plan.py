@@ -18,7 +18,9 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses
+from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
+from planner.strategies.static.sample_assignment import packed_micro_batches
 from planner.strategies.static.static_plan import assign_items, replica_groups
 from planner.strategies.static.stream_items import MicroBatchOf, ReplicaOf, StreamItems, first_reads
 
@@ -56,11 +58,14 @@ def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     """The unpriced plan. Raises InputError when a layout's degrees do not divide evenly, a rank would have no module,
-    or, if it is to run, the batch does not divide over the layout of the samples.
+    or, if it is to run, the batch does not divide over the layout of the samples; and Infeasible where a sample is more
+    than a rank may hold.
     """
-    layouts = placed_layouts(inputs, runs)
+    packed = packs_samples(inputs)
+    layouts = placed_layouts(inputs, runs and not packed)
     used = plan_uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
+    micro_batches = (packed_by_group if packed else longest_first_by_group)(pricing, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
     plan = draft_plan(
@@ -68,15 +73,23 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
         used,
         layouts,
         module_groups(layouts),
-        nonempty_micro_batches(all_items(inputs, layouts, pricing), layouts[inputs.module]),
+        nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
     plan = with_fields(plan, edges=plan_edges(inputs, layouts))
     require_legal(plan, str(inputs.sources["job"]))
     return plan
 
 
-def all_items(inputs: Inputs, layouts: dict[str, Layout], pricing: Pricing) -> list[MicroBatch]:
-    """The micro-batches: samples first, then module by module what those read that are assigned."""
+def packed_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
+    """Micro-batches of samples that are packed to the job's limits."""
+    return [
+        {name: items_by_group(name, cells) for name, cells in each.items() if name == inputs.module or any(cells)}
+        for each in packed_micro_batches(pricing, inputs, layouts)
+    ]
+
+
+def longest_first_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
+    """Micro-batches of as many samples as their layout says; then, module by module, what assigned items read."""
     samples = assign_items(pricing, inputs, layouts[inputs.module], layout_problem(inputs).trained)
     by_number = [[cells[number] for cells in samples] for number in range(len(samples[0]))]
     micro_batches: list[MicroBatch] = [{inputs.module: items_by_group(inputs.module, cells)} for cells in by_number]

@@ -61,7 +61,7 @@ class MemoryFit:
 
 def memory_fit_of_job(inputs: Inputs) -> MemoryFit:
     """Memory of the layouts that a job fixes. Raises InputError."""
-    if len(inputs.model.modules) > 1:
+    if len(inputs.model.modules) > 1 or inputs.job.limits.inputs_per_rank:
         plan = plan_together(inputs, runs=False)
         return memory_fit_of_plan(plan, (score(plan),))
     problem, layout = layout_problem(inputs), fixed_layout(inputs, runs=False)

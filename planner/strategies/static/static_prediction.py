@@ -35,7 +35,7 @@ class StepTimePrediction:
 
 def predict_job(inputs: Inputs) -> StepTimePrediction:
     """The prediction for the layouts that a job fixes, whether they fit or not. Raises InputError."""
-    if len(inputs.model.modules) > 1:
+    if len(inputs.model.modules) > 1 or inputs.job.limits.inputs_per_rank:
         plan, found = priced_together(inputs)
         return predict_plan(plan, (found,))
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
