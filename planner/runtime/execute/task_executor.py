@@ -26,13 +26,14 @@ from planner.runtime.measure.task_records import TaskSpan
 from planner.runtime.run_result import RankMemory
 from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
 from planner.runtime.state.rank_state import RankState, empty_activations
+from planner.specs.workload.loss_weighting import total_weight
 
 
 @dataclass(frozen=True, slots=True)
 class RankStepResult:
     """Result of one step on one rank, which is sent to rank 0."""
 
-    loss: float  # sum over its own targets, divided by the number of targets of all ranks
+    loss: float  # weighted sum over its own targets, divided by the weight of those of all ranks
     seconds: float
     passes: tuple[TaskSpan, ...]
     items: tuple[
@@ -101,7 +102,8 @@ class TaskExecutor:
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
         """Creates batches and buffers of a step, and resets gradients and stages."""
         with_loss = [task for task in tasks if task.phase == "F" and self.local.computes_loss(task)]
-        self.targets = max(1, sum(self.local.target_count(task) for task in with_loss))  # of all ranks
+        counts = [count for task in with_loss for count in self.local.target_counts(task)]  # of all ranks
+        self.total_weight = total_weight(self.local.plan.uses.loss, counts)
         self.active = {task.module for task in tasks if task.phase == "F" and task.items}
         forwards = [task for task in own if task.phase == "F"]
         self.flights.clear()  # of the previous step: frees their memory for this one
@@ -110,7 +112,7 @@ class TaskExecutor:
             for task in forwards
         }
         for flight in self.flights.values():
-            flight.batch.auxiliary.scale = 1 / self.targets
+            flight.batch.auxiliary.scale = 1 / max(1, sum(counts))
         for task in own:
             if task.phase in ("F", "B", "I"):
                 self.flight(task).add_pass(task, self.mover)
@@ -164,7 +166,7 @@ class TaskExecutor:
         if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
             stage.end_forward()
         if self.local.computes_loss(task):
-            flight.output = flight.output / self.targets
+            flight.output = flight.output / self.total_weight
             self.loss += flight.output.detach()
 
     def backward(self, task: Task) -> None:

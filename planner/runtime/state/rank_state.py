@@ -16,7 +16,7 @@ from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.module_work import module_work
 from planner.plan.tokens.encoder_outputs import fed_tokens
-from planner.runtime.batch_loader import BatchLoader
+from planner.runtime.batch_loader import BatchLoader, target_counts
 from planner.runtime.checkpoint.checkpoint_index import data_digest, read_index
 from planner.runtime.checkpoint.initial_weights import initial_weights_source
 from planner.runtime.exchange.channel_pairs import channel_pairs
@@ -57,7 +57,9 @@ class RankState:
             feeds = name in self.feeding_modules
             self.stages[name] = [ShardedStage(spec, layout, layers, dtype, clock, feeds) for layers in chunks]
             dispatch = dispatchers_by_layer(layout, range(spec.layers), self.groups, self.meter)
-            self.loaders[name] = BatchLoader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
+            self.loaders[name] = BatchLoader(
+                spec, layout, self.groups, self.meter, self.sources[name], dispatch, plan.uses.loss
+            )
             for stage in self.stages[name]:
                 stage.materialise(self.groups, initial_weights_source(options, self.resumed_from, name))
 
@@ -112,11 +114,9 @@ class RankState:
         """Whether the pass ends in a loss."""
         return task.module not in self.feeding_modules and self.has_last_layer(task)
 
-    def target_count(self, task: Task) -> int:
-        """Number of target tokens over which the loss of a forward's items is summed."""
-        spec = self.plan.uses.models[task.module]
-        source = self.sources[task.module]
-        return sum(source.target_count(spec, *item) for item in zip(task.items, task.sizes, strict=True))
+    def target_counts(self, task: Task) -> list[int]:
+        """Number of targets of each item of a forward, over which its loss is summed."""
+        return target_counts(self.sources[task.module], self.plan.uses.models[task.module], task)
 
     def has_last_layer(self, task: Task) -> bool:
         """Whether the pass includes the last layer of its module."""
