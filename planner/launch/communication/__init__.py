@@ -1,6 +1,6 @@
 """Groups of processes, and what is exchanged in them: collectives, ring and Ulysses attention, dispatch to experts."""
 
-from planner.launch.communication.channels import Channels, RankPair
+from planner.launch.communication.channels import Channels, ExpectedMessage, RankPair
 from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER, prepare, time_collective
 from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.communication.expert_dispatch import dispatchers_by_layer
@@ -13,6 +13,7 @@ __all__ = [
     "REDUCE_SCATTER",
     "Channels",
     "CommunicationMeter",
+    "ExpectedMessage",
     "ProcessGroups",
     "RankPair",
     "SharedMicroBatch",
