@@ -1,6 +1,6 @@
 """The order in which a rank executes its tasks of a step, and which of them FSDP2 executes inside others."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from planner.plan.plan_file import Plan
 from planner.plan.task import Phase, Task
@@ -39,3 +39,11 @@ def sync_point(task: Task, synchronised: Mapping[str, Collection[Phase]]) -> str
     `synchronised`: by module, phases of a micro-batch in which its ranks synchronise.
     """
     return task.id.rpartition("/")[0] if task.phase in synchronised.get(task.module, ()) else task.id
+
+
+def sync_members(tasks: Iterable[Task], synchronised: Mapping[str, Collection[Phase]]) -> dict[str, set[int]]:
+    """By synchronisation point of these tasks: the ranks that wait for each other there."""
+    members: dict[str, set[int]] = {}
+    for task in tasks:
+        members.setdefault(sync_point(task, synchronised), set()).update(task.ranks)
+    return members

@@ -9,7 +9,7 @@ from planner.plan.tasks.expand import expand
 from planner.plan.tokens.resharding import is_between_modules, transfer_key
 from planner.runtime.exchange.edge_transfers import edge_transfers
 from planner.runtime.exchange.shared_order import shared_order
-from planner.runtime.execution_order import executed_by_fsdp, sync_point, task_gathered_encoders
+from planner.runtime.execution_order import executed_by_fsdp, sync_members, sync_point, task_gathered_encoders
 from planner.runtime.preflight.deadlocks import task_lists
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
@@ -39,9 +39,7 @@ class Begun:
         self.routes, self.gathered = edge_transfers(plan, self.tasks), task_gathered_encoders(plan)
         self.synchronised = synchronised_phases(plan)
         self.lists = lists or task_lists(self.tasks)
-        self.members: dict[str, set[int]] = {}
-        for task in self.tasks:
-            self.members.setdefault(sync_point(task, self.synchronised), set()).update(task.ranks)
+        self.members = sync_members(self.tasks, self.synchronised)
         self.orders = {
             rank: shared_order(rank, self.tasks, self.pairs, self.synchronised, self.gathered) for rank in self.lists
         }

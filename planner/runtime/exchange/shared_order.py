@@ -12,7 +12,7 @@ from itertools import chain
 
 from planner.launch.communication import RankPair
 from planner.plan.task import Phase, Task
-from planner.runtime.execution_order import executed_by_fsdp, execution_order, sync_point
+from planner.runtime.execution_order import executed_by_fsdp, execution_order, sync_members, sync_point
 
 MessagePairs = Callable[[Task], Iterable[RankPair]]  # of a send: (sender, receiver) of each of its messages
 
@@ -39,9 +39,7 @@ def shared_order(
     senders = {source for each in sends.values() for source, target in each if target == rank != source}
     if not senders:
         return SharedOrder({}, {})
-    members: dict[str, set[int]] = {}
-    for task in tasks:
-        members.setdefault(sync_point(task, synchronised), set()).update(task.ranks)
+    members = sync_members(tasks, synchronised)
     begun: Counter[int] = Counter()  # operations with each sender so far
     behind: dict[tuple[int, str], int] = {}
     shared: dict[str, tuple[int, ...]] = {}

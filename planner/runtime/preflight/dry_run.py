@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from planner.plan.task import Phase, Task
 from planner.plan.tokens.resharding import TransferKey, is_between_modules, transfer_key
 from planner.runtime.exchange.edge_transfers import EdgeTransfer
-from planner.runtime.execution_order import executed_by_fsdp, sync_point
+from planner.runtime.execution_order import executed_by_fsdp, sync_members, sync_point
 
 TaskLists = Mapping[int, Sequence[Task]]  # by rank: its tasks in order
 Message = tuple[str, int]  # id of the send, rank of the sender
@@ -27,9 +27,7 @@ class DryRun:
     ) -> None:
         self.lists, self.routes = lists, routes
         self.synchronised, self.task_gathered = synchronised, task_gathered
-        self.members: dict[str, set[int]] = {}
-        for task in {task.id: task for own in lists.values() for task in own}.values():
-            self.members.setdefault(sync_point(task, self.synchronised), set()).update(task.ranks)
+        self.members = sync_members({task.id: task for own in lists.values() for task in own}.values(), synchronised)
         self.position = dict.fromkeys(lists, 0)
         self.sent: set[Message] = set()
         self.waiting: dict[Message, list[int]] = {}  # ranks that wait for a message
