@@ -101,7 +101,7 @@ class EdgeExchange:
             if target == self.rank:
                 self.write(x, carried, task.of)
             else:
-                self.channels.send(target, x)
+                self.channels.send(target, x, "modules")
                 self.meter.count("edge", x.nbytes)
             if task.of == "B":
                 self.free_sent(carried)

@@ -31,17 +31,19 @@ class StageTransfers:
         for task in tasks:
             if task.phase == "send" and is_between_modules(task):
                 for source, make in edge_receives(task):
-                    due[source].append(ExpectedMessage(task.id, make, order.behind[source, task.id]))
+                    due[source].append(ExpectedMessage(task.id, "modules", make, order.behind[source, task.id]))
             elif task.phase == "send" and task.id in recvs and self.rank in task.peers:
                 recv, source = recvs[task.id], self.source(recvs[task.id])
-                due[source].append(ExpectedMessage(task.id, partial(memory, recv), order.behind[source, task.id]))
+                due[source].append(
+                    ExpectedMessage(task.id, "stages", partial(memory, recv), order.behind[source, task.id])
+                )
         self.channels.begin_step(due)
 
     def source(self, recv: Task) -> int:
         return recv.peers[recv.ranks.index(self.rank)]
 
     def send(self, task: Task, x: Tensor) -> None:
-        self.channels.send(task.peers[task.ranks.index(self.rank)], x)
+        self.channels.send(task.peers[task.ranks.index(self.rank)], x, "stages")
         self.meter.count("pp", x.nbytes)
 
     def receive(self, task: Task) -> Tensor:

@@ -19,7 +19,7 @@ from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.runtime.batch_loader import BatchLoader, target_counts
 from planner.runtime.checkpoint.checkpoint_index import data_digest, read_index
 from planner.runtime.checkpoint.initial_weights import initial_weights_source
-from planner.runtime.exchange.channel_pairs import channel_pairs
+from planner.runtime.exchange.plan_channels import plan_channels
 from planner.runtime.execution_order import task_gathered_encoders
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.run_options import RunOptions
@@ -44,7 +44,7 @@ class RankState:
         self.source = sample_source(options.data, options.seed)
         self.sources = {name: EncoderFedSource(self.source, fed_items(plan, name)) for name in plan.layouts}
         self.groups = ProcessGroups(process_groups(plan))
-        self.channels = Channels(channel_pairs(plan), worker.device)
+        self.channels = Channels(plan_channels(plan), worker.device)
         self.stages: dict[str, list[ShardedStage]] = {}
         self.loaders: dict[str, BatchLoader] = {}
         self.feeding_modules = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read
