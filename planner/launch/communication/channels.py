@@ -2,8 +2,8 @@
 
 A channel leads from one rank to another, for activations between stages or for outputs of modules: on CUDA each has a
 communicator of its own. A rank's messages arrive in the order in which they were sent, whether or not the backend has
-tags; the receiver posts one receive more than it needs, so that the message travels during compute. It posts each between
-the same operations of both ranks as the sender sends it: collectives, and messages the other way.
+tags. The receiver posts one receive more than it needs, so that the message travels during compute; each between the
+same operations of both ranks as the sender sends it: collectives, and messages the other way.
 """
 
 from collections import Counter, deque
