@@ -173,7 +173,7 @@ class FollowedPlan:
         return {item: target_weight(loss, count) / total for item, count in counts.items()}
 
     def item_targets(self, module: str, step: int) -> dict[int, int]:
-        """Return the number of targets of each item of a step."""
+        """Return the number of targets of each item of a step. Raises InputError as `targets` does."""
         spec = self.plan.uses.models[known_module(self.plan, module)]
         if any(edge.source == module for edge in self.plan.edges):
             message = f"`{module}` feeds another module, and has no loss"
