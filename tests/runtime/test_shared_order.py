@@ -4,13 +4,17 @@ from itertools import combinations
 
 import pytest
 
+from planner.launch.processes import launch
+from planner.launch.worker import joined_world
 from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.tasks.expand import expand
 from planner.plan.tokens.resharding import is_between_modules, transfer_key
 from planner.runtime.exchange.edge_transfers import edge_transfers
 from planner.runtime.exchange.shared_order import shared_order
+from planner.runtime.execute.training_loop import prepare_executor
 from planner.runtime.execution_order import executed_by_fsdp, sync_members, sync_point, task_gathered_encoders
 from planner.runtime.preflight.deadlocks import task_lists
+from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
 from tests.plans import encoder_plan, sharded_plan, staged_plan
@@ -120,3 +124,59 @@ def test_two_collectives_in_another_order_on_one_rank_are_seen():
             assert all(step.own(0, other) != step.own(other, 0) for other in both)
             seen += len(both)
     assert seen > 10
+
+
+# ---------------------------------------------------------------------------------------- what processes really begin
+
+
+def log_of_steps(worker, plans):
+    """Of each plan: what this rank begins in its first step, as it begins it."""
+    logs = {}
+    with joined_world(worker, timeout_s=60):
+        for name, plan in plans.items():
+            log = logs[name] = []
+            executor = prepare_executor(worker, plan, RunOptions(steps=1))
+            for phase in {*executor.handlers} - {"send", "recv"}:
+                executor.handlers[phase] = before(
+                    executor.handlers[phase],
+                    lambda task, log=log, of=executor.synchronised: log.append(sync_point(task, of)),
+                )
+            channels = executor.local.channels
+            channels.post_receive = before(
+                channels.post_receive, lambda source, log=log: log.append((source, worker.rank))
+            )
+            channels.send = lambda target, x, carries, log=log, send=channels.send: (
+                send(target, x, carries),
+                log.append((worker.rank, target)),  # behind it: a send posts receives first
+            )
+            executor.step(expand(plan))
+    return logs
+
+
+def before(call, note):
+    """The call, noted before."""
+
+    def noted(*said):
+        note(*said)
+        return call(*said)
+
+    return noted
+
+
+@pytest.mark.slow
+def test_processes_begin_what_they_share_in_one_order():
+    staged = {name: plan for name, plan in RANDOM.items() if name.startswith("three") and plan.layouts["llm"].pp > 1}
+    plans = {name: staged[name] for name in [*staged][:12]}
+    logs = launch(log_of_steps, 4, plans)
+    for name, plan in plans.items():
+        step = Begun(plan, 0)
+        for rank, other in combinations(range(4), 2):
+            shared = [
+                [
+                    each
+                    for each in logs[own][name]
+                    if ({*each} == {rank, other} if isinstance(each, tuple) else {rank, other} <= step.members[each])
+                ]
+                for own in (rank, other)
+            ]
+            assert shared[0] == shared[1], (name, rank, other)
