@@ -27,6 +27,7 @@ from planner.plan.tokens.resharding import encoder_transfers, is_between_modules
 from planner.plan.tokens.token_shards import rank_token_runs, rank_token_spans, sharing_ranks
 from planner.specs.base import Layers, Ranks
 from planner.specs.workload.items import Document
+from planner.specs.workload.loss_weighting import target_weight, total_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +159,32 @@ class FollowedPlan:
         return tuple(SentOutputs(reader.id, *route) for routes in found for reader, route in routes)
 
     def targets(self, module: str, step: int = 0) -> int:
-        """Return the number of a step's tokens with a target, over all ranks: the divisor of the summed loss. Encoders'
-        outputs have no target. Raises InputError where the module feeds another, and so has no loss.
+        """Return the number of a step's targets, over all ranks. Encoders' outputs have no target. Raises InputError
+        where the module feeds another, and so has no loss.
         """
-        last = self.plan.uses.models[known_module(self.plan, module)].layers - 1
+        return sum(self.item_targets(module, step).values())
+
+    def target_shares(self, module: str, step: int = 0) -> dict[int, float]:
+        """Return, by item, the factor of the loss of each of its targets: their sum over all ranks is the loss of the
+        step, weighted as the plan says, and gradients are sums over ranks. Raises InputError as `targets` does.
+        """
+        counts, loss = self.item_targets(module, step), self.plan.uses.loss
+        total = total_weight(loss, counts.values())
+        return {item: target_weight(loss, count) / total for item, count in counts.items()}
+
+    def item_targets(self, module: str, step: int) -> dict[int, int]:
+        """Return the number of targets of each item of a step. Raises InputError as `targets` does."""
+        spec = self.plan.uses.models[known_module(self.plan, module)]
         if any(edge.source == module for edge in self.plan.edges):
             message = f"`{module}` feeds another module, and has no loss"
             raise InputError(message, where="module", fix="ask for the one that reads its outputs")
         fed = fed_tokens(self.plan)
-        return sum(
-            size - fed.get((module, item), 0)
+        return {
+            item: size // spec.tokens_per_output - fed.get((module, item), 0)
             for task in all_tasks(self.plan, step)
-            if (task.module, task.phase) == (module, "F") and task.layers[-1] == last
+            if (task.module, task.phase) == (module, "F") and task.layers[-1] == spec.layers - 1
             for item, size in zip(task.items, task.sizes, strict=True)
-        )
+        }
 
 
 def follow(path: str | Path) -> FollowedPlan:

@@ -112,6 +112,17 @@ def test_targets_are_the_tokens_of_a_step():
         assert FollowedPlan(plan).targets("llm") == sum(plan.uses.items["llm"].values())
 
 
+@pytest.mark.parametrize("loss", ["token", "sample", "square_root"])
+def test_shares_of_all_targets_add_up_to_one(loss):
+    for plan in (*PLANS.values(), FED):
+        followed = FollowedPlan(with_fields(plan, uses=with_fields(plan.uses, loss=loss)))
+        counts, shares = followed.item_targets("llm", 0), followed.target_shares("llm")
+        assert sum(share * counts[item] for item, share in shares.items()) == pytest.approx(1, rel=1e-12)
+        powers = {"token": 0, "sample": 1, "square_root": 0.5}
+        alike = {round(share * counts[item] ** powers[loss], 12) for item, share in shares.items() if counts[item]}
+        assert len(alike) == 1 and sum(counts.values()) == followed.targets("llm")
+
+
 def test_tokens_that_encoders_make_have_no_target():
     followed = FollowedPlan(FED)
     made = sum(FED.uses.items["vit"].values())  # an output for each

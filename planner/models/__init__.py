@@ -1,6 +1,6 @@
 """The torch models that plans train: shapes, packed batches, exchanges between ranks; no processes."""
 
-from planner.models.batch import Batch, CrossAttentionMemory, EncoderFeatures
+from planner.models.batch import IGNORED, Batch, CrossAttentionMemory, EncoderFeatures
 from planner.models.build import build, init_weights, unsupported
 from planner.models.networks.transformers_model import TransformersModel
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
@@ -25,6 +25,7 @@ from planner.models.token_dispatch import (
 )
 
 __all__ = [
+    "IGNORED",
     "LOCAL_DISPATCHER",
     "NO_SEQUENCE_PARALLEL",
     "NO_TENSOR_PARALLEL",

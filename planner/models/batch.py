@@ -54,6 +54,7 @@ class Batch:
     memory: CrossAttentionMemory | None = None  # None: no document reads anything
     # By layer, over the ranks that share its experts; layers not listed have all of them here.
     dispatchers: Mapping[int, TokenDispatcher] = field(default_factory=dict)
+    weights: Tensor | None = None  # of each target in the loss, float64; None: all are 1
     capacity_slices: tuple[
         Tensor, ...
     ] = ()  # row indices of the slices that each have their own expert capacity; (): one slice
@@ -76,6 +77,14 @@ class Batch:
     def with_features(self, x: Tensor) -> Tensor:
         """Embeddings x `(local_tokens, hidden)`, with encoder outputs in place of some."""
         return x if self.features is None else self.features.merge_into(x)
+
+    def weighted_sum(self, losses: Tensor) -> Tensor:
+        """The sum (scalar) of the losses of this rank's own targets, `(local_tokens)` or `(local output tokens)`, each
+        times its weight.
+        """
+        if self.weights is None:
+            return losses.sum()
+        return (losses * self.tensor_parallel.local_rows(self.weights).to(losses.dtype)).sum()
 
     def tensor_parallel_for(self, part: EqualShard) -> TensorParallel:
         """The ranks over which matrices with this shard are sharded; no others, where the matrices are replicated."""

@@ -38,6 +38,7 @@ from planner.specs.parallelism import (
     ZeroStage,
 )
 from planner.specs.workload.items import Size, item_tokens
+from planner.specs.workload.loss_weighting import LossWeighting
 
 
 class PlanOrigin(Spec, omit_defaults=False):
@@ -92,6 +93,7 @@ class PlanInputs(Spec, kw_only=True):
     limits: Limits = Limits()
     fix: Fix = Fix()
     software: Framework = Framework()  # what trains, and what it can launch
+    loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between
     prices: Prices
     sources: dict[str, SourceFile] = {}
     items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding

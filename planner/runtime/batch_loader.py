@@ -19,6 +19,7 @@ from planner.plan.plan_file import Layout
 from planner.plan.task import Task
 from planner.plan.tokens.token_shards import sharing_ranks
 from planner.specs.layers import Module
+from planner.specs.workload.loss_weighting import LossWeighting, target_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class BatchLoader:
     meter: CommunicationMeter  # counts what its collectives send
     source: SampleSource
     dispatch: Mapping[int, TokenDispatcher]  # token dispatch to the experts of each layer
+    loss: LossWeighting = "token"
 
     def batch(self, task: Task, device: torch.device) -> Batch:
         """Batch of a forward task on this rank; empty on an idle rank."""
@@ -38,7 +40,24 @@ class BatchLoader:
         exchange = sequence_parallel_over(
             self.groups, SharedMicroBatch(ranks, task.split, task.lengths, unit), self.meter
         )
-        batch = batch_of_documents(self.source, self.spec, task.documents, sequence_parallel=exchange, device=device)
+        batch = batch_of_documents(
+            self.source,
+            self.spec,
+            task.documents,
+            sequence_parallel=exchange,
+            device=device,
+            weights=None if self.loss == "token" else self.target_weights(task),
+        )
         block = groups_over(self.layout, ("tp",))[self.groups.rank]
         tensor = tensor_parallel_over(self.groups, block, len(batch.positions), unit, self.meter)
         return replace(batch, tensor_parallel=tensor, dispatchers=self.dispatch)
+
+    def target_weights(self, task: Task) -> dict[int, float]:
+        """By item of a task: the weight of each of its targets in the loss."""
+        counts = target_counts(self.source, self.spec, task)
+        return {item: target_weight(self.loss, count) for item, count in zip(task.items, counts, strict=True)}
+
+
+def target_counts(source: SampleSource, spec: Module, task: Task) -> list[int]:
+    """The number of targets of each item of a task."""
+    return [source.target_count(spec, *item) for item in zip(task.items, task.sizes, strict=True)]

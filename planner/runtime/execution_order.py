@@ -1,9 +1,9 @@
 """The order in which a rank executes its tasks of a step, and which of them FSDP2 executes inside others."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from planner.plan.plan_file import Plan
-from planner.plan.task import Task
+from planner.plan.task import Phase, Task
 
 
 def execution_order(own: Sequence[Task]) -> tuple[list[Task], list[Task]]:
@@ -32,3 +32,18 @@ def executed_by_fsdp(task: Task, task_gathered: Collection[str]) -> bool:
     own. `task_gathered`: the modules of `task_gathered_encoders`, which execute them as tasks.
     """
     return task.phase in ("gather", "sync") and task.micro_batch is not None and task.module not in task_gathered
+
+
+def sync_point(task: Task, synchronised: Mapping[str, Collection[Phase]]) -> str:
+    """Name of the point at which the ranks of a task synchronise: all with a task of this name wait for each other.
+    `synchronised`: by module, phases of a micro-batch in which its ranks synchronise.
+    """
+    return task.id.rpartition("/")[0] if task.phase in synchronised.get(task.module, ()) else task.id
+
+
+def sync_members(tasks: Iterable[Task], synchronised: Mapping[str, Collection[Phase]]) -> dict[str, set[int]]:
+    """By synchronisation point of these tasks: the ranks that wait for each other there."""
+    members: dict[str, set[int]] = {}
+    for task in tasks:
+        members.setdefault(sync_point(task, synchronised), set()).update(task.ranks)
+    return members

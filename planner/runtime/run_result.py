@@ -54,7 +54,7 @@ class RankMemory:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    loss: float  # per token that has a target, over all ranks
+    loss: float  # over the targets of all ranks, weighted as the plan says
     tokens: int
     seconds: float  # of the slowest rank
     measured: tuple[TaskRecord, ...]  # kept for the last steps of a run only

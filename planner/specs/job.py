@@ -9,6 +9,7 @@ from planner.specs.layers.trained import Trained
 from planner.specs.parallelism import Parallelism, Sync
 from planner.specs.workload.expert_counts import ExpertCounts
 from planner.specs.workload.length_sources import Workload
+from planner.specs.workload.loss_weighting import LossWeighting
 
 LENGTH_NAMES = (  # of other programs
     *("sequence_length", "seq_length", "seq_len", "seqlen", "seq", "max_seq_len", "max_sequence_length"),
@@ -75,6 +76,7 @@ class Job(Spec):
     software: str = "planner"  # the training framework: a shipped one, or a path; any: one with every knob
     profile: str = "auto"  # auto: the one measured here, else the shipped one of the device; or a name, or a path
     strategy: str = "sequence_groups"  # what is decided, and how: a name of `planner list strategies`, or best
+    loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between
     objective: str = "step_seconds"  # what is optimised: a name of costs/objective.py
     layout: Parallelism = Parallelism()  # of every module: fields that are given hold, a search decides the others
     degrees: tuple[RankCount, ...] = ()  # allowed sequence-parallel degrees; empty: powers of two that divide the heads

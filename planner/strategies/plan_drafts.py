@@ -100,6 +100,7 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
         limits=inputs.job.limits,
         fix=inputs.job.fix,
         software=inputs.software,
+        loss=inputs.job.loss,
         prices=price_table(inputs, layouts),
         sources={role: source_file(path, inputs.sources["job"]) for role, path in inputs.sources.items()},
     )

@@ -67,6 +67,15 @@ def test_the_index_is_read_as_it_was_written(folder):
     assert read_index(folder) == checkpoint_index(PLAN, OPTIONS, 12, "states-a")
 
 
+def test_another_weighting_of_the_loss_is_refused(folder):
+    weighted = with_fields(PLAN, uses=with_fields(PLAN.uses, loss="sample"))
+    error = refused(weighted, replace(OPTIONS, resume=folder))
+    assert (error.message, error.where) == (
+        "the checkpoint was trained with loss: token, and the plan says loss: sample",
+        "uses.loss",
+    )
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_plans_of_one_model_do_not_differ(tmp_path, name):
     before, then = PAIRS[name]

@@ -1,6 +1,6 @@
 """Groups of processes, and what is exchanged in them: collectives, ring and Ulysses attention, dispatch to experts."""
 
-from planner.launch.communication.channels import Channels, RankPair
+from planner.launch.communication.channels import Channel, Channels, ExpectedMessage, RankPair
 from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER, prepare, time_collective
 from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.communication.expert_dispatch import dispatchers_by_layer
@@ -11,8 +11,10 @@ from planner.launch.communication.unified_sequence_parallel import SharedMicroBa
 __all__ = [
     "ALL_GATHER",
     "REDUCE_SCATTER",
+    "Channel",
     "Channels",
     "CommunicationMeter",
+    "ExpectedMessage",
     "ProcessGroups",
     "RankPair",
     "SharedMicroBatch",

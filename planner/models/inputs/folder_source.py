@@ -80,7 +80,7 @@ class SampleFolderSource:
 
     def target_count(self, spec: Module, item: int, tokens: int) -> int:
         """The number of an item's targets."""
-        return self.text.target_count(spec, item, tokens) if spec.causal else tokens
+        return self.text.target_count(spec, item, tokens) if spec.causal else tokens // spec.tokens_per_output
 
     def values(self, media: Media, item: int) -> Tensor:
         """Pixels `(height, width, channels)` or frames `(frames, mels)` of an item; floats in float32. Raises

@@ -3,7 +3,7 @@
 Synthetic items are the same on every rank, and drawn in blocks, so that a rank draws only its own shard.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Protocol
 
@@ -43,7 +43,7 @@ class SampleSource(Protocol):
         """
 
     def target_count(self, spec: Module, item: int, tokens: int) -> int:
-        """The number of an item's tokens over which the loss is summed."""
+        """The number of an item's targets, over which the loss is summed."""
 
 
 class SyntheticSamples:
@@ -60,8 +60,8 @@ class SyntheticSamples:
         return synthetic_item(spec, item, span, self.seed)
 
     def target_count(self, spec: Module, item: int, tokens: int) -> int:
-        """Every token of an item has a target."""
-        return tokens
+        """Every token of an item has a target; where tokens are merged, every output."""
+        return tokens // spec.tokens_per_output
 
 
 def synthetic_batch(
@@ -85,8 +85,11 @@ def batch_of_documents(
     *,
     sequence_parallel: SequenceParallel = NO_SEQUENCE_PARALLEL,
     device: torch.device = CPU,
+    weights: Mapping[int, float] | None = None,
 ) -> Batch:
-    """This rank's shard of the packed documents. Without documents: the batch of an idle rank. Raises InputError."""
+    """This rank's shard of the packed documents; `weights`: by item, of each of its targets in the loss. Without
+    documents: the batch of an idle rank. Raises InputError.
+    """
     packed = [Document(*each) for each in documents]
     source.check(spec, [(document.item, document.tokens) for document in packed])
     lengths = [document.tokens for document in packed]
@@ -95,13 +98,23 @@ def batch_of_documents(
     check_batch(spec, packed, local)
     spans = [(packed[document], (first, last)) for document, first, last in local] or [(Document(0, 0), (0, 0))]
     parts = [document_contents(source, spec, *span) for span in spans]
+    each = None if weights is None else target_weights(weights, spans, [len(targets) for _, targets in parts])
     return Batch(
         inputs=torch.cat([inputs for inputs, _ in parts]).to(device),
         targets=torch.cat([targets for _, targets in parts]).to(device),
         positions=torch.cat([torch.arange(*span) for _, span in spans]).to(device),
         cu_seqlens=torch.tensor(ends, dtype=torch.int32),
         sequence_parallel=sequence_parallel,
+        weights=each if each is None else each.to(device),
     )
+
+
+def target_weights(
+    weights: Mapping[int, float], spans: Sequence[tuple[Document, tuple[int, int]]], targets: Sequence[int]
+) -> Tensor:
+    """The weight of each target `(all of these)`, in float64: `targets` are in each of the spans."""
+    each = [weights.get(document.item, 0.0) for document, _ in spans]
+    return torch.tensor(each, dtype=torch.float64).repeat_interleave(torch.tensor(targets))
 
 
 def document_contents(

@@ -31,8 +31,8 @@ class EncoderNetwork(Network):
 
 def summed_squared_error(tokens: Tensor, batch: Batch) -> Tensor:
     """The squared error (scalar) of output vectors `(local output tokens, out)` of a module that no other reads,
-    summed, in float32 or better.
+    summed by their weights, in float32 or better.
     """
     targets = batch.tensor_parallel.local_rows(batch.targets)
     wide = torch.promote_types(tokens.dtype, torch.float32)
-    return F.mse_loss(tokens.to(wide), targets.to(wide), reduction="sum")
+    return batch.weighted_sum(F.mse_loss(tokens.to(wide), targets.to(wide), reduction="none").sum(1))

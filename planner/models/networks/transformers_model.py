@@ -49,7 +49,8 @@ class TransformersModel(nn.Module):
         """The summed loss (scalar)."""
         logits = self.logits(batch)
         wide_logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return F.cross_entropy(wide_logits, batch.targets, ignore_index=IGNORED, reduction="sum")
+        losses = F.cross_entropy(wide_logits, batch.targets, ignore_index=IGNORED, reduction="none")
+        return batch.weighted_sum(losses)
 
 
 @cache

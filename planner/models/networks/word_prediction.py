@@ -51,18 +51,18 @@ class WordPredictionNetwork(Network):
         return of_block if part.count > 1 else batch.tensor_parallel.local_rows(of_block)
 
     def summed_loss(self, x: Tensor, batch: Batch) -> Tensor:
-        """The summed cross-entropy (scalar) of this rank's rows x `(local_tokens, hidden)`, in chunks; where there are
-        several, backward recomputes the logits of each.
+        """The weighted sum (scalar) of the cross-entropy of this rank's rows x `(local_tokens, hidden)`, in chunks;
+        where there are several, backward recomputes the logits of each.
         """
         part = self.vocabulary_shard
         tensor, targets = batch.tensor_parallel_for(part), self.local_words(batch, batch.targets, part)
         x = tensor.all_gather(x)
         chunks = list(zip(*(torch.split(y, self.loss_tokens) for y in (x, targets)), strict=True))
         if len(chunks) == 1:
-            return tensor.local_rows(self._losses(tensor, *chunks[0])).sum()
+            return batch.weighted_sum(tensor.local_rows(self._losses(tensor, *chunks[0])))
         run = partial(checkpoint, self._losses, tensor, use_reentrant=False, preserve_rng_state=False)
         with deferring_weight_gradients(None):  # W would need the gradients of all logits at once
-            return tensor.local_rows(torch.cat([run(*chunk) for chunk in chunks])).sum()
+            return batch.weighted_sum(tensor.local_rows(torch.cat([run(*chunk) for chunk in chunks])))
 
     def _losses(self, tensor: TensorParallel, x: Tensor, targets: Tensor) -> Tensor:
         """The cross-entropy of each token `(tokens)`, from x `(tokens, hidden)` and targets `(tokens)`."""

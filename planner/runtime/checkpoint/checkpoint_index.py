@@ -24,6 +24,7 @@ from planner.runtime.training_options import LearningRateSchedule
 from planner.specs.base import Count, Name, Spec
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
+from planner.specs.workload.loss_weighting import LossWeighting
 from planner.specs.workload.sample_folder import CLIPS, IMAGES, media_files
 from planner.specs.workload.token_folder import OFFSETS, TOKENS
 
@@ -59,6 +60,7 @@ class CheckpointFile(Spec, kw_only=True):
     data: str | None = None  # digest of the data; None: synthetic items
     dtypes: dict[Name, Dtype]  # by module
     training: TrainingRecord
+    loss: LossWeighting = "token"
     models: dict[Name, Module]
 
 
@@ -84,6 +86,7 @@ def checkpoint_index(
         data=data,
         dtypes=module_dtypes(plan, options),
         training=TrainingRecord(**asdict(options.training)),
+        loss=plan.uses.loss,
         models={module: plan.uses.models[module] for module in plan.layouts},
     )
 

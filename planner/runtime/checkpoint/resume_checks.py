@@ -97,6 +97,9 @@ def run_differences(index: CheckpointFile, plan: Plan, options: RunOptions) -> I
             fix = f"leave {flag} out" if before is None else f"{flag} {text_of(before)}"
             message = f"the checkpoint was trained with {text_of(before)}, this run with {text_of(given)}"
             yield message, flag, f"{fix}; or, to resume with another, change it in {INDEX_FILE}"
+    if index.loss != plan.uses.loss:
+        message = f"the checkpoint was trained with loss: {index.loss}, and the plan says loss: {plan.uses.loss}"
+        yield message, "uses.loss", f"loss: {index.loss}; or, to resume with another, change it in {INDEX_FILE}"
     yield from dtype_and_schedule_differences(index, plan, options)
     if index.data != data_digest(options):
         yield "the checkpoint was trained on other data", "--data", "give the same data, or leave it out as before"

@@ -6,7 +6,7 @@ Gradients return on the same routes; an output that several ranks read gets the 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -14,7 +14,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from planner.launch.communication import Channels, CommunicationMeter
+from planner.launch.communication import Channels, CommunicationMeter, RankPair
 from planner.models import CrossAttentionMemory, EncoderFeatures
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
@@ -80,6 +80,10 @@ class EdgeExchange:
     def zeros(self, rows: int, width: int, dtype: torch.dtype) -> Tensor:
         return torch.zeros(rows, width, dtype=dtype, device=self.device)
 
+    def pairs(self, send: Task) -> Iterable[RankPair]:
+        """Sender and receiver of each message of `send`."""
+        return transfers_by_pair(self.transfers[transfer_key(send)], send.of)
+
     def receives(self, send: Task) -> Iterator[tuple[int, Callable[[], Tensor]]]:
         """Senders of messages to this rank in `send`, and for each what makes its buffer."""
         for (source, target), carried in transfers_by_pair(self.transfers[transfer_key(send)], send.of).items():
@@ -98,7 +102,7 @@ class EdgeExchange:
             if target == self.rank:
                 self.write(x, carried, task.of)
             else:
-                self.channels.send(target, x)
+                self.channels.send(target, x, "modules")
                 self.meter.count("edge", x.nbytes)
             if task.of == "B":
                 self.free_sent(carried)

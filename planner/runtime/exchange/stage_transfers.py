@@ -1,12 +1,15 @@
 """Point-to-point transfers of activations and their gradients between pipeline stages; shapes follow from the plan."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from torch import Tensor
 
-from planner.launch.communication import Channels, CommunicationMeter
+from planner.launch.communication import Channels, CommunicationMeter, ExpectedMessage
 from planner.plan.task import Task
 from planner.plan.tokens.resharding import is_between_modules
+from planner.runtime.exchange.shared_order import SharedOrder
 
 EdgeReceives = Callable[[Task], Iterable[tuple[int, Callable[[], Tensor]]]]
 
@@ -17,27 +20,30 @@ class StageTransfers:
     def __init__(self, channels: Channels, meter: CommunicationMeter, rank: int) -> None:
         self.channels, self.meter, self.rank = channels, meter, rank
 
-    def expect(self, tasks: Sequence[Task], memory: Callable[[Task], Tensor], edge_receives: EdgeReceives) -> None:
+    def expect(
+        self, tasks: Sequence[Task], memory: Callable[[Task], Tensor], edge_receives: EdgeReceives, order: SharedOrder
+    ) -> None:
         """Announces all messages of a step, in the order in which they are sent. `memory`: makes the buffer of a recv;
         `edge_receives`: senders, and what makes their buffers, for a send over an edge between modules.
         """
         recvs = {task.after[0]: task for task in tasks if task.phase == "recv" and self.rank in task.ranks}
-        due: dict[int, list[tuple[str, Callable[[], Tensor]]]] = {}
+        due: dict[int, list[ExpectedMessage]] = defaultdict(list)
         for task in tasks:
             if task.phase == "send" and is_between_modules(task):
                 for source, make in edge_receives(task):
-                    due.setdefault(source, []).append((task.id, make))
+                    due[source].append(ExpectedMessage(task.id, "modules", make, order.behind[source, task.id]))
             elif task.phase == "send" and task.id in recvs and self.rank in task.peers:
-                recv = recvs[task.id]
-                due.setdefault(self.source(recv), []).append((task.id, lambda recv=recv: memory(recv)))  # type: ignore[misc]
-        for source, messages in due.items():
-            self.channels.expect(source, messages)
+                recv, source = recvs[task.id], self.source(recvs[task.id])
+                due[source].append(
+                    ExpectedMessage(task.id, "stages", partial(memory, recv), order.behind[source, task.id])
+                )
+        self.channels.begin_step(due)
 
     def source(self, recv: Task) -> int:
         return recv.peers[recv.ranks.index(self.rank)]
 
     def send(self, task: Task, x: Tensor) -> None:
-        self.channels.send(task.peers[task.ranks.index(self.rank)], x)
+        self.channels.send(task.peers[task.ranks.index(self.rank)], x, "stages")
         self.meter.count("pp", x.nbytes)
 
     def receive(self, task: Task) -> Tensor:

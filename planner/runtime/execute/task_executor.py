@@ -5,18 +5,21 @@ clock starts, as a data loader would. ZeRO-3's gathers and syncs are issued by F
 their micro-batch, so those two tasks are only recorded here. Sends do not wait; receives are posted one message ahead.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch.profiler import record_function
 
 from planner.launch import SentBytes
+from planner.launch.communication import RankPair
 from planner.models.autograd import HostCopier
+from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.task import Phase, Task
 from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_exchange import EdgeExchange
 from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
+from planner.runtime.exchange.shared_order import shared_order
 from planner.runtime.exchange.stage_transfers import StageTransfers
 from planner.runtime.execution_order import executed_by_fsdp, execution_order
 from planner.runtime.measure.executed_tasks import ExecutedTask, sent_by_kind, task_spans
@@ -26,13 +29,14 @@ from planner.runtime.measure.task_records import TaskSpan
 from planner.runtime.run_result import RankMemory
 from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
 from planner.runtime.state.rank_state import RankState, empty_activations
+from planner.specs.workload.loss_weighting import total_weight
 
 
 @dataclass(frozen=True, slots=True)
 class RankStepResult:
     """Result of one step on one rank, which is sent to rank 0."""
 
-    loss: float  # sum over its own targets, divided by the number of targets of all ranks
+    loss: float  # weighted sum over its own targets, divided by the weight of those of all ranks
     seconds: float
     passes: tuple[TaskSpan, ...]
     items: tuple[
@@ -54,6 +58,7 @@ class TaskExecutor:
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
         self.flights: dict[InFlightKey, MicroBatchInFlight] = {}
         self.active: set[str] = set()  # modules that have an item in this step, on any rank
+        self.synchronised = synchronised_phases(local.plan)
         self.memory = StepMemory(memory_counter(local.worker.device))
         self.mover = HostCopier(local.worker.device)
         self.transfers = StageTransfers(local.channels, local.meter, local.worker.rank)
@@ -101,7 +106,8 @@ class TaskExecutor:
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
         """Creates batches and buffers of a step, and resets gradients and stages."""
         with_loss = [task for task in tasks if task.phase == "F" and self.local.computes_loss(task)]
-        self.targets = max(1, sum(self.local.target_count(task) for task in with_loss))  # of all ranks
+        counts = [count for task in with_loss for count in self.local.target_counts(task)]  # of all ranks
+        self.total_weight = total_weight(self.local.plan.uses.loss, counts)
         self.active = {task.module for task in tasks if task.phase == "F" and task.items}
         forwards = [task for task in own if task.phase == "F"]
         self.flights.clear()  # of the previous step: frees their memory for this one
@@ -110,19 +116,26 @@ class TaskExecutor:
             for task in forwards
         }
         for flight in self.flights.values():
-            flight.batch.auxiliary.scale = 1 / self.targets
+            flight.batch.auxiliary.scale = 1 / max(1, sum(counts))
         for task in own:
             if task.phase in ("F", "B", "I"):
                 self.flight(task).add_pass(task, self.mover)
         self.edges.begin_step(tasks, self.flights)
         buffer = lambda recv: empty_activations(self.local.stage(recv), self.flight(recv).tokens)  # noqa: E731
-        self.transfers.expect(tasks, buffer, self.edges.receives)
+        self.order = shared_order(
+            self.worker.rank, tasks, self.message_pairs, self.synchronised, self.local.task_gathered
+        )
+        self.transfers.expect(tasks, buffer, self.edges.receives, self.order)
         self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
         for optimizer in self.optimizers.values():
             optimizer.zero_grad()
         for stage in self.local.all_stages:
             stage.begin_step()
         self.memory.begin()
+
+    def message_pairs(self, send: Task) -> Iterable[RankPair]:
+        """Sender and receiver of each message of a send."""
+        return self.edges.pairs(send) if is_between_modules(send) else zip(send.ranks, send.peers, strict=True)
 
     def key(self, task: Task) -> InFlightKey:
         return in_flight_key(task, self.local.stage(task).layers[0])
@@ -141,6 +154,8 @@ class TaskExecutor:
         self.clock.calls = calls
         with record_function(f"task:{task.id}"):
             start = self.clock.mark()
+            for source in self.order.shared.get(task.id, ()):
+                self.local.channels.begin_with(source)
             self.handlers[task.phase](task)
             return ExecutedTask(task, start, self.clock.mark(), calls, self.meter.take_measured())
 
@@ -164,7 +179,7 @@ class TaskExecutor:
         if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
             stage.end_forward()
         if self.local.computes_loss(task):
-            flight.output = flight.output / self.targets
+            flight.output = flight.output / self.total_weight
             self.loss += flight.output.detach()
 
     def backward(self, task: Task) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -20,6 +20,7 @@ from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
 from planner.runtime.checkpoint.initial_weights import initial_weights_source
 from planner.runtime.execute.task_executor import RankStepResult
 from planner.runtime.parity.reference_packs import ReferencePack, reference_packs
+from planner.runtime.parity.target_shares import TargetShares, count_targets
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_result import ParityErrors
 from planner.runtime.state import full_tensors
@@ -79,7 +80,9 @@ class ParityReference:
             f"{module}.{name}": gradient / scale for module, of in gradients.items() for name, gradient in of.items()
         }
         trained = any(task.phase == "update" for task in tasks)  # else it is forward-only
-        error, name = worst_error(named, reference) if trained and reference else (0.0, "")
+        absent = {name: torch.zeros_like(gradient) for name, gradient in named.items()}  # in one process: no gradient
+        wanted = absent | reference
+        error, name = worst_error(named, wanted) if trained and wanted else (0.0, "")
         before = self.worst
         self.worst = ParityErrors(
             steps=before.steps + 1,
@@ -90,26 +93,39 @@ class ParityReference:
         )
 
     def train(self, ended: Sequence[Task]) -> tuple[float, dict[str, Tensor]]:
-        """Loss per target and gradients of one step in one process, each pack by itself."""
+        """Loss and gradients of one step in one process, each pack by itself."""
         for model in self.models.values():
             model.zero_grad()
-        targets = max(1, sum(self.local.target_count(task) for task in ended if self.local.computes_loss(task)))
         total = 0.0
         with_loss = [*filter(self.local.computes_loss, ended)]  # encoders run with the items that read them
-        for module, model in self.models.items():
-            of_module = [task for task in with_loss if task.module == module]
-            for pack in reference_packs(model.spec, self.local.plan.layouts[module], of_module):
-                batch = self.batch(module, pack, 1 / targets)
-                loss = model(batch) / targets
-                if loss.requires_grad:  # not where all that it depends on is frozen
-                    loss.backward()
-                total += loss.item() + float(batch.auxiliary.total(range(model.spec.layers)))
+        packs = [
+            (module, pack)
+            for module, model in self.models.items()
+            for pack in reference_packs(
+                model.spec, self.local.plan.layouts[module], [task for task in with_loss if task.module == module]
+            )
+        ]
+        shares = self.shares(packs)
+        for module, pack in packs:
+            model, batch = self.models[module], self.batch(module, pack, 1 / max(1, shares.targets))
+            loss = shares.loss(module, pack, model, batch)
+            if loss.requires_grad:  # not where all that it depends on is frozen
+                torch.autograd.backward(loss)
+            total += loss.item() + float(batch.auxiliary.total(range(model.spec.layers)))
         return total, {
             f"{module}.{name}": parameter.grad.cpu()
             for module, model in self.models.items()
             for name, parameter in model.named_parameters()
             if parameter.grad is not None
         }
+
+    def shares(self, packs: Iterable[tuple[str, ReferencePack]]) -> TargetShares:
+        """What each target has of the loss of a step with these packs."""
+        counts: Counter[ItemKey] = Counter()
+        for module, pack in packs:
+            found = count_targets(self.local.sources[module], self.models[module].spec, pack.documents)
+            counts.update({(module, item): count for item, count in found.items()})
+        return TargetShares(self.local.plan.uses.loss, counts)
 
     def batch(self, module: str, pack: ReferencePack, scale: float) -> Batch:
         """Batch of a pack, with the outputs of all encoder items that feed it; `scale`: of auxiliary losses."""

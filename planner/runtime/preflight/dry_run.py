@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from planner.plan.task import Phase, Task
 from planner.plan.tokens.resharding import TransferKey, is_between_modules, transfer_key
 from planner.runtime.exchange.edge_transfers import EdgeTransfer
-from planner.runtime.execution_order import executed_by_fsdp
+from planner.runtime.execution_order import executed_by_fsdp, sync_members, sync_point
 
 TaskLists = Mapping[int, Sequence[Task]]  # by rank: its tasks in order
 Message = tuple[str, int]  # id of the send, rank of the sender
@@ -27,9 +27,7 @@ class DryRun:
     ) -> None:
         self.lists, self.routes = lists, routes
         self.synchronised, self.task_gathered = synchronised, task_gathered
-        self.members: dict[str, set[int]] = {}
-        for task in {task.id: task for own in lists.values() for task in own}.values():
-            self.members.setdefault(self.sync_point(task), set()).update(task.ranks)
+        self.members = sync_members({task.id: task for own in lists.values() for task in own}.values(), synchronised)
         self.position = dict.fromkeys(lists, 0)
         self.sent: set[Message] = set()
         self.waiting: dict[Message, list[int]] = {}  # ranks that wait for a message
@@ -63,9 +61,9 @@ class DryRun:
                 return ()
             self.position[rank] += 1
             return (rank,)
-        arrived = self.arrived.setdefault(self.sync_point(task), set())
+        arrived = self.arrived.setdefault(sync_point(task, self.synchronised), set())
         arrived.add(rank)
-        if len(arrived) < len(self.members[self.sync_point(task)]):
+        if len(arrived) < len(self.members[sync_point(task, self.synchronised)]):
             return ()
         for member in arrived:
             self.position[member] += 1
@@ -83,14 +81,8 @@ class DryRun:
         """Ranks for which this one waits in `task`: they have not sent, or have not arrived."""
         if task.phase == "recv":
             return [source for source in self.sources(rank, task) if (task.after[0], source) not in self.sent]
-        point = self.sync_point(task)
+        point = sync_point(task, self.synchronised)
         return sorted(self.members[point] - self.arrived.get(point, set()))
-
-    def sync_point(self, task: Task) -> str:
-        """Name of the synchronisation point: all ranks with a task of this name wait for each other in it."""
-        if task.phase in self.synchronised.get(task.module, ()):
-            return task.id.rpartition("/")[0]
-        return task.id
 
     def sources(self, rank: int, recv: Task) -> list[int]:
         if not is_between_modules(recv):

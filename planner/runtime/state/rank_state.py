@@ -17,10 +17,10 @@ from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.module_work import module_work
 from planner.plan.tokens.encoder_outputs import fed_tokens
-from planner.runtime.batch_loader import BatchLoader
+from planner.runtime.batch_loader import BatchLoader, target_counts
 from planner.runtime.checkpoint.checkpoint_index import data_digest, read_index
 from planner.runtime.checkpoint.initial_weights import initial_weights_source
-from planner.runtime.exchange.channel_pairs import channel_pairs
+from planner.runtime.exchange.plan_channels import plan_channels
 from planner.runtime.execution_order import task_gathered_encoders
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.run_options import RunOptions
@@ -45,7 +45,7 @@ class RankState:
         self.source = sample_source(options.data, options.seed)
         self.sources = {name: fed_source(self.source, fed_items(plan, name)) for name in plan.layouts}
         self.groups = ProcessGroups(process_groups(plan))
-        self.channels = Channels(channel_pairs(plan), worker.device)
+        self.channels = Channels(plan_channels(plan), worker.device)
         self.stages: dict[str, list[ShardedStage]] = {}
         self.loaders: dict[str, BatchLoader] = {}
         self.feeding_modules = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read
@@ -61,7 +61,9 @@ class RankState:
             for stage in self.stages[name]:
                 stage.network.passes_gradients_on = self.flows[name].passes_on
             dispatch = dispatchers_by_layer(layout, range(spec.layers), self.groups, self.meter)
-            self.loaders[name] = BatchLoader(spec, layout, self.groups, self.meter, self.sources[name], dispatch)
+            self.loaders[name] = BatchLoader(
+                spec, layout, self.groups, self.meter, self.sources[name], dispatch, plan.uses.loss
+            )
             for stage in self.stages[name]:
                 stage.materialise(self.groups, initial_weights_source(options, self.resumed_from, name))
 
@@ -116,11 +118,9 @@ class RankState:
         """Whether the pass ends in a loss."""
         return task.module not in self.feeding_modules and self.has_last_layer(task)
 
-    def target_count(self, task: Task) -> int:
-        """Number of target tokens over which the loss of a forward's items is summed."""
-        spec = self.plan.uses.models[task.module]
-        source = self.sources[task.module]
-        return sum(source.target_count(spec, *item) for item in zip(task.items, task.sizes, strict=True))
+    def target_counts(self, task: Task) -> list[int]:
+        """Number of targets of each item of a forward, over which its loss is summed."""
+        return target_counts(self.sources[task.module], self.plan.uses.models[task.module], task)
 
     def has_last_layer(self, task: Task) -> bool:
         """Whether the pass includes the last layer of its module."""

@@ -1,13 +1,19 @@
 """Channels are made before the first step, for every step that may come."""
 
+from typing import get_args
+
 import pytest
 
+from planner.launch.communication.channels import Carried
 from planner.plan.plan_file import FollowingSteps
-from planner.runtime.exchange.channel_pairs import channel_pairs
+from planner.plan.tasks.expand import expand
+from planner.runtime.exchange.edge_transfers import edge_transfers
+from planner.runtime.exchange.plan_channels import plan_channels
 from planner.specs.base import with_fields
 from tests.runtime.training_worlds import DECODER, spread
 from tests.several import legal
 
+CARRIED = get_args(Carried)
 CASES = {  # the rows of the head, those of a step that comes later, and how both are spread
     "stages": (
         [[(0, 2, 4, 6), (1, 3, 5, 7)]] * 4,
@@ -28,16 +34,28 @@ def plans(name):
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_that_comes_later_finds_its_channels(name):
     head, coming = plans(name)
-    assert channel_pairs(coming) <= channel_pairs(head)
-    assert not channel_pairs(coming) <= channel_pairs(with_fields(head, then=None))
+    assert plan_channels(coming) <= plan_channels(head)
+    assert not plan_channels(coming) <= plan_channels(with_fields(head, then=None))
 
 
 def test_nothing_is_connected_that_no_group_needs():
     head, coming = plans("chunks")
-    assert channel_pairs(head) == channel_pairs(coming) | channel_pairs(with_fields(head, then=None))
+    assert plan_channels(head) == plan_channels(coming) | plan_channels(with_fields(head, then=None))
 
 
 def test_of_two_modules_any_step_finds_its_channels():
     for plan in legal(0, 20).values():
         head = with_fields(plan, steps=(), then=FollowingSteps(folder="steps"))
-        assert channel_pairs(plan) <= channel_pairs(head)
+        assert plan_channels(plan) <= plan_channels(head)
+
+
+def test_outputs_of_modules_have_channels_of_their_own():
+    """Also between two ranks that send each other activations of stages."""
+    both = 0
+    for plan in legal(0, 20).values():
+        kinds = {carries: {each[:2] for each in plan_channels(plan) if each.carries == carries} for carries in CARRIED}
+        crossing = edge_transfers(plan, expand(plan)).values()
+        pairs = {each.pair(of) for transfers in crossing for each in transfers for of in "FB"}
+        assert kinds["modules"] == {pair for pair in pairs if pair[0] != pair[1]}
+        both += len(kinds["modules"] & kinds["stages"])
+    assert both

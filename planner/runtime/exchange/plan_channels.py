@@ -1,9 +1,9 @@
-"""Pairs of ranks that send to each other in any step of a run: channels are created before the first."""
+"""Channels between ranks that send to each other in any step of a run: they are created before the first."""
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 
-from planner.launch.communication import RankPair
+from planner.launch.communication import Channel, RankPair
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
@@ -12,22 +12,23 @@ from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_transfers import edge_transfers
 
 
-def channel_pairs(plan: Plan) -> set[RankPair]:
-    """All (sender, receiver) pairs: between pipeline stages the i-th ranks, between modules those that read outputs."""
-    pairs: set[RankPair] = set()
+def plan_channels(plan: Plan) -> set[Channel]:
+    """All channels: between pipeline stages for the i-th ranks, between modules for those that read outputs."""
+    channels: set[Channel] = set()
     if plan.then:
-        linked = {*between_stages(plan), *between_modules(plan)}
-        pairs = {pair for source, target in linked if source != target for pair in ((source, target), (target, source))}
+        for source, target in between_stages(plan):
+            channels |= {Channel(source, target, "stages"), Channel(target, source, "stages")}
+        for source, target in between_modules(plan):
+            channels |= {Channel(source, target, "modules"), Channel(target, source, "modules")}
     for number in range(len(plan.steps)):
         tasks = expand(plan, number)
         for task in tasks:
             if task.phase == "send" and not is_between_modules(task):
-                pairs.update(zip(task.ranks, task.peers, strict=True))
-        crossing = {
-            each.pair(of) for transfers in edge_transfers(plan, tasks).values() for each in transfers for of in "FB"
-        }
-        pairs |= {pair for pair in crossing if pair[0] != pair[1]}
-    return pairs
+                pairs = zip(task.ranks, task.peers, strict=True)
+                channels.update(Channel(source, target, "stages") for source, target in pairs)
+        for each in chain.from_iterable(edge_transfers(plan, tasks).values()):
+            channels.update(Channel(*each.pair(of), "modules") for of in "FB")
+    return {channel for channel in channels if channel.source != channel.target}
 
 
 def between_stages(plan: Plan) -> Iterator[RankPair]:
