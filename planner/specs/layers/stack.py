@@ -15,7 +15,9 @@ from planner.specs.layers.resize import ImageSize
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
+Activation = Literal[
+    "silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"
+]  # quick_gelu: x · sigmoid(1.702 x) (arXiv 1606.08415); relu2: max(x, 0)² (arXiv 2109.08668)
 InputUnit = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
 
 
@@ -62,6 +64,11 @@ class ModuleStack(Spec):
     def tokens_per_output(self) -> int:
         """Tokens that are merged into one output: shards and items are multiples of it."""
         return 1
+
+    @property
+    def class_tokens(self) -> int:
+        """Tokens at the start of each part of an item that are no outputs."""
+        return 0
 
     def image_parts(self, size: ImageSize) -> tuple[int, ...]:
         """Patches of each part of an image of this size in pixels: attention never crosses from one to another.

@@ -7,7 +7,7 @@ from planner.errors import InputError
 from planner.specs.layers import Module
 from planner.specs.layers.resize import ImageSize
 from planner.specs.model import Model
-from planner.specs.workload.items import ItemSize, Size, item_tokens
+from planner.specs.workload.items import ItemSize, Size, item_outputs
 from planner.specs.workload.sample_records import Sample
 
 
@@ -63,7 +63,7 @@ def sized_sample(readers: SampleReaders, sample: Sample, where: str) -> SizedSam
 def replaced_tokens(readers: SampleReaders, name: str, size: Size) -> int:
     """Outputs of an item that stand among the tokens; none where they are attended to instead."""
     among = any(edge.source == name and edge.by == "tokens" for edge in readers.model.edges)
-    return item_tokens(size) // readers.model.modules[name].tokens_per_output if among else 0
+    return item_outputs(readers.model.modules[name], size) if among else 0
 
 
 def seen_items(readers: SampleReaders, sample: Sample) -> tuple[Size, ...]:
