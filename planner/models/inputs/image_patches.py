@@ -16,7 +16,7 @@ def image_patches(spec: Vit, image: Tensor) -> Tensor:
     frames = image[:, None].expand(-1, spec.frames, -1, -1) if image.dim() == 3 else image
     channels, count, height, width = frames.shape
     side, merge = spec.patch, spec.merge
-    rows, columns = height // (side * merge), width // (side * merge)
-    split = frames.reshape(channels, count, rows, merge, side, columns, merge, side)
-    patches = split.permute(2, 5, 3, 6, 0, 1, 4, 7).reshape(rows * columns * merge**2, channels * count * side**2)
+    down, across = height // (side * merge), width // (side * merge)
+    squares = frames.reshape(channels, count, down, merge, side, across, merge, side)
+    patches = squares.permute(2, 5, 3, 6, 0, 1, 4, 7).reshape(down * across * merge**2, channels * count * side**2)
     return F.pad(patches, (0, 0, spec.class_tokens, 0))
