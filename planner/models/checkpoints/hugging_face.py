@@ -75,16 +75,12 @@ def load_checkpoint(model: nn.Module, spec: Module, folder: Path) -> None:
     """Load a Hugging Face checkpoint into the shard of a module that this rank holds, cast to the parameters' dtype.
     Raises InputError.
     """
-    checkpoint, splits, parameters = (
-        hugging_face_checkpoint(folder),
-        parameter_splits(model),
-        dict(model.named_parameters()),
-    )
+    checkpoint, parameters = hugging_face_checkpoint(folder), dict(model.named_parameters())
 
     def read(name: str) -> Tensor:
         return as_matrix(read_stacked(checkpoint, stored_names(name, spec)), parameters[name].dim())
 
-    fill_from_full(parameters, splits, read, folder)
+    fill_from_full(parameters, parameter_splits(model), read, folder)
 
 
 def as_matrix(values: Tensor, dims: int) -> Tensor:
