@@ -124,10 +124,11 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
 
 
 def vit_parts() -> dict[str, st.SearchStrategy]:
-    """Squares of whole outputs."""
+    """Squares of whole outputs; a table where positions are learned, a class token where nothing is merged."""
     pixels = st.integers(1, 20).map(lambda outputs: 28 * outputs)
     squares = unchecked(FixedResize, pixels=pixels) | unchecked(TiledResize, pixels=pixels)
-    merges = {"patch": st.just(14), "merge": st.sampled_from([1, 2])}
+    merges = {"patch": st.just(14), "merge": st.sampled_from([1, 2]), "class_token": st.just(False)}
+    merges |= {"positions": st.just("rope"), "max_positions": st.just(0)}
     return merges | {"resize": st.none() | squares | unchecked(SmartResize)}
 
 

@@ -4,29 +4,31 @@ from typing import Any
 
 from planner.hf.decoders import MOST_LAYERS
 from planner.hf.hf_config import HfConfig
+from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Vit
-from planner.specs.layers.resize import CanvasResize
+from planner.specs.layers.head_widths import norm_parameters
+from planner.specs.layers.resize import CanvasResize, FixedResize
+from planner.specs.layers.stack import Activation
+from planner.specs.parameters import layer_parameters
 
 GELU = ("gelu",)
+ACTIVATIONS: dict[str, Activation | None] = {
+    "gelu": None, "quick_gelu": "quick_gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "relu": "relu",
+}  # fmt: skip
 QWEN_EPS = 1e-6  # a constant in the code of Qwen's vision towers
 
 
 def clip(config: HfConfig, out: int | None = None) -> Vit:
     """CLIP's (arXiv 2103.00020): a class token, learned positions, a norm before the layers."""
     config.assume(hidden_act="quick_gelu", layer_norm_eps=1e-5)
-    module = plain_vit(config, out, usual_patch=32)
-    config.leave_out("a class token, and a norm before the first layer", 3 * module.hidden)
-    note_learned_positions(config, module, 1)
-    return module
+    return with_table(config, plain_vit(config, out, usual_patch=32), class_token=True, input_norm=True)
 
 
 def siglip(config: HfConfig, out: int | None = None) -> Vit:
     """SigLIP's (arXiv 2303.15343): learned positions, and for a whole image's vector attention by one query."""
     config.assume(hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-6, vision_use_head=True)
-    module = plain_vit(config, out, usual_patch=16)
+    module = with_table(config, plain_vit(config, out, usual_patch=16), patch_bias=True)
     hidden, ffn = module.hidden, module.ffn
-    config.leave_out("a bias of the patch embedding", hidden)
-    note_learned_positions(config, module, 0)
     if config.flag("vision_use_head"):
         attention, mlp = 4 * hidden**2 + 4 * hidden, 2 * hidden * ffn + ffn + hidden
         config.leave_out("the pooling head", hidden + attention + 2 * hidden + mlp)
@@ -39,12 +41,12 @@ def plain_vit(config: HfConfig, out: int | None, usual_patch: int) -> Vit:
     """
     config.assume_within(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
     config.assume_within(patch_size=usual_patch, image_size=224).assume(num_channels=3)
-    config.expect("hidden_act", GELU)
     module = Vit(
         layers=config.count("num_hidden_layers", MOST_LAYERS),
         hidden=config.count("hidden_size"),
         heads=head_count(config, "num_attention_heads", "hidden_size"),
         ffn=config.count("intermediate_size"),
+        activation=activation(config, "hidden_act"),
         patch=config.count("patch_size"),
         channels=config.count("num_channels"),
         out=out or config.count("hidden_size"),
@@ -53,6 +55,40 @@ def plain_vit(config: HfConfig, out: int | None, usual_patch: int) -> Vit:
     if out is None:
         config.add("the projector that each vit has", projector_parameters(module))
     return module
+
+
+def with_table(config: HfConfig, module: Vit, **fields: Any) -> Vit:
+    """A tower for images of one size, with a table of positions: of its patches, and of a class token. Pixels beyond
+    the last whole patch are cut off.
+    """
+    sides = config.count("image_size") // module.patch
+    if not sides:
+        raise config.wrong_value("image_size", f"a size of at least one patch, {module.patch}")
+    count = sides**2 + fields.get("class_token", False)
+    square = FixedResize(pixels=sides * module.patch)
+    return with_fields(module, positions="learned", max_positions=count, resize=square, **fields)
+
+
+def read_layers(config: HfConfig, module: Vit, state: int) -> Vit:
+    """A tower of which a reader takes the hidden state of this number: 0 is the first layer's input, negative ones
+    count from the end. Layers behind it, and the norm after the last one, are read by nobody. Raises InputError.
+    """
+    layers = state if state >= 0 else module.layers + 1 + state
+    if not 1 <= layers <= module.layers:
+        states = f"from 1 to {module.layers}, or from -{module.layers} to -1"
+        raise config.key_error("vision_feature_layer", f"{state} is the output of no layer", f"one {states}")
+    unread = module.layers - layers
+    if unread:
+        words = f"the last {unread} of the tower's {module.layers} layers, which nothing reads"
+        config.leave_out(words, unread * layer_parameters(module))
+    config.leave_out("a norm after the tower's last layer, which nothing reads", norm_parameters(module, module.hidden))
+    return with_fields(module, layers=layers, final_norm=False)
+
+
+def activation(config: HfConfig, key: str) -> Activation | None:
+    """An activation function that is no gate's; None: gelu. Others are noted."""
+    config.expect(key, tuple(ACTIVATIONS))
+    return ACTIVATIONS.get(config.text(key))
 
 
 def mllama_vision(config: HfConfig, out: int) -> Vit:
@@ -97,22 +133,14 @@ def note_mllama_vision(config: HfConfig, module: Vit, tiles: int, pixels: int) -
     config.leave_out(what, own - projector_parameters(module))
 
 
-def note_learned_positions(config: HfConfig, module: Vit, more: int) -> None:
-    """Notes learned positions, which the spec replaces by rotary ones."""
-    count = (config.count("image_size") // module.patch) ** 2 + more
-    config.leave_out(f"{count} learned positions, in whose place are rotary ones", count * module.hidden)
-
-
 def projector_parameters(module: Vit) -> int:
-    """Parameters of a vit's own two linears."""
-    wide = module.hidden * module.merge**2
-    return wide * wide + wide + wide * module.out + module.out
+    """Parameters of a vit's projector."""
+    return sum(weight.parameters for weight in module.projector_weights)
 
 
 def qwen2_vision(config: HfConfig) -> Vit:
     """Qwen2-VL's (arXiv 2409.12191): any size of image, 2 x 2 patches to a token."""
     config.assume(mlp_ratio=4, hidden_act="quick_gelu", temporal_patch_size=2, spatial_merge_size=2, embed_dim=1280)
-    config.expect("hidden_act", GELU)
     width = config.count("embed_dim")
     ratio = config.number("mlp_ratio")
     return Vit(
@@ -120,6 +148,7 @@ def qwen2_vision(config: HfConfig) -> Vit:
         hidden=width,
         heads=head_count(config, "num_heads", "embed_dim"),
         ffn=int(width * ratio),
+        activation=activation(config, "hidden_act"),
         out=config.count("hidden_size"),
         **patch_fields(config),
         norm_eps=QWEN_EPS,

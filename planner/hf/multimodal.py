@@ -5,17 +5,19 @@ from typing import Any, TypeVar
 
 from planner.hf.decoders import build_decoder, llama, llama_fields, mistral, qwen2, qwen3
 from planner.hf.encoders import (
+    activation,
     audio_encoder,
     clip,
     mllama_vision,
-    projector_parameters,
     qwen2_5_vision,
     qwen2_vision,
+    read_layers,
     siglip,
 )
 from planner.hf.hf_config import HfConfig
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Module, Vit
+from planner.specs.layers.vit import Projector
 
 Modules = dict[str, Module]
 Family = TypeVar("Family")
@@ -44,18 +46,22 @@ VISION_READERS: dict[str, Callable[[HfConfig, int | None], Vit]] = {
 
 
 def llava(config: HfConfig) -> Modules:
-    """LLaVA (arXiv 2304.08485): an image tower, two linears of the decoder's width, a decoder."""
-    config.assume(multimodal_projector_bias=True, projector_hidden_act="gelu")
+    """LLaVA (arXiv 2304.08485): an image tower, of which one layer's patches are read, two linears of the decoder's
+    width, a decoder.
+    """
+    config.assume(multimodal_projector_bias=True, projector_hidden_act="gelu", vision_feature_layer=-2)
+    config.assume(vision_feature_select_strategy="default")
     text, part = read_text(config), config.section("vision_config")
     vision = reader_for(part, VISION_READERS)(part, text.hidden)
     part.read_keys |= {"vocab_size"}  # of the tower's twin for text
-    config.expect("projector_hidden_act", ("gelu",))
     config.read_keys |= {"image_token_index", "image_token_id", "image_seq_length"}
-    bias = 2 * text.hidden if config.flag("multimodal_projector_bias") else 0
-    source_parameters = vision.hidden * text.hidden + text.hidden**2 + bias
-    words = f"its projector is {text.hidden} wide within, the spec's {vision.hidden}"
-    config.leave_out(words, source_parameters - projector_parameters(vision))
-    return {"vision": vision, "llm": text}
+    config.expect("vision_feature_select_strategy", ("default" if vision.class_token else "full",))
+    layer = config.value("vision_feature_layer")
+    if type(layer) is not int:
+        raise config.wrong_value("vision_feature_layer", "the number of one layer")
+    between = activation(config, "projector_hidden_act") or "gelu"
+    projector = Projector(inner="out", activation=between, bias=config.flag("multimodal_projector_bias"))
+    return {"vision": with_fields(read_layers(config, vision, layer), projector=projector), "llm": text}
 
 
 def qwen2_vl(config: HfConfig) -> Modules:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from planner.errors import InputError
 from planner.hf.write_config import decoder_family
-from planner.specs.layers import Decoder, Module, TextEncoder
+from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
 
 ATTENTION_NAMES = {
     "query": "q_proj",
@@ -38,6 +38,8 @@ class WeightNames(NamedTuple):
     experts: str = ""  # prefix of the experts, which the zoo has in one parameter
     expert: dict[str, str] = MLP_NAMES
     parts: dict[str, dict[str, str]] = {}  # of a block, where they differ from PART_NAMES
+    unread: tuple[str, ...] = ()  # beginnings of names that such files have and such modules do without
+    may_end_early: bool = False  # whether a module may do without the last layers
 
 
 LLAMA = WeightNames(
@@ -101,19 +103,67 @@ BERT = WeightNames(
         "mlp": {"up": "intermediate.dense", "down": "output.dense"},
     },
 )
+ENCODER_ATTENTION_NAMES = ATTENTION_NAMES | {"output": "out_proj"}
+ENCODER_MLP_NAMES = {"up": "fc1", "down": "fc2"}
+CLIP = WeightNames(  # and SigLIP, which has some of these, within LLaVA
+    blocks={
+        "attention_norm": "layer_norm1",
+        "attention": "self_attn",
+        "mlp_norm": "layer_norm2",
+        "mlp": "mlp",
+    },
+    ends={
+        "patch": "vision_tower.embeddings.patch_embedding",
+        "class_token": "vision_tower.embeddings.class_embedding",
+        "position": "vision_tower.embeddings.position_embedding",
+        "input_norm": "vision_tower.pre_layrnorm",
+        "norm": "vision_tower.post_layernorm",
+        "projector.up": "multi_modal_projector.linear_1",
+        "projector.down": "multi_modal_projector.linear_2",
+    },
+    layers="vision_tower.encoder.layers",
+    parts={"attention": ENCODER_ATTENTION_NAMES, "mlp": ENCODER_MLP_NAMES},
+    unread=("vision_tower.post_layernorm.", "vision_tower.head."),
+    may_end_early=True,
+)
+WHISPER = WeightNames(  # within Qwen2-Audio
+    blocks={
+        "attention_norm": "self_attn_layer_norm",
+        "attention": "self_attn",
+        "mlp_norm": "final_layer_norm",
+        "mlp": "",  # its parts are on the level of attention
+    },
+    ends={
+        "sounds": "audio_tower.conv1",
+        "halved": "audio_tower.conv2",
+        "norm": "audio_tower.layer_norm",
+        "projector": "multi_modal_projector.linear",
+    },
+    layers="audio_tower.layers",
+    parts={"attention": ENCODER_ATTENTION_NAMES, "mlp": ENCODER_MLP_NAMES},
+    unread=("audio_tower.embed_positions.",),  # which are computed
+)
 FAMILY_NAMES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
     "bamba": BAMBA, "nemotron_h": NEMOTRON_H, "bert": BERT,
+    "clip": CLIP, "whisper": WHISPER,
 }  # fmt: skip
 FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {
     Decoder: decoder_family,
     TextEncoder: lambda spec: "bert" if spec.input_norm and spec.post_norm and not spec.gated else None,
+    Vit: lambda spec: "clip" if has_table(spec) and not spec.gated and spec.projector.inner == "out" else None,
+    Audio: lambda spec: None if spec.gated else "whisper",
 }
 PART_NAMES = {
     "attention": ATTENTION_NAMES,
     "mlp": MLP_NAMES | {"shared": "shared_experts"},
     "state_space": STATE_SPACE_NAMES,
 }
+
+
+def has_table(spec: Vit) -> bool:
+    """Whether a tower is for images of one size, none of whose patches are merged."""
+    return spec.positions == "learned" and spec.merge == 1 and spec.projector.linears == 2
 
 
 def weight_family(spec: Module) -> str:
@@ -135,6 +185,8 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     """
     names = FAMILY_NAMES[weight_family(spec)]
     layer = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
+    if name in names.ends:
+        return (names.ends[name],)
     if not layer:
         module, _, leaf = name.rpartition(".")
         return (f"{names.ends[module]}.{leaf}",)
@@ -149,3 +201,34 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     block, *parts = rest.split(".")
     renamed = (names.parts or PART_NAMES).get(block, {})
     return (".".join(filter(None, [prefix, names.blocks[block], *(renamed.get(part, part) for part in parts)])),)
+
+
+def layer_prefix(spec: Module) -> str:
+    """How the names of all tensors of a module's layers begin. Raises InputError where no family fits the module."""
+    return f"{FAMILY_NAMES[weight_family(spec)].layers}."
+
+
+def is_unread(name: str, spec: Module) -> bool:
+    """Whether a stored tensor belongs to a part that a module does without, as nothing reads it: layers of a tower
+    behind the one that is read, its last norm, its pooling head; or a table that is computed.
+    """
+    names = FAMILY_NAMES[weight_family(spec)]
+    layer = re.match(r"(\d+)\.", name.removeprefix(layer_prefix(spec))) if names.may_end_early else None
+    return name.startswith(names.unread) or (layer is not None and int(layer[1]) >= spec.layers)
+
+
+def name_within(name: str) -> str:
+    """The name of a tensor of a multimodal model in its module's own names, whichever of the layouts of such files it
+    is from: `language_model.model.norm.weight` and `model.language_model.norm.weight` are `model.norm.weight`.
+    """
+    for pattern, within in WITHIN_MODELS:
+        name = re.sub(pattern, within, name)
+    return name
+
+
+WITHIN_MODELS = (
+    (r"^(model\.language_model|language_model\.model)\.", "model."),
+    (r"^language_model\.lm_head\.", "lm_head."),
+    (r"^model\.(vision_tower|audio_tower|multi_modal_projector)\.", r"\1."),
+    (r"^vision_tower\.vision_model\.", "vision_tower."),
+)

@@ -80,7 +80,8 @@ def unsupported(spec: Module) -> str | None:
 @torch.no_grad()
 def init_weights(model: nn.Module, seed: int) -> None:
     """Initialise all parameters by their names, drawn in float32: matrices normal with variance 1 / width, norms and
-    skips one, biases zero, attention sinks standard normal, decays and steps of state spaces as in Mamba-2.
+    skips one, biases zero, attention sinks and class tokens standard normal, decays and steps of state spaces as in
+    Mamba-2.
 
     Every rank that holds some of a parameter, or of one expert's, draws all of it and keeps its shard. So the weights
     depend on neither the sharding nor the dtype.
@@ -103,7 +104,7 @@ def initial_values(
         values.copy_(draw(values.uniform_(generator=named_generator(device, seed, name))))
     elif name.endswith("bias"):
         values.fill_(0.0)
-    elif len(full) == 1 and not name.endswith("sinks"):
+    elif len(full) == 1 and not name.endswith(("sinks", "class_token")):
         values.fill_(1.0)
     else:
         deviation = 1.0 if len(full) == 1 else full[-1] ** -0.5

@@ -73,6 +73,10 @@ def edge_fault(edge: ModelEdge, source: Module, target: Module) -> str:
             f"every output of `{edge.source}` is a token of `{edge.target}` | leave out marks, or by: cross_attention"
         )
     width = target.cross_attention_width if edge.by == "cross_attention" else target.hidden
+    if edge.by == "tokens" and target.class_tokens:
+        return (
+            f"outputs of `{edge.source}` would take the place of `{edge.target}`'s class token | leave out class_token"
+        )
     if not width:
         return f"`{edge.target}` has no cross attention | set its cross to {source.feature_width}, or by: tokens"
     if source.feature_width != width:

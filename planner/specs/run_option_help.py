@@ -17,7 +17,7 @@ OPTION_HELP = {
     "max_time": "The run ends after the first step that is over by then: 90s, 10m, 1h30m; a plain number is seconds.",
     "metrics": "Append a JSON line for each step to this file.",
     "data": "A folder of tokens, with images and sound or without; if left out, items are synthetic.",
-    "weights": "A folder with model.safetensors of Hugging Face, from which the decoder starts.",
+    "weights": "A folder with model.safetensors of Hugging Face: the decoder starts from it, and encoders that it has.",
     "save": "A folder for checkpoints: --resume continues from it, and --weights reads a decoder from it.",
     "save_every": "Also save after every this many steps.",
     "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",

@@ -28,7 +28,7 @@ def test_the_model_on_stdout_and_what_differs_beside_it(folder):
     model = files.parse(done.stdout, Model, "stdout")
     assert model.name == "llava-1.5-7b-hf" and [*model.modules] == ["vision", "llm"]
     assert [(edge.source, edge.target) for edge in model.edges] == [("vision", "llm")]
-    assert "left out: 577 learned positions" in done.stderr and "(590,848 parameters)" in done.stderr
+    assert "the last 1 of the tower's 24 layers" in done.stderr and "(12,596,224 parameters)" in done.stderr
     assert "the source has 7,063,427,072 parameters" in done.stderr
 
 

@@ -5,11 +5,18 @@ from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, group_name
 from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.layers.resize import SmartResize, TiledResize
+from planner.specs.layers.vit import Projector
 from tests.plans import plan_of, stages_of, uses
 
 LLM = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
 VIT = Vit(layers=4, hidden=16, heads=8, ffn=24, patch=2, merge=2, out=32)
 EAR = Audio(layers=2, hidden=16, heads=4, ffn=24, mels=4, pool=2, out=32)
+TABLES = {"positions": "learned", "final_norm": False, "patch_bias": True}
+CLIP = Vit(layers=4, hidden=16, heads=8, ffn=24, patch=2, out=32, max_positions=9, class_token=True, input_norm=True,
+           activation="quick_gelu", projector=Projector(inner="out"), **TABLES)  # fmt: skip
+TILES = Vit(layers=2, hidden=16, heads=8, ffn=24, patch=2, merge=2, out=32, max_positions=16,
+            projector=Projector(inner="out", norm=True), **TABLES)  # fmt: skip
+LINEAR = Vit(layers=2, hidden=16, heads=8, ffn=24, patch=2, merge=2, out=32, norm="rms", projector=Projector(linears=1))
 EYE = Vit(layers=3, hidden=32, heads=8, ffn=24, patch=2, out=32)  # these can read others
 DRUM = Audio(layers=2, hidden=32, heads=8, ffn=24, mels=4, pool=2, out=32)
 T5 = {"heads": 4, "ffn": 40, "vocab": 48, "norm": "rms", "bias": "none", "activation": "relu", "gated": False,
@@ -27,7 +34,7 @@ SEEING |= {"cross_norms": True, "cross_gates": True}
 SEER = Decoder(**SEEING, added_words=2, pattern="*- X- *- X-")  # attends to images in some layers alone
 LATE = Decoder(**SEEING, pattern="*- *- X- *-")  # its first half reads no image
 SPECS = {"llm": LLM, "vit": VIT, "ear": EAR, "eye": EYE, "drum": DRUM}
-SPECS |= {"photo": PHOTO, "tiled": TILED, "talk": TALK}
+SPECS |= {"photo": PHOTO, "tiled": TILED, "talk": TALK, "clip": CLIP, "tiles": TILES, "linear": LINEAR}
 SPECS |= {"text": TEXT, "bert": BERT, "reader": READER, "turning": TURNING, "seer": SEER, "late": LATE}
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30}
 IMAGES = {0: 16, 1: 8, 2: 24, 3: 28}

@@ -247,8 +247,8 @@ def test_counts_say_what_they_cover() -> None:
         ("qwen2.5-vl-32b", 33.453, 1e-4),
         ("qwen2.5-vl-72b", 73.411, 1e-4),
         ("qwen2.5-omni-7b", 8.932, 1e-4),  # its thinker
-        ("internvl3-8b", 7.944, 3e-3),  # without tables of positions, and with another projector
-        ("llava-1.5-7b", 7.063, 3e-3),
+        ("internvl3-8b", 7.944, 1e-4),
+        ("llava-1.5-7b", 7.063 - 0.0126, 1e-4),  # without the layer that nothing reads
     ],
 )
 def test_models_of_several_modules_have_the_published_parameters(name: str, billions: float, tolerance: float) -> None:

@@ -1,7 +1,8 @@
 """Reads weights of a Hugging Face checkpoint into these models, and writes them: the same numbers under other names."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.hf import stored_names, weight_family
+from planner.hf import is_unread, layer_prefix, name_within, stored_names, weight_family
 from planner.models.build import build, init_weights
 from planner.models.checkpoints.native import fill_from_full, load_native
 from planner.models.checkpoints.safetensors_files import (
@@ -38,7 +39,7 @@ class InitialWeights:
     """The initial weights of training."""
 
     seed: int = 0  # of random weights
-    checkpoint: Path | None = None  # a Hugging Face checkpoint, for modules that are decoders
+    checkpoint: Path | None = None  # a Hugging Face checkpoint, for decoders, and encoders where it has them
     native_file: Path | None = None  # a file of all parameters under the names of these models; it takes precedence
 
 
@@ -46,42 +47,77 @@ def set_initial_weights(model: nn.Module, spec: Module, first: InitialWeights) -
     """Set the initial weights of the shard of a module that this rank holds. Raises InputError."""
     if first.native_file is not None:
         load_native(model, first.native_file)
-    elif first.checkpoint is not None and not spec.feature_width:
+    elif first.checkpoint is not None and is_stored(spec, hugging_face_checkpoint(first.checkpoint)):
         load_checkpoint(model, spec, first.checkpoint)
     else:
         init_weights(model, first.seed)
 
 
+def hugging_face_checkpoint(folder: Path) -> SafetensorsCheckpoint:
+    """The tensors of a model, those of a multimodal one by the names of its modules. Raises InputError."""
+    checkpoint = SafetensorsCheckpoint(folder)
+    checkpoint.entries = {name_within(name): entry for name, entry in checkpoint.entries.items()}
+    return checkpoint
+
+
+def is_stored(spec: Module, checkpoint: SafetensorsCheckpoint) -> bool:
+    """Whether a module is to be loaded: a decoder always, an encoder where the checkpoint has one of its family."""
+    if not spec.feature_width:
+        return True
+    try:
+        prefix = layer_prefix(spec)
+    except InputError:
+        return False
+    return any(name.startswith(prefix) for name in checkpoint.entries)
+
+
 def load_checkpoint(model: nn.Module, spec: Module, folder: Path) -> None:
-    """Load a Hugging Face checkpoint into the shard of a decoder that this rank holds, cast to the parameters' dtype.
+    """Load a Hugging Face checkpoint into the shard of a module that this rank holds, cast to the parameters' dtype.
     Raises InputError.
     """
-    checkpoint = SafetensorsCheckpoint(folder)
+    checkpoint, parameters = hugging_face_checkpoint(folder), dict(model.named_parameters())
 
     def read(name: str) -> Tensor:
-        return read_stacked(checkpoint, stored_names(name, spec))
+        return as_matrix(read_stacked(checkpoint, stored_names(name, spec)), parameters[name].dim())
 
-    fill_from_full(dict(model.named_parameters()), parameter_splits(model), read, folder)
+    fill_from_full(parameters, parameter_splits(model), read, folder)
 
 
-def require_checkpoint(spec: Module, folder: Path) -> None:
-    """Raises InputError unless the checkpoint has exactly the parameters of the full model, with their shapes."""
-    weight_family(spec)  # raises for a kind that is not stored
-    checkpoint = SafetensorsCheckpoint(folder)
-    used: set[str] = set()
+def as_matrix(values: Tensor, dims: int) -> Tensor:
+    """A stored tensor with `dims` dimensions: a convolution's kernel (out, in, ...) is a matrix (out, inputs) here."""
+    return values.flatten(dims - 1) if values.dim() > dims else values
+
+
+def require_checkpoint(specs: Sequence[Module], folder: Path) -> None:
+    """Raises InputError unless the checkpoint has exactly the parameters of the full model, with their shapes; encoders
+    may be missing.
+    """
+    checkpoint = hugging_face_checkpoint(folder)
+    stored = [spec for spec in specs if is_stored(spec, checkpoint)]
+    used = {name for spec in stored for name in required_names(spec, checkpoint, folder)}
+    twins = TIED_COPIES if any(spec.ties_head for spec in stored) else set[str]()
+    others = sorted(name for name in checkpoint.entries.keys() - used - twins if not name.endswith(COMPUTED_BUFFERS))
+    unknown = [name for name in others if not any(is_unread(name, spec) for spec in stored)]
+    if unknown:
+        what = f"the checkpoint has {len(unknown)} tensors that the model has not, such as `{unknown[0]}`"
+        raise InputError(what, where=str(folder), fix="make the model from its own config.json: planner import hf")
+
+
+def required_names(spec: Module, checkpoint: SafetensorsCheckpoint, folder: Path) -> Iterator[str]:
+    """Yield the names under which a module's parameters are stored. Raises InputError where one has another shape, or
+    is missing, or the kind of module is not stored.
+    """
+    weight_family(spec)
     for name, parameter in build(spec, device=META).named_parameters():
         stored = stored_names(name, spec)
         each = tuple(parameter.shape if len(stored) == 1 else parameter.shape[1:])
         for stored_name in stored:
-            if checkpoint.shape(stored_name) != each:
-                what = f"`{stored_name}` is {[*checkpoint.shape(stored_name)]}, the model has {[*each]}"
+            shape = checkpoint.shape(stored_name)
+            kernel = len(shape) > len(each) and (*shape[: len(each) - 1], prod(shape[len(each) - 1 :])) == each
+            if shape != each and not kernel:
+                what = f"`{stored_name}` is {[*shape]}, the model has {[*each]}"
                 raise InputError(what, where=str(folder), fix="give the weights of this very model")
-        used.update(stored)
-    twins = TIED_COPIES if spec.ties_head else set[str]()
-    unknown = sorted(name for name in checkpoint.entries.keys() - used - twins if not name.endswith(COMPUTED_BUFFERS))
-    if unknown:
-        what = f"the checkpoint has {len(unknown)} tensors that the model has not, such as `{unknown[0]}`"
-        raise InputError(what, where=str(folder), fix="make the model from its own config.json: planner import hf")
+            yield stored_name
 
 
 def save_checkpoint_streamed(

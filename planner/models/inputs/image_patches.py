@@ -57,10 +57,10 @@ def resized(image: Tensor, size: ImageSize) -> Tensor:
 
 def flattened_patches(spec: Vit, image: Tensor) -> Tensor:
     """Patches `(patches, channels * frames * patch * patch)` of an image `(channels, height, width)`, whose sides are
-    multiples of patch * merge.
+    multiples of patch * merge; in front of them the unused row of a class token.
     """
     channels, height, width = image.shape
     merge, patch = spec.merge, spec.patch
     blocks = image.reshape(channels, height // (merge * patch), merge, patch, width // (merge * patch), merge, patch)
     patches = blocks.permute(1, 4, 2, 5, 0, 3, 6).reshape(-1, channels, 1, patch, patch)
-    return patches.expand(-1, -1, spec.frames, -1, -1).flatten(1)
+    return F.pad(patches.expand(-1, -1, spec.frames, -1, -1).flatten(1), (0, 0, spec.class_tokens, 0))

@@ -53,11 +53,11 @@ class AudioNetwork(EncoderNetwork):
         return x + sinusoidal_positions(positions, x.shape[1]).to(x.dtype)
 
     def output_tokens(self, x: Tensor, batch: Batch) -> Tensor:
-        """The mean of each `pool` tokens, which are consecutive in the batch, projected: x `(local_tokens, hidden)` to
-        `(local_tokens / pool, out)`.
+        """The mean of each `pool` tokens, which are consecutive in the batch, then norm and projector (Qwen2-Audio,
+        arXiv 2407.10759): x `(local_tokens, hidden)` to `(local_tokens / pool, out)`.
         """
-        pooled = torch.unflatten(self.norm(x), 0, (-1, self.pool)).mean(1)
-        return self.projector(pooled)  # type: ignore[no-any-return]
+        pooled = torch.unflatten(x, 0, (-1, self.pool)).mean(1)
+        return self.projector(self.norm(pooled))  # type: ignore[no-any-return]
 
 
 def sinusoidal_positions(positions: Tensor, width: int) -> Tensor:

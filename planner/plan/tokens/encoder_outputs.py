@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from planner.plan.plan_file import Plan
 from planner.specs.model import EdgeInput
+from planner.specs.workload.items import item_outputs
 
 ItemKey = tuple[str, int]  # module, item
 
@@ -34,9 +35,9 @@ def fed_spans(plan: Plan) -> dict[ItemKey, list[FedSpan]]:
     used: dict[tuple[ItemKey, EdgeInput], int] = defaultdict(int)
     spans: dict[ItemKey, list[FedSpan]] = defaultdict(list)
     for edge in plan.edges:
-        tokens_per_output = plan.uses.models[edge.source].tokens_per_output
+        module, sizes = plan.uses.models[edge.source], plan.uses.items[edge.source]
         for item, readers in sorted(plan.feeds_of(edge).items()):
-            outputs = plan.uses.tokens(edge.source, item) // tokens_per_output
+            outputs = item_outputs(module, sizes[item])
             for reader in readers:
                 target = (edge.target, reader)
                 spans[edge.source, item].append(FedSpan(target, used[target, edge.by], outputs, edge.by))

@@ -4,6 +4,7 @@ Both ends derive every message from the plan. What one rank holds of an item and
 rows; overlapping rows are sent. Each row that is read comes from one rank, once for each position where it is read.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import FedSpan, ItemKey, fed_spans, fed_tokens
 from planner.plan.tokens.reading_stages import layout_stages, reader_of
 from planner.plan.tokens.token_shards import TokenRun, token_runs
+from planner.specs.layers import Module
 
 
 class Route(NamedTuple):
@@ -72,7 +74,7 @@ def routes_of_send(
     """
     spec, (reader, stage) = plan.uses.models[send.module], reader_of(send)
     begin = layout_stages(plan.uses.models[reader], plan.layouts[reader])[stage][0]
-    held_runs = [*output_runs(token_runs(spec, plan.layouts[send.module], forward), spec.tokens_per_output)]
+    held_runs = [*output_runs(token_runs(spec, plan.layouts[send.module], forward), spec, forward)]
     own = [(item, span) for item in send.items for span in fed[send.module, item] if span.target[0] == reader]
     readers = {task.id: task for _, span in own if (task := forwards.get((span.target, begin)))}
     cross_attended = edge_of_transfer(plan, send).by == "cross_attention"
@@ -114,9 +116,18 @@ def routes(held: Iterable[TokenRun], read: Iterable[TokenRun]) -> list[Route]:
     return sorted(result, key=lambda route: (route.item, route.first, route.target, route.target_row))
 
 
-def output_runs(held: Iterable[TokenRun], unit: int) -> Iterator[TokenRun]:
-    """Yield runs of an encoder's tokens as runs of its outputs, each made of `unit` tokens."""
-    return (TokenRun(rank, item, first // unit, last // unit, at // unit) for rank, item, first, last, at in held)
+def output_runs(held: Iterable[TokenRun], spec: Module, forward: Task) -> Iterator[TokenRun]:
+    """Yield runs of a forward's tokens as runs of its outputs. A class token's row is none, and nobody reads it."""
+    unit, hidden = spec.tokens_per_output, spec.class_tokens
+    starts = {item: [begin for of, _, begin in forward.documents if of == item] for item in forward.items if hidden}
+    for rank, item, first, last, at in held:
+        if not hidden:
+            yield TokenRun(rank, item, first // unit, last // unit, at // unit)
+            continue
+        part = bisect_right(starts[item], first) - 1  # a run is of one part
+        begin, before = max(first, starts[item][part] + hidden), hidden * (part + 1)
+        if begin < last:
+            yield TokenRun(rank, item, begin - before, last - before, at + begin - first)
 
 
 def reader_runs(held: Iterable[TokenRun], module: str, fed: Iterable[tuple[int, FedSpan]]) -> Iterator[TokenRun]:

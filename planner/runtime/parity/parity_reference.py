@@ -158,10 +158,12 @@ class ParityReference:
         return CrossAttentionMemory(torch.cat([value for of_item in values for value in of_item]), ends)
 
     def outputs(self, source: ItemKey, scale: float) -> Tensor:
-        """Outputs of one encoder item, (tokens, width)."""
+        """Outputs of one encoder item, (outputs, width)."""
         module, item = source
         pack = ReferencePack(packed_documents((item,), (part_lengths(self.local.plan.uses.items[module][item]),)))
-        return self.models[module](self.batch(module, pack, scale))  # type: ignore[no-any-return]
+        batch, hidden_rows = self.batch(module, pack, scale), self.models[module].spec.class_tokens
+        rows = self.models[module](batch)
+        return rows[batch.positions >= hidden_rows] if hidden_rows else rows  # type: ignore[no-any-return]
 
 
 def worst_error(gradients: dict[str, Tensor], reference: dict[str, Tensor]) -> tuple[float, str]:

@@ -148,7 +148,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
         if len(decoders) != 1:
             message = f"--weights is for plans with one decoder, this one has {len(decoders)}"
             raise InputError(message, where="--weights", fix="leave them out")
-        require_checkpoint(decoders[0], options.weights)
+        require_checkpoint([plan.uses.models[name] for name in plan.layouts], options.weights)
     if options.resume is not None:
         require_tensor_files(options.resume)
 

@@ -16,7 +16,9 @@ from planner.specs.layers.trained import Lora, Trained
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]  # relu2: max(x, 0)² (arXiv 2109.08668)
+Activation = Literal[
+    "silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"
+]  # quick_gelu: x · sigmoid(1.702 x) (arXiv 1606.08415); relu2: max(x, 0)² (arXiv 2109.08668)
 InputUnit = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
 S = TypeVar("S", bound="ModuleStack")
 
@@ -89,6 +91,11 @@ class ModuleStack(Spec):
         """Return the size of an item that it may well have, of about so many tokens: whole outputs."""
         unit = self.tokens_per_output
         return unit * max(1, round(tokens / unit))
+
+    @property
+    def class_tokens(self) -> int:
+        """Tokens at the start of each part of an item that are no outputs."""
+        return 0
 
     def image_parts(self, size: ImageSize) -> tuple[int, ...]:
         """Patches of each part of an image of this size in pixels: attention never crosses from one to another.

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from planner.specs.base import Amount, Count, Index, LayerCount, with_fields
+from planner.specs.base import Amount, Count, Index, LayerCount, Spec, with_fields
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, norm_parameters
@@ -15,11 +15,27 @@ from planner.specs.layers.resize import (
     image_parts,
     video_parts,
 )
-from planner.specs.layers.stack import Bias, InputUnit, ModuleStack, Norm
+from planner.specs.layers.stack import Activation, Bias, InputUnit, ModuleStack, Norm
+
+
+class Projector(Spec):
+    """From merged tokens of the last layer to the width of the module that reads them: two linears (Qwen2-VL, arXiv
+    2409.12191; LLaVA-1.5, arXiv 2310.03744), or one.
+    """
+
+    linears: Literal[1, 2] = 2
+    inner: Literal["merged", "out"] = "merged"  # width between two: that of merged tokens, or that of the output
+    norm: bool = False  # a layer norm of merged tokens before the first (InternVL, arXiv 2404.16821)
+    activation: Activation = "gelu"  # between two
+    bias: bool = True
 
 
 class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
-    """A vision transformer over flattened patches, full attention within an image, then a projector."""
+    """A vision transformer over flattened patches, full attention within an image, then a projector.
+
+    A class token (arXiv 2010.11929) is a patch more, the first of each image or tile: sizes in patches count it, the
+    layers work on it, and it is no output.
+    """
 
     input_unit: ClassVar[InputUnit] = "patches"
 
@@ -32,12 +48,19 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     gated: bool = False
     norm: Norm = "layer"
     bias: Bias = "all"
+    activation: Activation | None = None  # of the MLP, or of its gate; None: silu of a gate, else gelu
     patch: Count  # pixels on a side
+    patch_bias: bool = False  # of the patch embedding
     frames: Count = 1  # frames in one patch
     channels: Count = 3
     merge: Count = 1  # merge x merge patches become one output token
     out: Count  # width of the output tokens: the hidden size of the module that reads them
-    positions: Literal["rope"] = "rope"
+    projector: Projector = Projector()
+    positions: Literal["rope", "learned"] = "rope"
+    max_positions: Index = 0  # size of the table of learned positions, with that of the class token
+    class_token: bool = False
+    input_norm: bool = False  # a norm before the first layer
+    final_norm: bool = True  # a norm after the last layer
     window: Count | None = None  # patches in an attention window; None: the whole image
     full_layers: tuple[Index, ...] = ()  # layers with full attention when there is a window
     gated_layers: Index = 0  # so many last layers multiply the output of each block by the tanh of a learned number
@@ -51,6 +74,10 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
             raise ValueError(f"{self.gated_layers} of {self.layers} layers are gated | at most all of them can be")
         if isinstance(self.resize, CanvasResize) and self.merge > 1:
             raise ValueError("a tile with a class token does not merge into whole outputs | merge: 1")
+        if (self.positions == "learned") != bool(self.max_positions):
+            raise ValueError("learned positions, and only these, have a table | add max_positions, or leave it out")
+        if self.class_token and self.merge > 1:
+            raise ValueError("a class token is no part of merged outputs | leave out class_token, or merge")
         squares = self.resize.pixels if self.resize and not isinstance(self.resize, SmartResize) else 0
         if squares % (self.patch * self.merge):
             unit = self.patch * self.merge
@@ -64,9 +91,9 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         return with_fields(self, layers=depth, full_layers=(depth - 1,) if some_full else self.full_layers)
 
     def typical_item(self, tokens: int) -> int:
-        """Return the patches of a square image of about so many: whole outputs on a side."""
+        """Return the patches of a square image of about so many: whole outputs on a side, and a class token."""
         side: int = self.merge * max(1, round(tokens**0.5 / self.merge))
-        return side * side
+        return side * side + self.class_tokens
 
     def layer_kind(self, layer: int) -> LayerKind:
         return "gated_encoder" if layer >= self.layers - self.gated_layers else "encoder"
@@ -74,33 +101,71 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     def gates_residuals(self, kind: LayerKind) -> bool:
         return kind == "gated_encoder"
 
+    @property
+    def mlp_activation(self) -> Activation:
+        return self.activation or super().mlp_activation
+
+    @property
+    def max_item_tokens(self) -> int | None:
+        return self.max_positions or None
+
+    @property
+    def class_tokens(self) -> int:
+        return int(self.class_token)
+
     def image_parts(self, size: ImageSize) -> tuple[int, ...]:
         if self.resize is None:
             fix = "give its module one, as resize: {rule: fixed, pixels: 336}"
             raise ValueError(f"the model does not say how its images are resized | {fix}")
-        return image_parts(self.resize, size, self.patch, self.merge)
+        parts = image_parts(self.resize, size, self.patch, self.merge)
+        return tuple(patches + self.class_tokens for patches in parts)
 
     def video_parts(self, size: ImageSize, seconds: float) -> tuple[int, ...]:
         if self.video is None:
             return super().video_parts(size, seconds)
-        return video_parts(self.video, seconds, size, (self.patch, self.merge, self.frames))
+        parts = video_parts(self.video, seconds, size, (self.patch, self.merge, self.frames))
+        return tuple(patches + self.class_tokens for patches in parts)
+
+    @property
+    def merged_width(self) -> int:
+        """The width of merge x merge tokens, which the projector reads."""
+        return self.hidden * self.merge**2
 
     @property
     def embedding_head(self) -> tuple[EmbeddingHeadWeight, ...]:
-        """Patch embedding, norm, and a projector: two linears with biases over merge × merge adjacent tokens."""
-        wide, each = self.hidden * self.merge**2, 1.0 / self.merge**2
-        return (
-            EmbeddingHeadWeight(
-                "patch embedding",
-                True,
-                self.hidden,
-                self.channels * self.frames * self.patch**2,
-                products_per_token=1.0,
-            ),
-            EmbeddingHeadWeight("norms", False, norm_parameters(self, self.hidden)),
-            EmbeddingHeadWeight("projector", False, wide, wide, wide, each, "outputs"),
-            EmbeddingHeadWeight("projector", False, self.out, wide, self.out, each, "inputs"),
+        """Patch embedding, class token, positions and norms, and the projector."""
+        hidden, norm = self.hidden, norm_parameters(self, self.hidden)
+        pixels = self.channels * self.frames * self.patch**2
+        optional = (
+            (self.class_token, EmbeddingHeadWeight("class token", True, hidden)),
+            (self.max_positions, EmbeddingHeadWeight("learned positions", True, self.max_positions, hidden)),
+            (self.input_norm, EmbeddingHeadWeight("norms", True, norm)),
+            (self.final_norm, EmbeddingHeadWeight("norms", False, norm)),
         )
+        return (
+            EmbeddingHeadWeight("patch embedding", True, hidden, pixels, hidden * self.patch_bias, 1.0),
+            *(end for there, end in optional if there),
+            *self.projector_weights,
+        )
+
+    @property
+    def projector_weights(self) -> tuple[EmbeddingHeadWeight, ...]:
+        """The projector: products are of merge x merge tokens at a time."""
+        shape, wide, out, each = self.projector, self.merged_width, self.out, 1.0 / self.merge**2
+        norms = (EmbeddingHeadWeight("projector", False, 2 * wide),) if shape.norm else ()
+        if shape.linears == 1:
+            return *norms, EmbeddingHeadWeight("projector", False, out, wide, out * shape.bias, each)
+        inner = self.projector_width
+        return (
+            *norms,
+            EmbeddingHeadWeight("projector", False, inner, wide, inner * shape.bias, each, "outputs"),
+            EmbeddingHeadWeight("projector", False, out, inner, out * shape.bias, each, "inputs"),
+        )
+
+    @property
+    def projector_width(self) -> int:
+        """The width between the projector's two linears."""
+        return self.merged_width if self.projector.inner == "merged" else self.out
 
     @property
     def input_width(self) -> int:

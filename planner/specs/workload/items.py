@@ -77,12 +77,22 @@ def input_count(module: ModuleStack, size: int | ItemSize) -> int:
     return item_tokens(size) * UNITS_PER_TOKEN[module.input_unit]
 
 
+def item_outputs(module: ModuleStack, size: int | ItemSize) -> int:
+    """Return how many outputs of a module an item of this size has: each part its merged tokens, none for a class
+    token.
+    """
+    parts = part_lengths(size)
+    return (sum(parts) - module.class_tokens * len(parts)) // module.tokens_per_output
+
+
 def size_faults(module: ModuleStack, name: str, size: int | ItemSize) -> Iterator[tuple[str, str]]:
     """Yield what is wrong and what to do where the module `name` cannot have an item of this size."""
     if isinstance(size, ItemSize) and size.unit != module.input_unit:
         yield f"the item's size is in {size.unit}, and `{name}` reads {module.input_unit}", f"give {module.input_unit}"
         return
     for part in part_lengths(size):
+        if part <= module.class_tokens:
+            yield f"a part of {part} tokens is a class token and no output", "give it a patch more at least"
         if part % module.tokens_per_output:
             each = f"{module.tokens_per_output} tokens of `{name}` become one output"
             yield (

@@ -7,7 +7,7 @@ from planner.errors import InputError
 from planner.specs.layers import Module
 from planner.specs.layers.resize import ImageSize
 from planner.specs.model import Model
-from planner.specs.workload.items import ItemSize, Size, item_tokens
+from planner.specs.workload.items import ItemSize, Size, item_outputs
 from planner.specs.workload.sample_records import Sample
 
 
@@ -62,7 +62,7 @@ def sized_sample(readers: SampleReaders, sample: Sample, where: str) -> SizedSam
 
 def replaced_tokens(readers: SampleReaders, name: str, size: Size) -> int:
     """Outputs of an item that stand among the tokens; where they are attended to instead, the tokens that mark it."""
-    outputs = item_tokens(size) // readers.model.modules[name].tokens_per_output
+    outputs = item_outputs(readers.model.modules[name], size)
     edges = (edge for edge in readers.model.edges if edge.source == name)
     return sum(outputs if edge.by == "tokens" else edge.marks for edge in edges)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.specs.model import Model
-from planner.specs.workload.items import Size, item_tokens
+from planner.specs.workload.items import Size, item_outputs, item_tokens
 from planner.specs.workload.length_sources import StreamFile, Workload
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
 from planner.specs.workload.stream_items import StreamItem, draw_stream_items, read_stream_items, sample_count
@@ -162,7 +162,7 @@ class BatchBuilder:
 
     def outputs(self, name: str, item: StreamItem) -> int:
         """Return the number of outputs of an item."""
-        return item_tokens(item.size) // self.model.modules[name].tokens_per_output
+        return item_outputs(self.model.modules[name], item.size)
 
     def tokens(self, module: str, item: int) -> int:
         """Return the tokens of an item that was added."""

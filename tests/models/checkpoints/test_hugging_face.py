@@ -81,7 +81,7 @@ def test_round_trip(tmp_path, name, dtype):
     model = varied(network(spec, dtype))
     saved = state(model)
     save_checkpoint(saved, spec, tmp_path)
-    require_checkpoint(spec, tmp_path)
+    require_checkpoint([spec], tmp_path)
     assert hf.read(tmp_path).model.modules["llm"] == spec
     other = network(spec, dtype)
     load_checkpoint(other, spec, tmp_path)
@@ -123,10 +123,10 @@ def test_checkpoints_of_another_model(tmp_path):
             tmp_path / SINGLE_FILE, {name: value for name, value in (stored | change).items() if value is not None}
         )
         with pytest.raises(InputError, match=says) as refused:
-            require_checkpoint(spec, tmp_path)
+            require_checkpoint([spec], tmp_path)
         assert refused.value.where == str(tmp_path) and refused.value.fix
     write_tensors(tmp_path / SINGLE_FILE, stored | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(4)})
-    require_checkpoint(spec, tmp_path)
+    require_checkpoint([spec], tmp_path)
     write_tensors(tmp_path / SINGLE_FILE, stored | {norm: torch.zeros(31)})
     with pytest.raises(InputError, match=r"`norm.weight` is \[31\], the model has \[32\]"):
         load_checkpoint(network(spec), spec, tmp_path)

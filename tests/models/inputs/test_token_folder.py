@@ -88,9 +88,8 @@ def test_text_encoders_stay_synthetic(tmp_path):
     folder.check(text, [(99, 4)])
     for ours, theirs in zip(folder.item(text, 99, (1, 4)), synthetic.item(text, 99, (1, 4)), strict=True):
         assert torch.equal(ours, theirs)
-    assert (
-        folder.target_count(text, 99, 4) == synthetic.target_count(text, 99, 4) == len(folder.item(text, 99, (0, 4))[1])
-    )
+    targets = folder.item(text, 99, (0, 4))[1]
+    assert folder.target_count(text, 99, 4) == synthetic.target_count(text, 99, 4) == len(targets)
 
 
 def test_images_are_not_made_up_beside_tokens(tmp_path):

@@ -94,7 +94,7 @@ def test_a_clip_is_padded_with_zeros(tokens):
 def test_outputs_are_projected_means():
     model, x = model_of(), torch.randn(6, SPEC.hidden, dtype=torch.float64)
     got = model.output_tokens(x, synthetic_batch(SPEC, [(0, 6)], seed=1))
-    want = model.projector(torch.stack([model.norm(x[at : at + 2]).mean(0) for at in (0, 2, 4)]))
+    want = model.projector(model.norm(torch.stack([x[at : at + 2].mean(0) for at in (0, 2, 4)])))
     torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13)
 
 

@@ -77,7 +77,7 @@ def test_a_checkpoint_of_bert_is_read(kind, tmp_path):
     config = BertConfig(**BERT, max_position_embeddings=9)
     spec, theirs = bert(HfConfig(config.to_dict() | {"architectures": [kind]}, "config.json")), theirs_of(kind, config)
     theirs.save_pretrained(tmp_path)
-    require_checkpoint(spec, tmp_path)
+    require_checkpoint([spec], tmp_path)
     model, want = build(spec, dtype=torch.float64), dict(theirs.named_parameters())
     load_checkpoint(model, spec, tmp_path)
     assert all(torch.equal(values, want[stored_names(name, spec)[0]]) for name, values in model.named_parameters())

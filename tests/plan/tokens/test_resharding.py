@@ -19,8 +19,12 @@ LLM = Decoder(layers=1, hidden=8, heads=8, ffn=8, vocab=8)
 
 
 def forward(module, ranks, items, degree, ring):
-    sizes = tuple(items.values())
-    return Task(module, Layers((0,)), "F", 0, "g", Ranks(ranks), sizes, tuple(items), degree, ring=ring)
+    parts = tuple(items.values())
+    sizes, several = tuple(map(sum, parts)), any(len(each) > 1 for each in parts)
+    return Task(
+        module, Layers((0,)), "F", 0, "g", Ranks(ranks), sizes, tuple(items), degree, ring=ring,
+        parts=parts if several else (),
+    )  # fmt: skip
 
 
 def cell(random, module, items):
@@ -34,21 +38,34 @@ def cell(random, module, items):
 
 
 def case(seed):
-    """Two cells of an encoder and two of a decoder; each of the encoder's items is read by one or two of these's."""
+    """Two cells of an encoder and two of a decoder; each of the encoder's items is read by one or two of these's. Where
+    images have a class token, it is a token more in each of one to three parts.
+    """
     random = Random(seed)
     merge = random.choice((1, 2))
-    spec = Vit(layers=1, hidden=8, heads=8, ffn=8, patch=1, merge=merge, out=8)
-    images = {item: merge**2 * random.randrange(1, 9) for item in range(4)}
+    has_class = merge == 1 and random.choice((True, False))
+    spec = Vit(layers=1, hidden=8, heads=8, ffn=8, patch=1, merge=merge, out=8, class_token=has_class)
+    outputs = {item: [random.randrange(1, 9) for _ in range(random.choice((1, 1, 3)))] for item in range(4)}
+    images = {item: tuple(merge**2 * each + has_class for each in parts) for item, parts in outputs.items()}
     reads = [(item, target) for item in images for target in random.sample(range(3), random.choice((1, 1, 2)))]
     taken, fed = Counter(), []
     for item, target in reads:
-        fed.append((item, FedSpan(("llm", target), taken[target], images[item] // merge**2)))
+        fed.append((item, FedSpan(("llm", target), taken[target], sum(outputs[item]))))
         taken[target] += fed[-1][1].outputs
     texts = {target: taken[target] + random.randrange(4) for target in range(3)}
-    texts = {target: max(size, 1) for target, size in texts.items()}
+    texts = {target: (max(size, 1),) for target, size in texts.items()}
     writers = [cell(random, "vit", {i: images[i] for i in part}) for part in ((0, 2), (1, 3))]
     readers = [cell(random, "llm", {i: texts[i] for i in part}) for part in ((1,), (2, 0))]
     return spec, fed, writers, readers
+
+
+def rows_of_outputs(spec, forward):
+    """Each output of a pass, and the first of the tokens of its item that make it."""
+    numbers, unit = Counter(), spec.merge**2
+    for item, tokens, begin in forward.documents:
+        for row in range(begin + spec.class_token, begin + tokens, unit):
+            yield (item, numbers[item]), (item, row)
+            numbers[item] += 1
 
 
 def every_row(found):
@@ -77,7 +94,8 @@ def test_routes_are_what_looking_at_every_row_finds(seed):
         held = token_runs(spec, writer_layout, writer)
         own = [(item, place) for item, place in fed if item in writer.items]
         # brute force: the row of outputs behind every `unit` tokens, and the token that stands for it
-        written = {(i, row // unit): (rank, at // unit) for rank, i, row, at in every_row(held)}
+        lying = {(i, row): (rank, at // unit) for rank, i, row, at in every_row(held)}
+        written = {output: lying[first] for output, first in rows_of_outputs(spec, writer)}
         for reader_layout, reader in readers:
             read = token_runs(LLM, reader_layout, reader)
             wanted = set()
@@ -89,7 +107,7 @@ def test_routes_are_what_looking_at_every_row_finds(seed):
                         wanted.add((source, rank, item, row, there, at))
             found = [
                 (r.source, r.target, r.item, r.first + i, r.source_row + i, r.target_row + i)
-                for r in routes(output_runs(held, unit), reader_runs(read, "llm", own))
+                for r in routes(output_runs(held, spec, writer), reader_runs(read, "llm", own))
                 for i in range(r.rows)
             ]
             assert len(found) == len(set(found)) and set(found) == wanted
@@ -98,9 +116,9 @@ def test_routes_are_what_looking_at_every_row_finds(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_numbers_that_take_the_routes_end_where_they_are_read(seed):
     spec, fed, writers, readers = case(seed)
-    unit, came = spec.merge**2, {}
+    came = {}
     for writer_layout, writer in writers:
-        held = [*output_runs(token_runs(spec, writer_layout, writer), unit)]
+        held = [*output_runs(token_runs(spec, writer_layout, writer), spec, writer)]
         memory = {
             (run.rank, run.row + i): (run.item, run.first + i) for run in held for i in range(run.last - run.first)
         }

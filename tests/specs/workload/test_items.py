@@ -9,7 +9,17 @@ from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Edge, Group, Layout, Plan, Step
 from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Audio, Decoder, Vit
-from planner.specs.workload.items import Document, ItemSize, item_tokens, packed_documents, part_lengths
+from planner.specs.layers.resize import FixedResize, ImageSize
+from planner.specs.model import ModelEdge, edge_fault
+from planner.specs.workload.items import (
+    Document,
+    ItemSize,
+    item_outputs,
+    item_tokens,
+    packed_documents,
+    part_lengths,
+    size_faults,
+)
 from tests.plans import plan_of, uses
 
 LLM = Decoder(layers=2, hidden=32, heads=4, ffn=48, vocab=64)
@@ -84,3 +94,22 @@ def test_sizes_that_a_module_cannot_have(module, size, message):
     sizes = {**plan.uses.items, module: {**plan.uses.items[module], item: size}}
     (wrong,) = violations(with_fields(plan, uses=with_fields(plan.uses, items=sizes)))
     assert message in wrong.message and wrong.where == f"uses.items.{module}.{item}"
+
+
+def test_a_class_token_is_a_patch_of_each_part_and_no_output():
+    tower = Vit(layers=1, hidden=8, heads=2, ffn=8, patch=14, out=8, class_token=True, resize=FixedResize(pixels=336))
+    assert tower.image_parts(ImageSize(1280, 960)) == (577,)
+    assert item_outputs(tower, 577) == 576
+    assert item_outputs(tower, ItemSize(patches=(577, 10))) == 576 + 9
+    assert [message for message, _ in size_faults(tower, "vit", ItemSize(patches=(577, 1)))] == [
+        "a part of 1 tokens is a class token and no output"
+    ]
+    reader = Decoder(layers=1, hidden=8, heads=2, ffn=8, vocab=9)
+    edge = ModelEdge(source="a", target="b")
+    first = with_fields(tower, class_token=False)
+    assert not edge_fault(edge, tower, reader) and not edge_fault(edge, first, first)
+    assert edge_fault(edge, first, tower).startswith("outputs of `a` would take the place of `b`'s class token")
+    with pytest.raises(ValueError, match="no part of merged outputs"):
+        Vit(layers=1, hidden=8, heads=2, ffn=8, patch=14, merge=2, out=8, class_token=True)
+    with pytest.raises(ValueError, match="have a table"):
+        Vit(layers=1, hidden=8, heads=2, ffn=8, patch=14, out=8, positions="learned")
