@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from planner.plan.plan_file import Layout, TaskPlacement
 from planner.plan.task_reference import TaskName, TaskRef
-from planner.specs.base import Indices, Layers
+from planner.specs.base import FirstStage, Indices, Layers, RankChoice, Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
 from planner.specs.hardware.profile import PassCosts, PassFit
+from planner.specs.job import Job
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit
 from planner.specs.layers.components import Experts, StateSpace
 from planner.specs.layers.resize import FixedResize, SmartResize, TiledResize
@@ -43,6 +44,8 @@ def of_type(info: Any) -> st.SearchStrategy:
     if isinstance(info, msgspec.inspect.CustomType):
         if info.cls in WRITTEN:
             return st.sampled_from(WRITTEN[info.cls]).map(info.cls)
+        if info.cls is RankChoice:
+            return INDICES.map(Ranks) | st.just(FirstStage())
         assert issubclass(info.cls, Indices)
         return INDICES.map(info.cls)
     if isinstance(info, msgspec.inspect.UnionType):
@@ -109,7 +112,8 @@ def modules(kind: type, **given: st.SearchStrategy) -> st.SearchStrategy:
 def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
     """Positions to learn, and windows that full attention interrupts; or state spaces, and half of each head turns."""
     usual = {"max_positions": st.integers(1, 100), "window": st.integers(1, 100), "buckets": st.just(0)}
-    usual |= {"cross": st.none(), "positions": st.sampled_from(["rope", "learned", "none"])}
+    usual |= {"cross": st.none(), "cross_norms": st.just(False), "cross_gates": st.just(False)}
+    usual |= {"added_words": st.just(0), "positions": st.sampled_from(["rope", "learned", "none"])}
     if not hybrid:
         return usual | {"pattern": st.just(""), "state_space": st.none(), "rotary_share": st.just(1.0)}
     return usual | {
@@ -128,7 +132,7 @@ def vit_parts() -> dict[str, st.SearchStrategy]:
     pixels = st.integers(1, 20).map(lambda outputs: 28 * outputs)
     squares = unchecked(FixedResize, pixels=pixels) | unchecked(TiledResize, pixels=pixels)
     merges = {"patch": st.just(14), "merge": st.sampled_from([1, 2]), "class_token": st.just(False)}
-    merges |= {"positions": st.just("rope"), "max_positions": st.just(0)}
+    merges |= {"positions": st.just("rope"), "max_positions": st.just(0), "gated_layers": st.sampled_from([0, 1])}
     return merges | {"resize": st.none() | squares | unchecked(SmartResize)}
 
 
@@ -160,6 +164,11 @@ def layouts(kind: type) -> st.SearchStrategy:
         recompute=recompute | ranges if kind is Layout else st.none() | recompute | ranges,
         rank_order=orders if kind is Layout else st.none() | orders,
     )
+
+
+def jobs() -> st.SearchStrategy:
+    """Ranks are of one module's layout, not of all."""
+    return unchecked(Job, layout=layouts(Parallelism).map(lambda layout: with_fields(layout, ranks=None)))
 
 
 def clusters() -> st.SearchStrategy:
@@ -254,6 +263,7 @@ def places() -> st.SearchStrategy:
 
 
 CHECKED = {
+    Job: jobs,
     Decoder: lambda: modules(Decoder),
     Vit: lambda: modules(Vit),
     Audio: lambda: modules(Audio),
