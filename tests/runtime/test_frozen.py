@@ -47,6 +47,7 @@ PLACED = {
     ),
 }
 PLACED["zero bubble"] = PLACED["stages"]
+PLACED["recompute"] = ({name: layout(name, dp=4, zero=2, recompute="full") for name in ("llm", "vit")}, ROWS)
 SPLIT = {place: {"B"} if place == "zero bubble" else set() for place in PLACED}  # has I in place of it
 TRAINED = {
     "a frozen encoder": {"vit": "none"},
