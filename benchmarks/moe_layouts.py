@@ -15,10 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.registry import Figures
+from benchmarks.simulated_measured import simulated_beside
 from benchmarks.small_plans import BOTH, EACH, RANKS, Work, base_plan, spread
-from planner import pipeline
 from planner.launch.processes import launch
-from planner.ledger.strategy_ranking import spearman
 from planner.plan.plan_file import Plan
 from planner.workflows import evidence
 
@@ -40,20 +39,7 @@ def run(data: Path | None) -> Iterator[Figures]:
         model.write_text(MODEL)
         evidence.measure_profile(str(model), evidence.ProfileSettings(RANKS, "float32"), profile)
         made = plans(base_plan(RANKS, profile, str(model)))
-    predicted = {name: pipeline.simulate(plan)[0].step_seconds for name, plan in made.items()}
-    measured = launch(body, RANKS, made, threads=1)[0]
-    for name, seconds in measured.items():
-        error = round(predicted[name] / seconds - 1, 4)
-        yield {"plan": name, "predicted_seconds": predicted[name], "measured_seconds": seconds, "error": error}
-    errors = sorted(abs(predicted[name] / seconds - 1) for name, seconds in measured.items())
-    fastest = min(predicted, key=lambda name: predicted[name])
-    yield {
-        "plans": len(made),
-        "spearman": round(spearman([(predicted[name], measured[name]) for name in made]), 4),
-        "median_error": round(median(errors), 4),
-        "worst_error": round(errors[-1], 4),
-        "predicted_best_over_best": round(measured[fastest] / min(measured.values()), 4),
-    }
+    yield from simulated_beside(made, launch(body, RANKS, made, threads=1)[0])
 
 
 def plans(base: Plan) -> dict[str, Plan]:

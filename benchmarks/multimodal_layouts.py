@@ -10,16 +10,15 @@ meanwhile is spread over all; a step is the median.
 
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from benchmarks.moe_layouts import body
 from benchmarks.registry import Figures
+from benchmarks.simulated_measured import simulated_beside
 from benchmarks.small_plans import CLUSTER, RANKS
 from planner import pipeline
 from planner.launch.processes import launch
-from planner.ledger.strategy_ranking import spearman
 from planner.plan.plan_file import Plan
 from planner.specs.inputs import JobOptions
 from planner.workflows import evidence
@@ -92,18 +91,7 @@ CASES = {
 def run(data: Path | None) -> Iterator[Figures]:
     with TemporaryDirectory() as folder:
         made = plans(Path(folder))
-    simulated = {name: pipeline.simulate(plan)[0].step_seconds for name, plan in made.items()}
-    measured = launch(body, RANKS, made, threads=1)[0]
-    for name, seconds in measured.items():
-        error = round(simulated[name] / seconds - 1, 4)
-        yield {"plan": name, "simulated_seconds": simulated[name], "measured_seconds": seconds, "error": error}
-    errors = sorted(abs(simulated[name] / seconds - 1) for name, seconds in measured.items())
-    yield {
-        "plans": len(made),
-        "spearman": round(spearman([(simulated[name], measured[name]) for name in made]), 4),
-        "median_error": round(median(errors), 4),
-        "worst_error": round(errors[-1], 4),
-    }
+    yield from simulated_beside(made, launch(body, RANKS, made, threads=1)[0])
 
 
 def plans(folder: Path) -> dict[str, Plan]:

@@ -21,6 +21,7 @@ CASES = {
     "pack-samples": "benchmarks.pack_samples",
     "layouts-measured": "benchmarks.layouts_measured",
     "moe-layouts": "benchmarks.moe_layouts",
+    "multimodal-layouts": "benchmarks.multimodal_layouts",
     "baselines": "benchmarks.baselines_table",
     "data-ranks": "benchmarks.data_ranks",
     "closed-form": "benchmarks.closed_form",
