@@ -84,7 +84,6 @@ def case(line: int, row: dict[str, str]) -> PublishedCase:
         device="a100-80gb",
         software="megatron-2021",
         network=StatedNetwork(NODE),
-        adapters=False,
         settings_text="",
         seconds=float(row["iteration time (ms)"]) / 1000,
         memory_bytes=None,

@@ -31,7 +31,7 @@ from planner.published.published_case import PublishedCase
 
 LEAST_LAYOUTS = 3  # of a group
 TIE = 0.02  # of measured seconds
-JOB_FIELDS = ("ranks", "seq", "batch", "cross_reads", "dtype", "balanced", "adapters")  # of a setup: not the layout's
+JOB_FIELDS = ("ranks", "seq", "batch", "cross_reads", "dtype", "balanced")  # of a setup: not the layout's
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def layout_groups(cases: Sequence[PublishedCase], predicted: Sequence[float]) ->
 
 def job_key(case: PublishedCase) -> Hashable:
     """Equal for records of one job, whatever its layout."""
-    said = case.origin.source, case.origin.group_id, case.device, case.software, case.network, case.adapters
+    said = case.origin.source, case.origin.group_id, case.device, case.software, case.network
     return *said, files.json_text(case.module), *(getattr(case.setup, name) for name in JOB_FIELDS)
 
 

@@ -53,7 +53,7 @@ def recipes(cases: Sequence[PublishedCase]) -> list[list[PublishedCase]]:
     """Every recipe that the search could have made, with its repeated measurements."""
     found: dict[Hashable, list[PublishedCase]] = defaultdict(list)
     for case in cases:
-        if case.origin.source in SOURCES and case.setup.dtype in DTYPES and not case.adapters:
+        if case.origin.source in SOURCES and case.setup.dtype in DTYPES and not case.module.adapters:
             job = case.origin.source, case.device, case.software, case.network, files.json_text(case.module)
             found[job, case.setup].append(case)
     return list(found.values())
