@@ -46,6 +46,7 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     """
     require_objective(inputs)
     if fixes_every_module(inputs):
+        require_planned_ahead(inputs)
         return solve_each(inputs, solve_together, on_batch)
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)
@@ -56,6 +57,14 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     solved = solve_by_strategy(inputs, on_batch)
     require_launchable_plan(solved.plan)
     return solved
+
+
+def require_planned_ahead(inputs: Inputs) -> None:
+    """Raises Unsupported where batches of several modules are to be planned during the run."""
+    if inputs.job.per_batch:
+        where = f"{inputs.sources['job']} (planning)"
+        message = "batches of several modules are not planned during a run yet"
+        raise Unsupported(message, where=where, fix="planning: ahead, with --batches as many as the run has")
 
 
 def require_launchable_plan(plan: Plan) -> None:
@@ -192,6 +201,10 @@ def static_inputs(job: str, options: JobOptions) -> Inputs:
 def per_batch_inputs(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job whose strategy decides each batch by itself. Raises InputError."""
     inputs = read_job(job, options)
+    if fixes_every_module(inputs):
+        raise InputError(
+            "the job fixes the layout of every module", where=f"{job} (fix.layouts)", fix="leave --static out"
+        )
     if is_static(inputs.job.strategy):
         message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
         raise InputError(message, where=f"{job} (strategy)", fix="leave --static out")

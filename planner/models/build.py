@@ -66,14 +66,16 @@ def freeze(network: nn.Module, spec: Module) -> None:
 
 
 def unsupported(spec: Module) -> str | None:
-    """Why a module of this spec can be planned but not run, as text for the user; None where it can."""
+    """Why a module of this spec can be planned but not run, as `what is wrong | what to do`; None where it can."""
     if type(spec) not in NETWORKS:
-        return f"no network of a module of the kind `{type(spec).__struct_config__.tag}` is known"
+        kind = type(spec).__struct_config__.tag
+        return f"no network of a module of the kind `{kind}` is known | plan and simulate it, or run another model"
     if spec.adapters:
-        return "networks have no low-rank adapters"
+        return "runs train no low-rank adapters | say all, none or projector under trained, or only simulate the plan"
     if spec.positions == "rope" and rotary_dim(spec) % 2:
         name = "rope_dim" if spec.latent_attention else "head_dim"
-        return f"rotary positions turn pairs of numbers, and {name} {rotary_dim(spec)} is odd"
+        odd = f"rotary positions turn pairs of numbers, and {name} {rotary_dim(spec)} is odd"
+        return f"{odd} | an even one, by other heads; or only simulate the plan"
     return None
 
 

@@ -132,9 +132,11 @@ def affordable_batches(expected: "ExpectedCost", level: GridExtent) -> list[tupl
     memory = MEMORY_SHARE * expected.device.memory_gib * GIB - states
     kept = expected.kept
     batches: list[tuple[int, ...]] = []
-    spent, total, sizes = 0.0, level.tokens[0], 0
+    spent, total, sizes, short = 0.0, level.tokens[0], 0, level.short_document
+    while spec.max_item_tokens and spec.typical_item(short) > spec.max_item_tokens and short > 1:
+        short //= 2
     while total <= level.tokens[1]:
-        of_size = batch_mixes(spec, total, level.short_document)
+        of_size = batch_mixes(spec, total, short)
         spent += sum(expected.seconds("layer", lengths) for lengths in of_size)
         spent += expected.seconds("ends", (total,))
         if sizes >= MIN_BATCH_SIZES and (spent > level.round_s or total * kept > memory):

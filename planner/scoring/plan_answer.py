@@ -49,6 +49,8 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "bound_of": "layout" if bounds_same_work(by) else "space",
         "memory": memory_answer(scores),
         **throughput(plan, seconds)._asdict(),
+        "dropped": [*plan.uses.dropped],
+        "left_out": {name: [*items] for name, items in plan.uses.left_out.items()},
         "packs": packed and asdict(packed),
         "experts": [asdict(each) for each in expert_answers(plan)],
         "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],

@@ -37,6 +37,9 @@ class Model(Spec):
             fault = edge_fault(edge, self.modules[edge.source], self.modules[edge.target])
             if fault:
                 raise ValueError(fault)
+        for edge in self.edges:
+            if [(each.source, each.target) for each in self.edges].count((edge.source, edge.target)) > 1:
+                raise ValueError(f"two edges lead from `{edge.source}` to `{edge.target}` | keep one of them")
         read = {edge.target for edge in self.edges if edge.by == "cross_attention"}
         for name in (
             name for name, module in self.modules.items() if module.cross_attention_width and name not in read

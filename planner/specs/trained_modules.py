@@ -9,6 +9,7 @@ from planner.specs.base import Name, with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.trained import Trained
 from planner.specs.model import Model
+from planner.specs.trained_parameters import trained_parameters
 
 
 def with_trained(model: Model, trained: Mapping[Name, Trained], path: Path) -> Model:
@@ -19,6 +20,9 @@ def with_trained(model: Model, trained: Mapping[Name, Trained], path: Path) -> M
         if message:
             raise InputError(message, where=files.place(path, "trained", name), fix=fix)
         modules[name] = with_fields(modules[name], trained=what)
+        if what != "none" and not trained_parameters(modules[name]):
+            fix = "name other parts, or say none"
+            raise InputError(f"no matrix of `{name}` has adapters", where=files.place(path, "trained", name), fix=fix)
     if all(module.trained == "none" for module in modules.values()):
         fix = "leave one of its modules out, or say projector"
         raise InputError("no module is trained", where=files.place(path, "trained"), fix=fix)
@@ -35,6 +39,8 @@ def trained_fault(model: Model, name: str, what: Trained) -> tuple[str, str]:
             f"`{name}` has no projector",
             f"train that of {' or '.join(having)}" if having else "say all, none or lora",
         )
+    if what == "projector" and not model.targets(name):
+        return f"`{name}` feeds no module that its projector is for", "say all, none or lora"
     return "", ""
 
 

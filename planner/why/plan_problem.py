@@ -160,6 +160,7 @@ def plan_job(plan: Plan, layout: Layout, batch: SampleBatch) -> Job:
         layout=fixed_layout_fields(plan, layout),
         degrees=plan.uses.degrees,
         sync=plan.steps[0].sync,
+        loss=plan.uses.loss,
         limits=plan.uses.limits,
         fix=plan.uses.fix,
     )

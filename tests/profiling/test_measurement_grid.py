@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import InputError
 from planner.models.inputs.training_items import check_batch
 from planner.profiling.measurement import RECOMPUTE_KINDS
 from planner.profiling.measurement_grid import (
@@ -19,7 +18,6 @@ from planner.profiling.measurement_grid import (
     module_measurements,
 )
 from planner.specs import library
-from planner.specs.base import with_fields
 from planner.specs.hardware.profile import Profile
 from planner.specs.layers import Decoder, Vit
 from planner.specs.model import Model
@@ -74,8 +72,16 @@ def test_learned_positions_bound_documents():
     facts = library.read_named("cpu", Profile)[0].device
     pieces = list(module_measurements("here", ExpectedCost(spec, facts, "float32"), True))
     assert max(max(piece.sizes) for piece in pieces if piece.kind == "layer") <= 300
-    with pytest.raises(InputError, match="learned positions"):
-        list(module_measurements("here", ExpectedCost(with_fields(spec, max_positions=50), facts, "float32"), True))
+
+
+@pytest.mark.parametrize("places", [50, 197, 257, 577])
+def test_a_tower_for_images_of_one_size_is_measured_on_many_of_them(places):
+    table = {"positions": "learned", "max_positions": places, "class_token": True}
+    tower = Vit(layers=2, hidden=64, heads=4, ffn=128, patch=14, out=64, **table)
+    facts = library.read_named("h100-80gb", Profile)[0].device
+    pieces = list(module_measurements("here", ExpectedCost(tower, facts, "bf16"), True))
+    batches = {piece.sizes for piece in pieces if piece.kind == "layer"}
+    assert len({sum(sizes) for sizes in batches}) >= MIN_BATCH_SIZES and max(map(max, batches)) <= places
 
 
 def test_groups_of_one_size_fill_the_ranks():

@@ -103,3 +103,21 @@ def test_losses_fall_also_where_only_the_projector_is_trained(results):
     """The second step's loss is lower than the first one's, of the same items."""
     first, second = results["colocated: the projector alone"].steps
     assert second.loss < first.loss
+
+
+def test_a_pipeline_of_which_only_the_projector_is_trained_is_saved_and_resumed(tmp_path):
+    """Its first stage has no optimizer states."""
+    plan, folder = plan_of_case("stages", "the projector and the llm"), tmp_path / "saved"
+    whole = run_all(4, {"x": plan}, RunOptions(steps=4, seed=4))["x"]
+    run_all(4, {"x": plan}, RunOptions(steps=2, seed=4, save=folder))
+    again = run_all(4, {"x": plan}, RunOptions(steps=4, seed=4, resume=folder))["x"]
+    assert [step.loss for step in again.steps] == pytest.approx([step.loss for step in whole.steps[2:]], rel=1e-12)
+
+
+def test_backward_gathers_of_a_frozen_llm_stay_where_its_backward_is_in_two():
+    layouts, rows = PLACED["stages, zero 3"]
+    for order in (None, "zb_h1"):
+        plan = joined(layouts, rows, order=order, items={"llm": TEXTS, "vit": IMAGES}, feeds={"vit": FEEDS})
+        models = {**plan.uses.models, "llm": with_fields(plan.uses.models["llm"], trained="none")}
+        plan = with_fields(plan, uses=with_fields(plan.uses, models=models))
+        assert sum(task.module == "llm" and task.phase == "sync" for task in expand(plan)) == 6

@@ -62,3 +62,17 @@ def test_what_cannot_be_trained_is_located(tmp_path, trained, message):
 
 def test_parts_are_in_the_order_of_a_layer():
     assert Lora(rank=4, parts=("mlp", "qkv", "mlp")) == Lora(rank=4, parts=("qkv", "mlp"))
+
+
+def test_adapters_beside_routed_experts_alone_are_none(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("format: planner.job/1\ntrained: {llm: {lora: 4, parts: [mlp]}}\n")
+    with pytest.raises(InputError, match="no matrix of `llm` has adapters"):
+        with_trained(model("qwen3-30b-a3b"), {"llm": Lora(rank=4, parts=("mlp",))}, path)
+
+
+def test_a_tower_alone_has_no_projector_to_train(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("format: planner.job/1\ntrained: {vision: projector}\n")
+    with pytest.raises(InputError, match="`vision` feeds no module"):
+        with_trained(model("tiny-vit"), {"vision": "projector"}, path)

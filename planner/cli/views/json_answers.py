@@ -31,7 +31,6 @@ def solve_answer(result: SolvedJob, path: Path) -> Summary:
         "spread": plan.prediction.spread,
         "peak_memory_gib": plan.prediction.peak_memory_gib,
         "measured_share": plan.prediction.measured_share,
-        "dropped": [*plan.uses.dropped],
         "steps": [
             {"value": o.value, "bound": o.bound, "gap": o.gap, "seconds": seconds}
             for o, seconds in zip(outcomes, result.step_seconds, strict=True)

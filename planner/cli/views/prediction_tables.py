@@ -48,6 +48,8 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
         )
     if len(prediction.plan.layouts) > 1:
         yield Text("; ".join([all_items_text(prediction.plan), *left_out(prediction.plan)]))
+    elif prediction.plan.uses.dropped:
+        yield Text("; ".join(left_out(prediction.plan)))
     packed = pack_fill(prediction.plan)
     if packed:
         yield Text(f"packed in {pack_text(packed)}")
@@ -71,6 +73,9 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
 
 
 def left_out(plan: Plan) -> Iterator[str]:
+    """What of the batch is not in the plan."""
+    if plan.uses.dropped:
+        yield f"{plural(len(plan.uses.dropped), 'sample')} dropped, longer or larger than the job allows"
     for name, items in plan.uses.left_out.items():
         yield f"{plural(len(items), 'item')} of {name} left out: their readers were dropped, or had no room"
 

@@ -76,8 +76,10 @@ def kept_block_bytes(
 
 def keeps_inputs(module: Module, block: Block) -> bool:
     """Whether a block's first products keep their input: gradients of their weights, or of adapters, need it."""
-    lora = module.adapters
-    return module.trained == "all" or (lora is not None and ("mlp" if block == "mlp" else "qkv") in lora.parts)
+    lora, moe = module.adapters, module.routed_experts
+    if lora is None or (block == "experts" and not (moe and moe.shared_ffn)):
+        return module.trained == "all"
+    return ("mlp" if block in ("mlp", "experts") else "qkv") in lora.parts
 
 
 def input_bytes(module: Module, at: LayoutColumns) -> Number:
@@ -121,7 +123,8 @@ def cross_bytes(
     shares, queries = element_shares(at), module.heads * head_dim(module)
     keys = 2 * kv_heads(module) * head_dim(module) * at.cross_reads
     readers = sum(each for kind, each in kind_counts(module).items() if "cross_attention" in kind_blocks(kind))
-    read = module.cross_attention_width * at.cross_reads / readers
+    of_stage = np.maximum(1.0, readers / np.asarray(at.pp))  # each stage has what is read once
+    read = module.cross_attention_width * at.cross_reads / of_stage
     kept = ((2 * queries + keys) * shares.inside + read) * shares.plain
     if "attention" in recomputed:
         return kept
@@ -152,7 +155,8 @@ def mlp_bytes(
     """
     entering = shares.product if accounting.fp8_pointwise else shares.plain
     unfused = shares.plain if module.gated and not accounting.fused else 0.0  # the activated gate
-    leaving = shares.product if keeps_inputs(module, "mlp") else 0.0
+    trained = keeps_inputs(module, "mlp") if inside is None else module.trained == "all"  # routed ones have no adapters
+    leaving = shares.product if trained else 0.0
     each = (2 if module.gated else 1) * entering + unfused + leaving
     return width * each * (shares.inside if inside is None else inside)
 

@@ -228,12 +228,20 @@ def zero_state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffi
     each = per_parameter(at, accounting)
     parts = [*parameter_bytes(trained, each, at, accounting)]
     if module.trained != "all":
-        parts += parameter_bytes(frozen, each._replace(gradients=0.0, optimizer=0.0), at, accounting)
+        parts += parameter_bytes(frozen, frozen_bytes(each, at, accounting), at, accounting)
     whole = StateBytes(*(sum(sizes) for sizes in zip(*parts, strict=True)))
     if not np.any(at.optimizer_offload):
         return whole
     moved = at.optimizer_offload * moment_bytes(module, at, accounting, stage)
     return whole._replace(optimizer=whole.optimizer - moved)
+
+
+def frozen_bytes(each: StateBytes, at: LayoutColumns, accounting: MemoryCoefficients) -> StateBytes:
+    """Bytes of a frozen parameter, of which there is `each` when it is trained: below ZeRO-3 the own runtime has its
+    float32 shard beside the gathered copy.
+    """
+    stored = 4.0 if accounting.own_master and not at.full_precision else 0.0
+    return StateBytes(each.weights, 0.0, np.where(np.asarray(at.zero) < 3, stored, 0.0))
 
 
 def frozen_stage_parameters(module: Module, at: LayoutColumns, stage: Number) -> StageParameters:

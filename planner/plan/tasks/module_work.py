@@ -182,7 +182,7 @@ def slot_tasks(work: ModuleWork, stage: int, phase: Phase, micro_batch: int) -> 
         gather_id = tasks[0].id if tasks else collective_task(work, stage, "gather", micro_batch).id
         passes = [task.with_dependencies(gather_id) if task.phase == phase else task for task in passes]
     tasks += passes
-    if sharded and phase in ("B", "W") and passes:
+    if sharded and passes and (phase in ("B", "W") or (phase == "I" and not work.trains(stage))):
         tasks.append(
             collective_task(work, stage, "sync", micro_batch).with_dependencies(
                 *(t.id for t in passes if t.phase == phase)

@@ -142,11 +142,9 @@ def all_tensors(executor: TaskExecutor) -> Iterator[tuple[tuple[str, TensorKind]
 
 def tensor_reader(executor: TaskExecutor, module: str, kind: TensorKind) -> StageTensorReader:
     """Function that reads the tensors of this kind from a stage."""
-    return (
-        ShardedStage.weights
-        if kind == "weights"
-        else lambda stage: optimizer_states(executor.optimizers[module], stage, kind)
-    )
+    if kind == "weights":
+        return ShardedStage.weights
+    return lambda stage: optimizer_states(executor.optimizers[module], stage, kind) if stage.trained else {}
 
 
 def write_decoder(plan: Plan, new: Path) -> None:

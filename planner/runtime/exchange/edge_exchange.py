@@ -16,6 +16,7 @@ from torch import Tensor
 
 from planner.launch.communication import Channels, CommunicationMeter, RankPair
 from planner.models import CrossAttentionMemory, EncoderFeatures
+from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import fed_tokens
@@ -39,6 +40,8 @@ class EdgeExchange:
         self.memory_begins = {name: memory_begins(plan, name) for name in plan.layouts}
         self.flights: Mapping[InFlightKey, MicroBatchInFlight] = {}
         self.unsent: Counter[InFlightKey] = Counter()  # transfers whose gradients this rank has yet to send, by reader
+        self.unread: Counter[InFlightKey] = Counter()  # transfers whose outputs it has yet to send, by writer
+        self.flows = gradient_flows(plan.uses.models, plan.edges)
 
     def begin_step(self, tasks: Sequence[Task], flights: Mapping[InFlightKey, MicroBatchInFlight]) -> None:
         """Before a step: computes transfers, and allocates buffers where outputs are read."""
@@ -47,6 +50,8 @@ class EdgeExchange:
         for transfer in (transfer for transfers in self.transfers.values() for transfer in transfers):
             if transfer.route.target == self.rank:
                 reading[transfer.reader].append(transfer)
+        every = (transfer for transfers in self.transfers.values() for transfer in transfers)
+        self.unread = Counter(transfer.writer for transfer in every if transfer.route.source == self.rank)
         self.unsent = Counter({key: len(transfers) for key, transfers in reading.items()})
         for key, transfers in reading.items():
             by_tokens = [transfer for transfer in transfers if transfer.by == "tokens"]
@@ -106,6 +111,8 @@ class EdgeExchange:
                 self.meter.count("edge", x.nbytes)
             if task.of == "B":
                 self.free_sent(carried)
+            elif not self.flows[task.module].has_backward():
+                self.free_read(carried)
 
     def free_sent(self, carried: Sequence[EdgeTransfer]) -> None:
         """Frees encoder outputs whose gradients have all been sent."""
@@ -113,6 +120,13 @@ class EdgeExchange:
             self.unsent[key] -= count
             if not self.unsent[key]:
                 self.flights[key].batch = replace(self.flights[key].batch, features=None, memory=None)
+
+    def free_read(self, carried: Sequence[EdgeTransfer]) -> None:
+        """Frees outputs that have all been sent, of an encoder that has no backward."""
+        for transfer in carried:
+            self.unread[transfer.writer] -= 1
+            if not self.unread[transfer.writer]:
+                self.flights[transfer.writer].free_activations()
 
     def receive(self, task: Task) -> None:
         for (source, target), carried in transfers_by_pair(self.transfers[transfer_key(task)], task.of).items():

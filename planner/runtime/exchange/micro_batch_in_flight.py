@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -42,6 +42,10 @@ class MicroBatchInFlight:
         for received in (self.batch.features, self.batch.memory):
             if received is not None:
                 received.values.requires_grad_()
+
+    def free_inputs(self) -> None:
+        """Frees inputs from other modules, to which no gradients are sent back."""
+        self.batch = replace(self.batch, features=None, memory=None)
 
     def add_pass(self, task: Task, mover: HostCopier) -> None:
         """Prepares for one of the passes of this micro-batch; called for each before the step."""

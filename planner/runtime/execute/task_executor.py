@@ -169,7 +169,8 @@ class TaskExecutor:
 
     def forward(self, task: Task) -> None:
         stage, flight = self.local.stage(task), self.flight(task)
-        flight.require_input_gradients()
+        if self.local.flows[task.module].passes_on:
+            flight.require_input_gradients()
         if flight.input is None and flight.output is None and task.layers[0]:  # an idle rank: no message came
             flight.input = empty_activations(stage, 0).requires_grad_()
         x = flight.input if flight.output is None else flight.output
@@ -191,6 +192,8 @@ class TaskExecutor:
         with self.local.stage(task).backward(whole=task.phase == "B"):
             torch.autograd.backward(flight.output, flight.gradient)
         flight.free_activations()
+        if not self.local.flows[task.module].passes_on:
+            flight.free_inputs()
 
     def backward_of_weights(self, task: Task) -> None:
         """Runs the weight gradients (W) of a split backward."""

@@ -140,7 +140,8 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
         sizes = plan.uses.items.get(module, {})
         with errors_in_plan_file(name, f"uses.models.{module}"):
             if reason:
-                raise InputError(reason, fix="an even one, by other heads; or only simulate the plan")
+                message, _, fix = reason.partition(" | ")
+                raise InputError(message, fix=fix)
             check_batch(spec, packed_documents([*sizes], [*map(part_lengths, sizes.values())]))
     require_data(plan, options)
     if options.weights is not None:

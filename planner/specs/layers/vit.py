@@ -72,6 +72,8 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         check_heads(self)
         if self.gated_layers > self.layers:
             raise ValueError(f"{self.gated_layers} of {self.layers} layers are gated | at most all of them can be")
+        if isinstance(self.resize, CanvasResize) and self.class_token:
+            raise ValueError("tiles of a canvas have class tokens of their own | leave out class_token")
         if isinstance(self.resize, CanvasResize) and self.merge > 1:
             raise ValueError("a tile with a class token does not merge into whole outputs | merge: 1")
         if (self.positions == "learned") != bool(self.max_positions):
@@ -88,7 +90,8 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
 
     def short_stack(self, depth: int) -> "Vit":
         some_full = self.window is not None and 0 < len(self.full_layers) < self.layers
-        return with_fields(self, layers=depth, full_layers=(depth - 1,) if some_full else self.full_layers)
+        full = (depth - 1,) if some_full else self.full_layers
+        return with_fields(self, layers=depth, full_layers=full, gated_layers=min(depth, self.gated_layers))
 
     def typical_item(self, tokens: int) -> int:
         """Return the patches of a square image of about so many: whole outputs on a side, and a class token."""

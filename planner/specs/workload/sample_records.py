@@ -74,10 +74,16 @@ def json_samples(text: str, path: Path) -> Iterator[tuple[Sample, str]]:
         try:
             found = decoder.decode(entry)
         except msgspec.DecodeError as error:
-            message = f"this is no sample: {str(error)[:1].lower()}{str(error)[1:]}"
+            message = f"this is no sample: {decoding_fault(error)}"
             raise InputError(message, where=where, fix=f"write it like {EXAMPLE}") from error
         images, videos = (ImageSize(*each) for each in found.images), (Video(*each) for each in found.videos)
         yield Sample(found.text, tuple(images), tuple(videos), found.audio), where
+
+
+def decoding_fault(error: msgspec.DecodeError) -> str:
+    """What is wrong with a text that is no JSON, or not as it should be, to go on a sentence with."""
+    text = str(error)
+    return text if text.startswith("JSON") else f"{text[:1].lower()}{text[1:]}"
 
 
 def json_list(text: str, path: Path) -> Iterator[tuple[int, msgspec.Raw]]:
@@ -85,7 +91,7 @@ def json_list(text: str, path: Path) -> Iterator[tuple[int, msgspec.Raw]]:
     try:
         yield from enumerate(msgspec.json.decode(text, type=list[msgspec.Raw]))
     except msgspec.DecodeError as error:
-        message = f"this is no list of samples: {str(error)[:1].lower()}{str(error)[1:]}"
+        message = f"this is no list of samples: {decoding_fault(error)}"
         raise InputError(message, where=str(path), fix="write a sample a line, or one whole list") from error
 
 

@@ -25,7 +25,7 @@ def fixed_layout(inputs: Inputs, runs: bool = True, ranks: Ranks | None = None) 
     wrong = uneven_degrees(numbers, trained)
     layout = None if wrong else layout_of(trained, numbers)
     if layout and runs:
-        wrong = uneven_batch(layout, trained)
+        wrong = uneven_batch(layout, trained, len(inputs.model.modules) == 1)
     if wrong or layout is None:
         message, fix = wrong or ("", "")
         raise InputError(message, where=f"{inputs.sources['job']} (fix.layouts.{inputs.module})", fix=fix)
@@ -85,12 +85,15 @@ def uneven_experts(numbers: dict[str, int], trained: TrainingSetup) -> tuple[str
     return None
 
 
-def uneven_batch(layout: Layout, trained: TrainingSetup) -> tuple[str, str] | None:
-    """The message about equal sequences that do not divide over replicas and micro-batches, and its fix."""
+def uneven_batch(layout: Layout, trained: TrainingSetup, alone: bool) -> tuple[str, str] | None:
+    """The message about equal sequences that do not divide over replicas and micro-batches, and its fix; `alone`: there
+    is no other module, by whose items samples differ whatever their own lengths.
+    """
     count, at_once = len(trained.sizes), layout.dp * layout.replica * layout.micro_batch
-    if trained.equal_lengths and count % at_once:
+    equal = trained.equal_lengths and alone
+    if equal and count % at_once:
         return f"{count} sequences are no multiple of dp · micro-batch = {at_once}", "batch_rows that are"
-    if trained.equal_lengths and layout.vpp > 1 and count // at_once % layout.pp:
+    if equal and layout.vpp > 1 and count // at_once % layout.pp:
         return f"interleaving needs a multiple of pp = {layout.pp} micro-batches, not {count // at_once}", "vpp: 1"
     if trained.fixed.schedule == "interleaved" and layout.vpp == 1 < layout.pp:
         return "interleaving needs several chunks of layers per rank, and vpp is 1", "vpp: 2, or schedule: 1f1b"

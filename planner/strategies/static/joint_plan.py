@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from planner.costs import Pricing
 from planner.layouts import layout_problem
+from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
@@ -64,7 +65,8 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     packed = packs_samples(inputs)
     layouts = placed_layouts(inputs, runs and not packed)
     used = plan_uses(inputs, layouts, ())
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
+    flows = gradient_flows(used.models, inputs.model.edges)
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
     micro_batches = (packed_by_group if packed else longest_first_by_group)(pricing, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
