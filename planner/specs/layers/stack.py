@@ -138,6 +138,16 @@ class ModuleStack(Spec):
         return 1.0
 
     @property
+    def position_axes(self) -> int:
+        """How many numbers say where a token is: 1 its index; 2 row and column of a patch; 3 time, row and column."""
+        return 1
+
+    @property
+    def rotary_sections(self) -> tuple[int, ...]:
+        """The rotary pairs of a head that each of three axes rotates, in order; empty: one axis rotates all."""
+        return ()
+
+    @property
     def mlp_activation(self) -> Activation:
         """The activation function of the MLP, or of its gate."""
         return "silu" if self.gated else "gelu"
