@@ -39,6 +39,7 @@ SECTIONS = with_fields(LLM, head_dim=8, rope_sections=(1, 1, 2))
 SPECS = {"llm": LLM, "vit": VIT, "ear": EAR, "eye": EYE, "drum": DRUM}
 SPECS |= {"photo": PHOTO, "tiled": TILED, "talk": TALK, "clip": CLIP, "tiles": TILES, "linear": LINEAR}
 SPECS |= {"text": TEXT, "bert": BERT, "reader": READER, "turning": TURNING, "seer": SEER, "late": LATE}
+SPECS |= {"gridded": with_fields(PHOTO, head_dim=4, positions="rope_2d", window=16, full_layers=(0,))}
 SPECS |= {"squares": SQUARES, "sections": SECTIONS}
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30}
 IMAGES = {0: 16, 1: 8, 2: 24, 3: 28}

@@ -108,6 +108,14 @@ class ModuleStack(Spec):
         """Patches of each part of a video, as `image_parts`. Raises ValueError."""
         raise ValueError("it reads no videos | leave videos out, or name a model that says how it samples them")
 
+    def image_grid(self, size: ImageSize) -> tuple[int, int] | None:
+        """Rows and columns of patches of each part of an image; None where a patch's place is its index."""
+        return None
+
+    def frame_grid(self, size: ImageSize) -> tuple[int, int] | None:
+        """Rows and columns of patches of each part of a video, as `image_grid`."""
+        return None
+
     def clip_parts(self, seconds: float) -> tuple[int, ...]:
         """Frames of each part of a clip of sound, as `image_parts`. Raises ValueError."""
         raise ValueError("it hears no sound | leave sound out, or name a model with an audio encoder")

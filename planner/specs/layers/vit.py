@@ -13,7 +13,9 @@ from planner.specs.layers.resize import (
     Resize,
     SmartResize,
     VideoSampling,
+    frame_resize,
     image_parts,
+    part_grid,
     video_parts,
 )
 from planner.specs.layers.stack import Activation, Bias, InputUnit, ModuleStack, Norm
@@ -124,6 +126,14 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         parts = image_parts(self.resize, size, self.patch, self.merge)
         return tuple(patches + self.class_tokens for patches in parts)
 
+    def image_grid(self, size: ImageSize) -> tuple[int, int] | None:
+        return part_grid(self.resize, size, self.patch, self.merge) if self.resize and self.position_axes == 2 else None
+
+    def frame_grid(self, size: ImageSize) -> tuple[int, int] | None:
+        if self.video is None or self.position_axes == 1:
+            return None
+        return part_grid(frame_resize(self.video), size, self.patch, self.merge)
+
     def video_parts(self, size: ImageSize, seconds: float) -> tuple[int, ...]:
         if self.video is None:
             return super().video_parts(size, seconds)
@@ -201,8 +211,10 @@ def check_places(module: Vit) -> None:
         return
     if head_dim(module) % 4:
         raise ValueError(f"heads {head_dim(module)} wide do not rotate by two axes | make it a multiple of 4")
-    if module.class_token:
-        raise ValueError("a class token has no row and column | leave it out, or say other positions")
+    if module.class_token or isinstance(module.resize, CanvasResize):
+        raise ValueError(
+            "a class token has no row and column | leave out class_token and canvases, or say other positions"
+        )
     side = module.window_side
     if module.window and (side**2 != module.window or side % module.merge):
         what = f"a window of {module.window} patches is no square of whole outputs"
