@@ -113,8 +113,8 @@ def required_names(spec: Module, checkpoint: SafetensorsCheckpoint, folder: Path
     for name, parameter in build(spec, device=META).named_parameters():
         stored = stored_names(name, spec)
         _, blocks = stored_block(name, spec)
-        rows, *others = parameter.shape if len(stored) == 1 else parameter.shape[1:]
-        each = (rows * blocks, *others)
+        first, *others = parameter.shape if len(stored) == 1 else parameter.shape[1:]
+        each = (first * blocks, *others)
         for stored_name in stored:
             shape = checkpoint.shape(stored_name)
             kernel = len(shape) > len(each) and (*shape[: len(each) - 1], prod(shape[len(each) - 1 :])) == each

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from planner.models.kernels.attention_tiles import GridWindows
-from planner.specs.layers import Module, Vit
+from planner.specs.layers import Module
 from planner.specs.workload.items import Document, TokenGrid, near_square
 
 ItemGrids = Mapping[int, Sequence[TokenGrid]]  # by item of a module: which of its tokens are places of images
@@ -35,7 +35,7 @@ def token_places(
     none = torch.zeros(0, spec.position_axes, dtype=torch.int64)
     own = [of.get(document, none)[slice(*span)] for document, span in spans]
     fields: dict[str, Any] = {"places": torch.cat(own).to(device)}
-    if isinstance(spec, Vit) and spec.window:
+    if spec.window_side:
         fields["windows"] = grid_windows([of[document] for document in packed], spec.window_side, device)
     return fields
 
@@ -49,14 +49,14 @@ def document_places(spec: Module, document: Document, grids: Sequence[TokenGrid]
     if spec.position_axes == 3:
         return text_places(tokens, own)
     unit = spec.tokens_per_output
-    rows, columns = own[0][1:] if own else near_square(tokens, unit)
-    return patch_places(rows, columns, isqrt(unit))
+    height, width = own[0][1:] if own else near_square(tokens, unit)
+    return patch_places(height, width, isqrt(unit))
 
 
-def patch_places(rows: int, columns: int, merge: int) -> Tensor:
-    """Row and column `(rows * columns, 2)` int64 of each patch of an image, merge x merge neighbours consecutive."""
-    grid = torch.cartesian_prod(torch.arange(rows), torch.arange(columns))
-    blocks = grid.view(rows // merge, merge, columns // merge, merge, 2)
+def patch_places(height: int, width: int, merge: int) -> Tensor:
+    """Row and column `(height * width, 2)` int64 of each patch of an image, merge x merge neighbours consecutive."""
+    grid = torch.cartesian_prod(torch.arange(height), torch.arange(width))
+    blocks = grid.view(height // merge, merge, width // merge, merge, 2)
     return blocks.transpose(1, 2).reshape(-1, 2)
 
 
@@ -67,12 +67,12 @@ def text_places(tokens: int, grids: Iterable[TokenGrid]) -> Tensor:
     on from the largest.
     """
     parts, at, place = [], 0, 0
-    for first, rows, columns in sorted(grids):
+    for first, height, width in sorted(grids):
         parts.append(counted(place, first - at))
         place += first - at
-        moment = torch.zeros(rows * columns, 1, dtype=torch.int64)
-        parts.append(place + torch.cat([moment, patch_places(rows, columns, 1)], 1))
-        at, place = first + rows * columns, place + max(rows, columns)
+        moment = torch.zeros(height * width, 1, dtype=torch.int64)
+        parts.append(place + torch.cat([moment, patch_places(height, width, 1)], 1))
+        at, place = first + height * width, place + max(height, width)
     return torch.cat([*parts, counted(place, tokens - at)])
 
 

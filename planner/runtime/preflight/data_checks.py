@@ -82,7 +82,7 @@ def media_faults(plan: Plan, loss: str, sized: dict[int, SizedSample], name: str
                 yield f"{called} is {has} tokens of `{name}`, and the plan's item {item} has {stated}"
             elif grids_of(planned[item]) != grids_of(size):
                 stated, has = (
-                    " + ".join(f"{rows} x {columns}" for _, rows, columns in grids_of(each))
+                    " + ".join(f"{height} x {width}" for _, height, width in grids_of(each))
                     for each in (planned[item], size)
                 )
                 yield f"{called} is {has} patches of `{name}`, and the plan's item {item} has {stated}"

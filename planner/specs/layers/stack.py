@@ -151,6 +151,11 @@ class ModuleStack(Spec):
         return 1
 
     @property
+    def window_side(self) -> int:
+        """Patches on a side of windows that are squares of their image; 0: windows, if any, are no squares."""
+        return 0
+
+    @property
     def rotary_sections(self) -> tuple[int, ...]:
         """The rotary pairs of a head that each of three axes rotates, in order; empty: one axis rotates all."""
         return ()

@@ -146,8 +146,7 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
 
     @property
     def window_side(self) -> int:
-        """Patches on a side of a window that is a square of its image."""
-        return isqrt(self.window or 0)
+        return isqrt(self.window or 0) if self.positions == "rope_2d" else 0
 
     @property
     def merged_width(self) -> int:

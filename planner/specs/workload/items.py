@@ -36,9 +36,9 @@ class ItemSize(Spec):
         if partial:
             rule = f"{UNITS_PER_TOKEN[self.unit]} {self.unit} are a token of the layers"
             raise ValueError(f"{partial[0]} {self.unit} are no whole tokens: {rule} | cut off, or add, what is over")
-        within = tuple(rows * columns for rows, columns in self.grids)
+        within = tuple(height * width for height, width in self.grids)
         if within and (self.unit != "patches" or within != self.counts):
-            shown = " + ".join(f"{rows} x {columns}" for rows, columns in self.grids)
+            shown = " + ".join(f"{height} x {width}" for height, width in self.grids)
             fix = "give rows and columns of each part, or leave grids out"
             raise ValueError(f"grids of {shown} are not the item's {self.unit} | {fix}")
 
@@ -75,8 +75,8 @@ class TokenGrid(NamedTuple):
     """Tokens of an item that are places of an image."""
 
     first: int  # index of its first token in the item
-    rows: int
-    columns: int
+    height: int  # in tokens, as its width
+    width: int
 
 
 def part_lengths(size: int | ItemSize) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ def output_grids(module: ModuleStack, size: int | ItemSize) -> tuple[TokenGrid, 
     unit = module.tokens_per_output
     side = isqrt(unit)
     return tuple(
-        TokenGrid(first // unit, rows // side, columns // side) for first, rows, columns in item_grids(module, size)
+        TokenGrid(first // unit, height // side, width // side) for first, height, width in item_grids(module, size)
     )
 
 
@@ -127,8 +127,8 @@ def near_square(tokens: int, unit: int) -> tuple[int, int]:
     can be.
     """
     squares, side = tokens // unit, isqrt(unit)
-    rows = next((rows for rows in range(isqrt(squares), 0, -1) if squares % rows == 0), 0)
-    return rows * side, (squares // rows if rows else 0) * side
+    height = next((height for height in range(isqrt(squares), 0, -1) if squares % height == 0), 0)
+    return height * side, (squares // height if height else 0) * side
 
 
 def size_faults(module: ModuleStack, name: str, size: int | ItemSize) -> Iterator[tuple[str, str]]:
@@ -137,12 +137,12 @@ def size_faults(module: ModuleStack, name: str, size: int | ItemSize) -> Iterato
         yield f"the item's size is in {size.unit}, and `{name}` reads {module.input_unit}", f"give {module.input_unit}"
         return
     side = isqrt(module.tokens_per_output)
-    for rows, columns in size.grids if isinstance(size, ItemSize) else ():
+    for height, width in size.grids if isinstance(size, ItemSize) else ():
         if module.position_axes != 2:
             yield f"patches of `{name}` have no rows and columns", "leave out grids"
-        elif rows % side or columns % side:
+        elif height % side or width % side:
             yield (
-                f"{rows} x {columns} patches are no whole outputs: {side} x {side} become one",
+                f"{height} x {width} patches are no whole outputs: {side} x {side} become one",
                 f"give it multiples of {side} rows and columns",
             )
     for part in part_lengths(size):
