@@ -87,9 +87,9 @@ def grid_windows(images: Sequence[Tensor], side: int, device: torch.device) -> G
     """
     numbers, found = [torch.zeros(0, dtype=torch.int64)], 0
     for places in images:
-        windows, own = torch.unique(places // side, dim=0, return_inverse=True)
-        numbers.append(own + found)
-        found += len(windows)
+        down, across = (places // side).unbind(1)
+        numbers.append(found + down * (across.max() + 1) + across)
+        found = int(numbers[-1].max()) + 1
     number = torch.cat(numbers)
     order = torch.argsort(number, stable=True)
     ends = torch.tensor([0, *map(len, images)]).cumsum(0)

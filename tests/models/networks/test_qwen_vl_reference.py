@@ -8,8 +8,11 @@ import pytest
 import torch
 
 from planner.models.batch import EncoderFeatures
+from planner.models.build import build
+from planner.models.checkpoints.hugging_face import load_checkpoint
 from planner.models.inputs.image_patches import flattened_patches
 from planner.models.inputs.token_places import token_places
+from planner.models.sharding import EqualShard, ModuleShard
 from planner.specs.parameters import model_parameters
 from planner.specs.workload.items import ItemSize, TokenGrid, item_grids, output_grids, packed_documents, part_lengths
 from tests.models.networks.test_multimodal_reference import MARK, TEXT, packed, saved, transformers
@@ -96,6 +99,18 @@ def test_images_of_different_sizes(transformers, tmp_path, kind):
     assert want.std() > 0.01
     assert model_parameters(ours.imported.model) == sum(each.numel() for each in theirs.parameters())
     assert not [note for note in ours.imported.notes if note.kind == "left out"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", TOWERS)
+def test_a_rank_of_two_has_its_heads_of_joined_weights(transformers, tmp_path, kind):
+    _, ours = saved(model_of(transformers, kind), tmp_path)
+    shard = build(ours.vision.spec, shard=ModuleShard(tp=EqualShard(1, 2)))
+    load_checkpoint(shard, shard.spec, tmp_path)
+    whole, half = (network.layers["2"].attention for network in (ours.vision, shard))
+    for name in ("query", "key", "value"):
+        for mine, theirs in zip(getattr(half, name).parameters(), getattr(whole, name).parameters(), strict=True):
+            assert torch.equal(mine, theirs[8:])
 
 
 @torch.no_grad()
