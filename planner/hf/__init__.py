@@ -8,7 +8,7 @@ from typing import NamedTuple
 from planner.hf import decoders, encoders, hybrid_decoders, moe_decoders, multimodal, text_encoders
 from planner.hf import hf_config as configs
 from planner.hf.hf_config import HfConfig, Note
-from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_names, weight_family
+from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_block, stored_names, weight_family
 from planner.hf.write_config import to_config
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
@@ -116,6 +116,7 @@ __all__ = [
     "layer_prefix",
     "name_within",
     "read",
+    "stored_block",
     "stored_names",
     "to_config",
     "weight_family",

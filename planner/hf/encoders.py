@@ -161,8 +161,8 @@ def qwen2_5_vision(config: HfConfig) -> Vit:
     config.assume(fullatt_block_indexes=[7, 15, 23, 31])
     config.expect("hidden_act", ("silu",))
     side, rest = divmod(config.count("window_size"), config.count("patch_size"))
-    if rest or not side:
-        raise config.wrong_value("window_size", "a multiple of patch_size")
+    if rest or not side or side % config.count("spatial_merge_size"):
+        raise config.wrong_value("window_size", "a multiple of patch_size * spatial_merge_size")
     return Vit(
         layers=config.count("depth", MOST_LAYERS),
         hidden=config.count("hidden_size"),
@@ -179,14 +179,19 @@ def qwen2_5_vision(config: HfConfig) -> Vit:
 
 
 def patch_fields(config: HfConfig) -> dict[str, Any]:
-    """Fields of Qwen's patches."""
+    """Fields of Qwen's patches, which have rows and columns."""
     channels = "in_chans" if "in_chans" in config.values else "in_channels"
     config.assume(in_channels=3)
+    if config.values.get("rope_parameters"):
+        rotary = config.section("rope_parameters").assume(rope_theta=10000.0, rope_type="axial")
+        rotary.expect("rope_theta", (10000.0, 10000))
+        rotary.expect("rope_type", ("axial",))
     return {
         "patch": config.count("patch_size"),
         "frames": config.count("temporal_patch_size"),
         "channels": config.count(channels),
         "merge": config.count("spatial_merge_size"),
+        "positions": "rope_2d",
     }
 
 

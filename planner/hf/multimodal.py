@@ -14,9 +14,10 @@ from planner.hf.encoders import (
     read_layers,
     siglip,
 )
-from planner.hf.hf_config import HfConfig
+from planner.hf.hf_config import HfConfig, quoted_json
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Module, Vit
+from planner.specs.layers.head_widths import head_dim
 from planner.specs.layers.vit import Projector
 
 Modules = dict[str, Module]
@@ -80,13 +81,31 @@ def with_vision(config: HfConfig, tower: Callable[[HfConfig], Vit]) -> Modules:
     """
     config.read_keys |= {"image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}
     config.read_keys |= {"vision_token_id"}
-    text = read_text(config, qwen2) if "text_config" in config.values else qwen2(config.assume(rope_theta=1e6))
+    whole = "text_config" not in config.values
+    text = sectioned(config.assume(rope_theta=1e6)) if whole else read_text(config, sectioned)
     part = config.section("vision_config")
     vision = tower(part)
     if vision.out != text.hidden:
         key = "out_hidden_size" if "out_hidden_size" in part.values else "hidden_size"
         raise part.wrong_value(key, f"the decoder's width, {text.hidden}")
     return {"vision": vision, "llm": text}
+
+
+def sectioned(config: HfConfig) -> Decoder:
+    """A Qwen2 decoder whose rotary pairs rotate by time, row and column, in the sections that the file gives."""
+    text = qwen2(config)
+    key = next((key for key in ("rope_parameters", "rope_scaling") if config.values.get(key)), None)
+    if key is None:
+        return text
+    part = config.section(key).assume(mrope_section=[])
+    part.read_keys |= {*part.values}
+    kind = part.values.get("rope_type", part.values.get("type"))
+    if key == "rope_scaling" and kind not in ("default", "mrope"):
+        config.leave_out(f"{key} {quoted_json(part.values)}")
+    sections, pairs = part.numbers("mrope_section"), head_dim(text) // 2
+    if sections and (len(sections) != 3 or sum(sections) != pairs or not all(sections)):
+        raise part.wrong_value("mrope_section", f"three numbers that add up to {pairs}")
+    return with_fields(text, rope_sections=tuple(sections))
 
 
 def qwen2_audio(config: HfConfig) -> Modules:

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from planner.errors import InputError
 from planner.hf.write_config import decoder_family
 from planner.specs.layers import Audio, Decoder, Module, TextEncoder, Vit
+from planner.specs.layers.head_widths import kv_heads
+from planner.specs.layers.vit import Projector
 
 ATTENTION_NAMES = {
     "query": "q_proj",
@@ -38,6 +40,7 @@ class WeightNames(NamedTuple):
     experts: str = ""  # prefix of the experts, which the zoo has in one parameter
     expert: dict[str, str] = MLP_NAMES
     parts: dict[str, dict[str, str]] = {}  # of a block, where they differ from PART_NAMES
+    joined: dict[str, tuple[int, int]] = {}  # parts stored in one tensor: which of how many equal blocks of its rows
     unread: tuple[str, ...] = ()  # beginnings of names that such files have and such modules do without
     may_end_early: bool = False  # whether a module may do without the last layers
 
@@ -143,15 +146,29 @@ WHISPER = WeightNames(  # within Qwen2-Audio
     parts={"attention": ENCODER_ATTENTION_NAMES, "mlp": ENCODER_MLP_NAMES},
     unread=("audio_tower.embed_positions.",),  # which are computed
 )
+JOINED = {f"attention.{part}": (at, 3) for at, part in enumerate(("query", "key", "value"))}
+QWEN2_5_VISION = WeightNames(  # within Qwen2.5-VL
+    blocks={"attention_norm": "norm1", "attention": "attn", "mlp_norm": "norm2", "mlp": "mlp"},
+    ends={
+        "patch": "visual.patch_embed.proj",
+        "norm": "visual.merger.ln_q",
+        "projector.up": "visual.merger.mlp.0",
+        "projector.down": "visual.merger.mlp.2",
+    },
+    layers="visual.blocks",
+    parts={"attention": {"query": "qkv", "key": "qkv", "value": "qkv", "output": "proj"}, "mlp": MLP_NAMES},
+    joined=JOINED,
+)
+QWEN2_VISION = QWEN2_5_VISION._replace(parts=QWEN2_5_VISION.parts | {"mlp": ENCODER_MLP_NAMES})  # within Qwen2-VL
 FAMILY_NAMES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
     "bamba": BAMBA, "nemotron_h": NEMOTRON_H, "bert": BERT,
-    "clip": CLIP, "whisper": WHISPER,
+    "clip": CLIP, "whisper": WHISPER, "qwen2_vision": QWEN2_VISION, "qwen2_5_vision": QWEN2_5_VISION,
 }  # fmt: skip
 FAMILY_OF_MODULE: dict[type, Callable[[Any], str | None]] = {
     Decoder: decoder_family,
     TextEncoder: lambda spec: "bert" if spec.input_norm and spec.post_norm and not spec.gated else None,
-    Vit: lambda spec: "clip" if has_table(spec) and not spec.gated and spec.projector.inner == "out" else None,
+    Vit: lambda spec: tower_family(spec),  # which is below
     Audio: lambda spec: None if spec.gated else "whisper",
 }
 PART_NAMES = {
@@ -159,6 +176,14 @@ PART_NAMES = {
     "mlp": MLP_NAMES | {"shared": "shared_experts"},
     "state_space": STATE_SPACE_NAMES,
 }
+
+
+def tower_family(spec: Vit) -> str | None:
+    """The family with such a tower; None where there is none."""
+    if spec.positions == "rope_2d":
+        own = spec.projector == Projector() and not spec.patch_bias and spec.heads == kv_heads(spec)
+        return ("qwen2_5_vision" if spec.gated else "qwen2_vision") if own and spec.bias == "all" else None
+    return "clip" if has_table(spec) and not spec.gated and spec.projector.inner == "out" else None
 
 
 def has_table(spec: Vit) -> bool:
@@ -203,6 +228,12 @@ def stored_names(name: str, spec: Module) -> tuple[str, ...]:
     return (".".join(filter(None, [prefix, names.blocks[block], *(renamed.get(part, part) for part in parts)])),)
 
 
+def stored_block(name: str, spec: Module) -> tuple[int, int]:
+    """Which of how many equal blocks of rows of its stored tensor a parameter is: (0, 1) is all of it."""
+    part = re.fullmatch(r"layers\.\d+\.(\w+\.\w+)\.\w+", name)
+    return FAMILY_NAMES[weight_family(spec)].joined.get(part[1], (0, 1)) if part else (0, 1)
+
+
 def layer_prefix(spec: Module) -> str:
     """How the names of all tensors of a module's layers begin. Raises InputError where no family fits the module."""
     return f"{FAMILY_NAMES[weight_family(spec)].layers}."
@@ -231,4 +262,5 @@ WITHIN_MODELS = (
     (r"^language_model\.lm_head\.", "lm_head."),
     (r"^model\.(vision_tower|audio_tower|multi_modal_projector)\.", r"\1."),
     (r"^vision_tower\.vision_model\.", "vision_tower."),
+    (r"^model\.visual\.", "visual."),
 )

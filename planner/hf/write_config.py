@@ -35,7 +35,9 @@ def to_config(module: Module) -> dict[str, Any]:
 
 
 def decoder_config(module: Decoder) -> dict[str, Any] | None:
-    """A decoder as a config.json; None where no family has such layers."""
+    """A decoder as a config.json; None where no family has such layers. Sections of rotary pairs are not written: they
+    change nothing in text alone, which is what such a decoder reads.
+    """
     kind = decoder_family(module)
     if kind is None:
         return None

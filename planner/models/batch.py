@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from planner.models.autograd.auxiliary_loss import AuxiliaryLosses
+from planner.models.kernels.attention_tiles import GridWindows
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
 from planner.models.sharding import EqualShard
 from planner.models.tensor_parallel import NO_TENSOR_PARALLEL, TensorParallel
@@ -48,6 +49,8 @@ class Batch:
     targets: Tensor  # (tokens) next token ids, or (tokens / merged_tokens, out) vectors
     positions: Tensor  # (tokens) position of each token in its document, from 0
     cu_seqlens: Tensor  # (documents + 1) int32 in host memory: first token of each document; then group_tokens
+    places: Tensor | None = None  # (tokens, axes) int64, of modules in which a token's place has several axes
+    windows: GridWindows | None = None  # of all group_tokens, in modules with windows of two dimensions
     sequence_parallel: SequenceParallel = NO_SEQUENCE_PARALLEL  # the ranks that share the documents
     tensor_parallel: TensorParallel = NO_TENSOR_PARALLEL  # the ranks that share the matrices: each has these tokens
     features: EncoderFeatures | None = None

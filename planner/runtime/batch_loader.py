@@ -13,7 +13,7 @@ from planner.launch.communication import (
     tensor_parallel_over,
 )
 from planner.models import Batch, TokenDispatcher
-from planner.models.inputs import SampleSource, batch_of_documents
+from planner.models.inputs import ItemGrids, PlannedItems, SampleSource, batch_of_documents
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.plan_file import Layout
 from planner.plan.task import Task
@@ -32,6 +32,7 @@ class BatchLoader:
     meter: CommunicationMeter  # counts what its collectives send
     source: SampleSource
     dispatch: Mapping[int, TokenDispatcher]  # token dispatch to the experts of each layer
+    grids: ItemGrids  # of its items, whose tokens are places of images
     loss: LossWeighting = "token"
 
     def batch(self, task: Task, device: torch.device) -> Batch:
@@ -46,7 +47,7 @@ class BatchLoader:
             task.documents,
             sequence_parallel=exchange,
             device=device,
-            weights=None if self.loss == "token" else self.target_weights(task),
+            planned=PlannedItems(None if self.loss == "token" else self.target_weights(task), self.grids),
         )
         block = groups_over(self.layout, ("tp",))[self.groups.rank]
         tensor = tensor_parallel_over(self.groups, block, len(batch.positions), unit, self.meter)

@@ -170,6 +170,21 @@ REFUSED = [
     ({**configs.QWEN3_MOE, "mlp_only_layers": [5]}, "mlp_only_layers", "cannot be expressed"),
     ({**configs.QWEN3_MOE, "mlp_only_layers": "5"}, "mlp_only_layers", "is not a list"),
     (
+        {**configs.QWEN2_5_VL_7B, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 20]}},
+        "rope_scaling.mrope_section",
+        "three numbers that add up to 64",
+    ),
+    (
+        {**configs.QWEN2_5_VL_7B, "rope_scaling": {"type": "mrope", "mrope_section": "all"}},
+        "rope_scaling.mrope_section",
+        "is not a list of whole numbers",
+    ),
+    (
+        {**configs.QWEN2_5_VL_7B, "vision_config": {**configs.QWEN2_5_VL_7B["vision_config"], "window_size": 98}},
+        "vision_config.window_size",
+        "a multiple of patch_size",
+    ),
+    (
         {**configs.DEEPSEEK_V3, "moe_layer_freq": 2, "first_k_dense_replace": 0},
         "first_k_dense_replace",
         "cannot be expressed",

@@ -33,9 +33,14 @@ SEEING = {"layers": 4, "hidden": 32, "heads": 8, "kv_heads": 4, "ffn": 48, "voca
 SEEING |= {"cross_norms": True, "cross_gates": True}
 SEER = Decoder(**SEEING, added_words=2, pattern="*- X- *- X-")  # attends to images in some layers alone
 LATE = Decoder(**SEEING, pattern="*- *- X- *-")  # its first half reads no image
+SQUARES = Vit(layers=4, hidden=32, heads=8, ffn=24, patch=2, merge=2, out=32, gated=True, norm="rms",
+              positions="rope_2d", window=16, full_layers=(1,))  # fmt: skip
+SECTIONS = with_fields(LLM, head_dim=8, rope_sections=(1, 1, 2))
 SPECS = {"llm": LLM, "vit": VIT, "ear": EAR, "eye": EYE, "drum": DRUM}
 SPECS |= {"photo": PHOTO, "tiled": TILED, "talk": TALK, "clip": CLIP, "tiles": TILES, "linear": LINEAR}
 SPECS |= {"text": TEXT, "bert": BERT, "reader": READER, "turning": TURNING, "seer": SEER, "late": LATE}
+SPECS |= {"gridded": with_fields(PHOTO, head_dim=4, positions="rope_2d", window=16, full_layers=(0,))}
+SPECS |= {"squares": SQUARES, "sections": SECTIONS}
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30}
 IMAGES = {0: 16, 1: 8, 2: 24, 3: 28}
 FEEDS = {0: 0, 1: 0, 2: 1, 3: 3}  # two images in the first text, none in the third

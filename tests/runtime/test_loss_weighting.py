@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from planner import files, pipeline
 from planner.models.build import build, init_weights
-from planner.models.inputs.training_items import SyntheticSamples, batch_of_documents, synthetic_batch
+from planner.models.inputs.training_items import PlannedItems, SyntheticSamples, batch_of_documents, synthetic_batch
 from planner.specs.base import with_fields
 from planner.specs.layers import TextEncoder, Vit
 from planner.specs.layers.components import Experts
@@ -77,7 +77,7 @@ def test_a_packed_batch_has_the_weighted_loss_of_its_samples(loss, at_once):
     init_weights(model, 3)
     model.loss_tokens = at_once
     weights = {item: target_weight(loss, tokens) for item, tokens in documents}
-    batch = batch_of_documents(SyntheticSamples(7), DECODER, documents, weights=weights)
+    batch = batch_of_documents(SyntheticSamples(7), DECODER, documents, planned=PlannedItems(weights))
     packed = model(batch) / total_weight(loss, [tokens for _, tokens in documents])
     packed.backward()
     found = {name: weight.grad.clone() for name, weight in model.named_parameters()}
@@ -99,7 +99,7 @@ def test_a_packed_batch_has_the_weighted_loss_of_its_samples(loss, at_once):
 def test_squared_errors_are_weighted_by_output():
     model, documents = build(VIT, dtype=torch.float64), [(0, 8), (1, 24)]
     init_weights(model, 3)
-    batch = batch_of_documents(SyntheticSamples(7), VIT, documents, weights={0: 1 / 2, 1: 1 / 6})
+    batch = batch_of_documents(SyntheticSamples(7), VIT, documents, planned=PlannedItems({0: 1 / 2, 1: 1 / 6}))
     means = []
     for document in documents:
         alone = synthetic_batch(VIT, [document], 7)

@@ -18,7 +18,7 @@ from tests.runtime.training_worlds import ONCE, trained
 from tests.sample_folders import SAMPLES, facts, planned, write_folder
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
-PICTURES = {"photo": {"channels": 3}, "tiled": {"channels": 1}}
+PICTURES = {"photo": {"channels": 3}, "tiled": {"channels": 1}, "gridded": {"channels": 3}}
 WHOLE = [
     {
         "photo": {(0,): (0,), (1,): (1,), (2,): (2, 3), (3,): (4,)},
@@ -36,8 +36,8 @@ STAGES = [
 ]
 
 
-def tiled(rows):
-    return [{"tiled" if name == "photo" else name: cells for name, cells in row.items()} for row in rows]
+def tiled(rows, tower="tiled"):
+    return [{tower if name == "photo" else name: cells for name, cells in row.items()} for row in rows]
 
 
 def dp4(*names, **said):
@@ -49,6 +49,9 @@ PLANS = {  # layouts, rows, splits
     "tiles": (dp4("tiled"), tiled(WHOLE), {}),
     "shards by heads": (dp4("photo"), SHARDS, {}),
     "shards of tiles": (dp4("tiled", zero=3), tiled(SHARDS), {}),
+    "whole grids": (dp4("gridded"), tiled(WHOLE, "gridded"), {}),
+    "shards of grids": (dp4("gridded"), tiled(SHARDS, "gridded"), {}),
+    "rings of grids": (dp4("gridded", zero=2), tiled(SHARDS, "gridded"), {("gridded", ALL): {"ring": 4}}),
     "rings": (
         dp4("tiled"),
         tiled(SHARDS),
@@ -164,6 +167,17 @@ def test_items_of_another_plan_are_named(plan, folders):
     crossed = with_fields(plan, uses=with_fields(plan.uses, feeds=feeds))
     with pytest.raises(InputError, match="image 2 of sample 1 stands in it, and the plan's item 2 of `photo` feeds 5"):
         require_data(crossed, RunOptions(data=folder))
+
+
+def test_images_that_are_turned_are_named(folders):
+    plan, folder = plan_of(folders["gridded"], "whole grids"), folders["gridded"]
+    sizes = plan.uses.items["gridded"]
+    item = next(item for item, size in sizes.items() if size.grids[0][0] != size.grids[0][1])
+    ((rows, columns),) = sizes[item].grids
+    require_runnable(plan, RunOptions(data=folder))
+    turned = with_fields(sizes[item], grids=((columns, rows),))
+    says = f"is {rows} x {columns} patches of `gridded`, and the plan's item {item} has {columns} x {rows}"
+    assert says in refused(changed(plan, "gridded", item, turned), folder).message
 
 
 def test_rounded_samples_are_the_folders(folders):

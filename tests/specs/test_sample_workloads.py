@@ -23,6 +23,7 @@ from planner.specs.layers.resize import (
     VideoSampling,
     canvas_tiles,
     image_parts,
+    part_grid,
 )
 from planner.specs.model import Model
 from planner.specs.workload.items import item_tokens
@@ -93,6 +94,17 @@ def test_a_canvas_enlarges_an_image_least_or_shrinks_it_least(width, height, mos
     assert found == min(i * j for i, j in grids if scale[i, j] == best)
 
 
+@given(st.integers(1, 5000), st.integers(1, 5000), st.sampled_from([QWEN, tiles(6), FixedResize(pixels=336)]))
+def test_a_part_has_the_rows_and_columns_of_its_patches(width, height, rule):
+    try:
+        rows, columns = part_grid(rule, ImageSize(width, height), 14, 2)
+    except ValueError:
+        return
+    assert {*image_parts(rule, ImageSize(width, height), 14, 2)} == {rows * columns}
+    if isinstance(rule, SmartResize) and min(width, height) > 300:
+        assert rows / columns == pytest.approx(height / width, rel=0.25)
+
+
 def test_an_image_that_is_attended_to_is_marked_by_one_token_of_text():
     model = library.read_named("llama-3.2-vision-11b", Model)[0]
     readers = sample_readers(model, "llm", "here")
@@ -107,6 +119,7 @@ def test_a_minute_of_video_is_split_at_pairs_of_frames():
     sized = sized_sample(readers, Sample(100, (), (Video(1280, 720, 60.0),)), "here")
     (video,) = sized.items["vision"]
     assert item_tokens(video) == 172_800 and len(video.counts) == 60  # of 120 frames, two in a patch
+    assert video.grids == 60 * ((40, 72),)
     assert sized.tokens == 100 + 43_200
 
 
@@ -165,7 +178,9 @@ def test_json_csv_and_gzip_say_the_same(tmp_path):
     assert all(each == found[0] for each in found)
     assert found[0].items == {0: 512 + 391, 1: 100, 2: 9 + 64 + 391}
     assert found[0].dropped == (3,)
-    assert found[0].streams["vision"] == {0: 1564, 1: 256, 2: 1564}
+    grids = {0: ((34, 46),), 1: ((16, 16),), 2: ((34, 46),)}
+    assert {item: size.grids for item, size in found[0].streams["vision"].items()} == grids
+    assert {item: size.patches for item, size in found[0].streams["vision"].items()} == {0: 1564, 1: 256, 2: 1564}
     assert found[0].feeds["vision"]["llm"] == {0: (0,), 1: (2,), 2: (2,)}
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.hf import is_unread, layer_prefix, name_within, stored_names, weight_family
+from planner.hf import is_unread, layer_prefix, name_within, stored_block, stored_names, weight_family
 from planner.models.build import build, init_weights
 from planner.models.checkpoints.native import fill_from_full, load_native
 from planner.models.checkpoints.safetensors_files import (
@@ -78,7 +78,9 @@ def load_checkpoint(model: nn.Module, spec: Module, folder: Path) -> None:
     checkpoint, parameters = hugging_face_checkpoint(folder), dict(model.named_parameters())
 
     def read(name: str) -> Tensor:
-        return as_matrix(read_stacked(checkpoint, stored_names(name, spec)), parameters[name].dim())
+        at, blocks = stored_block(name, spec)
+        values = read_stacked(checkpoint, stored_names(name, spec))
+        return as_matrix(values.chunk(blocks)[at] if blocks > 1 else values, parameters[name].dim())
 
     fill_from_full(parameters, parameter_splits(model), read, folder)
 
@@ -110,7 +112,9 @@ def required_names(spec: Module, checkpoint: SafetensorsCheckpoint, folder: Path
     weight_family(spec)
     for name, parameter in build(spec, device=META).named_parameters():
         stored = stored_names(name, spec)
-        each = tuple(parameter.shape if len(stored) == 1 else parameter.shape[1:])
+        _, blocks = stored_block(name, spec)
+        first, *others = parameter.shape if len(stored) == 1 else parameter.shape[1:]
+        each = (first * blocks, *others)
         for stored_name in stored:
             shape = checkpoint.shape(stored_name)
             kernel = len(shape) > len(each) and (*shape[: len(each) - 1], prod(shape[len(each) - 1 :])) == each

@@ -1,10 +1,19 @@
 """Sources of samples, and the packed batches made of them."""
 
 from planner.models.inputs.folder_source import SampleFolderSource, fed_source, sample_source
+from planner.models.inputs.token_places import ItemGrids
 from planner.models.inputs.token_source import TokenFolder
-from planner.models.inputs.training_items import SampleSource, batch_of_documents, check_batch, synthetic_batch
+from planner.models.inputs.training_items import (
+    PlannedItems,
+    SampleSource,
+    batch_of_documents,
+    check_batch,
+    synthetic_batch,
+)
 
 __all__ = [
+    "ItemGrids",
+    "PlannedItems",
     "SampleFolderSource",
     "SampleSource",
     "TokenFolder",

@@ -5,13 +5,15 @@ Synthetic items are the same on every rank, and drawn in blocks, so that a rank 
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from planner.errors import InputError
 from planner.models.batch import Batch
+from planner.models.inputs.token_places import ItemGrids, token_places
 from planner.models.networks.audio_network import FRAMES_SEEN, frames_within_clip
 from planner.models.networks.vision_network import patch_width
 from planner.models.random_streams import named_generator
@@ -44,6 +46,16 @@ class SampleSource(Protocol):
 
     def target_count(self, spec: Module, item: int, tokens: int) -> int:
         """The number of an item's targets, over which the loss is summed."""
+
+
+class PlannedItems(NamedTuple):
+    """What a plan says of the items of a module, besides their tokens."""
+
+    weights: Mapping[int, float] | None = None  # of each of an item's targets in the loss; None: all are 1
+    grids: ItemGrids = MappingProxyType({})  # of items whose tokens are places of images
+
+
+AS_THEY_ARE = PlannedItems()
 
 
 class SyntheticSamples:
@@ -85,11 +97,9 @@ def batch_of_documents(
     *,
     sequence_parallel: SequenceParallel = NO_SEQUENCE_PARALLEL,
     device: torch.device = CPU,
-    weights: Mapping[int, float] | None = None,
+    planned: PlannedItems = AS_THEY_ARE,
 ) -> Batch:
-    """This rank's shard of the packed documents; `weights`: by item, of each of its targets in the loss. Without
-    documents: the batch of an idle rank. Raises InputError.
-    """
+    """This rank's shard of the packed documents. Without documents: the batch of an idle rank. Raises InputError."""
     packed = [Document(*each) for each in documents]
     source.check(spec, [(document.item, document.tokens) for document in packed])
     lengths = [document.tokens for document in packed]
@@ -98,6 +108,7 @@ def batch_of_documents(
     check_batch(spec, packed, local)
     spans = [(packed[document], (first, last)) for document, first, last in local] or [(Document(0, 0), (0, 0))]
     parts = [document_contents(source, spec, *span) for span in spans]
+    weights = planned.weights
     each = None if weights is None else target_weights(weights, spans, [len(targets) for _, targets in parts])
     return Batch(
         inputs=torch.cat([inputs for inputs, _ in parts]).to(device),
@@ -106,6 +117,7 @@ def batch_of_documents(
         cu_seqlens=torch.tensor(ends, dtype=torch.int32),
         sequence_parallel=sequence_parallel,
         weights=each if each is None else each.to(device),
+        **token_places(spec, packed, spans, planned.grids, device),
     )
 
 

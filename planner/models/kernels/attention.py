@@ -40,6 +40,10 @@ def packed_attention(
     """
     if not len(q):
         return empty_attention(q, k, v, sinks)
+    if masking.grid is not None:
+        windows, order = masking.grid, masking.grid.order
+        within = packed_attention(q[order], k[order], v[order], windows.cu_seqlens, Masking(causal=False), sinks)
+        return within[windows.places]
     if masking.window is not None and not masking.causal:
         cu_seqlens, masking = block_boundaries(cu_seqlens, masking.window), Masking(causal=False)
     if sinks is not None:

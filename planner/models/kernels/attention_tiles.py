@@ -15,11 +15,32 @@ LONGEST, SHORTEST, UNLIMITED = 512, 64, 2**62  # tokens of a tile
 
 
 @dataclass(frozen=True, slots=True)
+class GridWindows:
+    """Windows of two dimensions over packed images: tokens attend to those of their window, which are not consecutive.
+
+    (Its tensors are whole numbers, which no cast of a module's arguments changes.)
+    """
+
+    numbers: Tensor  # (tokens) in host memory: the number of each token's window, from 0, rising from image to image
+    starts: Tensor  # (documents + 1) in host memory: first token of each image; then tokens
+    order: Tensor  # (tokens) which token is at each place where windows are consecutive
+    places: Tensor  # (tokens) the place of each token there
+    cu_seqlens: Tensor  # (windows + 1) int32 in host memory: first place of each window; then tokens
+
+    def runs(self, document: int, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield, of the tokens `first` to `last` of an image, the windows of consecutive ones: number and tokens."""
+        start = int(self.starts[document])
+        each = torch.unique_consecutive(self.numbers[start + first : start + last], return_counts=True)
+        yield from zip(*(found.tolist() for found in each), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Masking:
     """Which tokens of a document a token attends to."""
 
     causal: bool
     window: int | None = None  # tokens attended to, including the token itself; None: no limit
+    grid: GridWindows | None = None  # in place of a window
 
 
 class Tile(NamedTuple):
@@ -57,7 +78,14 @@ def tiles_of(spans: Iterable[tuple[int, int, int]], masking: Masking, max_tokens
     """Tiles of the spans (document, first, last) in the order of rows: each of at most `max_tokens` tokens, within one
     block.
     """
-    tiles, row = [], 0
+    tiles: list[Tile] = []
+    row = 0
+    if masking.grid is not None:
+        for document, first, last in spans:
+            for number, tokens in masking.grid.runs(document, first, last):
+                tiles.append(Tile((document, number), first, first + tokens, row))
+                row, first = row + tokens, first + tokens
+        return tiles
     block = masking.window if masking.window and not masking.causal else None
     for document, first, last in spans:
         while first < last:

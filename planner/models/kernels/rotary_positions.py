@@ -1,5 +1,7 @@
 """Rotary position embedding (arXiv 2104.09864): queries and keys are rotated by their position in the document."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -16,9 +18,32 @@ def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: flo
     float32 or better.
     """
     steps = torch.arange(0, head_dim, 2, dtype=torch.float64, device=positions.device)
-    angles = positions[:, None, None].double() * base ** (-steps / head_dim)
+    return table_of_angles(positions[:, None, None].double() * base ** (-steps / head_dim), dtype)
+
+
+def table_of_angles(angles: Tensor, dtype: torch.dtype) -> RotaryTable:
+    """Cosines and sines of angles `(tokens, 1, pairs)`, stored in float32 or better."""
     table_dtype = torch.promote_types(dtype, torch.float32)
     return angles.cos().to(table_dtype), angles.sin().to(table_dtype)
+
+
+def patch_table(places: Tensor, head_dim: int, dtype: torch.dtype, base: float = DEFAULT_BASE) -> RotaryTable:
+    """The table `(tokens, 1, head_dim / 2)` of patches in rows and columns `(tokens, 2)`: the first half of the pairs
+    rotates by the row as a head of half the width would, the second by the column.
+    """
+    steps = torch.arange(0, head_dim // 2, 2, dtype=torch.float64, device=places.device)
+    angles = places[:, :, None].double() * base ** (-2 * steps / head_dim)
+    return table_of_angles(angles.flatten(1)[:, None], dtype)
+
+
+def sectioned_table(places: Tensor, sections: Sequence[int], dtype: torch.dtype, base: float) -> RotaryTable:
+    """The table `(tokens, 1, pairs)` of tokens in several axes `(tokens, axes)`: pairs have the angles that they always
+    have, each section by the place in an axis of its own.
+    """
+    axes = torch.repeat_interleave(torch.tensor(sections, device=places.device))
+    steps = torch.arange(len(axes), dtype=torch.float64, device=places.device)
+    angles = places[:, axes].double() * base ** (-steps / len(axes))
+    return table_of_angles(angles[:, None], dtype)
 
 
 def rotary_dim(spec: Module) -> int:

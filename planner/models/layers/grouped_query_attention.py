@@ -61,8 +61,16 @@ class GroupedQueryAttention(nn.Module):
             if encoding is not None:
                 q, k = apply_rotary(q, encoding), apply_rotary(k, encoding)
             attend = batch.sequence_parallel.attend
-            out = run_part("attention", attend, q, k, v, batch.cu_seqlens, self.masking, self.sinks)
+            out = run_part("attention", attend, q, k, v, batch.cu_seqlens, self.masking_of(batch), self.sinks)
         return self.output(out.reshape(tokens, self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]
+
+    def masking_of(self, batch: Batch) -> Masking:
+        """Which tokens attend to which: within windows of their images, where a layer has windows and images two
+        dimensions.
+        """
+        if self.masking.window is None or batch.windows is None:
+            return self.masking
+        return Masking(causal=False, grid=batch.windows)
 
 
 def has_output_bias(spec: Module) -> bool:

@@ -5,7 +5,13 @@ from torch import Tensor
 
 from planner.models.batch import Batch
 from planner.models.kernels.relative_positions import bias_by_distance
-from planner.models.kernels.rotary_positions import RotaryTable, rotary_dim, rotary_table
+from planner.models.kernels.rotary_positions import (
+    RotaryTable,
+    patch_table,
+    rotary_dim,
+    rotary_table,
+    sectioned_table,
+)
 from planner.specs.layers import Module
 
 PositionEncoding = RotaryTable | Tensor  # rotary: two (tokens, 1, rotary_dim / 2); relative: (heads, 2 * longest - 1)
@@ -18,6 +24,11 @@ def position_encoding(spec: Module, batch: Batch, table: Tensor | None, dtype: t
     if table is not None:
         longest = max(1, *batch.cu_seqlens.diff().tolist(), 0)
         return bias_by_distance(table, longest, spec.causal)
+    if spec.position_axes > 1:
+        assert batch.places is not None, "batches of documents have them"
+        if spec.rotary_sections:
+            return sectioned_table(batch.places, spec.rotary_sections, dtype, spec.rotary_base)
+        return patch_table(batch.places, rotary_dim(spec), dtype, spec.rotary_base)
     if spec.positions == "rope":
         return rotary_table(batch.positions, rotary_dim(spec), dtype, spec.rotary_base)
     return None

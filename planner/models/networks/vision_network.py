@@ -1,9 +1,8 @@
 """A vision encoder: from flattened patches to tokens that are merged and projected to the width of another module, or
 to their summed squared error.
 
-A position is the index of a patch in its image, in one dimension, with that of a class token, which is 0. Learned
-positions are as good in any order of patches, since each has a row of its own; rotary ones do the work of two
-dimensions without knowing the sides.
+A position is the index of a patch in its image, in one dimension, with that of a class token, which is 0; or a place in
+two, row and column. Learned positions are as good in any order of patches, since each has a row of its own.
 """
 
 import torch

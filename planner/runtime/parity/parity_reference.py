@@ -13,7 +13,7 @@ from planner.errors import RunFailed
 from planner.models import Batch, CrossAttentionMemory, EncoderFeatures, build
 from planner.models.autograd import AuxiliaryLosses
 from planner.models.checkpoints import set_initial_weights
-from planner.models.inputs import batch_of_documents
+from planner.models.inputs import PlannedItems, batch_of_documents
 from planner.models.networks import Network
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
@@ -130,7 +130,8 @@ class ParityReference:
     def batch(self, module: str, pack: ReferencePack, scale: float) -> Batch:
         """Batch of a pack, with the outputs of all encoder items that feed it; `scale`: of auxiliary losses."""
         spec, device = self.models[module].spec, self.local.worker.device
-        batch = batch_of_documents(self.local.sources[module], spec, pack.documents, device=device)
+        planned = PlannedItems(grids=self.local.grids[module])
+        batch = batch_of_documents(self.local.sources[module], spec, pack.documents, device=device, planned=planned)
         slices = tuple(rows.to(device) for rows in pack.slices)
         features, memory = self.features(module, pack, scale), self.memory(module, pack, scale)
         return replace(

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.runtime.run_options import RunOptions
 from planner.specs.model import Model, ModelEdge
-from planner.specs.workload.items import Size, item_tokens, part_lengths
+from planner.specs.workload.items import Size, item_grids, item_tokens, part_lengths
 from planner.specs.workload.sample_folder import Media, SampleFolder, require_widths
 from planner.specs.workload.sample_sizes import SampleReaders, SizedSample, sample_readers, sized_sample
 
@@ -67,6 +68,7 @@ def media_faults(plan: Plan, loss: str, sized: dict[int, SizedSample], name: str
     planned = plan.uses.items.get(name, {})
     feeds = [plan.feeds_of(edge) for edge in plan.edges if (edge.source, edge.target) == (name, loss)]
     found: set[int] = set()
+    grids_of = partial(item_grids, plan.uses.models[name])
     for sample, of_sample in sized.items() if media else ():
         assert media is not None
         for item, size in zip(media.of_sample(sample), of_sample.items.get(name, ()), strict=True):
@@ -78,6 +80,12 @@ def media_faults(plan: Plan, loss: str, sized: dict[int, SizedSample], name: str
             if part_lengths(planned[item]) != part_lengths(size):
                 stated, has = (" + ".join(map(str, part_lengths(each))) for each in (planned[item], size))
                 yield f"{called} is {has} tokens of `{name}`, and the plan's item {item} has {stated}"
+            elif grids_of(planned[item]) != grids_of(size):
+                stated, has = (
+                    " + ".join(f"{height} x {width}" for _, height, width in grids_of(each))
+                    for each in (planned[item], size)
+                )
+                yield f"{called} is {has} patches of `{name}`, and the plan's item {item} has {stated}"
             for of_edge in feeds:
                 if of_edge.get(item, ()) != (sample,):
                     fed = " and ".join(map(str, of_edge.get(item, ()))) or "no item"

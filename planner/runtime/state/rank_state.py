@@ -17,6 +17,7 @@ from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.module_work import module_work
 from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.plan.tokens.token_grids import token_grids
 from planner.runtime.batch_loader import BatchLoader, target_counts
 from planner.runtime.checkpoint.checkpoint_index import data_digest, read_index
 from planner.runtime.checkpoint.initial_weights import initial_weights_source
@@ -44,6 +45,7 @@ class RankState:
         )  # index of the checkpoint to resume from
         self.source = sample_source(options.data, options.seed)
         self.sources = {name: fed_source(self.source, fed_items(plan, name)) for name in plan.layouts}
+        self.grids = {name: token_grids(plan, name) for name in plan.layouts}
         self.groups = ProcessGroups(process_groups(plan))
         self.channels = Channels(plan_channels(plan), worker.device)
         self.stages: dict[str, list[ShardedStage]] = {}
@@ -62,7 +64,7 @@ class RankState:
                 stage.network.passes_gradients_on = self.flows[name].passes_on
             dispatch = dispatchers_by_layer(layout, range(spec.layers), self.groups, self.meter)
             self.loaders[name] = BatchLoader(
-                spec, layout, self.groups, self.meter, self.sources[name], dispatch, plan.uses.loss
+                spec, layout, self.groups, self.meter, self.sources[name], dispatch, self.grids[name], plan.uses.loss
             )
             for stage in self.stages[name]:
                 stage.materialise(self.groups, initial_weights_source(options, self.resumed_from, name))

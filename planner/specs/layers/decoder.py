@@ -53,6 +53,9 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     qk_norm: bool = False  # a norm of each head's query and key; latent attention has norms of its own
     sinks: bool = False  # a learned logit for each head in the softmax, without a value (arXiv 2508.10925)
     rope_base: Positive = 10000.0  # of rotary positions: pair i of D / 2 rotates by base^(-2i/D) per token
+    # Rotary pairs that rotate by time, by row and by column, in this order; empty: all rotate by a token's index. The
+    # three are equal in text, and after an image they go on from its largest (Qwen2-VL, arXiv 2409.12191).
+    rope_sections: tuple[Count, ...] = ()
     rotary_share: Share = 1.0  # share of a head's D dims that are rotated: the first ones, an even number
     norm_eps: Amount = 1e-5  # added to the mean square, or the variance, that a norm divides by
 
@@ -116,6 +119,14 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
         return self.rotary_share
 
     @property
+    def rotary_sections(self) -> tuple[int, ...]:
+        return self.rope_sections
+
+    @property
+    def position_axes(self) -> int:
+        return 3 if self.rope_sections else 1
+
+    @property
     def cross_attention_width(self) -> int:
         return self.cross or 0
 
@@ -155,6 +166,10 @@ def check_rotary(module: Decoder) -> None:
         what = f"rotary_share {module.rotary_share:g} of heads {head_dim(module)} wide"
         fix = "leave it out, set positions: none, or a share that is a positive even number of dims"
         raise ValueError(f"{what} cannot be rotated in pairs | {fix}")
+    sections = module.rope_sections
+    if sections and (not rotary or len(sections) != 3 or 2 * sum(sections) != rotated):
+        what = f"rope_sections {' + '.join(map(str, sections))} are not the {rotated / 2:g} rotary pairs of a head"
+        raise ValueError(f"{what} | give three that add up to these, or leave them out")
 
 
 def check_cross(module: Decoder) -> None:

@@ -78,6 +78,15 @@ def image_parts(rule: Resize, size: ImageSize, patch: int, merge: int) -> tuple[
     return (each,) * (1 if isinstance(rule, FixedResize) else tile_count(rule, size))
 
 
+def part_grid(rule: Resize, size: ImageSize, patch: int, merge: int) -> tuple[int, int]:
+    """Rows and columns of patches of each part of an image that has parts. Raises ValueError."""
+    if isinstance(rule, SmartResize):
+        width, height = smart_size(rule, size, patch * merge)
+        return height // patch, width // patch
+    side = rule.pixels // patch
+    return side, side
+
+
 def video_parts(
     sampling: VideoSampling, seconds: float, frame: ImageSize, patch: tuple[int, int, int]
 ) -> tuple[int, ...]:
@@ -86,10 +95,14 @@ def video_parts(
     `patch`: pixels on a side, `merge`, frames. Raises ValueError.
     """
     side, merge, frames = patch
-    limits = SmartResize(min_pixels=sampling.min_pixels, max_pixels=sampling.max_pixels)
-    each = image_parts(limits, frame, side, merge)[0]
+    each = image_parts(frame_resize(sampling), frame, side, merge)[0]
     taken = min(max(int(sampling.fps * seconds), sampling.least), sampling.most)
     return (each,) * max(1, taken // frames)
+
+
+def frame_resize(sampling: VideoSampling) -> SmartResize:
+    """The rule by which each frame of a video is resized."""
+    return SmartResize(min_pixels=sampling.min_pixels, max_pixels=sampling.max_pixels)
 
 
 def smart_size(rule: SmartResize, size: ImageSize, unit: int) -> ImageSize:

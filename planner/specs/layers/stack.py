@@ -108,6 +108,14 @@ class ModuleStack(Spec):
         """Patches of each part of a video, as `image_parts`. Raises ValueError."""
         raise ValueError("it reads no videos | leave videos out, or name a model that says how it samples them")
 
+    def image_grid(self, size: ImageSize) -> tuple[int, int] | None:
+        """Rows and columns of patches of each part of an image; None where a patch's place is its index."""
+        return None
+
+    def frame_grid(self, size: ImageSize) -> tuple[int, int] | None:
+        """Rows and columns of patches of each part of a video, as `image_grid`."""
+        return None
+
     def clip_parts(self, seconds: float) -> tuple[int, ...]:
         """Frames of each part of a clip of sound, as `image_parts`. Raises ValueError."""
         raise ValueError("it hears no sound | leave sound out, or name a model with an audio encoder")
@@ -136,6 +144,21 @@ class ModuleStack(Spec):
     def rotary_fraction(self) -> float:
         """The share of a head's dims that rotary positions rotate."""
         return 1.0
+
+    @property
+    def position_axes(self) -> int:
+        """How many numbers say where a token is: 1 its index; 2 row and column of a patch; 3 time, row and column."""
+        return 1
+
+    @property
+    def window_side(self) -> int:
+        """Patches on a side of windows that are squares of their image; 0: windows, if any, are no squares."""
+        return 0
+
+    @property
+    def rotary_sections(self) -> tuple[int, ...]:
+        """The rotary pairs of a head that each of three axes rotates, in order; empty: one axis rotates all."""
+        return ()
 
     @property
     def mlp_activation(self) -> Activation:

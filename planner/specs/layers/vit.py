@@ -1,18 +1,21 @@
 """The vision tower: patches of images in, features for another module out."""
 
+from math import isqrt
 from typing import ClassVar, Literal
 
 from planner.specs.base import Amount, Count, Index, LayerCount, Spec, with_fields
 from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
-from planner.specs.layers.head_widths import check_heads, norm_parameters
+from planner.specs.layers.head_widths import check_heads, head_dim, norm_parameters
 from planner.specs.layers.resize import (
     CanvasResize,
     ImageSize,
     Resize,
     SmartResize,
     VideoSampling,
+    frame_resize,
     image_parts,
+    part_grid,
     video_parts,
 )
 from planner.specs.layers.stack import Activation, Bias, InputUnit, ModuleStack, Norm
@@ -56,7 +59,9 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     merge: Count = 1  # merge x merge patches become one output token
     out: Count  # width of the output tokens: the hidden size of the module that reads them
     projector: Projector = Projector()
-    positions: Literal["rope", "learned"] = "rope"
+    # rope: by the index of a patch. rope_2d: half of a head's pairs rotate by its row, half by its column, and windows
+    # are squares of its image (Qwen2.5-VL, arXiv 2502.13923).
+    positions: Literal["rope", "rope_2d", "learned"] = "rope"
     max_positions: Index = 0  # size of the table of learned positions, with that of the class token
     class_token: bool = False
     input_norm: bool = False  # a norm before the first layer
@@ -80,6 +85,7 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
             raise ValueError("learned positions, and only these, have a table | add max_positions, or leave it out")
         if self.class_token and self.merge > 1:
             raise ValueError("a class token is no part of merged outputs | leave out class_token, or merge")
+        check_places(self)
         squares = self.resize.pixels if self.resize and not isinstance(self.resize, SmartResize) else 0
         if squares % (self.patch * self.merge):
             unit = self.patch * self.merge
@@ -123,11 +129,27 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         parts = image_parts(self.resize, size, self.patch, self.merge)
         return tuple(patches + self.class_tokens for patches in parts)
 
+    def image_grid(self, size: ImageSize) -> tuple[int, int] | None:
+        return part_grid(self.resize, size, self.patch, self.merge) if self.resize and self.position_axes == 2 else None
+
+    def frame_grid(self, size: ImageSize) -> tuple[int, int] | None:
+        if self.video is None or self.position_axes == 1:
+            return None
+        return part_grid(frame_resize(self.video), size, self.patch, self.merge)
+
     def video_parts(self, size: ImageSize, seconds: float) -> tuple[int, ...]:
         if self.video is None:
             return super().video_parts(size, seconds)
         parts = video_parts(self.video, seconds, size, (self.patch, self.merge, self.frames))
         return tuple(patches + self.class_tokens for patches in parts)
+
+    @property
+    def position_axes(self) -> int:
+        return 2 if self.positions == "rope_2d" else 1
+
+    @property
+    def window_side(self) -> int:
+        return isqrt(self.window or 0) if self.positions == "rope_2d" else 0
 
     @property
     def merged_width(self) -> int:
@@ -181,3 +203,21 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
     @property
     def tokens_per_output(self) -> int:
         return self.merge**2
+
+
+def check_places(module: Vit) -> None:
+    """Raises ValueError where patches that have a row and a column cannot be rotated by both, or windows are no squares
+    of whole outputs.
+    """
+    if module.positions != "rope_2d":
+        return
+    if head_dim(module) % 4:
+        raise ValueError(f"heads {head_dim(module)} wide do not rotate by two axes | make it a multiple of 4")
+    if module.class_token or isinstance(module.resize, CanvasResize):
+        raise ValueError(
+            "a class token has no row and column | leave out class_token and canvases, or say other positions"
+        )
+    side = module.window_side
+    if module.window and (side**2 != module.window or side % module.merge):
+        what = f"a window of {module.window} patches is no square of whole outputs"
+        raise ValueError(f"{what} | a multiple of {module.merge} patches on a side, such as 64 of 8 x 8")

@@ -72,9 +72,18 @@ def seen_items(readers: SampleReaders, sample: Sample) -> tuple[Size, ...]:
     if not sample.images and not sample.videos:
         return ()
     module = reader_of(readers, readers.patches, "the sample has an image or video", "images")
-    parts = [module.image_parts(size) for size in sample.images]
-    parts += [module.video_parts(ImageSize(each.width, each.height), each.seconds) for each in sample.videos]
-    return tuple(each[0] if len(each) == 1 else ItemSize(patches=each) for each in parts)
+    seen = [seen_size(module.image_parts(size), module.image_grid(size)) for size in sample.images]
+    for video in sample.videos:
+        frame = ImageSize(video.width, video.height)
+        seen.append(seen_size(module.video_parts(frame, video.seconds), module.frame_grid(frame)))
+    return tuple(seen)
+
+
+def seen_size(parts: tuple[int, ...], grid: tuple[int, int] | None) -> Size:
+    """The size of an item of these parts, each of the same grid if any."""
+    if grid is None and len(parts) == 1:
+        return parts[0]
+    return ItemSize(patches=parts if len(parts) > 1 else parts[0], grids=(grid,) * len(parts) if grid else ())
 
 
 def heard_items(readers: SampleReaders, sample: Sample) -> tuple[Size, ...]:

@@ -24,6 +24,42 @@ def moe(layers: int, dense: int, every: int) -> Decoder:
     )
 
 
+ROWS = {**SHAPE, "layers": 2, "patch": 2, "merge": 2, "out": 8, "positions": "rope_2d"}
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"hidden": 24}, "heads 6 wide do not rotate by two axes"),
+        ({"class_token": True, "merge": 1}, "a class token has no row and column"),
+        ({"window": 60}, "a window of 60 patches is no square of whole outputs"),
+        ({"window": 9}, "a window of 9 patches is no square of whole outputs"),
+        ({"window": 16, "merge": 3}, "a window of 16 patches is no square of whole outputs"),
+    ],
+)
+def test_towers_that_have_no_rows_and_columns(said, message) -> None:
+    assert Vit(**ROWS, window=16).window_side == 4
+    with pytest.raises(ValueError, match=message):
+        Vit(**{**ROWS, **said})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"rope_sections": (1, 1)},
+        {"rope_sections": (1, 1, 1, 1)},
+        {"rope_sections": (1, 2, 2)},
+        {"rope_sections": (1, 1, 2), "positions": "none"},
+        {"rope_sections": (1, 1, 2), "rotary_share": 0.5},
+    ],
+)
+def test_sections_that_are_not_a_heads_pairs(said) -> None:
+    shape = {**SHAPE, "head_dim": 8, "layers": 1, "vocab": 9}
+    assert Decoder(**shape, rope_sections=(1, 1, 2)).position_axes == 3
+    with pytest.raises(ValueError, match="are not the .* rotary pairs of a head"):
+        Decoder(**{**shape, **said})
+
+
 def test_kinds_of_modules() -> None:
     assert layer_kinds(DENSE) == ("dense",) * 3
     assert layer_kinds(VIT) == ("encoder",) * 4

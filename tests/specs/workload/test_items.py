@@ -1,5 +1,7 @@
 """Sizes of items: read and written as they are said, and refused where no module could have them."""
 
+from math import isqrt
+
 import msgspec
 import pytest
 
@@ -14,8 +16,12 @@ from planner.specs.model import ModelEdge, edge_fault
 from planner.specs.workload.items import (
     Document,
     ItemSize,
+    TokenGrid,
+    item_grids,
     item_outputs,
     item_tokens,
+    near_square,
+    output_grids,
     packed_documents,
     part_lengths,
     size_faults,
@@ -67,6 +73,9 @@ def test_parts_are_the_item():
         ({"patches": [4], "frames": 2}, "in one unit"),
         ({}, "in one unit, not none"),
         ({"frames": [4, 3]}, "3 frames are no whole tokens"),
+        ({"patches": [24, 8], "grids": [[6, 4]]}, "grids of 6 x 4 are not the item's patches"),
+        ({"patches": [24, 8], "grids": [[6, 4], [3, 3]]}, r"grids of 6 x 4 \+ 3 x 3 are not the item's patches"),
+        ({"frames": [4, 2], "grids": [[2, 2], [2, 1]]}, "are not the item's frames"),
     ],
 )
 def test_what_is_no_size(said, message, tmp_path):
@@ -94,6 +103,31 @@ def test_sizes_that_a_module_cannot_have(module, size, message):
     sizes = {**plan.uses.items, module: {**plan.uses.items[module], item: size}}
     (wrong,) = violations(with_fields(plan, uses=with_fields(plan.uses, items=sizes)))
     assert message in wrong.message and wrong.where == f"uses.items.{module}.{item}"
+
+
+ROWS = with_fields(VIT, positions="rope_2d")
+
+
+def test_grids_are_of_parts_and_their_outputs():
+    size = ItemSize(patches=(24, 8), grids=((6, 4), (2, 4)))
+    assert item_grids(ROWS, size) == (TokenGrid(0, 6, 4), TokenGrid(24, 2, 4))
+    assert output_grids(ROWS, size) == (TokenGrid(0, 3, 2), TokenGrid(6, 1, 2))
+    assert item_grids(ROWS, 24) == (TokenGrid(0, 4, 6),)
+    assert item_grids(VIT, 24) == output_grids(VIT, 24) == ()
+    assert not [*size_faults(ROWS, "vit", size)]
+    assert [*size_faults(VIT, "vit", size)] == 2 * [("patches of `vit` have no rows and columns", "leave out grids")]
+    (fault,) = size_faults(ROWS, "vit", ItemSize(patches=24, grids=((8, 3),)))
+    assert fault[0] == "8 x 3 patches are no whole outputs: 2 x 2 become one"
+
+
+@pytest.mark.parametrize("unit", [1, 4, 9])
+def test_no_grid_is_nearer_to_a_square(unit):
+    side = isqrt(unit)
+    for squares in range(1, 80):
+        every = [(rows * side, squares // rows * side) for rows in range(1, squares + 1) if squares % rows == 0]
+        found = near_square(squares * unit, unit)
+        assert found in every and abs(found[1] - found[0]) == min(abs(columns - rows) for rows, columns in every)
+    assert near_square(0, unit) == (0, 0)
 
 
 def test_a_class_token_is_a_patch_of_each_part_and_no_output():
