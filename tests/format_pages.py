@@ -94,6 +94,8 @@ def value_text(schema: Schema) -> str:
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(value_text(each) for each in schema["anyOf"] if each.get("type") != "null"))
     kind = schema.get("type")
+    if kind == "array" and "prefixItems" in schema:
+        return f"list of {len(schema['prefixItems'])} of {value_text(schema['prefixItems'][0])}"
     if kind == "array":
         return f"list of {value_text(schema['items'])}" if "items" in schema else "list"
     if kind == "object":

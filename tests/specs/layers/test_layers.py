@@ -56,7 +56,7 @@ def test_towers_that_have_no_rows_and_columns(said, message) -> None:
 def test_sections_that_are_not_a_heads_pairs(said) -> None:
     shape = {**SHAPE, "head_dim": 8, "layers": 1, "vocab": 9}
     assert Decoder(**shape, rope_sections=(1, 1, 2)).position_axes == 3
-    with pytest.raises(ValueError, match="are not the .* rotary pairs of a head"):
+    with pytest.raises(ValueError, match=r"are not the .* rotary pairs of a head"):
         Decoder(**{**shape, **said})
 
 
