@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from planner import pipeline
 from planner.errors import InputError
 from planner.specs import library
+from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.layers import Audio, Vit
 from planner.specs.layers.resize import (
@@ -295,3 +296,14 @@ def test_parts_and_limits_of_the_shipped_models_are_whole():
         vision = library.read_named("qwen2.5-vl-7b", Model)[0].modules["vision"]
         assert isinstance(vision, Vit) and isinstance(vision.video, VideoSampling)
         Vit(**{**{f: getattr(vision, f) for f in vision.__struct_fields__}, "resize": FixedResize(pixels=100)})
+
+
+def test_an_encoder_that_nobody_reads_and_a_loss_of_an_encoder_are_said_so():
+    shipped = library.read_named("qwen2.5-vl-7b", Model)[0]
+    unread = with_fields(shipped, edges=())
+    with pytest.raises(InputError, match="no module of qwen2.5-vl-7b reads `vision`") as error:
+        sample_readers(unread, "llm", "job.yaml")
+    assert "from: vision, to: llm" in error.value.fix
+    with pytest.raises(InputError, match="`vision` of qwen2.5-vl-7b is an encoder") as error:
+        sample_readers(shipped, "vision", "job.yaml")
+    assert (error.value.where, error.value.fix) == ("workload.module", "module: llm")

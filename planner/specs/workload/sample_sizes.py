@@ -34,13 +34,19 @@ def sample_readers(model: Model, loss: str, where: str) -> SampleReaders:
     for name, module in model.modules.items():
         if name == loss:
             continue
+        if module.input_unit == "tokens" and model.modules[loss].feature_width:
+            message = f"samples end in a loss, and `{loss}` of {model.name} is an encoder"
+            raise InputError(message, where="workload.module", fix=f"module: {name}")
         if module.input_unit == "tokens":
             raise InputError(f"samples have nothing for `{name}` of {model.name} to read", where=where, fix=fix)
         if module.input_unit in found:
             both = f"{found[module.input_unit]} and {name} of {model.name}"
             raise InputError(f"{both} read the same, and samples do not say for which it is", where=where, fix=fix)
         if model.targets(name) != (loss,):
-            fed = " and ".join(model.targets(name)) or "no module"
+            fed = " and ".join(model.targets(name))
+            if not fed:
+                fix = f"edges: [{{from: {name}, to: {loss}}}] in the model's file, or leave the module out"
+                raise InputError(f"no module of {model.name} reads `{name}`", where=where, fix=fix)
             raise InputError(f"`{name}` feeds {fed}, and samples are items of `{loss}`", where=where, fix=fix)
         found[module.input_unit] = name
     return SampleReaders(model, loss, **found)
