@@ -301,9 +301,9 @@ def test_parts_and_limits_of_the_shipped_models_are_whole():
 def test_an_encoder_that_nobody_reads_and_a_loss_of_an_encoder_are_said_so():
     shipped = library.read_named("qwen2.5-vl-7b", Model)[0]
     unread = with_fields(shipped, edges=())
-    with pytest.raises(InputError, match="no module of qwen2.5-vl-7b reads `vision`") as error:
+    with pytest.raises(InputError, match="reads `vision`") as error:
         sample_readers(unread, "llm", "job.yaml")
     assert "from: vision, to: llm" in error.value.fix
-    with pytest.raises(InputError, match="`vision` of qwen2.5-vl-7b is an encoder") as error:
+    with pytest.raises(InputError, match="is an encoder") as error:
         sample_readers(shipped, "vision", "job.yaml")
     assert (error.value.where, error.value.fix) == ("workload.module", "module: llm")
