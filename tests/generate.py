@@ -113,7 +113,11 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
     """Positions to learn, and windows that full attention interrupts; or state spaces, and half of each head turns."""
     usual = {"max_positions": st.integers(1, 100), "window": st.integers(1, 100), "buckets": st.just(0)}
     usual |= {"cross": st.none(), "cross_norms": st.just(False), "cross_gates": st.just(False)}
-    usual |= {"added_words": st.just(0), "positions": st.sampled_from(["rope", "learned", "none"])}
+    usual |= {
+        "added_words": st.just(0),
+        "rope_sections": st.just(()),
+        "positions": st.sampled_from(["rope", "learned", "none"]),
+    }
     if not hybrid:
         return usual | {"pattern": st.just(""), "state_space": st.none(), "rotary_share": st.just(1.0)}
     return usual | {
