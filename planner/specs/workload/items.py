@@ -45,7 +45,9 @@ class ItemSize(Spec):
     @property
     def unit(self) -> InputUnit:
         """The input unit that the size is in."""
-        return next(unit for unit in UNITS_PER_TOKEN if getattr(self, unit) is not None)
+        if self.patches is not None:
+            return "patches"
+        return "tokens" if self.frames is None else "frames"
 
     @property
     def counts(self) -> tuple[int, ...]:
