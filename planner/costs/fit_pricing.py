@@ -108,7 +108,7 @@ class FitPricing:
         """
         recomputes = part.recompute == (("full", part.layers),) and "full" not in self.costs.recomputing
         layers = part.layers if self.spec.trains_layers is trained else 0
-        ends = part.embedding_head and (self.spec.trained in ("all", "projector")) is trained
+        ends = part.embedding_head and self.spec.trains_projector is trained
         return fit_weight_gradient_line(self.costs, layers, ends, part.split.degree * self.layout.tp, recomputes)
 
     def memory_lines(self, part: LayerPass) -> None:

@@ -53,9 +53,7 @@ def gradient_flows(models: Mapping[str, Module], edges: Iterable[EdgeEnds]) -> d
     for edge in edges:
         below[edge.target].add(edge.source)
     return {
-        name: GradientFlow(
-            module.trains_layers, module.trained in ("all", "projector"), trains_any(below, models, name)
-        )
+        name: GradientFlow(module.trains_layers, module.trains_projector, trains_any(below, models, name))
         for name, module in models.items()
     }
 

@@ -171,7 +171,7 @@ def fixed_laws(plan: Plan, name: str, layout: Layout) -> Iterator[Violation]:
 
 def first_stage_ranks(plan: Plan, name: str) -> Ranks:
     """Return the ranks of the first stage of the module that reads this one; of several, which share them, the first's.
-    None where no module does, which is another violation.
+    No ranks where no module does, which is another violation.
     """
     readers = (plan.layouts[edge.target] for edge in plan.edges if edge.source == name)
     return next((stage_ranks(reader, 0) for reader in readers), Ranks())

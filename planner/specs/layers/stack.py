@@ -69,6 +69,11 @@ class ModuleStack(Spec):
         """Whether its layers have anything trained: their weights, or adapters."""
         return self.trained == "all" or self.adapters is not None
 
+    @property
+    def trains_projector(self) -> bool:
+        """Whether what is behind its layers has anything trained."""
+        return self.trained in ("all", "projector")
+
     def trains_end(self, end: EmbeddingHeadWeight) -> bool:
         """Whether a weight outside of its layers is trained."""
         return self.trained == "all" or (self.trained == "projector" and end.role == "projector")

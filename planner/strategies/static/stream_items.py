@@ -8,6 +8,7 @@ from planner.costs import Pricing
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.plan.task import Task
+from planner.plan.tokens.reading_stages import transfer_group
 from planner.specs.base import Layers, Ranks
 from planner.specs.workload.items import Size, item_tokens, part_lengths
 from planner.specs.workload.samples import SampleBatch
@@ -82,17 +83,18 @@ class StreamItems:
         return self.known_near[ranks]
 
     def sending_seconds(self, item: int, reader: str, replica: int, ranks: Ranks) -> float:
-        """Seconds of sending an item's outputs from a replica to those who read it, and their gradients back."""
+        """Seconds of sending an item's outputs from a replica to those who read it, and gradients back if any."""
         send = Task(
             module=self.name,
             layers=Layers((self.pricing.models[self.name].layers - 1,)),
             phase="send",
             micro_batch=0,
-            group=f"{self.name}>{reader}",
+            group=transfer_group(self.name, reader, 0),
             ranks=self.senders[replica],
             sizes=(item_tokens(self.sizes[item]),),
             degree=self.layout.cp,
             of="F",
             peers=ranks,
         )
-        return 2.0 * self.pricing.price(send).value
+        returned = self.name not in self.pricing.flows or self.pricing.flows[self.name].has_backward()
+        return (2.0 if returned else 1.0) * self.pricing.price(send).value
