@@ -1,6 +1,11 @@
 """One layout for all batches: what a job fixes of it, how it becomes a plan, and what changes when it does not fit."""
 
-from planner.strategies.static.joint_plan import fixes_every_module, solve_together, unsupported_together
+from planner.strategies.static.joint_plan import (
+    fixes_every_module,
+    plan_of_layouts,
+    solve_together,
+    unsupported_together,
+)
 from planner.strategies.static.layout_change import LayoutChange, impossible_fields
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
@@ -14,6 +19,7 @@ __all__ = [
     "impossible_fields",
     "memory_fit_of_job",
     "memory_fit_of_plan",
+    "plan_of_layouts",
     "predict_job",
     "predict_plan",
     "solve_together",

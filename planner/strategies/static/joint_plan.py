@@ -58,18 +58,25 @@ def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
 
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
-    """The unpriced plan. Raises InputError when a layout's degrees do not divide evenly, a rank would have no module,
-    or, if it is to run, the batch does not divide over the layout of the samples; and Infeasible where a sample is more
-    than a rank may hold.
+    """The unpriced plan of the layouts that a job fixes. Raises InputError when a layout's degrees do not divide
+    evenly, a rank would have no module, or, if it is to run, the batch does not divide over the layout of the samples;
+    and Infeasible where a sample is more than a rank may hold.
+    """
+    by_hand = replace(inputs, job=with_fields(inputs.job, strategy="by_hand"))
+    return plan_of_layouts(by_hand, placed_layouts(inputs, runs and not packs_samples(inputs)))
+
+
+def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
+    """The unpriced plan of one batch with a decided layout of every module, by the job's strategy. Raises InputError
+    where it is not legal, and Infeasible where a sample is more than a rank may hold.
     """
     packed = packs_samples(inputs)
-    layouts = placed_layouts(inputs, runs and not packed)
     used = plan_uses(inputs, layouts, ())
     flows = gradient_flows(used.models, inputs.model.edges)
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
     micro_batches = (packed_by_group if packed else longest_first_by_group)(pricing, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
-    job = with_fields(inputs.job, strategy="by_hand", sync="micro_batch" if sharded else "step")
+    job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")
     plan = draft_plan(
         replace(inputs, job=job),
         used,
