@@ -1,0 +1,154 @@
+"""The best of joint layouts by simulation: the quickest candidates of each kind, then changes of the best one.
+
+A candidate that does not fit by simulation, because encoders keep what the closed form does not see, is mended: its
+encoders' backwards run at once, or recompute all, whichever fits first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.errors import Infeasible, InputError
+from planner.plan.join_plans import round_digits
+from planner.plan.plan_file import Layout, Plan
+from planner.scoring import Score, require_memory, score
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import Parallelism, decided_fields
+from planner.strategies.modality.joint_candidates import JointCandidate
+from planner.strategies.static import plan_of_layouts
+
+SIMULATED = {1: 8, 2: 20, 3: 60, 4: 200}  # joint layouts at most, by effort
+NOTHING = Parallelism()
+Change = dict[str, Any]  # field of a layout → another value
+MENDS: tuple[Change, ...] = ({"recompute": "full", "offload": 0.0},)
+HOPELESS = 1.6  # candidates whose closed form is that many times the best are not simulated once each kind was
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedJoint:
+    """Joint layouts that were simulated: their plan and score, or why there is none."""
+
+    layouts: dict[str, Layout]
+    kind: str  # where the encoders are, as `vision all`
+    plan: Plan | None = None
+    found: Score | None = None
+    because: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the step; infinite where there is no plan."""
+        return round_digits(self.found.step_seconds) if self.found else float("inf")
+
+
+@dataclass
+class JointSearch:
+    """What was simulated so far, within a number of simulations."""
+
+    inputs: Inputs
+    most: int
+    tried: dict[str, SimulatedJoint] = field(default_factory=dict)
+
+    def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
+        """Joint layouts as a simulated plan; what was tried before is not tried again."""
+        key = str(layouts)
+        if key not in self.tried:
+            self.tried[key] = simulated_joint(self.inputs, layouts, kind)
+        return self.tried[key]
+
+    @property
+    def spent(self) -> bool:
+        """Whether as many were simulated as may be."""
+        return len(self.tried) >= self.most
+
+    @property
+    def best(self) -> SimulatedJoint | None:
+        """The quickest so far that fits; of equals the first one."""
+        able = [each for each in self.tried.values() if each.plan]
+        return min(able, key=lambda each: each.seconds, default=None)
+
+
+def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
+    """Joint layouts as a plan with its score, or why they are none."""
+    try:
+        plan = plan_of_layouts(inputs, layouts)
+        found = score(plan)
+        require_memory(plan, found)
+    except (Infeasible, InputError) as error:
+        return SimulatedJoint(layouts, kind, because=error.message)
+    return SimulatedJoint(layouts, kind, plan, found)
+
+
+def search(inputs: Inputs, candidates: Sequence[JointCandidate]) -> JointSearch:
+    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best."""
+    done = JointSearch(inputs, SIMULATED[inputs.effort])
+    first, others = quickest_of_kinds(candidates)
+    for each in first:
+        simulate_mended(done, each)
+    few = [each for each in others if each.seconds <= HOPELESS * candidates[0].seconds]
+    for each in few[: max(0, (done.most - len(done.tried)) // 2)]:
+        simulate_mended(done, each)
+    improve(done)
+    return done
+
+
+def quickest_of_kinds(candidates: Sequence[JointCandidate]) -> tuple[list[JointCandidate], list[JointCandidate]]:
+    """The quickest candidate of each kind, and all others."""
+    first: dict[str, JointCandidate] = {}
+    for each in candidates:
+        first.setdefault(each.kind, each)
+    return [*first.values()], [each for each in candidates if first[each.kind] is not each]
+
+
+def simulate_mended(done: JointSearch, candidate: JointCandidate) -> None:
+    """Simulate a candidate, and where it does not fit, with less and less that its encoders keep."""
+    layouts = candidate.layouts
+    encoders = [name for name in layouts if name != done.inputs.module]
+    if done.simulate(layouts, candidate.kind).plan:
+        return
+    for change in MENDS:
+        layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
+        if done.spent or done.simulate(layouts, candidate.kind).plan:
+            return
+
+
+def improve(done: JointSearch) -> None:
+    """Change the best joint layouts, one field at a time, as long as a change is quicker and simulations are left."""
+    best = done.best
+    while best and not done.spent:
+        for layouts in neighbours(done.inputs, best.layouts):
+            if done.spent or done.simulate(layouts, best.kind).seconds < best.seconds:
+                break
+        if done.best is best:
+            return
+        best = done.best
+
+
+def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:
+    """Joint layouts that differ in one field of one module, which the job leaves open."""
+    for name, layout in layouts.items():
+        for change in changes_of(layout, name != inputs.module):
+            other = changed(inputs, name, layout, change)
+            if other != layout:
+                yield {**layouts, name: other}
+
+
+def changes_of(layout: Layout, encoder: bool) -> Iterator[Change]:
+    """Fields of a module with other values."""
+    if encoder:
+        widths = (layout.tp * 2, layout.tp // 2)
+        for tp in (tp for tp in widths if tp and layout.tp * layout.dp % tp == 0):
+            yield {"tp": tp, "dp": layout.tp * layout.dp // tp}
+        yield from ({"zero": stage} for stage in range(4))
+        yield from ({"recompute": how} for how in ("none", "selective", "full"))
+        yield {"offload": 0.0}
+    else:
+        yield from ({"zero": stage} for stage in range(4))
+        yield from ({"micro_batch": n} for n in (layout.micro_batch * 2, layout.micro_batch // 2) if n)
+        yield from ({"recompute": how} for how in ("none", "selective"))
+
+
+def changed(inputs: Inputs, name: str, layout: Layout, change: Change) -> Layout:
+    """A layout with other values of fields that the job leaves open."""
+    fixed = decided_fields(with_fields(inputs.job.layout, **decided_fields(inputs.job.fix.layouts.get(name, NOTHING))))
+    return layout if {*change} & {*fixed} else with_fields(layout, **change)

@@ -1,0 +1,74 @@
+"""One decision over all modules of a job: where each encoder is and with which layout, beside which layout of the LLM.
+
+Decision: of the LLM, that is the module of the samples, a layout of parallel_search's space, on all ranks or without
+those that it leaves to encoders; of each encoder its place, among the LLM's ranks, on its first stage, or apart, and
+tp, cp, pp, ZeRO, recomputation and offload of its own (strategies/modality/joint_candidates.py). Samples and what they
+read are assigned as in plans by hand (strategies/static/joint_plan.py). Candidates are ranked by the closed form of
+each module,
+
+    T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
+
+the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py).
+
+The placements are those of MegaScale-Omni (encoders multiplexed with every pipeline stage), of Megatron-LM's first
+stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
+"""
+
+from planner.errors import Infeasible
+from planner.plan.plan_file import Plan
+from planner.scoring import outcome_of, prediction_of
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs
+from planner.strategies.modality.joint_alternatives import joint_alternatives
+from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
+from planner.strategies.modality.joint_search import JointSearch, search
+from planner.strategies.static import unsupported_together
+
+SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
+
+
+def supports(inputs: Inputs) -> str | None:
+    """Needs several modules whose items the job defines, ranks of one kind, and one batch."""
+    if len(inputs.model.modules) == 1:
+        return "modality_layout plans encoders beside an LLM, and the model has one module | strategy: parallel_search"
+    reason = unsupported_together(inputs)
+    if reason:
+        return reason
+    if len(inputs.batches) > 1:
+        return "modality_layout decides layouts from one batch | solve it with --batches 1"
+    if inputs.job.fix.items:
+        return "modality_layout treats all samples alike: it does not take fix.items"
+    return None
+
+
+def plan(inputs: Inputs, base: Plan | None) -> Plan:
+    """The best plan found. Raises Infeasible, naming what binds in the candidate that came nearest."""
+    candidates = joint_candidates(JointSpace(inputs))
+    if not candidates:
+        raise nothing_fits(inputs)
+    done = search(inputs, candidates)
+    best = done.best
+    if best is None or best.plan is None or best.found is None:
+        raise nearest_error(done)
+    work = f"{len(candidates)} joint layouts priced, {len(done.tried)} simulated"
+    return with_fields(
+        best.plan,
+        outcome=outcome_of(best.found, work),
+        prediction=prediction_of(best.found),
+        alternatives=joint_alternatives(done),
+    )
+
+
+def nothing_fits(inputs: Inputs) -> Infeasible:
+    """The error where no layout of some module has what the job fixes and fits into memory."""
+    return Infeasible(
+        "no layouts of all modules fit into memory together",
+        where="memory",
+        fix="more ranks, a smaller batch, or fewer fields in fix.layouts",
+    )
+
+
+def nearest_error(done: JointSearch) -> Infeasible:
+    """The error where no candidate fits by simulation: what binds in the one that came nearest."""
+    reasons = [each.because for each in done.tried.values()]
+    return Infeasible(reasons[0], where="memory", fix="more ranks, a smaller batch, or limits.tokens_per_rank")
