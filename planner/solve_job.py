@@ -33,6 +33,7 @@ from planner.strategies.static import fixes_every_module, impossible_fields, sol
 from planner.units import percent
 
 BEST = "best"
+JOINT = "modality_layout"
 
 
 def read_job(reference: str, options: JobOptions) -> Inputs:
@@ -45,7 +46,7 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
-    if fixes_every_module(inputs):
+    if fixes_every_module(inputs) and inputs.job.strategy not in (JOINT, BEST):
         require_planned_ahead(inputs)
         return solve_each(inputs, solve_together, on_batch)
     require_launchable(inputs, fixed_fields(inputs), "layout")
