@@ -6,6 +6,7 @@ encoders' backwards run at once, or recompute all, whichever fits first.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Any
 
 from planner.errors import Infeasible, InputError
@@ -18,11 +19,14 @@ from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.static import plan_of_layouts
 
-SIMULATED = {1: 8, 2: 20, 3: 60, 4: 200}  # joint layouts at most, by effort
+SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
+MOST_AHEAD = 256  # micro-batches
+FEW, MANY = 16, 200  # of large jobs, and of small ones
+LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
 NOTHING = Parallelism()
 Change = dict[str, Any]  # field of a layout → another value
-MENDS: tuple[Change, ...] = ({"recompute": "full", "offload": 0.0},)
-HOPELESS = 1.6  # candidates whose closed form is that many times the best are not simulated once each kind was
+MENDS: tuple[Change, ...] = ({"ahead": 0, "backward": "at_once"}, {"recompute": "full", "offload": 0.0})
+HOPELESS = 1.2  # candidates that are likely to take that many times the best one's seconds are not simulated
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +85,24 @@ def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> Si
 
 def search(inputs: Inputs, candidates: Sequence[JointCandidate]) -> JointSearch:
     """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best."""
-    done = JointSearch(inputs, SIMULATED[inputs.effort])
+    done = JointSearch(inputs, most_simulated(inputs))
     first, others = quickest_of_kinds(candidates)
+    slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by
     for each in first:
-        simulate_mended(done, each)
-    few = [each for each in others if each.seconds <= HOPELESS * candidates[0].seconds]
-    for each in few[: max(0, (done.most - len(done.tried)) // 2)]:
-        simulate_mended(done, each)
+        slower[each.kind] = simulate_mended(done, each) / each.seconds
+    likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
+    for seconds, number in likely[: max(0, (done.most - len(done.tried)) // 2)]:
+        if (done.best and seconds > HOPELESS * done.best.seconds) or done.spent:
+            break
+        simulate_mended(done, others[number])
     improve(done)
     return done
+
+
+def most_simulated(inputs: Inputs) -> int:
+    """How many joint layouts are simulated: the fewer, the longer it takes."""
+    size = inputs.cluster.size * len(inputs.batches[0].items)
+    return round(min(MANY, max(FEW, FEW * sqrt(LARGE / size))) * SIMULATED[inputs.effort])
 
 
 def quickest_of_kinds(candidates: Sequence[JointCandidate]) -> tuple[list[JointCandidate], list[JointCandidate]]:
@@ -100,16 +113,17 @@ def quickest_of_kinds(candidates: Sequence[JointCandidate]) -> tuple[list[JointC
     return [*first.values()], [each for each in candidates if first[each.kind] is not each]
 
 
-def simulate_mended(done: JointSearch, candidate: JointCandidate) -> None:
-    """Simulate a candidate, and where it does not fit, with less and less that its encoders keep."""
+def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
+    """Seconds of a candidate by simulation; where it does not fit, with less and less that its encoders keep."""
     layouts = candidate.layouts
     encoders = [name for name in layouts if name != done.inputs.module]
-    if done.simulate(layouts, candidate.kind).plan:
-        return
+    tried = done.simulate(layouts, candidate.kind)
     for change in MENDS:
+        if tried.plan:
+            break
         layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
-        if done.spent or done.simulate(layouts, candidate.kind).plan:
-            return
+        tried = done.simulate(layouts, candidate.kind)
+    return tried.seconds
 
 
 def improve(done: JointSearch) -> None:
@@ -139,8 +153,10 @@ def changes_of(layout: Layout, encoder: bool) -> Iterator[Change]:
         widths = (layout.tp * 2, layout.tp // 2)
         for tp in (tp for tp in widths if tp and layout.tp * layout.dp % tp == 0):
             yield {"tp": tp, "dp": layout.tp * layout.dp // tp}
-        yield from ({"zero": stage} for stage in range(4))
+        yield from ({"ahead": count} for count in (layout.ahead * 2, layout.ahead // 2, 1, 0) if count < MOST_AHEAD)
+        yield from ({"backward": when} for when in ("last", "at_once"))
         yield from ({"recompute": how} for how in ("none", "selective", "full"))
+        yield from ({"zero": stage} for stage in range(4))
         yield {"offload": 0.0}
     else:
         yield from ({"zero": stage} for stage in range(4))
