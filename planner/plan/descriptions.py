@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Module
@@ -25,9 +26,14 @@ def fixable_layout(layout: Layout) -> Parallelism:
     fields = (
         name
         for name in Parallelism.__struct_fields__
-        if name in ALWAYS_WRITTEN or is_non_default(layout, default, name)
+        if name in ALWAYS_WRITTEN or (is_non_default(layout, default, name) and not is_even(layout, name))
     )
     return Parallelism(**{name: getattr(layout, name) for name in fields})
+
+
+def is_even(layout: Parallelism, name: str) -> bool:
+    """Whether a field is that of stages, which are as even as they can be."""
+    return name == "stages" and has_even_stages(layout)
 
 
 def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
@@ -60,6 +66,7 @@ def shown_fields(layout: Parallelism, ranks: int | None = None) -> dict[str, Any
             plain = not reorders_ranks(layout)
         elif name == "ranks":
             plain = plain or (not ranks and isinstance(layout, Layout))
+        plain = plain or is_even(layout, name)
         if value is not None and (name in WRITTEN_IF_DECIDED or not plain):
             shown[name] = value
     return shown

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from planner.specs.base import Count, Index, LayerCount, RankChoice, RankCount, Share, Spec
+from planner.specs.base import Count, Index, LayerCount, Layers, RankChoice, RankCount, Share, Spec
 
 # Parts of a layer that backward recomputes from what is kept in front of them: the core of attention from queries, keys
 # and values; norms from their input; the dense MLP and shared experts; the routed experts.
@@ -79,6 +79,7 @@ class Parallelism(Spec):
     ahead: Index | None = None  # of an encoder: micro-batches that its forwards run ahead of their readers
     backward: EncoderBackward | None = None  # of an encoder: when its backwards run
     ranks: RankChoice | None = None  # as 0-3; or first_stage, of the module that reads this one; left out: all ranks
+    stages: tuple[Layers, ...] | None = None  # layers of each stage, or of each chunk; left out: as even as they can be
 
     def __post_init__(self) -> None:
         if isinstance(self.recompute, tuple | dict):
