@@ -1,6 +1,7 @@
 """Fills groups of ranks with sequences, and packs with samples: the packing core that strategies share."""
 
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
+from planner.packing.even_loads import exchange_loads, longest_first
 from planner.packing.even_packs import PackedLoads, even_packs, mean_shares
 from planner.packing.makespan_search import search_makespans
 from planner.packing.one_pool import best_of_each_pool
@@ -17,6 +18,8 @@ __all__ = [
     "best_of_each_pool",
     "canonical_order",
     "even_packs",
+    "exchange_loads",
+    "longest_first",
     "longest_work_last",
     "mean_shares",
     "one_item_per_micro_batch",

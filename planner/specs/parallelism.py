@@ -73,6 +73,7 @@ class Parallelism(Spec):
     dtype: Dtype | None = None
     gradients: GradientDtype | None = None
     micro_batch: Count | None = None  # sequences of a replica in one micro-batch
+    serves: Count | None = None  # of an encoder: micro-batches of its readers whose items one of its passes computes
     overlap: tuple[OverlappedKind, ...] | None = None
     ranks: RankChoice | None = None  # as 0-3; or first_stage, of the module that reads this one; left out: all ranks
 

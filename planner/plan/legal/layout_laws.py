@@ -39,6 +39,9 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
         if layout.schedule and name in feeding:
             message = f"the schedule of `{name}` has no effect: its passes are inserted into the order of what it feeds"
             yield Violation(f"{where}.schedule", message, "leave `schedule` out, or use placements")
+        if layout.serves > 1 and name not in feeding:
+            message = f"serves says how many micro-batches of its readers a pass computes for, and none reads `{name}`"
+            yield Violation(f"{where}.serves", message, "leave `serves` out")
 
 
 def module_laws(plan: Plan, name: str, layout: Layout, where: str) -> Iterator[Violation]:
