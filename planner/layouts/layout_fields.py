@@ -56,6 +56,7 @@ class TrainingSetup:
     ranks: int
     sizes: tuple[int, ...]  # tokens of each sequence
     fixed: Parallelism = NOTHING_FIXED
+    any_assignment: bool = False  # replicas may have any of the sequences, and micro-batches fewer than layouts say
 
     @property
     def dtype(self) -> Dtype:
@@ -79,8 +80,8 @@ class TrainingSetup:
 
     @cached_property
     def equal_lengths(self) -> bool:
-        """Whether all sequences have the same length."""
-        return min(self.sizes) == max(self.sizes)
+        """Whether all sequences have the same length, and all replicas as many."""
+        return not self.any_assignment and min(self.sizes) == max(self.sizes)
 
 
 def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
