@@ -98,8 +98,10 @@ def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
 
 
 def require_possible(inputs: Inputs) -> None:
-    """Raises InputError where no layout has the fields that the job fixes, whatever the others are."""
-    wrong = impossible_fields(inputs)
+    """Raises InputError where no layout has the fields that the job fixes, whatever the others are; of several modules
+    their strategy knows, as each may be on ranks of its own.
+    """
+    wrong = impossible_fields(inputs) if len(inputs.model.modules) == 1 else None
     if wrong:
         where = f"{inputs.sources.get('job', inputs.job.name)} (fix.layouts.{inputs.module})"
         raise InputError(wrong[0], where=where, fix=wrong[1])
