@@ -29,10 +29,17 @@ from planner.strategies import (
     refining_strategy,
     strategy_called,
 )
-from planner.strategies.static import fixes_every_module, impossible_fields, solve_together, unsupported_together
+from planner.strategies.static import (
+    fixes_every_module,
+    impossible_fields,
+    solve_together,
+    undefined_items,
+    unsupported_together,
+)
 from planner.units import percent
 
 BEST = "best"
+JOINT = "modality_layout"
 
 
 def read_job(reference: str, options: JobOptions) -> Inputs:
@@ -45,9 +52,10 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
-    if fixes_every_module(inputs):
+    if fixes_every_module(inputs) and inputs.job.strategy not in (JOINT, BEST):
         require_planned_ahead(inputs)
         return solve_each(inputs, solve_together, on_batch)
+    require_items(inputs)
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)
     require_no_packs(inputs)
@@ -57,6 +65,15 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     solved = solve_by_strategy(inputs, on_batch)
     require_launchable_plan(solved.plan)
     return solved
+
+
+def require_items(inputs: Inputs) -> None:
+    """Raises Unsupported where a job fixes the layout of each of several modules, and not what one of them reads."""
+    modules = inputs.model.modules
+    reason = undefined_items(inputs) if len(modules) > 1 and {*modules} <= {*inputs.job.fix.layouts} else None
+    if reason:
+        message, _, fix = reason.partition(" | ")
+        raise Unsupported(message, where=files.place(inputs.sources["job"], "workload"), fix=fix)
 
 
 def require_planned_ahead(inputs: Inputs) -> None:

@@ -129,15 +129,21 @@ def with_score(plan: Plan, effort: str) -> Plan:
 
 
 def require_memory(plan: Plan, s: Score) -> None:
-    """Raise Infeasible when a rank holds more than its device allows; the job's own limit in tokens replaces this."""
+    """Raise Infeasible when a rank holds more than its device allows, naming the one that is farthest beyond that; the
+    job's own limit in tokens replaces this.
+    """
     if plan.uses.limits.tokens_per_rank is not None:
         return
-    for rank, peak in enumerate(s.memory.peaks):
-        allowed = s.plan_memory.allowed_bytes(rank)
-        if exceeds_memory(peak, allowed):
-            raise Infeasible(
-                f"rank {rank} would hold {peak / GIB:.1f} GiB, and may hold {allowed / GIB:.1f} GiB: it would run out "
-                f"of memory with a chance of {percent(s.plan_memory.oom_chance(rank, peak))}",
-                where="memory",
-                fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
-            )
+    allowed = [s.plan_memory.allowed_bytes(rank) for rank in range(plan.size)]
+    beyond = [rank for rank, peak in enumerate(s.memory.peaks) if exceeds_memory(peak, allowed[rank])]
+    if beyond:
+        rank = max(beyond, key=lambda each: (s.memory.peaks[each] - allowed[each], -each))
+        peak = s.memory.peaks[rank]
+        modules = " and ".join(f"`{name}`" for name, layout in plan.layouts.items() if rank in layout.ranks)
+        raise Infeasible(
+            f"rank {rank}{f' of {modules}' if len(plan.layouts) > 1 else ''} would hold {peak / GIB:.1f} GiB, and may "
+            f"hold {allowed[rank] / GIB:.1f} GiB: it would run out of memory with a chance of "
+            f"{percent(s.plan_memory.oom_chance(rank, peak))}",
+            where="memory",
+            fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
+        )

@@ -84,6 +84,11 @@ class JointSpace:
         fixed = self.inputs.job.fix.layouts.get(name)
         return fixed.ranks if fixed else None
 
+    def most_ranks(self, name: str) -> Ranks:
+        """All ranks that a module may have: as the job fixes them, else every one."""
+        fixed = self.fixed_ranks(name)
+        return fixed if isinstance(fixed, Ranks) else Ranks(range(self.size))
+
     @property
     def allowed(self) -> float:
         """Bytes that all modules may hold on a rank together."""
@@ -150,11 +155,12 @@ def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]
 def placed_candidates(space: JointSpace, ranks: Ranks, places: Mapping[str, str]) -> Iterator[JointCandidate]:
     """The candidates with the LLM on these ranks and each encoder in its place."""
     sharing = [name for name in space.encoders if places[name] != "apart"]
+    able = space.llm(len(ranks))
+    if "first_stage" in places.values() and able.in_stages.quickest(1):
+        able = able.in_stages  # without stages it is the same as on all of the LLM's ranks
     for share in MEMORY_SHARES if sharing else (0.0,):
-        for llm in space.llm(len(ranks)).quickest(LLM_LAYOUTS, beside=share * space.allowed):
+        for llm in able.quickest(LLM_LAYOUTS, beside=share * space.allowed):
             layout = with_fields(llm.layout, ranks=ranks)
-            if layout.pp == 1 and len(ranks) == space.size and "first_stage" in places.values():
-                continue  # the same as `all`
             for backward in PASSES:
                 options = encoder_options(space, layout, places, share / max(1, len(sharing)), backward)
                 if options:

@@ -6,7 +6,7 @@ encoders' backwards run at once, or recompute all, whichever fits first.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 from planner.errors import Infeasible, InputError
@@ -31,7 +31,9 @@ HOPELESS = 1.2  # candidates that are likely to take that many times the best on
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJoint:
-    """Joint layouts that were simulated: their plan and score, or why there is none."""
+    """Joint layouts that were simulated: their plan and score; or why there is none, where they do not fit beside the
+    score.
+    """
 
     layouts: dict[str, Layout]
     kind: str  # where the encoders are, as `vision all`
@@ -42,7 +44,12 @@ class SimulatedJoint:
     @property
     def seconds(self) -> float:
         """Seconds of the step; infinite where there is no plan."""
-        return round_digits(self.found.step_seconds) if self.found else float("inf")
+        return round_digits(self.found.step_seconds) if self.plan and self.found else inf
+
+    @property
+    def memory_share(self) -> float:
+        """The fullest rank's bytes over what it may hold; infinite where nothing was simulated."""
+        return self.found.memory_share(self.found.fullest_rank) if self.found else inf
 
 
 @dataclass
@@ -74,12 +81,13 @@ class JointSearch:
 
 def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
     """Joint layouts as a plan with its score, or why they are none."""
+    found = None
     try:
         plan = plan_of_layouts(inputs, layouts)
         found = score(plan)
         require_memory(plan, found)
     except (Infeasible, InputError) as error:
-        return SimulatedJoint(layouts, kind, because=error.message)
+        return SimulatedJoint(layouts, kind, found=found, because=error.message)
     return SimulatedJoint(layouts, kind, plan, found)
 
 
@@ -165,6 +173,11 @@ def changes_of(layout: Layout, encoder: bool) -> Iterator[Change]:
 
 
 def changed(inputs: Inputs, name: str, layout: Layout, change: Change) -> Layout:
-    """A layout with other values of fields that the job leaves open."""
+    """A layout with other values of fields that the job leaves open; itself where they exclude each other."""
     fixed = decided_fields(with_fields(inputs.job.layout, **decided_fields(inputs.job.fix.layouts.get(name, NOTHING))))
-    return layout if {*change} & {*fixed} else with_fields(layout, **change)
+    if {*change} & {*fixed}:
+        return layout
+    try:
+        return with_fields(layout, **change)
+    except ValueError:
+        return layout

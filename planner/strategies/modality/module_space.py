@@ -55,6 +55,11 @@ class ModuleSpace:
         order = np.argsort(self.screened.seconds, kind="stable")
         return order[self.screened.fits(self.problem)[order]]
 
+    @cached_property
+    def in_stages(self) -> "ModuleSpace":
+        """The layouts with a pipeline."""
+        return ModuleSpace(self.problem, {key: column[self.layouts["pp"] > 1] for key, column in self.layouts.items()})
+
     def quickest(self, count: int, beside: float = 0.0) -> list[ModuleOption]:
         """Up to `count` layouts of different kinds that fit where other modules hold so many bytes, quickest first.
 
@@ -125,7 +130,7 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
     """
     one = replace(inputs, module=name)
     problem, given = layout_problem(one), fixed_fields(one)
-    kept = {"vpp": 1, "replica": 1, **({} if piped else {"pp": 1})}
+    kept = {"vpp": 1, **({} if piped else {"pp": 1})}
     left = {key: value for key, value in kept.items() if getattr(given, key) is None}
     parts = encoder_parts(inputs, name)
     trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left))

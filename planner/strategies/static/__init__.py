@@ -4,6 +4,7 @@ from planner.strategies.static.joint_plan import (
     fixes_every_module,
     plan_of_layouts,
     solve_together,
+    undefined_items,
     unsupported_together,
 )
 from planner.strategies.static.layout_change import LayoutChange, impossible_fields
@@ -23,5 +24,6 @@ __all__ = [
     "predict_job",
     "predict_plan",
     "solve_together",
+    "undefined_items",
     "unsupported_together",
 ]

@@ -28,13 +28,17 @@ from planner.strategies.static.stream_items import MicroBatchOf, ReplicaOf, Stre
 
 def unsupported_together(inputs: Inputs) -> str | None:
     """The reason why the modules of a job cannot be planned together, and the fix after ` | `; None when they can."""
+    one_kind = len(rank_kinds(inputs.cluster)) == 1
+    return undefined_items(inputs) or (None if one_kind else "a static layout needs ranks of one kind | give a plan")
+
+
+def undefined_items(inputs: Inputs) -> str | None:
+    """The modules whose items a job does not define, and the fix after ` | `; None where it defines all."""
     known = {inputs.module, *inputs.batches[0].streams}
     others = " and ".join(f"`{name}`" for name in inputs.model.modules if name not in known)
-    if others:
-        return f"the job does not define the items of {others} | give workload.streams and fix.layouts, or a plan"
-    if len(rank_kinds(inputs.cluster)) > 1:
-        return "a static layout needs ranks of one kind | give a plan"
-    return None
+    none = "lengths: {from: sample_mix, text: 2048, multimodal: 0, text_only: 1}"
+    fix = f"for text alone, {none}; or give workload.streams"
+    return f"the job does not define the items of {others} | {fix}" if others else None
 
 
 def fixes_every_module(inputs: Inputs) -> bool:
