@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import Indices, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
 from planner.specs.workload.items import UNITS_PER_TOKEN
@@ -83,7 +83,7 @@ def flow_text(value: Any) -> str:
     if isinstance(value, dict):
         keys = {key: f"'{key}'" if "," in str(key) else key for key in value}  # a comma would end the entry
         return "{" + ", ".join(f"{keys[key]}: {flow_text(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, Ranks):
+    if isinstance(value, Indices):
         return f"'{value}'" if "," in str(value) else str(value)  # a comma would end the entry
     if isinstance(value, tuple):
         return "[" + ", ".join(map(flow_text, value)) + "]"
