@@ -222,7 +222,7 @@ def inputs_of_mixes(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job of several modules that draws its samples, and whose layouts are to be decided together.
     Raises InputError.
     """
-    inputs = read_job(job, replace(options, mix=None))
+    inputs = read_job(job, replace(options, mix=None, lengths=None))
     path, lengths = inputs.sources["job"], inputs.job.workload.lengths
     if options.lengths or not isinstance(lengths, SampleMix):
         where = "--lengths" if options.lengths else files.place(path, "workload", "lengths")

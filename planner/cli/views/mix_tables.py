@@ -72,7 +72,7 @@ def seconds_texts(answer: MixComparison, number: int, at: int) -> tuple[str, str
     each = answer.candidates[number]
     seconds, regret = each.seconds[at], each.regrets[at]
     if seconds is None or regret is None:
-        return "does not", "fit"
+        return "no room", ""
     return duration(seconds), "best" if number == answer.own_best[at] else f"+{percent(regret)}"
 
 
