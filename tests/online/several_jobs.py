@@ -38,7 +38,7 @@ workload: {{lengths: {lengths}, batch_rows: {rows}, max_tokens: {most}, module: 
 LAYOUTS = {
     "together": {"llm": "pp: 2, zero: 1", "vit": "dp: 4, zero: 2", "ear": "tp: 2"},
     "sharded": {"llm": "dp: 4, zero: 3", "vit": "dp: 4, zero: 3", "ear": "dp: 4, zero: 3"},
-    "apart": {"llm": "ranks: 1-2, cp: 2, ulysses: 1", "vit": "ranks: 0", "ear": "ranks: 0,3"},
+    "apart": {"llm": "ranks: 1-2, cp: 2, ulysses: 1", "vit": "ranks: 0", "ear": "ranks: '0,3'"},
     "overlapping": {"llm": "ranks: 0-2, dp: 3", "vit": "ranks: 2-3, tp: 2", "ear": "ranks: 1-2, zero: 3"},
 }
 ROWS = 6  # samples of a batch
