@@ -11,7 +11,7 @@ from planner.plan.join_plans import round_digits
 from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
-from planner.scoring.bounds import Bound, step_bound
+from planner.scoring.bounds import SPACE, Bound, step_bound
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.step_simulation import repeats, simulated_step
@@ -101,6 +101,15 @@ def outcome_of(s: Score, effort: str) -> Outcome:
         bound_by=s.bound.by,
         effort=effort,
     )
+
+
+def over_space(chosen: Plan, seconds: float) -> Plan:
+    """The plan with a bound over all plans of the space that it was chosen from; its own layouts' says less."""
+    value = chosen.outcome.value
+    least = round_digits(min(seconds, value))
+    gap = round_digits((value - least) / least)
+    status = "optimal" if gap < OPTIMAL_GAP else "feasible"
+    return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))
 
 
 def prediction_of(s: Score) -> Prediction:

@@ -12,7 +12,7 @@ from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, ItemEntry, Layout, MicroBatch, Plan, SharedDeviceItems
-from planner.scoring import Score, outcome_of, prediction_of, require_memory, score
+from planner.scoring import Score, outcome_of, prediction_of, require_memory, score, with_score
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
@@ -22,6 +22,8 @@ from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
 from planner.strategies.static.static_plan import replica_groups
+
+AS_FIXED = "layouts as fixed"  # the effort of an outcome
 
 
 def unsupported_together(inputs: Inputs) -> str | None:
@@ -56,7 +58,14 @@ def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
     """The plan with its outcome, whether it fits or not, and its score. Raises InputError."""
     plan = plan_together(inputs, runs)
     found = score(plan)
-    return with_fields(plan, outcome=outcome_of(found, "layouts as fixed"), prediction=prediction_of(found)), found
+    return with_fields(plan, outcome=outcome_of(found, AS_FIXED), prediction=prediction_of(found)), found
+
+
+def assign_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
+    """The priced plan of a batch in which layouts are those of an earlier one. Raises InputError, and Infeasible where
+    it does not fit.
+    """
+    return with_score(plan_of_layouts(inputs, layouts), AS_FIXED)
 
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
