@@ -103,7 +103,7 @@ def why(plan: Plan, what: str | None = None, step: int = 0) -> reasons.WhyPlan |
     return reasons.why(plan, step, what, plan_of)
 
 
-def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> reasons.WhyNot:
+def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> reasons.WhyNot | reasons.JointWhyNot:
     """What `KEY=VALUE` changes of a plan's own problem would cost, and why."""
     return reasons.why_not(plan, step, changes, plan_of)
 

@@ -3,6 +3,8 @@
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup
 from planner.why.item_reasons import WhyItem
+from planner.why.joint_facts import JointFacts, joint_facts
+from planner.why.joint_why_not import JointWhyNot
 from planner.why.plan_problem import single_step
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
 from planner.why.step_facts import StepFacts, step_facts
@@ -12,6 +14,8 @@ from planner.why.why_plan import WhyPlan
 
 __all__ = [
     "GroupLoad",
+    "JointFacts",
+    "JointWhyNot",
     "StaticComparison",
     "StaticPlan",
     "StepFacts",
@@ -21,6 +25,7 @@ __all__ = [
     "WhyPlan",
     "best_static_degree",
     "group_loads",
+    "joint_facts",
     "single_step",
     "step_facts",
     "why",

@@ -80,9 +80,18 @@ def single_step(plan: Plan, number: int) -> Plan:
         raise InputError(f"the plan has no step {number}", where="--step", fix=f"one of 0 to {len(plan.steps) - 1}")
     step = plan.steps[number]
     placed = [a for micro_batch in step.micro_batches for a in assignments(plan, micro_batch)]
-    items = {item for a in placed for item in a.items}
+    items: dict[str, set[int]] = {name: set() for name in plan.uses.items}
+    for a in placed:
+        items[a.module].update(a.items)
     groups = {a.group for a in placed}
-    own = {name: {item: size for item, size in each.items() if item in items} for name, each in plan.uses.items.items()}
+    own = {
+        name: {item: size for item, size in each.items() if item in items[name]}
+        for name, each in plan.uses.items.items()
+    }
+    feeds = {
+        edge: {item: readers for item, readers in each.items() if item in items[edge.partition(">")[0]]}
+        for edge, each in plan.uses.feeds.items()
+    }
     return with_fields(
         plan,
         made=with_fields(plan.made, batches=1),
@@ -94,8 +103,10 @@ def single_step(plan: Plan, number: int) -> Plan:
         uses=with_fields(
             plan.uses,
             items=own,
+            feeds=feeds,
             dropped=plan.uses.dropped if len(plan.steps) == 1 else (),
-            fix=with_fields(plan.uses.fix, items=fixed_items(plan, items)),
+            left_out=plan.uses.left_out if len(plan.steps) == 1 else {},
+            fix=with_fields(plan.uses.fix, items=fixed_items(plan, {item for own in items.values() for item in own})),
         ),
     )
 

@@ -60,7 +60,11 @@ def test_a_static_layout_by_hand_is_compared_with_what_the_search_finds():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.parent.name)
-def test_another_decision_for_several_modules_is_refused_with_what_to_ask_instead(path):
+def test_a_field_of_several_modules_is_asked_of_one_of_them(path):
+    plan = plan_at(path)
     with pytest.raises(InputError) as refused:
-        pipeline.why_not(plan_at(path), ("zero=1",))
-    assert "several modules" in refused.value.message and "planner why" in (refused.value.fix or "")
+        pipeline.why_not(plan, ("zero=1",))
+    for name in plan.layouts:
+        assert f"{name}.zero=1" in (refused.value.fix or "")
+        answer = pipeline.why_not(plan, (f"{name}.zero=1",))
+        assert answer.after or answer.infeasible

@@ -7,11 +7,12 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from planner.cli.views.joint_tables import joint_why_not_lines
 from planner.cli.views.plan_tables import gib_text, table
 from planner.units import GIB, duration, percent
-from planner.why import GroupLoad, StaticComparison, StepFacts, WhyGroup, WhyItem, WhyNot, WhyPlan
+from planner.why import GroupLoad, JointWhyNot, StaticComparison, StepFacts, WhyGroup, WhyItem, WhyNot, WhyPlan
 
-WhyAnswer = WhyPlan | WhyItem | WhyGroup | WhyNot | StaticComparison
+WhyAnswer = WhyPlan | WhyItem | WhyGroup | WhyNot | JointWhyNot | StaticComparison
 NOT_SOLVED = "not solved"
 CLOSE = 1e-6  # share of the step: a smaller difference is none
 
@@ -20,6 +21,8 @@ def answer_lines(answer: WhyAnswer) -> Iterator[RenderableType]:
     """Lines and tables of any answer."""
     if isinstance(answer, WhyNot):
         return why_not_lines(answer)
+    if isinstance(answer, JointWhyNot):
+        return joint_why_not_lines(answer)
     if isinstance(answer, WhyItem):
         return why_item_lines(answer)
     if isinstance(answer, WhyGroup):
