@@ -10,7 +10,8 @@ from planner.cli.options import Json, PlanFile
 def why_not(
     plan: PlanFile,
     changes: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE…", help="Changes such as items.17.degree=64, zero=2 or vision.tp=4.")
+        list[str],
+        typer.Argument(metavar="KEY=VALUE…", help="Changes such as items.17.degree=64, zero=2 or vision.tp=4."),
     ],
     step: Annotated[int, typer.Option(help="Step to explain, of a plan of several batches.", min=0)] = 0,
     json: Json = False,

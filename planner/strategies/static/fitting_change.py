@@ -12,7 +12,7 @@ from planner.errors import Infeasible, InputError
 from planner.plan.descriptions import flow_text
 from planner.plan.plan_file import Layout
 from planner.scoring import Score, exceeds_memory, score
-from planner.specs.base import with_fields
+from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies.static.changed_layouts import Asked, changed_layouts, with_asked
@@ -28,7 +28,7 @@ class FieldChange:
 
     module: str
     field: str
-    value: int | str
+    value: int | str | Ranks
     doublings: int  # how far it is from the value that it had
 
     @property
@@ -97,7 +97,9 @@ def is_several(changes: Sequence[FieldChange]) -> bool:
 
 
 def gathered(inputs: Inputs, layouts: Mapping[str, Layout], leanest: Sequence[Tried], runs: bool) -> Tried | None:
-    """Changes of ever more fields, the leanest first, each kept where it leaves more room, until all of them fit."""
+    """Changes of ever more fields, the leanest first, each kept where it leaves more room, until all of them fit; then
+    without those that are not needed.
+    """
     best: Tried | None = None
     for each in leanest:
         changes = (*(best.changes if best else ()), *each.changes)
@@ -105,8 +107,17 @@ def gathered(inputs: Inputs, layouts: Mapping[str, Layout], leanest: Sequence[Tr
         if found and (best is None or found.share < best.share):
             best = found
             if best.fits:
-                return best
+                return without_needless(inputs, layouts, best, runs)
     return None
+
+
+def without_needless(inputs: Inputs, layouts: Mapping[str, Layout], found: Tried, runs: bool) -> Tried:
+    """Changes that fit, without any that they fit without."""
+    for change in found.changes:
+        fewer = tried(inputs, layouts, [each for each in found.changes if each != change], runs)
+        if fewer and fewer.fits:
+            found = fewer
+    return found
 
 
 def tried(inputs: Inputs, layouts: Mapping[str, Layout], changes: Sequence[FieldChange], runs: bool) -> Tried | None:
@@ -136,7 +147,9 @@ def fits_every_rank(found: Score) -> bool:
 
 
 def field_changes(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[FieldChange]:
-    """Changes of one field that leave more room: recompute, ZeRO, larger tp and pp, and a smaller micro-batch."""
+    """Changes of one field that may leave more room: recompute, ZeRO, larger tp and pp, an encoder on all ranks, and a
+    smaller micro-batch.
+    """
     for name, layout in layouts.items():
         how = layout.recompute
         if how != "full":
@@ -148,9 +161,13 @@ def field_changes(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[Fie
         ranks = len(layout.ranks)
         for doublings in (1, 2, 3):
             tp, pp = layout.tp << doublings, layout.pp << doublings
-            if tp * layout.pp * layout.cp * layout.replica <= ranks and not inputs.model.modules[name].heads % tp:
+            in_node = tp <= max(kind.per_node for kind in inputs.cluster.ranks)
+            if in_node and tp * layout.pp * layout.cp * layout.replica <= ranks:
                 yield FieldChange(name, "tp", tp, doublings)
             if pp * layout.tp * layout.cp * layout.replica <= ranks and pp <= inputs.model.modules[name].layers:
                 yield FieldChange(name, "pp", pp, doublings)
+        every = Ranks(range(inputs.cluster.size))
+        if name != inputs.module and layout.ranks != every:
+            yield FieldChange(name, "ranks", every, 2)
         if name == inputs.module and layout.micro_batch > 1:
             yield FieldChange(name, "micro_batch", layout.micro_batch // 2, 1)
