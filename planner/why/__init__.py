@@ -3,12 +3,14 @@
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup
 from planner.why.item_reasons import WhyItem
-from planner.why.joint_facts import JointFacts, joint_facts
+from planner.why.joint_facts import JointFacts, ModuleLoad, joint_facts
+from planner.why.joint_why import JointWhyPlan
 from planner.why.joint_why_not import JointWhyNot
 from planner.why.plan_problem import single_step
+from planner.why.sensitivity import Sensitivity
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
 from planner.why.step_facts import StepFacts, step_facts
-from planner.why.why import why
+from planner.why.why import WhyAnswer, why
 from planner.why.why_not import WhyNot, why_not
 from planner.why.why_plan import WhyPlan
 
@@ -16,9 +18,13 @@ __all__ = [
     "GroupLoad",
     "JointFacts",
     "JointWhyNot",
+    "JointWhyPlan",
+    "ModuleLoad",
+    "Sensitivity",
     "StaticComparison",
     "StaticPlan",
     "StepFacts",
+    "WhyAnswer",
     "WhyGroup",
     "WhyItem",
     "WhyNot",

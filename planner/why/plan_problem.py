@@ -37,10 +37,10 @@ def planned_module(plan: Plan) -> tuple[str, Layout]:
     (name, layout), *others = plan.layouts.items()
     if others:
         raise InputError(
-            f"no strategy plans several modules, and the plan has {len(plan.layouts)}",
+            f"items are asked about in a plan of one module, and this one has {len(plan.layouts)}",
             where=f"layouts ({', '.join(plan.layouts)})",
-            fix="`planner why PLAN` shows where its time goes and which module to make faster; "
-            "`planner check` compares it with one that you edited",
+            fix="`planner why PLAN` for the step, `planner why PLAN GROUP` for a group of a module, and "
+            "`planner why-not PLAN MODULE.FIELD=VALUE` for another layout",
         )
     multipart = [item for item, size in plan.uses.items[name].items() if len(part_lengths(size)) > 1]
     if multipart:

@@ -1,13 +1,15 @@
 """What `why` and `why-not` print of plans of several modules. All seconds are simulated."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from planner.cli.views.pack_text import pack_text
 from planner.cli.views.plan_tables import gib_text, table
-from planner.units import GIB, duration, percent
-from planner.why import JointFacts, JointWhyNot
+from planner.specs.base import with_fields
+from planner.units import GIB, duration, percent, plural
+from planner.why import JointFacts, JointWhyNot, JointWhyPlan, ModuleLoad, Sensitivity
 
 CLOSE = 1e-6  # share of the step: a smaller difference is none
 GROWS = 0.005  # share of the fullest rank's memory: a smaller difference is not listed
@@ -39,7 +41,8 @@ def joint_why_not_lines(answer: JointWhyNot) -> Iterator[RenderableType]:
     if answer.follows:
         yield Text(f"this also changes {', '.join(answer.follows)}", style="dim")
     yield from kept_line(answer)
-    yield from again_line(answer)
+    if answer.again is not None:
+        yield from again_line(answer.again, answer.before.value)
 
 
 def cost_line(answer: JointWhyNot, asked: str) -> Text:
@@ -64,12 +67,12 @@ def kept_line(answer: JointWhyNot) -> Iterator[RenderableType]:
         yield Text(f"with the layouts of the other modules as they were: {alone}", style="dim")
 
 
-def again_line(answer: JointWhyNot) -> Iterator[RenderableType]:
+def again_line(again: float, value: float) -> Iterator[RenderableType]:
     """A warning where the plan's own layouts, their items placed again, give another step."""
-    if answer.again is not None and abs(answer.again - answer.before.value) > CLOSE * answer.before.value:
+    if abs(again - value) > CLOSE * value:
         yield Text(
-            f"the plan's own layouts, with items placed again, take {duration(answer.again)}: "
-            f"the plan takes {duration(answer.before.value)}",
+            f"the plan's own layouts, with items placed again, take {duration(again)}: "
+            f"the plan takes {duration(value)}",
             style="yellow",
         )
 
@@ -107,9 +110,68 @@ def gib_of(gib: float) -> str:
     return gib_text(gib * GIB)
 
 
-def seconds_by_part(parts: Mapping[str, float], whole: float) -> RenderableType:
-    """Seconds and shares of a whole."""
-    rows = table("", ">seconds", ">share")
-    for name, seconds in parts.items():
-        rows.add_row(name, duration(seconds), percent(seconds / whole if whole else 0.0))
+# -------------------------------------------------------------------------------------------------------------- why
+
+
+def joint_why_lines(answer: JointWhyPlan) -> Iterator[RenderableType]:
+    """Where the time goes, what binds, and what would shorten the step."""
+    facts = answer.facts
+    yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, simulated\n")
+    yield one_step(facts)
+    yield Text(f"\n{binds_text(facts)}")
+    for name, load in facts.loads.items():
+        yield Text(f"load of {name}: {load_text(load)}")
+    if facts.packs:
+        yield Text(f"packs: {pack_text(facts.packs)}")
+    yield Text()
+    yield gains_table("with", answer.sensitivities)
+    if answer.placements:
+        yield Text()
+        elsewhere = [with_fields(each.gain, what=" ".join(each.changes)) for each in answer.placements]
+        yield gains_table("with encoders elsewhere (planner why-not PLAN …)", elsewhere)
+    if answer.data:
+        yield Text()
+        yield gains_table("with other data (priced only)", answer.data)
+    if answer.unplaced:
+        yield Text(f"other placements are not priced: {answer.unplaced}", style="dim")
+    yield from again_line(answer.again, facts.value)
+
+
+def one_step(facts: JointFacts) -> RenderableType:
+    """Where the time of a step goes: of the mean rank, and of the longest chain of tasks; and the counts behind it."""
+    rows = table("", ">mean rank", ">share", ">longest chain")
+    rows.add_row("step", duration(facts.value), percent(1.0), duration(facts.value))
+    for name in dict.fromkeys((*facts.parts, *facts.binds)):
+        seconds, chain = facts.parts.get(name, 0.0), facts.binds.get(name)
+        share = percent(seconds / facts.value if facts.value else 0.0)
+        rows.add_row(f"  {name}", duration(seconds), share, "" if chain is None else duration(chain))
+    rows.add_row(f"bound ({facts.bound_by})", duration(facts.bound))
+    rows.add_row(f"memory of rank {facts.fullest_rank}, the fullest", gib_of(facts.peak_memory_gib))
+    for name, size in facts.memory.items():
+        rows.add_row(f"  {name}", gib_of(size), percent(size / facts.peak_memory_gib))
+    return rows
+
+
+def load_text(load: ModuleLoad) -> str:
+    """How uneven the load of a module is: `passes of 520.0 ms on the mean of 128 ranks, most 2.57 s (4.95 of it)`."""
+    mean = f"passes of {duration(load.mean)} on the mean of {plural(len(load.ranks), 'rank')}"
+    return f"{mean}, most {duration(load.most)} ({load.uneven:.2f} of it) on rank {load.fullest_rank}"
+
+
+def binds_text(facts: JointFacts) -> str:
+    """What the step is as long as: the largest parts of its longest chain of tasks, and the rank that idles least."""
+    longest = sorted(facts.binds.items(), key=lambda part: -part[1])[:3]
+    told = ", ".join(f"{name} {percent(seconds / (facts.value or 1.0))}" for name, seconds in longest)
+    stages = " and ".join(f"stage {stage} of {name}" for name, stage in facts.busiest_stages.items())
+    return f"what binds: {told} of the longest chain; rank {facts.busiest_rank} idles least ({stages})"
+
+
+def gains_table(what: str, gains: Sequence[Sensitivity]) -> RenderableType:
+    """The step with each of several changes, and what it saves."""
+    rows = table(what, ">step", ">saves", ">share")
+    for gain in gains:
+        if gain.seconds is None or gain.saved is None or gain.share is None:
+            rows.add_row(gain.what, gain.because, "", "")
+        else:
+            rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
     return rows
