@@ -210,7 +210,16 @@ def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
         found = memory_fit_of_job(load_job(path, JobOptions()))
         assert found.fits == fits, fields
         if not fits:
-            assert found.largest_module == "vit" and "fix.layouts.vit.ranks" in change_text(found)
+            assert found.largest_module == "vit" and found.change and found.change.differences
+            (change,) = found.change.differences
+            module, _, field = change.partition(".")
+            assert module == "vit" and change in change_text(found)
+            again = {**fixed, "vit": f"zero: 0, {field.replace('=', ': ')}"}
+            path = placed_job(tmp_path, again, model=large, layout="{dtype: float32}")
+            possible = memory_fit_of_job(load_job(path, JobOptions()))
+            assert possible.fits and possible.plan.layouts == found.change.layouts
+            assert possible.scores[0].step_seconds == found.change.seconds
+            assert possible.scores[0].peak_bytes == found.change.bytes_needed
 
 
 def test_the_rank_that_is_fullest_is_named_with_its_modules(tmp_path):
@@ -270,3 +279,33 @@ def test_any_layouts_are_refused_with_a_place_or_give_a_legal_plan_no_quicker_th
             busy[rank] += price(task).value
     assert found.step_seconds >= max(busy.values()) * (1 - 1e-9)
     assert found.step_seconds >= found.bound.seconds * (1 - 1e-9)
+
+
+def test_what_fits_is_the_change_of_fewest_fields(tmp_path):
+    """Where one field does, no other is changed; where only several do, none of them can be left out."""
+    large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
+    fixed = {"llm": "", "vit": "dp: 4, zero: 0", "ear": ""}
+    inputs = load_job(placed_job(tmp_path, fixed, model=large, layout="{dtype: float32}"), JobOptions())
+    wide, lean = memory_fit_of_job(inputs), None
+    for share in (0.9, 0.5, 0.3, 0.2, 0.15):
+        devices = {kind: with_fields(each, memory_gib=each.memory_gib * share) for kind, each in inputs.devices.items()}
+        found = memory_fit_of_job(replace(inputs, devices=devices)).change
+        if found is None:
+            break
+        lean = found
+        for gone in found.differences if len(found.differences) > 1 else ():
+            fewer = [each for each in found.differences if each != gone]
+            again = fields_with(fixed, fewer)
+            job = load_job(placed_job(tmp_path, again, model=large, layout="{dtype: float32}"), JobOptions())
+            assert not memory_fit_of_job(replace(job, devices=devices)).fits, (found.differences, gone)
+    assert lean is not None and len(lean.differences) > 1 and not wide.fits
+
+
+def fields_with(fixed, changes):
+    """The fields of a job's layouts with others in their places."""
+    wanted = {name: dict(each.split(": ") for each in fields.split(", ") if each) for name, fields in fixed.items()}
+    for change in changes:
+        key, _, value = change.partition("=")
+        module, _, field = key.partition(".")
+        wanted[module] = {name: each for name, each in wanted[module].items() if name != "dp"} | {field: value}
+    return {name: ", ".join(f"{key}: {value}" for key, value in fields.items()) for name, fields in wanted.items()}

@@ -96,7 +96,7 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
     plan = with_fields(plan, edges=plan_edges(inputs, layouts))
-    require_legal(plan, str(inputs.sources["job"]))
+    require_legal(plan, str(inputs.file))
     return plan
 
 
