@@ -8,6 +8,7 @@ from planner.plan.tasks.expand import expand
 from planner.specs.base import with_fields
 from tests.meshes import meshed
 from tests.runtime.multi_module_plans import joined, layout, require_those_of_one_process
+from tests.runtime.test_cross_layers import PLANS as CROSS
 from tests.runtime.training_worlds import run_all
 from tests.several import at_other_times, legal
 
@@ -68,6 +69,10 @@ def without_backward(whole: Plan) -> Plan:
     return frozen
 
 
+def at_times(whole: Plan, **when) -> Plan:
+    return with_fields(whole, layouts={**whole.layouts, "vit": with_fields(whole.layouts["vit"], **when)})
+
+
 AHEAD = layout("vit", dp=4, **times(2, "at_once"))
 PLANS = {
     "all ranks, ahead, at once": plan(PIPELINE, AHEAD, STAGED),
@@ -91,6 +96,8 @@ PLANS = {
         feeds=SENSES["feeds"],
     ),
 }  # fmt: skip
+CROSSING = ("stages that all read", "a stage that reads nothing", "chunks", "stages, zero 3", "split backwards")
+PLANS |= {f"cross attention, {name}": at_times(CROSS[name], **times(1, "at_once")) for name in CROSSING}
 PLANS |= {f"drawn {seed}": at_other_times(each, seed) for seed, each in legal(40, 6).items()}
 
 
