@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import pipeline
+from planner import files, pipeline
 from planner.cli.views.prediction_tables import change_text
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible, InputError, Unsupported
@@ -24,6 +24,7 @@ from planner.plan.tokens.resharding import encoder_transfers, is_between_modules
 from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
+from planner.specs.job import Fix
 from planner.strategies.static.joint_plan import plan_together, priced_together, solve_together
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples
@@ -39,6 +40,10 @@ def refusal(folder, fixed, **other) -> InputError:
         planned(folder, fixed, **other)
     assert caught.value.where and caught.value.fix
     return caught.value
+
+
+def text_of(plan: Plan) -> str:
+    return str(files.dump(plan))
 
 
 def rows_read(plan: Plan, tasks) -> Counter:
@@ -199,6 +204,51 @@ def test_a_plan_that_moved_a_module_from_where_its_job_has_it(tmp_path):
     plan = planned(tmp_path, {"llm": "pp: 2", "vit": "ranks: first_stage", "ear": "ranks: 3"})
     moved = with_fields(plan, layouts={**plan.layouts, "vit": with_fields(plan.layouts["vit"], ranks=Ranks((0, 2)))})
     assert any("ranks is fixed to 0-1, and the layout has 0,2" in each.message for each in violations(moved))
+
+
+def test_when_an_encoder_runs_is_what_its_job_fixes(tmp_path):
+    """In the plan and in what is printed of it; its default is in neither, and has the bytes of what leaves it out."""
+    said = {"llm": "pp: 2", "vit": "ahead: 2, backward: at_once", "ear": ""}
+    plan = planned(tmp_path, said)
+    assert (plan.layouts["vit"].ahead, plan.layouts["vit"].backward) == (2, "at_once")
+    assert "ahead: 2, backward: at_once" in module_layout_text(plan, "vit")
+    assert "ahead" not in module_layout_text(plan, "ear")
+    moved = with_fields(plan, layouts={**plan.layouts, "vit": with_fields(plan.layouts["vit"], ahead=1)})
+    assert any("ahead is fixed to 2, and the layout has 1" in each.message for each in violations(moved))
+    usual = planned(tmp_path, {"llm": "pp: 2", "vit": "", "ear": ""})
+    by_default = with_fields(usual, uses=with_fields(usual.uses, fix=Fix()))
+    also = planned(tmp_path, {"llm": "pp: 2", "vit": "ahead: 0, backward: last", "ear": ""})
+    sources = {"uses": with_fields(also.uses, fix=Fix(), sources=usual.uses.sources)}
+    assert text_of(with_fields(also, **sources)) == text_of(by_default)
+
+
+def test_no_module_is_ahead_of_itself(tmp_path):
+    error = refusal(tmp_path, {"llm": "ahead: 1", "vit": "", "ear": ""})
+    assert "feeds no module" in error.message and "layouts.llm.ahead" in error.where
+    error = refusal(tmp_path, {"llm": "", "vit": "", "ear": ""}, layout="{backward: at_once}")
+    assert "`backward` for one that feeds others" in error.message and error.fix == "say backward under fix.layouts"
+
+
+def test_a_framework_that_cannot_be_told_when_encoders_run_is_named(tmp_path):
+    path = Path(placed_job(tmp_path, {"llm": "", "vit": "ahead: 1", "ear": ""}, layout="{dtype: float32}"))
+    path.write_text(path.read_text() + "software: megatron\n")
+    with pytest.raises(InputError, match=r"not 1 ahead \(rule: encoders ahead\)") as caught:
+        plan_together(load_job(str(path), JobOptions()))
+    assert "fix.layouts.vit" in caught.value.where and "ahead: 0" in caught.value.fix
+
+
+def test_memory_grows_with_what_is_ahead_and_shrinks_with_what_is_at_once(tmp_path):
+    """An encoder apart: peaks of its rank over the simulated step."""
+    images = "patches,row\n" + "".join(f"512,{row}\n" for row in range(12))
+    said, fixed = (140,) * 12, {"llm": "ranks: 2-3, pp: 2", "vit": "ranks: 0", "ear": "ranks: 1"}
+    plan = planned(tmp_path, fixed, images=images, clips=NO_CLIPS, rows=said, max_tokens=200)
+
+    def peak(ahead: int, backward: str) -> float:
+        vit = with_fields(plan.layouts["vit"], ahead=ahead, backward=backward)
+        return score(with_fields(plan, layouts={**plan.layouts, "vit": vit})).memory.peaks[0]
+
+    at_once, last = ([peak(ahead, backward) for ahead in (0, 1, 2, 99)] for backward in ("at_once", "last"))
+    assert at_once[0] < at_once[1] < at_once[2] < at_once[3] <= min(last)
 
 
 def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
