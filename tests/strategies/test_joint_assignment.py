@@ -24,7 +24,7 @@ from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.rank_loads import pipeline_loads
 from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
 from tests.examples import examples
-from tests.placed_jobs import PLACEMENTS, placed_job
+from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, PLACEMENTS, placed_job
 
 CLUSTER = """\
 format: planner.cluster/1
@@ -102,6 +102,26 @@ def test_no_candidate_has_a_lower_estimate_and_all_have_the_same_items(tmp_path,
             assert placed == sorted(joint.batch.items if module == "llm" else joint.batch.streams[module])
         sizes = [len(items) for row in each.cells["llm"] for items in row]
         assert max(sizes) <= joint.layout.micro_batch
+
+
+def test_a_long_image_is_split_and_short_ones_stay_whole(tmp_path):
+    """The split is by heads over all ranks, which compute short images besides; whole, one rank would hold up all."""
+    path = placed_job(tmp_path, EVERY_RANK, **LONG_IMAGE)
+    plan = plan_together(load_job(path, JobOptions()))
+    assert not violations(plan)
+    (row,) = plan.steps[0].micro_batches
+    assert row["vit"]["vit.g0-3"] == (0,) and sorted(sum(row["vit"].values(), ())) == [0, 1, 2, 3]
+    whole = plan_together(load_job(placed_job(tmp_path, {**EVERY_RANK, "vit": "cp: 1"}, **LONG_IMAGE), JobOptions()))
+    assert not any(group.split for group in whole.groups.values())
+    assert step_seconds(plan) < 0.9 * step_seconds(whole)
+
+
+def test_items_are_split_only_where_they_may_be(tmp_path):
+    for fields in ("cp: 1", "zero: 3", "cp: 2, dp: 2", "pp: 2, dp: 2"):
+        joint = joint_items(load_job(placed_job(tmp_path, {**EVERY_RANK, "vit": fields}, **LONG_IMAGE), JobOptions()))
+        assert not any(name == "vit" for name, _ in joint.split_streams), fields
+    joint = joint_items(load_job(placed_job(tmp_path, EVERY_RANK, **LONG_IMAGE), JobOptions()))
+    assert [degree for name, degree in joint.split_streams if name == "vit"] == [2, 4]
 
 
 def when_read(plan: Plan) -> dict[tuple[str, int], int]:
