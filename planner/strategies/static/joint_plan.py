@@ -3,7 +3,7 @@
 Which sample and which item goes where is decided for all modules together (joint_assignment.py).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.costs import Pricing
@@ -17,11 +17,13 @@ from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses
-from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_assignment import JointAssignment, JointItems
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
 from planner.strategies.static.static_plan import replica_groups
+
+Choose = Callable[[JointItems], JointAssignment]
 
 
 def unsupported_together(inputs: Inputs) -> str | None:
@@ -64,20 +66,20 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     return plan_of_layouts(by_hand, placed_layouts(inputs, runs and not packs_samples(inputs)))
 
 
-def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
-    """The unpriced plan of one batch with a decided layout of every module, by the job's strategy. Raises InputError
-    where it is not legal, and Infeasible where a sample is more than a rank may hold.
+def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
+    """The unpriced plan of one batch with a decided layout of every module, by the job's strategy; `choose`: which
+    assignment is taken, where samples are not packed. Raises InputError where it is not legal, and Infeasible where a
+    sample is more than a rank may hold.
     """
-    packed = packs_samples(inputs)
-    used = plan_uses(inputs, layouts, ())
-    flows = gradient_flows(used.models, inputs.model.edges)
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
-    micro_batches, groups = (packed_by_group if packed else balanced_by_group)(pricing, inputs, layouts)
+    if packs_samples(inputs):
+        micro_batches, groups = packed_by_group(pricing_for(inputs, layouts), inputs, layouts)
+    else:
+        micro_batches, groups = assigned_by_group(choose(joint_items(inputs, layouts)), inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")
     plan = draft_plan(
         replace(inputs, job=job),
-        used,
+        plan_uses(inputs, layouts, ()),
         layouts,
         groups,
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
@@ -85,6 +87,18 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
     plan = with_fields(plan, edges=plan_edges(inputs, layouts))
     require_legal(plan, str(inputs.sources["job"]))
     return plan
+
+
+def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
+    """The samples of a batch with what they read, to be assigned to replicas of these layouts."""
+    return JointItems(pricing_for(inputs, layouts), inputs, layouts)
+
+
+def pricing_for(inputs: Inputs, layouts: dict[str, Layout]) -> Pricing:
+    """What prices items of modules with these layouts."""
+    used = plan_uses(inputs, layouts, ())
+    flows = gradient_flows(used.models, inputs.model.edges)
+    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
 
 
 def packed_by_group(
@@ -100,15 +114,14 @@ def packed_by_group(
     return micro_batches_of(inputs.module, packed, groups), named_groups(groups)
 
 
-def balanced_by_group(
-    pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]
+def assigned_by_group(
+    found: JointAssignment, inputs: Inputs, layouts: dict[str, Layout]
 ) -> tuple[list[MicroBatch], dict[str, Group]]:
-    """Micro-batches of as many samples as their layout says, with what they read, and the groups by name."""
-    best = JointItems(pricing, inputs, layouts).best()
-    groups = {name: [*used_groups(best.groups[name], layouts[name], best.cells[name])] for name in layouts}
-    count = len(best.cells[inputs.module])
-    by_number = [{name: of_module[number] for name, of_module in best.cells.items()} for number in range(count)]
-    return micro_batches_of(inputs.module, by_number, best.groups), named_groups(groups)
+    """Micro-batches of an assignment, and the groups by name."""
+    groups = {name: [*used_groups(found.groups[name], layouts[name], found.cells[name])] for name in layouts}
+    count = len(found.cells[inputs.module])
+    by_number = [{name: of_module[number] for name, of_module in found.cells.items()} for number in range(count)]
+    return micro_batches_of(inputs.module, by_number, found.groups), named_groups(groups)
 
 
 def used_groups(groups: Sequence[Group], layout: Layout, cells: Sequence[Sequence[Sequence[int]]]) -> Iterator[Group]:
