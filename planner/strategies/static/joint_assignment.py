@@ -105,9 +105,12 @@ class JointItems:
             for samples in (alone, *together)
             for homes in ((False, True) if together else (False,))
         ]
-        found = [self.with_streams(*choice) for choice in choices]
-        yield from found
-        samples, balance = choices[min(range(len(found)), key=lambda at: found[at].seconds)]
+        seconds: list[float] = []
+        for choice in choices:
+            found = self.with_streams(*choice)
+            seconds.append(found.seconds)
+            yield found
+        samples, balance = choices[seconds.index(min(seconds))]
         for degree in self.degrees:
             yield self.with_streams(samples, balance._replace(ranks=True, degree=degree))
 
