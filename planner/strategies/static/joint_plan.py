@@ -12,7 +12,7 @@ from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, group_name
-from planner.scoring import Score, outcome_of, prediction_of, require_memory, score
+from planner.scoring import Score, outcome_of, prediction_of, require_memory, score, with_score
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
@@ -24,17 +24,22 @@ from planner.strategies.static.sample_assignment import packed_micro_batches
 from planner.strategies.static.static_plan import replica_groups
 
 Choose = Callable[[JointItems], JointAssignment]
+AS_FIXED = "layouts as fixed"  # the effort of an outcome
 
 
 def unsupported_together(inputs: Inputs) -> str | None:
     """The reason why the modules of a job cannot be planned together, and the fix after ` | `; None when they can."""
+    one_kind = len(rank_kinds(inputs.cluster)) == 1
+    return undefined_items(inputs) or (None if one_kind else "a static layout needs ranks of one kind | give a plan")
+
+
+def undefined_items(inputs: Inputs) -> str | None:
+    """The modules whose items a job does not define, and the fix after ` | `; None where it defines all."""
     known = {inputs.module, *inputs.batches[0].streams}
     others = " and ".join(f"`{name}`" for name in inputs.model.modules if name not in known)
-    if others:
-        return f"the job does not define the items of {others} | give workload.streams and fix.layouts, or a plan"
-    if len(rank_kinds(inputs.cluster)) > 1:
-        return "a static layout needs ranks of one kind | give a plan"
-    return None
+    none = "lengths: {from: sample_mix, text: 2048, multimodal: 0, text_only: 1}"
+    fix = f"for text alone, {none}; or give workload.streams"
+    return f"the job does not define the items of {others} | {fix}" if others else None
 
 
 def fixes_every_module(inputs: Inputs) -> bool:
@@ -54,7 +59,14 @@ def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
     """The plan with its outcome, whether it fits or not, and its score. Raises InputError."""
     plan = plan_together(inputs, runs)
     found = score(plan)
-    return with_fields(plan, outcome=outcome_of(found, "layouts as fixed"), prediction=prediction_of(found)), found
+    return with_fields(plan, outcome=outcome_of(found, AS_FIXED), prediction=prediction_of(found)), found
+
+
+def assign_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
+    """The priced plan of a batch in which layouts are those of an earlier one. Raises InputError, and Infeasible where
+    it does not fit.
+    """
+    return with_score(plan_of_layouts(inputs, layouts), AS_FIXED)
 
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
