@@ -177,7 +177,11 @@ def pipeline_choices(trained: TrainingSetup, mesh: Mesh, fixed: Parallelism) -> 
 
 
 def micro_batch_sizes(trained: TrainingSetup, pipelines: int, most: int) -> Sequence[int]:
-    """Sequences of a micro-batch: any number that divides a pipeline's share of equal ones; powers of two of others."""
+    """Sequences of a micro-batch: any number that divides a pipeline's share of equal ones; powers of two of others,
+    and where assignments differ the most that there may be.
+    """
+    if trained.any_assignment:
+        return sorted({*(2**n for n in range(most.bit_length())), most})
     if trained.equal_lengths and len(trained.sizes) % pipelines == 0:
         return divisors(len(trained.sizes) // pipelines, most)
     return [2**n for n in range(most.bit_length())]
