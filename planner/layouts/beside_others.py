@@ -4,8 +4,15 @@ What is cheap is bounded first: only layouts that leave room below the best one 
 those that fit have the bound of their own step.
 
 Own bounds hold for samples that are assigned in any way: the first micro-batch of a pipeline, and its last, may be the
-shortest sample alone, and a micro-batch may have fewer samples than its layout says. Samples that are packed to limits
-are in as few packs as these allow.
+shortest sample alone. A layout with b samples in a micro-batch stands for all plans whose micro-batches have more than
+the next smaller number in the mean, and b at most: as few micro-batches as b gives take time, and the mean of as many
+as the smaller number gives is held, and goes through all stages. Samples that are packed to limits are in no fewer
+packs than these allow.
+
+A pipeline's stage with f micro-batches in flight holds any f that follow each other, and the backward of the first of
+these. Cut K of them into runs of f, in each of the f ways: runs and what is left over are at most (K + 2f − 1)/f, and
+each is held, so that one of them has f/(K + 2f − 1) of all at least, and as much of its backward. With chunks, all but
+the last of pp micro-batches are held when the last has its backward, and there are (K + pp − 1)/pp such groups at most.
 """
 
 from collections.abc import Iterator
@@ -14,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.costs import LayoutColumns, columns_where
-from planner.costs.step import StepItems, least_busy_seconds, least_step_seconds
+from planner.costs.step import StepItems, least_busy_seconds, least_path_seconds, least_step_seconds
 from planner.layouts.equivalent_window import with_equivalent_window
 from planner.layouts.launchable_layouts import layouts_of
 from planner.layouts.layout_batches import column_batches
@@ -27,6 +34,8 @@ from planner.layouts.solved_optimizer_offload import optimizer_offload_is_open
 from planner.layouts.space_bound import SpaceBound, with_any_parts, with_least_memory
 from planner.plan.pack_bound import fewest_by_resource
 from planner.specs.base import with_fields
+
+MANY = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class LayoutsBesideOthers:
         fixed, found = self.own.trained.fixed, layouts_of(self.own, self.own.trained.fixed)
         orders, seconds, excluded = order_choices(self.own, found), known.seconds, 0
         for places, at in column_batches(self.own.trained, found):
-            at = self.in_few_micro_batches(replace(at, dispatch=self.own.dispatches))
+            at = replace(at, dispatch=self.own.dispatches)
             if fixed.recompute is None or isinstance(fixed.recompute, dict):
                 at = replace(at, full_recompute=0.0)
             quick = self.shared_seconds(at, orders_of(orders, places, np.ones(len(places), np.bool_))) < seconds
@@ -79,7 +88,7 @@ class LayoutsBesideOthers:
         """The layouts with as little recomputed as may fit, and which of them fit; then, of those that recompute, the
         same with moments of the optimizer in host memory, where these may be.
         """
-        problem, held = self.own, held_micro_batches(self.own.trained, at, self.packs)
+        problem, held = self.own, held_micro_batches(self.own.trained, at)
         if not optimizer_offload_is_open(problem):
             least, needed = with_least_memory(problem, at, held)
             yield least, needed <= problem.allowed
@@ -112,13 +121,13 @@ class LayoutsBesideOthers:
         below = self.others.least_seconds(0.0, busy) < most
         if not below.any():
             return np.inf
-        own = own_seconds(self.own, columns_where(some, below))
+        own = self.own_seconds(columns_where(some, below))
         return float(self.others.least_seconds(own, busy[below]).min())
 
     def busy(self, at: LayoutColumns) -> Floats:
         """Seconds that the mean of all ranks computes for this module, (layouts,)."""
         share = self.own.trained.ranks / self.others.ranks
-        return np.asarray(share * least_busy_seconds(self.module, at, self.own.machine))
+        return np.asarray(share * least_busy_seconds(self.module, self.in_few_micro_batches(at), self.own.machine))
 
     def in_few_micro_batches(self, at: LayoutColumns) -> LayoutColumns:
         """The layouts, where samples are packed with as few micro-batches as packs can be."""
@@ -128,25 +137,44 @@ class LayoutsBesideOthers:
         packs = np.ones(ranks.shape)
         for count in np.unique(ranks) if self.pack_tokens is not None else ():
             packs = np.where(ranks == count, fewest_by_resource(sizes, int(self.pack_tokens * count)), packs)
-        return replace(at, micro_batch=self.own.trained.mean_sequences / packs, alike={})
+        fullest = self.own.trained.mean_sequences / packs
+        return replace(at, micro_batch=np.minimum(at.micro_batch, fullest), alike={})
+
+    def own_seconds(self, at: LayoutColumns) -> Floats:
+        """Lower bounds of a step of this module alone, (layouts,), for every assignment of samples."""
+        trained, machine = self.own.trained, self.own.machine
+        shortest = replace(at, seq=float(min(trained.sizes)), micro_batch=1.0)
+        items = StepItems(self.in_few_micro_batches(at), shortest, shortest)
+        longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
+        each = (
+            least_step_seconds(self.module, items, machine),
+            least_step_seconds(trained.module, StepItems(longest, replace(longest), shortest), machine),
+            least_path_seconds(self.module, replace(at, micro_batch=fewest_samples(trained, at), alike={}), machine),
+        )
+        return np.asarray(np.max(np.broadcast_arrays(*each), axis=0))
 
 
-def own_seconds(problem: LayoutProblem, at: LayoutColumns) -> Floats:
-    """Lower bounds of a step of the samples' module alone, (layouts,), for every assignment of samples."""
-    trained, machine = problem.trained, problem.machine
-    shortest = replace(at, seq=float(min(trained.sizes)), micro_batch=1.0)
-    mean = least_step_seconds(with_equivalent_window(trained), StepItems(at, shortest, shortest), machine)
-    longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
-    alone = least_step_seconds(trained.module, StepItems(longest, replace(longest), shortest), machine)
-    return np.asarray(np.maximum(mean, alone))
-
-
-def held_micro_batches(trained: TrainingSetup, at: LayoutColumns, packs: bool) -> tuple[LayoutColumns, ...]:
+def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[LayoutColumns, ...]:
     """The layouts with micro-batches that some rank has to hold, whatever the assignment: the longest sample alone; and
-    half of the samples that a micro-batch may have, as plans with fewer in each are those of another layout.
+    some of all.
     """
     longest = replace(at, seq=float(max(trained.sizes)), micro_batch=1.0, batch=at.pipelines)
-    if packs or trained.fixed.micro_batch:
-        return (longest,)
-    half = np.maximum(trained.mean_share, at.micro_batch / 2.0)
-    return longest, replace(at, batch=at.pipelines * half, micro_batch=half)
+    of_replica = trained.mean_sequences / at.pipelines
+    count = of_replica / fewest_samples(trained, at)  # micro-batches of a replica, at most
+    pp, vpp = np.asarray(at.pp), np.asarray(at.vpp)
+    if at.schedule == "gpipe":
+        runs = MANY * count  # all at once, and no backward
+    else:
+        flying = 2.0 * pp - 1.0 if at.schedule == "zb_h2" else pp
+        runs = np.where(pp > 1, count + 2.0 * flying - 1.0, count)
+        runs = np.where(
+            vpp > 1, (count + pp - 1.0) * ((vpp + 1.0) * pp - 1.0) / (np.maximum(1.0, vpp - 1.0) * pp), runs
+        )
+    return longest, replace(at, batch=trained.mean_sequences, micro_batch=of_replica / runs, alike={})
+
+
+def fewest_samples(trained: TrainingSetup, at: LayoutColumns) -> Floats:
+    """Samples of the mean micro-batch of plans that a layout stands for, at least, as sequences of mean length."""
+    samples = np.rint(np.asarray(at.micro_batch) / trained.mean_share)
+    fewer = np.where(samples > 2.0, samples * 2.0 / 3.0, 1.0)
+    return np.asarray(fewer * trained.mean_share)
