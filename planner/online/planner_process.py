@@ -1,5 +1,6 @@
 """The planner process, which plans steps while others train, and ends with the run."""
 
+import gc
 import multiprocessing
 import threading
 import time
@@ -79,6 +80,7 @@ def serve(pipe: Connection, inputs: Inputs, plan: Plan, folder: Path, until: int
         with planner_lock(folder):
             pipe.send(None)
             ahead = LookAheadPlanner(inputs, plan, FolderQueue(folder), until)
+            gc.freeze()  # what is there stays: collecting what plans leave would look through all of it each time
             while True:
                 if not ahead.advance():
                     time.sleep(IDLE_S)

@@ -1,7 +1,9 @@
 """One layout for all batches: what a job fixes of it, how it becomes a plan, and what changes when it does not fit."""
 
 from planner.strategies.static.joint_plan import (
+    AS_FIXED,
     assign_batch,
+    draft_of_layouts,
     fixes_every_module,
     plan_of_layouts,
     solve_together,
@@ -12,11 +14,13 @@ from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 
 __all__ = [
+    "AS_FIXED",
     "LayoutChange",
     "MemoryFit",
     "StageMemory",
     "StepTimePrediction",
     "assign_batch",
+    "draft_of_layouts",
     "fixes_every_module",
     "impossible_fields",
     "memory_fit_of_job",

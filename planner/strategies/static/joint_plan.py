@@ -79,6 +79,13 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
     """The unpriced plan of one batch with a decided layout of every module, by the job's strategy. Raises InputError
     where it is not legal, and Infeasible where a sample is more than a rank may hold.
     """
+    plan = draft_of_layouts(inputs, layouts)
+    require_legal(plan, str(inputs.sources["job"]))
+    return plan
+
+
+def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
+    """The same plan before its check. Raises Infeasible where a sample is more than a rank may hold."""
     packed = packs_samples(inputs)
     used = plan_uses(inputs, layouts, ())
     flows = gradient_flows(used.models, inputs.model.edges)
@@ -93,9 +100,7 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
         module_groups(layouts),
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
-    plan = with_fields(plan, edges=plan_edges(inputs, layouts))
-    require_legal(plan, str(inputs.sources["job"]))
-    return plan
+    return with_fields(plan, edges=plan_edges(inputs, layouts))
 
 
 def packed_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
