@@ -49,7 +49,8 @@ class PlanMemory:
         """Bytes on every rank over a step whose tasks come one after another. No task takes any rank out of the order
         of all, so where a rank does one pass at a time it holds as much, at its peak, in the simulated step.
         """
-        each = (TaskEvent(task.id, task.phase, task.module, task.ranks, at, at + 1) for at, task in enumerate(tasks))
+        holding = [(at, task) for at, task in enumerate(tasks) if task.phase not in ("send", "recv", "gather", "sync")]
+        each = (TaskEvent(task.id, task.phase, task.module, task.ranks, at, at + 1) for at, task in holding)
         return self.over_step(Timeline(tuple(each), len(tasks), self.plan.size), tasks)
 
     def forward_bytes(self, task: Task) -> float:
