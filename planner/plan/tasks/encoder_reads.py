@@ -115,10 +115,8 @@ class EncoderRead:
         name = transfer_group(self.cell.group, self.target.module, self.stage)
         send_ranks, recv_ranks = (source_task.ranks, self.ranks) if of == "F" else (self.ranks, source_task.ranks)
         after = (source_task.id,) if of == "F" else self.backward_ids
-        send = replace(source_task, phase="send", of=of, group=name, ranks=send_ranks, peers=recv_ranks, after=after)
-        recv = replace(
-            source_task, phase="recv", of=of, group=name, ranks=recv_ranks, peers=send_ranks, after=(send.id,)
-        )
+        send = source_task.on_group(name, send_ranks).as_transfer("send", of, recv_ranks, after)
+        recv = source_task.on_group(name, recv_ranks).as_transfer("recv", of, send_ranks, (send.id,))
         return send, recv
 
 

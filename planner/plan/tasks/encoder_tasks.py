@@ -143,6 +143,8 @@ def unit_tasks(encoder: ModuleWork, stage: int, phase: Phase, unit: TaskUnit) ->
 
 def split_by_layers(task: Task, named: list[set[int]]) -> list[Task]:
     """Split a task into runs of layers that are named by the same placements; each waits for the one before it."""
+    if not named:
+        return [task]
     runs = [Layers(run) for _, run in groupby(task.layers, lambda layer: [layer in layers for layers in named])]
     parts = [replace(task, layers=runs[0])]
     for run in runs[1:]:

@@ -3,7 +3,9 @@
 from planner.strategies.static.changed_layouts import changed_layouts, fixing, with_asked
 from planner.strategies.static.fitting_change import FittingChange, fitting_change
 from planner.strategies.static.joint_plan import (
+    AS_FIXED,
     assign_batch,
+    draft_of_layouts,
     fixes_every_module,
     plan_of_layouts,
     solve_together,
@@ -15,6 +17,7 @@ from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 
 __all__ = [
+    "AS_FIXED",
     "FittingChange",
     "LayoutChange",
     "MemoryFit",
@@ -22,6 +25,7 @@ __all__ = [
     "StepTimePrediction",
     "assign_batch",
     "changed_layouts",
+    "draft_of_layouts",
     "fitting_change",
     "fixes_every_module",
     "fixing",
