@@ -8,7 +8,8 @@ each module,
 
     T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
 
-the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py).
+the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py). Among them are
+plans as trainers have them today (modality/baselines.py): the answer is never slower than any of these.
 
 The placements are those of MegaScale-Omni (encoders multiplexed with every pipeline stage), of Megatron-LM's first
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
@@ -18,6 +19,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import outcome_of, prediction_of
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.strategies.modality.baselines import baseline_trials
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_errors import nearest_error, nothing_fits, require_possible_fields
@@ -48,9 +50,10 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     require_possible_fields(inputs)
     space = JointSpace(inputs)
     candidates = joint_candidates(space)
-    if not candidates:
+    starts = baseline_trials(inputs, space)
+    if not candidates and not any(each.plan for each in starts):
         raise nothing_fits(space)
-    done = search(inputs, candidates)
+    done = search(inputs, candidates, starts)
     best = done.best
     if best is None or best.plan is None or best.found is None:
         raise nearest_error(done)

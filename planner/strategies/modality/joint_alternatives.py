@@ -10,26 +10,30 @@ from planner.units import percent
 
 
 def joint_alternatives(done: JointSearch) -> tuple[Alternative, ...]:
-    """The quickest of each kind but the best one's; where none of a kind fits, the one that was tried first."""
+    """The quickest of each kind but the best one's, baselines by their names; where none of a kind fits, the one that
+    was tried first.
+    """
     chosen = done.best
     assert chosen, "alternatives are those of a plan"
     of_kind: dict[str, SimulatedJoint] = {}
-    for each in done.tried.values():
+    for each in (*done.starts, *done.tried.values()):
         if each.kind not in of_kind or each.seconds < of_kind[each.kind].seconds:
             of_kind[each.kind] = each
     others = [each for kind, each in of_kind.items() if kind != chosen.kind]
-    return tuple(joint_alternative(each, chosen) for each in sorted(others, key=lambda each: each.seconds))
+    return tuple(
+        joint_alternative(each, chosen, done.inputs.module) for each in sorted(others, key=lambda each: each.seconds)
+    )
 
 
-def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternative:
-    """Joint layouts of another kind beside the chosen ones."""
+def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint, module: str) -> Alternative:
+    """Joint layouts of another kind beside the chosen ones; none, where a baseline has no layouts."""
     slower = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower" if tried.plan else tried.because
-    samples = next(reversed(tried.layouts.values()))
+    samples = tried.layouts.get(module)
     size = chosen.plan.size if chosen.plan else 0
     return Alternative(
         strategy="modality_layout",
-        zero=samples.zero,
-        sync=sync_of(samples),
+        zero=samples.zero if samples else None,
+        sync=sync_of(samples) if samples else None,
         value=tried.seconds if tried.plan else None,
         because=f"{tried.kind}: {slower}",
         layouts={name: placed_layout(layout, size) for name, layout in tried.layouts.items()},

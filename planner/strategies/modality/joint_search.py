@@ -58,6 +58,7 @@ class JointSearch:
 
     inputs: Inputs
     most: int
+    starts: Sequence[SimulatedJoint] = ()  # simulated before, and not counted: baselines, by their names as kinds
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
 
     def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
@@ -75,7 +76,7 @@ class JointSearch:
     @property
     def best(self) -> SimulatedJoint | None:
         """The quickest so far that fits; of equals the first one."""
-        able = [each for each in self.tried.values() if each.plan]
+        able = [each for each in (*self.tried.values(), *self.starts) if each.plan]
         return min(able, key=lambda each: each.seconds, default=None)
 
 
@@ -91,9 +92,11 @@ def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> Si
     return SimulatedJoint(layouts, kind, plan, found)
 
 
-def search(inputs: Inputs, candidates: Sequence[JointCandidate]) -> JointSearch:
-    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best."""
-    done = JointSearch(inputs, most_simulated(inputs))
+def search(inputs: Inputs, candidates: Sequence[JointCandidate], starts: Sequence[SimulatedJoint] = ()) -> JointSearch:
+    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best, of `starts` or
+    of these.
+    """
+    done = JointSearch(inputs, most_simulated(inputs), starts)
     first, others = quickest_of_kinds(candidates)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by
     for each in first:
@@ -138,8 +141,9 @@ def improve(done: JointSearch) -> None:
     """Change the best joint layouts, one field at a time, as long as a change is quicker and simulations are left."""
     best = done.best
     while best and not done.spent:
+        kind = f"{best.kind} changed" if any(best is each for each in done.starts) else best.kind
         for layouts in neighbours(done.inputs, best.layouts):
-            if done.spent or done.simulate(layouts, best.kind).seconds < best.seconds:
+            if done.spent or done.simulate(layouts, kind).seconds < best.seconds:
                 break
         if done.best is best:
             return
