@@ -22,6 +22,7 @@ CASES = {
     "layouts-measured": "benchmarks.layouts_measured",
     "moe-layouts": "benchmarks.moe_layouts",
     "multimodal-layouts": "benchmarks.multimodal_layouts",
+    "mixes": "benchmarks.mixes",
     "baselines": "benchmarks.baselines_table",
     "data-ranks": "benchmarks.data_ranks",
     "closed-form": "benchmarks.closed_form",

@@ -20,6 +20,7 @@ from planner.scoring import restate_in_objective
 from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.specs.workload.length_sources import SampleMix
 from planner.strategies import (
     STRATEGIES,
     SolvedJob,
@@ -39,7 +40,7 @@ from planner.strategies.static import (
 from planner.units import percent
 
 BEST = "best"
-JOINT = "modality_layout"
+TOGETHER = "modality_layout"  # the strategy that decides layouts of several modules together
 
 
 def read_job(reference: str, options: JobOptions) -> Inputs:
@@ -52,7 +53,7 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
-    if fixes_every_module(inputs) and inputs.job.strategy not in (JOINT, BEST):
+    if fixes_every_module(inputs) and inputs.job.strategy not in (TOGETHER, BEST):
         require_planned_ahead(inputs)
         return solve_each(inputs, solve_together, on_batch)
     require_items(inputs)
@@ -98,8 +99,10 @@ def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
 
 
 def require_possible(inputs: Inputs) -> None:
-    """Raises InputError where no layout has the fields that the job fixes, whatever the others are."""
-    wrong = impossible_fields(inputs)
+    """Raises InputError where no layout has the fields that the job fixes, whatever the others are; of several modules
+    their strategy knows, as each may be on ranks of its own.
+    """
+    wrong = impossible_fields(inputs) if len(inputs.model.modules) == 1 else None
     if wrong:
         where = f"{inputs.sources.get('job', inputs.job.name)} (fix.layouts.{inputs.module})"
         raise InputError(wrong[0], where=where, fix=wrong[1])
@@ -125,12 +128,17 @@ def require_objective(inputs: Inputs) -> None:
 
 def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     """Solves the job batch by batch with its own strategy."""
+    require_supported(inputs)
+    return solve_each(inputs, refined_plan, on_batch)
+
+
+def require_supported(inputs: Inputs) -> None:
+    """Raises Unsupported where the job's strategy, or the one that it refines, does not support the job."""
     reason = unsupported_reason(inputs)
     if reason:
         message, _, fix = reason.partition(" | ")
         where = f"{inputs.sources['job']} (strategy)"
         raise Unsupported(message, where=where, fix=fix or "change the job, or its strategy")
-    return solve_each(inputs, refined_plan, on_batch)
 
 
 def refined_plan(inputs: Inputs) -> Plan:
@@ -225,6 +233,30 @@ def per_batch_inputs(job: str, options: JobOptions) -> Inputs:
     if is_static(inputs.job.strategy):
         message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
         raise InputError(message, where=f"{job} (strategy)", fix="leave --static out")
+    return inputs
+
+
+def inputs_of_mixes(job: str, options: JobOptions) -> Inputs:
+    """The inputs of a job of several modules that draws its samples, and whose layouts are to be decided together.
+    Raises InputError.
+    """
+    inputs = read_job(job, replace(options, mix=None, lengths=None))
+    path, lengths = inputs.sources["job"], inputs.job.workload.lengths
+    if options.lengths or not isinstance(lengths, SampleMix):
+        where = "--lengths" if options.lengths else files.place(path, "workload", "lengths")
+        fix = "lengths: {from: sample_mix, text: ..., images: ...}"
+        raise InputError("the job's samples are not drawn, and have the one mix that they have", where=where, fix=fix)
+    if fixes_every_module(inputs):
+        message, where = "the job fixes the layout of every module", files.place(path, "fix", "layouts")
+        raise InputError(message, where=where, fix="leave one of them out; or planner predict, with one --mix each")
+    if inputs.job.strategy not in (TOGETHER, BEST):
+        message = f"the strategy {inputs.job.strategy} does not decide layouts of several modules together"
+        raise InputError(message, where=f"{path} (strategy)", fix=f"strategy: {TOGETHER}")
+    inputs = replace(inputs, job=with_fields(inputs.job, strategy=TOGETHER, planning="ahead"))
+    require_objective(inputs)
+    require_supported(replace(inputs, batches=inputs.batches[:1]))
+    require_launchable(inputs, fixed_fields(inputs), "layout")
+    require_possible(inputs)
     return inputs
 
 

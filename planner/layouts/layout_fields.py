@@ -4,7 +4,7 @@ columns.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 from typing import Any, get_args
@@ -56,8 +56,7 @@ class TrainingSetup:
     ranks: int
     sizes: tuple[int, ...]  # tokens of each sequence
     fixed: Parallelism = NOTHING_FIXED
-    # Whether replicas may have more or fewer sequences than others even where these are equal.
-    shared_unevenly: bool = field(default=False, kw_only=True)
+    any_assignment: bool = False  # replicas may have any of the sequences, and micro-batches fewer than layouts say
 
     @property
     def dtype(self) -> Dtype:
@@ -81,8 +80,8 @@ class TrainingSetup:
 
     @cached_property
     def equal_lengths(self) -> bool:
-        """Whether all sequences have the same length, so that replicas have equally many."""
-        return not self.shared_unevenly and min(self.sizes) == max(self.sizes)
+        """Whether all sequences have the same length, and all replicas as many."""
+        return not self.any_assignment and min(self.sizes) == max(self.sizes)
 
 
 def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:

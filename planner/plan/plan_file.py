@@ -193,6 +193,7 @@ class Layout(Parallelism, kw_only=True):
     dtype: Dtype = "bf16"
     gradients: GradientDtype = "float32"
     micro_batch: Count = 1
+    serves: Count = 1
     overlap: tuple[OverlappedKind, ...] = ()
     ahead: Index = 0
     backward: EncoderBackward = "last"

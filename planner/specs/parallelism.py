@@ -75,6 +75,7 @@ class Parallelism(Spec):
     dtype: Dtype | None = None
     gradients: GradientDtype | None = None
     micro_batch: Count | None = None  # sequences of a replica in one micro-batch
+    serves: Count | None = None  # of an encoder: micro-batches of its readers whose items one of its passes computes
     overlap: tuple[OverlappedKind, ...] | None = None
     ahead: Index | None = None  # of an encoder: micro-batches that its forwards run ahead of their readers
     backward: EncoderBackward | None = None  # of an encoder: when its backwards run

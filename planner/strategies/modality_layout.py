@@ -23,10 +23,12 @@ from planner.strategies.modality.baselines import baseline_trials
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_errors import nearest_error, nothing_fits, require_possible_fields
-from planner.strategies.modality.joint_search import search
+from planner.strategies.modality.joint_search import most_simulated, search
 from planner.strategies.static import unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
+
+LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
 
 
 def supports(inputs: Inputs) -> str | None:
@@ -49,11 +51,12 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """
     require_possible_fields(inputs)
     space = JointSpace(inputs)
-    candidates = joint_candidates(space)
+    most = most_simulated(inputs)
+    candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
     starts = baseline_trials(inputs, space)
     if not candidates and not any(each.plan for each in starts):
         raise nothing_fits(space)
-    done = search(inputs, candidates, starts)
+    done = search(inputs, candidates, most, starts)
     best = done.best
     if best is None or best.plan is None or best.found is None:
         raise nearest_error(done)

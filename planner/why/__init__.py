@@ -3,7 +3,10 @@
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup
 from planner.why.item_reasons import WhyItem
+from planner.why.mix_layouts import MixChoice, MixPlan, best_for_mixes
+from planner.why.mix_table import MixCandidate, MixComparison
 from planner.why.plan_problem import single_step
+from planner.why.restart_repaid import MixPoint, Switch
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
 from planner.why.step_facts import StepFacts, step_facts
 from planner.why.why import why
@@ -12,13 +15,20 @@ from planner.why.why_plan import WhyPlan
 
 __all__ = [
     "GroupLoad",
+    "MixCandidate",
+    "MixChoice",
+    "MixComparison",
+    "MixPlan",
+    "MixPoint",
     "StaticComparison",
     "StaticPlan",
     "StepFacts",
+    "Switch",
     "WhyGroup",
     "WhyItem",
     "WhyNot",
     "WhyPlan",
+    "best_for_mixes",
     "best_static_degree",
     "group_loads",
     "single_step",

@@ -87,7 +87,9 @@ def test_layouts_that_are_printed_go_back_into_the_job(tmp_path, name):
 
 
 def test_a_plan_written_by_hand_is_the_same(tmp_path):
-    """One image, of the second sample of each pair: on the rank of the first stage that reads it, when it does."""
+    """Equal samples, of which the second and the fourth have an image: one for each replica, and each image on the rank
+    of the first stage that reads it, when it does.
+    """
     fixed = {"llm": "pp: 2, dtype: float32", "vit": "ranks: first_stage, dtype: float32", "ear": "ranks: 3"}
     images = "patches,row\n16,1\n16,3\n"
     plan = planned(tmp_path, fixed, images=images, clips=NO_CLIPS, rows=(40, 40, 40, 40), layout="{zero: 1}")
@@ -108,8 +110,8 @@ def test_a_plan_written_by_hand_is_the_same(tmp_path):
     }
     assert plan.edges == (Edge(source="vit", target="llm"), Edge(source="ear", target="llm"))
     assert plan.steps[0].micro_batches == (
-        {"llm": {"llm.dp0": (0,), "llm.dp1": (1,)}, "vit": {"vit.dp1": (0,)}},
-        {"llm": {"llm.dp0": (2,), "llm.dp1": (3,)}, "vit": {"vit.dp1": (1,)}},
+        {"llm": {"llm.dp0": (0,), "llm.dp1": (2,)}},
+        {"llm": {"llm.dp0": (1,), "llm.dp1": (3,)}, "vit": {"vit.dp0": (0,), "vit.dp1": (1,)}},
     )
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from planner.cli.views.plan_tables import gib_text, table
 from planner.units import GIB, duration, percent
-from planner.why import GroupLoad, StaticComparison, StepFacts, WhyGroup, WhyItem, WhyNot, WhyPlan
+from planner.why import GroupLoad, MixComparison, StaticComparison, StepFacts, WhyGroup, WhyItem, WhyNot, WhyPlan
 
 WhyAnswer = WhyPlan | WhyItem | WhyGroup | WhyNot | StaticComparison
 NOT_SOLVED = "not solved"
@@ -239,6 +239,6 @@ def static_path_line(path: Path) -> RenderableType:
     return Text(f"static plan written to {path}", style="dim")
 
 
-def why_answer(answer: WhyAnswer) -> dict[str, Any]:
+def why_answer(answer: WhyAnswer | MixComparison) -> dict[str, Any]:
     """The JSON answer."""
     return {name: getattr(answer, name) for name in answer.__struct_fields__}

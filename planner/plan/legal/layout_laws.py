@@ -46,9 +46,9 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
 def unread_laws(layout: Layout, name: str, where: str) -> Iterator[Violation]:
     """Only passes of a module that feeds another run ahead of its readers, or behind their gradients."""
     default = Layout(ranks=layout.ranks)
-    for field in ("ahead", "backward"):
+    for field in ("ahead", "backward", "serves"):
         if getattr(layout, field) != getattr(default, field):
-            message = f"`{field}` says when passes of an encoder run, and `{name}` feeds no module"
+            message = f"`{field}` says when passes of an encoder run, or for whom, and `{name}` feeds no module"
             yield Violation(f"{where}.{field}", message, f"leave `{field}` out")
 
 

@@ -19,8 +19,11 @@ class EdgeReads:
     def __init__(self, plan: Plan, edge: Edge, target: ModuleWork, stage: int, order: Sequence[Task]) -> None:
         self.target, self.stage, self.feeds = target, stage, plan.feeds_of(edge)
         self.ahead = plan.layouts[edge.source].ahead
-        begin = target.stages[stage][0]
-        first = [task for task in order if task.module == target.module and task.layers[0] == begin]
+        own = [task for task in order if task.module == target.module]
+        full = next((at for at, task in enumerate(own) if task.layers[0] == target.stages[-1][0]), 0)
+        self.filling_ids = {task.id for task in own[:full]}  # before its last stage begins
+        self.begin_ids, self.full_ids = {task.id for task in own[:1]}, {task.id for task in own[full : full + 1]}
+        first = [task for task in own if task.layers[0] == target.stages[stage][0]]
         self.forwards = sorted((task for task in first if task.phase == "F"), key=lambda task: task.micro_batch or 0)
         self.readers: dict[int, list[int]] = defaultdict(list)  # item → indices of the forwards that work on it
         for number, task in enumerate(self.forwards):
@@ -67,12 +70,17 @@ class EdgeReads:
         }
 
     def earlier_ids(self, forwards: Sequence[Task]) -> set[str]:
-        """Return the ids of the passes, of all groups, in so many micro-batches before the first of these forwards as
-        the encoder's run ahead.
+        """Return the ids of passes, of all groups, that the encoder's forward precedes as well: those of so many
+        micro-batches before as it runs ahead. But none while the pipeline fills, or its first stages would begin later
+        and then wait longer: in their place the first of the last stage, at which the others begin to wait. What is
+        ahead of all micro-batches is a phase before the pipeline.
         """
+        if self.ahead >= len(self.target.micro_batches):
+            return self.begin_ids
         read = min(task.micro_batch or 0 for task in forwards)
         earlier = range(max(0, read - self.ahead), read)
-        return {id for micro_batch in earlier for id in self.synchronised_ids.get(micro_batch, ())}
+        ids = {id for micro_batch in earlier for id in self.synchronised_ids.get(micro_batch, ())}
+        return ids if ids.isdisjoint(self.filling_ids) else ids - self.filling_ids | self.full_ids
 
     def last_ids(self, forwards: Sequence[Task], back: Sequence[str]) -> set[str]:
         """Return the ids of the passes behind which no gradient of the outputs is missing; where all ranks of the

@@ -2,7 +2,7 @@
 
 Tasks of modules that feed no other follow their own schedules and are merged into one order, which ends with the
 reductions that run once a step, and the updates. Tasks of encoders are then inserted where the plan places them, or
-directly before their readers: each encoder after all modules that it feeds.
+where their readers need them, as early and as late as their layouts say: each encoder after all modules that it feeds.
 """
 
 from collections.abc import Container, Mapping, Sequence

@@ -89,9 +89,11 @@ def draw_samples(mix: SampleMix, text: list[int], seed: int) -> list[Sample]:
 
 
 def draw_images(given: DrawnImages, count: int, seed: int) -> list[tuple[ImageSize, ...]]:
-    """`each` images for each of `count` samples. Raises InputError."""
+    """The images of each of `count` samples. Raises InputError."""
     import numpy as np
 
+    if given.sizes:
+        return [tuple(ImageSize(*size) for size in given.sizes) * given.each] * count
     if given.name not in IMAGES:
         raise unknown_name(given.name, "images", [*IMAGES])
     found = IMAGES[given.name]
@@ -104,9 +106,11 @@ def draw_images(given: DrawnImages, count: int, seed: int) -> list[tuple[ImageSi
 
 
 def draw_clips(given: DrawnClips, count: int, seed: int) -> list[tuple[float, ...]]:
-    """`each` clips for each of `count` samples, in seconds. Raises InputError."""
+    """The clips of each of `count` samples, in seconds. Raises InputError."""
     import numpy as np
 
+    if given.seconds:
+        return [given.seconds * given.each] * count
     if given.name not in CLIPS:
         raise unknown_name(given.name, "audio", [*CLIPS])
     seconds = np.round(drawn_values(CLIPS[given.name].seconds, count * given.each, seed, 5), 2).tolist()

@@ -26,7 +26,6 @@ from planner.strategies.modality.module_space import ModuleOption, ModuleSpace, 
 
 Place = Literal["all", "beside", "first_stage", "apart"]
 MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
-LLM_LAYOUTS = 4  # of the LLM with each share of memory
 RANKS_APART = 4  # numbers of ranks that are tried for encoders apart
 # Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
 PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
@@ -95,12 +94,14 @@ class JointSpace:
         return self.llm(self.size).problem.allowed
 
 
-def joint_candidates(space: JointSpace) -> list[JointCandidate]:
-    """The candidates, the quickest by the closed form first."""
+def joint_candidates(space: JointSpace, llm_layouts: int = 4) -> list[JointCandidate]:
+    """The candidates, the quickest by the closed form first; `llm_layouts`: of the LLM, in each place and with each
+    share of memory.
+    """
     found: dict[str, JointCandidate] = {}
     for ranks in llm_rank_sets(space):
         for places in combined_places(space, ranks):
-            for each in placed_candidates(space, ranks, places):
+            for each in placed_candidates(space, ranks, places, llm_layouts):
                 key = str(each.layouts)
                 if key not in found or each.seconds < found[key].seconds:
                     found[key] = each
@@ -152,14 +153,16 @@ def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]
             yield dict(zip(space.encoders, chosen, strict=True))
 
 
-def placed_candidates(space: JointSpace, ranks: Ranks, places: Mapping[str, str]) -> Iterator[JointCandidate]:
+def placed_candidates(
+    space: JointSpace, ranks: Ranks, places: Mapping[str, str], llm_layouts: int
+) -> Iterator[JointCandidate]:
     """The candidates with the LLM on these ranks and each encoder in its place."""
     sharing = [name for name in space.encoders if places[name] != "apart"]
     able = space.llm(len(ranks))
     if "first_stage" in places.values() and able.in_stages.quickest(1):
         able = able.in_stages  # without stages it is the same as on all of the LLM's ranks
     for share in MEMORY_SHARES if sharing else (0.0,):
-        for llm in able.quickest(LLM_LAYOUTS, beside=share * space.allowed):
+        for llm in able.quickest(llm_layouts, beside=share * space.allowed):
             layout = with_fields(llm.layout, ranks=ranks)
             for backward in PASSES:
                 options = encoder_options(space, layout, places, share / max(1, len(sharing)), backward)

@@ -21,12 +21,12 @@ from planner.strategies.static import plan_of_layouts
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 MOST_AHEAD = 256  # micro-batches
-FEW, MANY = 16, 200  # of large jobs, and of small ones
+FEW, MANY = 16, 48  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
 NOTHING = Parallelism()
 Change = dict[str, Any]  # field of a layout → another value
 MENDS: tuple[Change, ...] = ({"ahead": 0, "backward": "at_once"}, {"recompute": "full", "offload": 0.0})
-HOPELESS = 1.2  # candidates that are likely to take that many times the best one's seconds are not simulated
+HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not changed further
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,15 @@ class JointSearch:
         return len(self.tried) >= self.most
 
     @property
+    def rising(self) -> list[SimulatedJoint]:
+        """Those that fit, the quickest first; of equals the first one."""
+        every = (*self.tried.values(), *self.starts)
+        return sorted((each for each in every if each.plan), key=lambda each: each.seconds)
+
+    @property
     def best(self) -> SimulatedJoint | None:
-        """The quickest so far that fits; of equals the first one."""
-        able = [each for each in (*self.tried.values(), *self.starts) if each.plan]
-        return min(able, key=lambda each: each.seconds, default=None)
+        """The quickest so far that fits."""
+        return next(iter(self.rising), None)
 
 
 def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
@@ -92,18 +97,20 @@ def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> Si
     return SimulatedJoint(layouts, kind, plan, found)
 
 
-def search(inputs: Inputs, candidates: Sequence[JointCandidate], starts: Sequence[SimulatedJoint] = ()) -> JointSearch:
+def search(
+    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, starts: Sequence[SimulatedJoint] = ()
+) -> JointSearch:
     """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best, of `starts` or
     of these.
     """
-    done = JointSearch(inputs, most_simulated(inputs), starts)
+    done = JointSearch(inputs, most, starts)
     first, others = quickest_of_kinds(candidates)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by
     for each in first:
         slower[each.kind] = simulate_mended(done, each) / each.seconds
     likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
-    for seconds, number in likely[: max(0, (done.most - len(done.tried)) // 2)]:
-        if (done.best and seconds > HOPELESS * done.best.seconds) or done.spent:
+    for _, number in likely[: max(0, (most - len(done.tried)) // 2)]:
+        if done.spent:
             break
         simulate_mended(done, others[number])
     improve(done)
@@ -138,16 +145,20 @@ def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
 
 
 def improve(done: JointSearch) -> None:
-    """Change the best joint layouts, one field at a time, as long as a change is quicker and simulations are left."""
-    best = done.best
-    while best and not done.spent:
-        kind = f"{best.kind} changed" if any(best is each for each in done.starts) else best.kind
-        for layouts in neighbours(done.inputs, best.layouts):
-            if done.spent or done.simulate(layouts, kind).seconds < best.seconds:
-                break
-        if done.best is best:
+    """Change one field at a time of the best joint layouts as long as a change is quicker, then of the next best, as
+    long as simulations are left.
+    """
+    expanded: set[str] = set()
+    while not done.spent:
+        start = next((each for each in done.rising if str(each.layouts) not in expanded), None)
+        if start is None or start.seconds > HOPELESS * done.rising[0].seconds:
             return
-        best = done.best
+        expanded.add(str(start.layouts))
+        least = done.rising[0].seconds
+        kind = f"{start.kind} changed" if any(start is each for each in done.starts) else start.kind
+        for layouts in neighbours(done.inputs, start.layouts):
+            if done.spent or done.simulate(layouts, kind).seconds < least:
+                break
 
 
 def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:

@@ -133,7 +133,7 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
     kept = {"vpp": 1, **({} if piped else {"pp": 1})}
     left = {key: value for key, value in kept.items() if getattr(given, key) is None}
     parts = encoder_parts(inputs, name)
-    trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left), shared_unevenly=True)
+    trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left), any_assignment=True)
     problem = replace(problem, trained=trained)
     found = of_passes(layouts_of(problem, trained.fixed), trained, passes)
     light = {key: column[found["zero"] < 3] for key, column in found.items()}
