@@ -1,4 +1,4 @@
-"""One set of layouts for several mixes: the strategy's plan at one mix, what fixed layouts give, and a plan as any other."""
+"""One set of layouts for several mixes: at one it is the strategy's, its numbers are those of fixed layouts."""
 
 import json
 
