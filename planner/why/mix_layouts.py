@@ -16,6 +16,7 @@ from planner.specs.inputs import Inputs, JobOptions
 from planner.specs.mix_inputs import inputs_at_mix
 from planner.specs.workload.mix_schedule import MixPart, distinct_mixes, mixes_between
 from planner.strategies.modality import LayoutsAtMix
+from planner.why.best_changes import best_changes
 from planner.why.mix_regret import Regret, quickest, ranking, regrets
 from planner.why.mix_table import MixComparison, TriedLayouts, misfit, mix_candidates, own_bests
 from planner.why.restart_repaid import RESTART_SECONDS, MixPoint, switches
@@ -55,7 +56,8 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
     mixes = choice.mixes
     at_mix = {each.share: LayoutsAtMix(each.mix, inputs_at_mix(inputs, each.mix, options)) for each in mixes}
     tried = by_regret(tried_layouts([*at_mix.values()], on_mix), choice)
-    best = quickest([each.seconds for each in tried])
+    table = [each.seconds for each in tried]
+    best = quickest(table)
     points: dict[float, MixPoint] = {}
     for part in mixes_between(choice.schedule):
         on_mix(len(points), len(mixes_between(choice.schedule)), f"between, {part.mix}")
@@ -73,6 +75,7 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
         restart_seconds=choice.restart_seconds,
         points=tuple(points.values()),
         switches=switches(choice.schedule, points, choice.restart_seconds),
+        changes=best_changes(choice.schedule, mixes, table, choice.restart_seconds),
     )
     where = LayoutsAtMix(options.mix, inputs_at_mix(inputs, options.mix, options)) if options.mix else None
     return MixPlan(plan_at(where or at_mix[mixes[0].share], tried, mixes), comparison)

@@ -10,6 +10,7 @@ from planner.specs.parallelism import Parallelism
 from planner.specs.workload.mix_schedule import MixPart
 from planner.strategies.modality import LayoutsAtMix, LayoutsOnBatches, placed_layout
 from planner.units import percent
+from planner.why.best_changes import Changes
 from planner.why.mix_regret import Regret, Seconds, expected_regret, least_seconds, quickest, regrets, worst_regret
 from planner.why.restart_repaid import MixPoint, Switch
 
@@ -39,6 +40,7 @@ class MixComparison(Spec, omit_defaults=False):
     restart_seconds: float
     points: tuple[MixPoint, ...]  # by share: the mixes, and others between
     switches: tuple[Switch, ...]
+    changes: Changes | None  # None: the schedule has no steps
 
 
 @dataclass(frozen=True, slots=True)
