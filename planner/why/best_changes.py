@@ -9,7 +9,7 @@ The least seconds of a run up to a part, by the layouts that it ends with, from 
 from collections.abc import Mapping, Sequence
 
 from planner.specs.base import Spec
-from planner.specs.workload.mix_schedule import MixPart, place_of
+from planner.specs.workload.mix_schedule import MixPart
 from planner.why.mix_regret import Seconds, total
 
 Run = tuple[float, int, tuple[int, ...]]  # seconds, restarts, and the layouts of each part
@@ -33,7 +33,8 @@ def best_changes(
     steps = [part.steps for part in schedule if part.steps is not None]
     if len(steps) < len(schedule):
         return None
-    places = [place_of(mixes, part) or 0 for part in schedule]
+    shares = [mix.share for mix in mixes]
+    places = [shares.index(part.share) for part in schedule]
     runs: dict[int, Run] = {}
     for at, count in zip(places, steps, strict=True):
         part = {number: each * count for number, each in enumerate(column(table, at)) if each is not None}

@@ -54,6 +54,7 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
     InputError, and Infeasible where no layouts fit at all mixes.
     """
     mixes = choice.mixes
+    planned = LayoutsAtMix(options.mix, inputs_at_mix(inputs, options.mix, options)) if options.mix else None
     at_mix = {each.share: LayoutsAtMix(each.mix, inputs_at_mix(inputs, each.mix, options)) for each in mixes}
     tried = by_regret(tried_layouts([*at_mix.values()], on_mix), choice)
     table = [each.seconds for each in tried]
@@ -77,8 +78,7 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
         switches=switches(choice.schedule, points, choice.restart_seconds),
         changes=best_changes(choice.schedule, mixes, table, choice.restart_seconds),
     )
-    where = LayoutsAtMix(options.mix, inputs_at_mix(inputs, options.mix, options)) if options.mix else None
-    return MixPlan(plan_at(where or at_mix[mixes[0].share], tried, mixes), comparison)
+    return MixPlan(plan_at(planned or at_mix[mixes[0].share], tried, mixes), comparison)
 
 
 def tried_layouts(at_mix: Sequence[LayoutsAtMix], on_mix: OnProgress) -> list[TriedLayouts]:
@@ -86,8 +86,8 @@ def tried_layouts(at_mix: Sequence[LayoutsAtMix], on_mix: OnProgress) -> list[Tr
     found: dict[str, tuple[dict[str, Layout], str, str]] = {}
     for number, at in enumerate(at_mix):
         on_mix(number, len(at_mix), f"at {at.mix}")
-        for each in at.quickest():
-            found.setdefault(str(each.layouts), (each.layouts, each.kind, at.mix))
+        for layouts, kind in at.quickest():
+            found.setdefault(str(layouts), (layouts, kind, at.mix))
     tried = []
     for number, (layouts, kind, found_at) in enumerate(found.values()):
         on_mix(number, len(found), "candidates")
@@ -135,4 +135,4 @@ def plan_at(at: LayoutsAtMix, tried: Sequence[TriedLayouts], mixes: Sequence[Mix
         raise Infeasible(message, where="memory", fix="that mix among --mixes, or another one as --mix")
     work = f"{len(tried)} joint layouts simulated at {' and '.join(mix.mix for mix in mixes)}"
     others = own_bests(tried, mixes, at)
-    return restate_in_objective(chosen.plan(work, others), at.inputs.job.objective)
+    return restate_in_objective(at.plan(tried[0].layouts, work, others), at.inputs.job.objective)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout
 from planner.specs.base import Spec
 from planner.specs.parallelism import Parallelism
@@ -88,7 +87,7 @@ def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: Layou
     """The quickest layouts of each mix but the chosen ones, as alternatives of a plan `at` some mix, where they may
     well be quicker.
     """
-    module, size = at.inputs.module, at.inputs.cluster.size
+    size = at.inputs.cluster.size
     table = [each.seconds for each in tried]
     least = least_seconds(table)
     of_layouts: dict[int, list[str]] = {}
@@ -97,8 +96,6 @@ def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: Layou
     return tuple(
         Alternative(
             strategy="modality_layout",
-            zero=tried[number].layouts[module].zero,
-            sync=sync_of(tried[number].layouts[module]),
             value=at.steps(tried[number].layouts, tried[number].kind).total_seconds,
             because=f"the quickest at {' and '.join(names)}; {elsewhere(tried[number], mixes, least)}",
             layouts={name: placed_layout(layout, size) for name, layout in tried[number].layouts.items()},

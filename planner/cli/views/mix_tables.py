@@ -32,7 +32,7 @@ def mix_lines(answer: MixComparison) -> Iterator[RenderableType]:
     yield Text.assemble((answer.name, "bold"), f"  one set of layouts for the mixes {mixes}, simulated")
     yield Text(
         f"chosen: 1, up to {percent(chosen.worst or 0.0)} slower than the quickest of each mix, "
-        f"{percent(chosen.expected or 0.0)} over all steps\n"
+        f"{percent(chosen.expected or 0.0)} expected\n"
     )
     shown = sorted({*range(min(MOST, len(answer.candidates))), *answer.own_best})
     yield candidate_table(answer, shown)
@@ -58,7 +58,7 @@ def candidate_table(answer: MixComparison, shown: list[int]) -> RenderableType:
     """Seconds and regret of candidates at each mix; numbers are those of the candidates, the chosen ones first."""
     beside = len(answer.mixes) <= FEW
     columns = [column for mix in answer.mixes for column in (f">{mix.mix}", *([">"] if beside else []))]
-    rows = table(">", *columns, ">worst", ">all steps", "encoders")
+    rows = table(">", *columns, ">worst", ">expected", "encoders")
     for column in rows.columns[:-1]:
         column.no_wrap = True
     for number in shown:
