@@ -30,7 +30,14 @@ from planner.strategies import (
     refining_strategy,
     strategy_called,
 )
-from planner.strategies.static import fixes_every_module, impossible_fields, solve_together, unsupported_together
+from planner.strategies.static import (
+    assign_batch,
+    fixes_every_module,
+    impossible_fields,
+    solve_together,
+    undefined_items,
+    unsupported_together,
+)
 from planner.units import percent
 
 BEST = "best"
@@ -47,9 +54,9 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
-    if fixes_every_module(inputs):
-        require_planned_ahead(inputs)
+    if fixes_every_module(inputs) and inputs.job.strategy not in (TOGETHER, BEST):
         return solve_each(inputs, solve_together, on_batch)
+    require_items(inputs)
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)
     require_no_packs(inputs)
@@ -61,12 +68,13 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     return solved
 
 
-def require_planned_ahead(inputs: Inputs) -> None:
-    """Raises Unsupported where batches of several modules are to be planned during the run."""
-    if inputs.job.per_batch:
-        where = f"{inputs.sources['job']} (planning)"
-        message = "batches of several modules are not planned during a run yet"
-        raise Unsupported(message, where=where, fix="planning: ahead, with --batches as many as the run has")
+def require_items(inputs: Inputs) -> None:
+    """Raises Unsupported where a job fixes the layout of each of several modules, and not what one of them reads."""
+    modules = inputs.model.modules
+    reason = undefined_items(inputs) if len(modules) > 1 and {*modules} <= {*inputs.job.fix.layouts} else None
+    if reason:
+        message, _, fix = reason.partition(" | ")
+        raise Unsupported(message, where=files.place(inputs.sources["job"], "workload"), fix=fix)
 
 
 def require_launchable_plan(plan: Plan) -> None:
@@ -83,8 +91,10 @@ def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
 
 
 def require_possible(inputs: Inputs) -> None:
-    """Raises InputError where no layout has the fields that the job fixes, whatever the others are."""
-    wrong = impossible_fields(inputs)
+    """Raises InputError where no layout has the fields that the job fixes, whatever the others are; of several modules
+    their strategy knows, as each may be on ranks of its own.
+    """
+    wrong = impossible_fields(inputs) if len(inputs.model.modules) == 1 else None
     if wrong:
         where = f"{inputs.sources.get('job', inputs.job.name)} (fix.layouts.{inputs.module})"
         raise InputError(wrong[0], where=where, fix=wrong[1])
@@ -130,12 +140,15 @@ def refined_plan(inputs: Inputs) -> Plan:
 
 
 def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch: OnProgress) -> SolvedJob:
-    """The plans of all batches, joined, and the seconds that each took."""
-    plans, seconds = [], []
+    """The plans of all batches, joined, and the seconds that each took. Of several modules, the first batch decides the
+    layouts: the samples and items of later ones are assigned to them.
+    """
+    several, plans, seconds = len(inputs.model.modules) > 1, list[Plan](), []
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
-        plans.append(plan_of_batch(replace(inputs, batches=(batch,))))
+        alone = replace(inputs, batches=(batch,))
+        plans.append(assign_batch(alone, plans[0].layouts) if several and plans else plan_of_batch(alone))
         seconds.append(perf_counter() - start)
     return SolvedJob(restate_in_objective(join_plans(plans), inputs.job.objective), tuple(seconds))
 

@@ -17,6 +17,7 @@ ROWS = (40, 30, 25, 20, 50, 60, 35, 28, 44, 32, 26, 38)
 # Some samples have several images, some none; the fourth image is read by two samples.
 IMAGES = "patches,row\n16,0\n16+8,3\n32,2\n8,4\n12,0+1\n4,2+3\n64,5\n16,6\n24,8\n16,9\n8,10\n"
 CLIPS = "row,frames\n0,8\n5,12+4\n7,8\n11,4\n"
+NO_CLIPS, NO_IMAGES = "row,frames\n", "patches,row\n"
 PLACEMENTS = {
     "first stage": {"llm": "pp: 2", "vit": "ranks: first_stage", "ear": "ranks: first_stage"},
     "first stage of tensors": {"llm": "pp: 2, tp: 2", "vit": "ranks: first_stage", "ear": "ranks: 0-1, tp: 1"},

@@ -11,6 +11,7 @@ it is also one with any share of them there (layouts/optimizer_offload_bound.py)
 over all others. It says nothing of layouts that are not in the space, nor of modules priced by fits.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -48,46 +49,62 @@ class SpaceBound(NamedTuple):
     excluded: int  # of these, do not fit into memory
 
 
+class BoundRules(NamedTuple):
+    """What a bound over layouts goes by: a module alone in its step, or beside others (layouts/joint_bound.py)."""
+
+    seconds: Callable[[LayoutProblem, LayoutColumns], Floats]  # of a step at least, (layouts,)
+    held: Callable[[TrainingSetup, LayoutColumns], tuple[LayoutColumns, ...]]  # micro-batches that every plan holds
+
+
 def space_bound(problem: LayoutProblem, bounds: LayoutBounds) -> SpaceBound:
     """The bound over a space from those of its layouts; infinite seconds where nothing fits."""
     fits = bounds.bytes_needed <= problem.allowed
     return SpaceBound(float(bounds.seconds[fits].min(initial=np.inf)), len(fits), int((~fits).sum()))
 
 
-def layout_bounds(problem: LayoutProblem, found: LayoutSpace) -> LayoutBounds:
-    """The bounds of every layout of a space."""
+def layout_bounds(problem: LayoutProblem, found: LayoutSpace, rules: BoundRules | None = None) -> LayoutBounds:
+    """The bounds of every layout of a space; `rules`: if its module is not alone."""
+    rules = rules or ALONE
     count, orders = len(found["tp"]), order_choices(problem, found)
     bounds = LayoutBounds(np.full(count, np.inf), np.zeros(count))
     offloads = optimizer_offload_is_open(problem)
     on_device = replace(problem, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else problem
     for places, at in column_batches(problem.trained, found):
         at = replace(at, dispatch=problem.dispatches)  # each part at the kind that is quickest for it
-        least, bounds.bytes_needed[places] = with_least_memory(on_device, at)
+        least, bounds.bytes_needed[places] = with_least_memory(on_device, at, rules)
         if isinstance(problem.trained.fixed.recompute, dict):  # stages may differ in what they recompute
             at, least = (replace(some, full_recompute=0.0, recomputed_parts=frozenset()) for some in (at, least))
         fits = bounds.bytes_needed[places] <= problem.allowed
-        bounds.seconds[places] = least_in_any_order(problem, least, orders_of(orders, places, fits))
+        bounds.seconds[places] = least_in_any_order(problem, least, orders_of(orders, places, fits), rules)
         tight = ~fits | (least.full_recompute > at.full_recompute)
         if offloads and tight.any():
-            with_optimizer_offload(problem, columns_where(at, tight), bounds, places[tight], orders)
+            some = columns_where(at, tight), places[tight]
+            with_optimizer_offload(problem, *some, bounds, orders, rules)
     return bounds
 
 
 def with_optimizer_offload(
-    problem: LayoutProblem, at: LayoutColumns, bounds: LayoutBounds, places: LayoutIndices, orders: list[OrderChoice]
+    problem: LayoutProblem,
+    at: LayoutColumns,
+    places: LayoutIndices,
+    bounds: LayoutBounds,
+    orders: list[OrderChoice],
+    rules: BoundRules,
 ) -> None:
     """Lowers the bounds of layouts that do not fit without recomputation to those with moments of the optimizer in host
     memory, where these fit.
     """
-    least, beyond = with_least_optimizer_offload(problem, at, held_micro_batches(problem.trained, at))
+    least, beyond = with_least_optimizer_offload(problem, at, rules.held(problem.trained, at))
     fits, before = np.isfinite(beyond), bounds.bytes_needed[places] <= problem.allowed
-    seconds = least_in_any_order(problem, least, orders_of(orders, places, fits)) + beyond
+    seconds = least_in_any_order(problem, least, orders_of(orders, places, fits), rules) + beyond
     lower = np.minimum(seconds, np.where(before, bounds.seconds[places], np.inf))
     bounds.seconds[places] = np.where(fits, lower, bounds.seconds[places])
     bounds.bytes_needed[places] = np.where(fits & ~before, problem.allowed, bounds.bytes_needed[places])
 
 
-def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[OrderChoice]) -> Floats:
+def least_in_any_order(
+    problem: LayoutProblem, at: LayoutColumns, orders: list[OrderChoice], rules: BoundRules
+) -> Floats:
     """Lower bounds of a step, (layouts,), in the order of ranks in which each is least. Where parts are searched, with
     any parts and layers recomputed that free as much as the share of layers in full.
     """
@@ -100,7 +117,7 @@ def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[O
         if relaxed:
             solved = np.asarray(some.full_recompute)
             some = replace(some, full_recompute=least_recompute(problem, some, solved))
-        seconds[choice.tried] = np.minimum(seconds[choice.tried], least_seconds_of(problem, some))
+        seconds[choice.tried] = np.minimum(seconds[choice.tried], rules.seconds(problem, some))
     return seconds
 
 
@@ -115,11 +132,11 @@ def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[Layou
     return longest, replace(at, batch=at.pipelines * share, micro_batch=share)
 
 
-def with_least_memory(problem: LayoutProblem, at: LayoutColumns) -> tuple[LayoutColumns, Floats]:
+def with_least_memory(problem: LayoutProblem, at: LayoutColumns, rules: BoundRules) -> tuple[LayoutColumns, Floats]:
     """The layouts with as few layers recomputed as may fit, and at least so many bytes on the fullest rank. What they
     offload takes no time.
     """
-    found = [with_memory(problem, at, held) for held in held_micro_batches(problem.trained, at)]
+    found = [with_memory(problem, at, held) for held in rules.held(problem.trained, at)]
     if problem.trained.equal_lengths:
         return found[0]
     full = np.max([solved.full_recompute for solved, _ in found], axis=0)
@@ -146,3 +163,6 @@ def first_of_replica(trained: TrainingSetup, at: LayoutColumns) -> LayoutColumns
     rising = np.sort(np.array(trained.sizes, dtype=float))
     replicas = np.minimum(np.asarray(at.pipelines), len(rising)).astype(int)
     return replace(at, seq=rising[len(rising) - replicas], micro_batch=1.0)
+
+
+ALONE = BoundRules(least_seconds_of, held_micro_batches)

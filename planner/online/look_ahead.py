@@ -1,4 +1,5 @@
 """Plans the next steps ahead: each first with least effort, then improved until it is taken or its deadline is over.
+Steps of several modules, whose layouts the head has, are planned once.
 
 All state is in the step folder, from which a restarted planner resumes. Effort rises by one; only better plans are
 written, so the plan on offer never gets worse.
@@ -44,6 +45,7 @@ class LookAheadPlanner:
         self.inputs, self.head, self.slots = inputs, PlanHead(plan), folder
         self.batches = BatchStream(inputs)
         self.options = inputs.job.per_batch or PerBatch()
+        self.effort = LEAST_EFFORT if len(plan.layouts) == 1 else inputs.effort  # the first of a step
         self.first, self.until = len(plan.steps), until
         self.next = self.first  # next step to be taken
         self.drafts: dict[int, StepDraft] = {}  # of the steps to have ready
@@ -74,10 +76,10 @@ class LookAheadPlanner:
         return range(self.next, end if self.until is None else min(end, self.until))
 
     def begin(self, number: int) -> None:
-        """Plans a step with least effort, unless an earlier planner offered it."""
+        """Plans a step for the first time, unless an earlier planner offered it."""
         draft = self.offered_draft(number)
         if draft is None and not self.slots.taken(number):
-            draft = self.plan_draft(number, LEAST_EFFORT, 0.0)
+            draft = self.plan_draft(number, self.effort, 0.0)
             if self.may_offer(draft):
                 self.slots.offer(number, draft.texts())
         if draft:

@@ -12,17 +12,16 @@ from planner.specs.inputs import Inputs
 from planner.specs.job import Job
 from planner.specs.workload.samples import SampleBatch
 from planner.strategies import strategy_called
+from planner.strategies.static import assign_batch
 
 
 def plan_step(inputs: Inputs, head: PlanHead, number: int, batch: SampleBatch) -> StepFile:
     """Plans the step of a batch, and checks it as the runtime will. Raises InputError or Infeasible naming the step."""
     sources = {"job": inputs.sources["job"]}  # the head plan has the digests of the others, which can be large files
     try:
-        job = job_of_head(inputs.job, head.plan)
-        step_inputs = replace(inputs, job=job, batches=(batch,), sources=sources)
-        plan = strategy_called(job.strategy).plan(step_inputs, None)
+        plan = plan_batch(replace(inputs, batches=(batch,), sources=sources), head.plan)
         require_same_inputs(head.plan, plan)
-        plan = restate_in_objective(place_on_catalogue(head.plan, plan), job.objective)
+        plan = restate_in_objective(place_on_catalogue(head.plan, plan), inputs.job.objective)
     except PlannerError as error:
         error.where = f"step {number}, {error.where}" if error.where else f"step {number}"
         raise
@@ -34,10 +33,20 @@ def plan_step(inputs: Inputs, head: PlanHead, number: int, batch: SampleBatch) -
         effort=inputs.effort,
         step=with_fields(plan.steps[0], outcome=plan.outcome, prediction=plan.prediction),
         dropped=plan.uses.dropped,
+        left_out=plan.uses.left_out,
+        feeds=plan.uses.feeds,
         items=plan.uses.items,
     )
     head.complete_plan(step_file, f"step {number}")
     return step_file
+
+
+def plan_batch(inputs: Inputs, head: Plan) -> Plan:
+    """The plan of one batch by the head's strategy; of several modules, with the head's layouts."""
+    if len(head.layouts) > 1:
+        return assign_batch(inputs, head.layouts)
+    job = job_of_head(inputs.job, head)
+    return strategy_called(job.strategy).plan(replace(inputs, job=job), None)
 
 
 def job_of_head(job: Job, plan: Plan) -> Job:
@@ -51,7 +60,8 @@ def require_same_inputs(head: Plan, plan: Plan) -> None:
     """Raises InputError where the job's inputs are no longer those of the head plan."""
 
     def inputs_of(plan: Plan) -> tuple[object, ...]:
-        return plan.ranks, plan.layouts, plan.edges, with_fields(plan.uses, items={}, dropped=(), sources={})
+        uses = with_fields(plan.uses, items={}, feeds={}, dropped=(), left_out={}, sources={})
+        return plan.ranks, plan.layouts, plan.edges, uses
 
     if inputs_of(head) != inputs_of(plan):
         raise InputError(

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import Indices, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
 from planner.specs.workload.items import UNITS_PER_TOKEN
@@ -25,9 +26,14 @@ def fixable_layout(layout: Layout) -> Parallelism:
     fields = (
         name
         for name in Parallelism.__struct_fields__
-        if name in ALWAYS_WRITTEN or is_non_default(layout, default, name)
+        if name in ALWAYS_WRITTEN or (is_non_default(layout, default, name) and not is_even(layout, name))
     )
     return Parallelism(**{name: getattr(layout, name) for name in fields})
+
+
+def is_even(layout: Parallelism, name: str) -> bool:
+    """Whether a field is that of stages, which are as even as they can be."""
+    return name == "stages" and has_even_stages(layout)
 
 
 def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
@@ -38,7 +44,7 @@ def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
 def layout_text(layout: Parallelism, ranks: int | None = None) -> str:
     """Return `{tp: 8, cp: 1, pp: 4, dp: 2, zero: 1, recompute: none, micro_batch: 1, dtype: bf16}`: what a job's
     `fix.layouts` takes for the module. Other fields appear where they are not the default, and the module's ranks where
-    they are not all of so many `ranks`.
+    they are not all of so many `ranks`, or an alternative says them.
     """
     text = flow_text(shown_fields(layout, ranks))
     if isinstance(layout, Layout) and layout.experts:
@@ -59,7 +65,8 @@ def shown_fields(layout: Parallelism, ranks: int | None = None) -> dict[str, Any
         elif name == "rank_order":
             plain = not reorders_ranks(layout)
         elif name == "ranks":
-            plain = plain or not ranks
+            plain = plain or (not ranks and isinstance(layout, Layout))
+        plain = plain or is_even(layout, name)
         if value is not None and (name in WRITTEN_IF_DECIDED or not plain):
             shown[name] = value
     return shown
@@ -76,7 +83,7 @@ def flow_text(value: Any) -> str:
     if isinstance(value, dict):
         keys = {key: f"'{key}'" if "," in str(key) else key for key in value}  # a comma would end the entry
         return "{" + ", ".join(f"{keys[key]}: {flow_text(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, Ranks):
+    if isinstance(value, Indices):
         return f"'{value}'" if "," in str(value) else str(value)  # a comma would end the entry
     if isinstance(value, tuple):
         return "[" + ", ".join(map(flow_text, value)) + "]"

@@ -34,6 +34,8 @@ class StepFile(Spec, kw_only=True):
     effort: Effort
     step: Step  # with its outcome and prediction
     dropped: tuple[Index, ...] = ()  # samples of the batch that were too long for the job
+    left_out: dict[str, tuple[Index, ...]] = {}  # by module: items whose readers were dropped or had no room for them
+    feeds: dict[str, dict[Index, Index | tuple[Index, ...]]] = {}  # as in a plan: item → item or items that read it
     items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
 
 
@@ -72,11 +74,24 @@ class PlanHead:
             prediction=file.step.prediction,
             steps=(file.step,),
             then=None,
-            uses=with_fields(head.uses, items=file.items, dropped=file.dropped),
+            uses=with_fields(
+                head.uses, items=file.items, feeds=file.feeds, dropped=file.dropped, left_out=file.left_out
+            ),
         )
-        require_legal(plan, name)
+        try:
+            require_legal(plan, name)
+        except InputError as error:
+            error.where = place_in_file(error.where)
+            raise
         return plan
 
     def read_plan(self, path: Path) -> Plan:
         """Read the step of a slot's folder as a complete plan. Raises InputError."""
         return self.complete_plan(files.read(path / STEP_FILE, StepFile), str(path / STEP_FILE))
+
+
+def place_in_file(where: str) -> str:
+    """Return a place of the complete plan, `NAME (uses.feeds.vit)`, as one of the step file: `NAME (feeds.vit)`."""
+    for of_plan, of_step in (("(uses.", "("), ("(steps[0]", "(step")):
+        where = where.replace(of_plan, of_step)
+    return where

@@ -9,6 +9,7 @@ import planner
 from planner import files
 from planner.costs import PackingProblem, price_table, split_degree
 from planner.packing import PackedGroup
+from planner.plan.join_plans import joined_left_out
 from planner.plan.plan_file import (
     Breakdown,
     Group,
@@ -91,11 +92,7 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
         items=items,
         feeds={name: read for batch in inputs.batches for name, read in item_readers(batch, layouts)},
         dropped=tuple(sample for batch in inputs.batches for sample in batch.dropped),
-        left_out={
-            name: tuple(item for batch in inputs.batches for item in batch.left_out.get(name, ()))
-            for name in layouts
-            if any(batch.left_out.get(name) for batch in inputs.batches)
-        },
+        left_out=joined_left_out((batch.left_out for batch in inputs.batches), layouts),
         degrees=degrees,
         limits=inputs.job.limits,
         fix=inputs.job.fix,

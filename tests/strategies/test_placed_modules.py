@@ -4,6 +4,7 @@ that they go back into the job.
 
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from math import isclose
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner import pipeline
 from planner.cli.views.prediction_tables import change_text
 from planner.costs.pricing import pricing_of
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError, Unsupported
 from planner.plan.descriptions import module_layout_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Edge, Group, Layout, Plan, assignments
@@ -22,12 +24,10 @@ from planner.plan.tokens.resharding import encoder_transfers, is_between_modules
 from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.static.joint_plan import plan_together, priced_together
+from planner.strategies.static.joint_plan import plan_together, priced_together, solve_together
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples
-from tests.placed_jobs import MODEL, PLACEMENTS, ROWS, placed_job
-
-NO_CLIPS, NO_IMAGES = "row,frames\n", "patches,row\n"
+from tests.placed_jobs import MODEL, NO_CLIPS, NO_IMAGES, PLACEMENTS, ROWS, placed_job
 
 
 def planned(folder, fixed, **other) -> Plan:
@@ -87,7 +87,9 @@ def test_layouts_that_are_printed_go_back_into_the_job(tmp_path, name):
 
 
 def test_a_plan_written_by_hand_is_the_same(tmp_path):
-    """One image, of the second sample of each pair: on the rank of the first stage that reads it, when it does."""
+    """Equal samples, of which the second and the fourth have an image: one for each replica, and each image on the rank
+    of the first stage that reads it, when it does.
+    """
     fixed = {"llm": "pp: 2, dtype: float32", "vit": "ranks: first_stage, dtype: float32", "ear": "ranks: 3"}
     images = "patches,row\n16,1\n16,3\n"
     plan = planned(tmp_path, fixed, images=images, clips=NO_CLIPS, rows=(40, 40, 40, 40), layout="{zero: 1}")
@@ -108,8 +110,8 @@ def test_a_plan_written_by_hand_is_the_same(tmp_path):
     }
     assert plan.edges == (Edge(source="vit", target="llm"), Edge(source="ear", target="llm"))
     assert plan.steps[0].micro_batches == (
-        {"llm": {"llm.dp0": (0,), "llm.dp1": (1,)}, "vit": {"vit.dp1": (0,)}},
-        {"llm": {"llm.dp0": (2,), "llm.dp1": (3,)}, "vit": {"vit.dp1": (1,)}},
+        {"llm": {"llm.dp0": (0,), "llm.dp1": (2,)}},
+        {"llm": {"llm.dp0": (1,), "llm.dp1": (3,)}, "vit": {"vit.dp0": (0,), "vit.dp1": (1,)}},
     )
 
 
@@ -209,6 +211,30 @@ def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
         assert found.fits == fits, fields
         if not fits:
             assert found.largest_module == "vit" and "fix.layouts.vit.ranks" in change_text(found)
+
+
+def test_the_rank_that_is_fullest_is_named_with_its_modules(tmp_path):
+    """The encoder of rank 3 alone is larger than the LLM of the others, which do not fit either."""
+    large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
+    fixed = {"llm": "ranks: 0-2", "vit": "ranks: 3", "ear": "ranks: 0"}
+    inputs = load_job(placed_job(tmp_path, fixed, model=large, layout="{dtype: float32}"), JobOptions())
+    (kind,) = inputs.devices
+    tiny = replace(inputs, devices={kind: with_fields(inputs.devices[kind], memory_gib=0.6)})
+    with pytest.raises(Infeasible, match="rank 3 of `vit` would hold"):
+        solve_together(tiny)
+
+
+def test_items_that_a_job_does_not_define_are_asked_for(tmp_path):
+    """Lengths alone do not say which tokens are outputs of encoders: that none is has to be said."""
+    job = Path(placed_job(tmp_path, PLACEMENTS["all ranks"]))
+    job.write_text(job.read_text().partition("  streams:")[0])
+    with pytest.raises(Unsupported, match="does not define the items of `vit` and `ear`") as caught:
+        pipeline.solve(str(job), JobOptions())
+    assert "(workload)" in caught.value.where and "text_only: 1" in caught.value.fix
+    none = "lengths: {from: sample_mix, text: 40, multimodal: 0, text_only: 1}"
+    job.write_text(job.read_text().replace("lengths: {from: file, path: rows.txt}", none))
+    plan = pipeline.solve(str(job), JobOptions()).plan
+    assert {*plan.uses.items["llm"].values()} == {40} and not plan.uses.items["vit"] and not plan.uses.items["ear"]
 
 
 LARGE = "vit: {kind: vit, layers: 6, hidden: 1024, heads: 16, ffn: 4096"

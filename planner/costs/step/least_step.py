@@ -32,7 +32,12 @@ from planner.costs.memory.model_states import layers_before
 from planner.costs.network.layer_traffic import stage_send_seconds
 from planner.costs.network.mesh_groups import stage_stride
 from planner.costs.network_model import CommGroup
-from planner.costs.step.least_exchange import behind_any_rank, behind_first_rank, gathered_seconds
+from planner.costs.step.least_exchange import (
+    behind_any_rank,
+    behind_first_rank,
+    gathered_seconds,
+    least_update_seconds,
+)
 from planner.costs.step.stage_seconds import MicroBatchSeconds, head_seconds, mean_layer_seconds
 from planner.costs.step.static_step import send_fields
 from planner.specs.layers import Module
@@ -89,6 +94,21 @@ def least_step_seconds(module: Module, items: StepItems, machine: MachineModel) 
     else:
         busy = busy + behind
     return busy * (1.0 + machine.jitter(at.ranks)) + machine.timing.step_ms * MS
+
+
+def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds in which the mean rank of a layout computes at least, (layouts,): passes of mean micro-batches with what
+    they exchange, and the update, without what they wait for.
+    """
+    pause, head = machine.timing.micro_batch_ms * MS, head_seconds(module, at, machine).seconds
+    layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, 0))
+    smallest = np.floor(module.layers / (at.pp * at.vpp)) * at.vpp  # of any rank
+    share = np.minimum(layers.recomputed(at), smallest) * at.pp / module.layers
+    share = np.where(np.asarray(at.full_recompute) >= 1.0, 1.0, np.minimum(1.0, share))
+    layer = least_layer_seconds(module, replace(at, full_recompute=share), machine)
+    passes = at.micro_batches * ((layer.seconds * module.layers + head) / at.pp + 2.0 * pause)
+    jitter = 1.0 + machine.jitter(at.ranks)
+    return (passes + least_update_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
 
 
 def least_layer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> MicroBatchSeconds:

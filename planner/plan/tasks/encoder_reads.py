@@ -18,8 +18,12 @@ class EdgeReads:
 
     def __init__(self, plan: Plan, edge: Edge, target: ModuleWork, stage: int, order: Sequence[Task]) -> None:
         self.target, self.stage, self.feeds = target, stage, plan.feeds_of(edge)
-        begin = target.stages[stage][0]
-        first = [task for task in order if task.module == target.module and task.layers[0] == begin]
+        self.ahead = plan.layouts[edge.source].ahead
+        own = [task for task in order if task.module == target.module]
+        full = next((at for at, task in enumerate(own) if task.layers[0] == target.stages[-1][0]), 0)
+        self.filling_ids = {task.id for task in own[:full]}  # before its last stage begins
+        self.begin_ids, self.full_ids = {task.id for task in own[:1]}, {task.id for task in own[full : full + 1]}
+        first = [task for task in own if task.layers[0] == target.stages[stage][0]]
         self.forwards = sorted((task for task in first if task.phase == "F"), key=lambda task: task.micro_batch or 0)
         self.readers: dict[int, list[int]] = defaultdict(list)  # item → indices of the forwards that work on it
         for number, task in enumerate(self.forwards):
@@ -31,11 +35,13 @@ class EdgeReads:
         self.backward_ids: dict[
             tuple[int | None, str], str
         ] = {}  # micro-batch, group → id of the pass that makes the gradient of its inputs
+        self.synchronised_backward_ids: dict[int | None, list[str]] = defaultdict(list)  # micro-batch → all of them
         for task in first:
             if task.phase in ("gather", "F"):
                 self.synchronised_ids[task.micro_batch].append(task.id)
             elif task.phase in ("B", "I"):
                 self.backward_ids[task.micro_batch, task.group] = task.id
+                self.synchronised_backward_ids[task.micro_batch].append(task.id)
 
     def of(self, c: GroupWork) -> "EncoderRead | None":
         """Return what the target reads of a group's work; None: nothing."""
@@ -50,7 +56,8 @@ class EdgeReads:
         ]
         ranks = Ranks(sorted({rank for task in forwards for rank in task.ranks}))
         cell, blocked = with_items(c, indices), self.blocked_ids(forwards)
-        return EncoderRead(self.target, self.stage, ranks, cell, blocked, tuple(back))
+        before, behind = blocked | self.earlier_ids(forwards), self.last_ids(forwards, back)
+        return EncoderRead(self.target, self.stage, ranks, cell, blocked, before, tuple(back), behind)
 
     def blocked_ids(self, forwards: Sequence[Task]) -> set[str]:
         """Return the ids of these forwards; and where all ranks of the target's stage synchronise in a micro-batch, of
@@ -62,6 +69,27 @@ class EdgeReads:
             id for micro_batch in {task.micro_batch for task in forwards} for id in self.synchronised_ids[micro_batch]
         }
 
+    def earlier_ids(self, forwards: Sequence[Task]) -> set[str]:
+        """Return the ids of passes, of all groups, that the encoder's forward precedes as well: those of so many
+        micro-batches before as it runs ahead. But none while the pipeline fills, or its first stages would begin later
+        and then wait longer: in their place the first of the last stage, at which the others begin to wait. What is
+        ahead of all micro-batches is a phase before the pipeline.
+        """
+        if self.ahead >= len(self.target.micro_batches):
+            return self.begin_ids
+        read = min(task.micro_batch or 0 for task in forwards)
+        earlier = range(max(0, read - self.ahead), read)
+        ids = {id for micro_batch in earlier for id in self.synchronised_ids.get(micro_batch, ())}
+        return ids if ids.isdisjoint(self.filling_ids) else ids - self.filling_ids | self.full_ids
+
+    def last_ids(self, forwards: Sequence[Task], back: Sequence[str]) -> set[str]:
+        """Return the ids of the passes behind which no gradient of the outputs is missing; where all ranks of the
+        target's stage synchronise in a micro-batch, those of all groups, which stay together.
+        """
+        if not self.target.syncs_each_micro_batch:
+            return set(back)
+        return {id for task in forwards for id in self.synchronised_backward_ids.get(task.micro_batch, ())}
+
 
 @dataclass(frozen=True, slots=True)
 class EncoderRead:
@@ -72,7 +100,9 @@ class EncoderRead:
     ranks: Ranks  # of the forwards that read
     cell: GroupWork  # with only the items that are read
     blocked_ids: set[str]  # ids of tasks that cannot end before the outputs arrive
+    before_ids: set[str]  # these, and ids of earlier ones that the encoder's forward precedes too
     backward_ids: tuple[str, ...]  # ids of the passes that make their gradients
+    behind_ids: set[str]  # these, and ids of what runs together with them
 
     def transfer(self, source: ModuleWork, of: Phase) -> tuple[Task, Task]:
         """Return the send and recv of outputs from the source's last stage to those who read them, or of their

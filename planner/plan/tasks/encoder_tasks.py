@@ -1,5 +1,6 @@
-"""Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, else each
-forward directly before its first reader, and backwards after everything else. Gradients of outputs are summed over all
+"""Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, else as its
+layout says: each forward directly before its first reader, or before the readers of an earlier micro-batch; backwards
+after everything else, or each behind the last gradient of its outputs. Gradients of outputs are summed over all
 readers, so a backward waits for every one of these.
 """
 
@@ -35,21 +36,28 @@ def insert_encoder_tasks(
     ]
     for unit in placements.insertion_order(units, forward=True):
         placed = placements.of(unit, forward=True)
-        unit_forwards[unit] = forward_tasks(encoder, unit, placed)
+        early = bool(encoder.layout.ahead and not placed)
+        unit_forwards[unit] = forward_tasks(encoder, unit, placed, early)
         unplaced = insert_placed_tasks(line, unit_forwards[unit], placed, works)
         placed_ids = {task.id for task in unit_forwards[unit]} - {task.id for task in unplaced}
-        line.insert_late(unplaced, {i for read in unit.reads for i in read.blocked_ids}, placed_ids)
+        followers = {i for read in unit.reads for i in (read.before_ids if early else read.blocked_ids)}
+        line.insert_late(unplaced, followers, placed_ids)
         for read in unit.reads:
             send, recv = read.transfer(encoder, "F")
             line.add_wait(read.blocked_ids, recv.id)
-            if read.stage:
+            if read.stage or early:
                 line.insert_late([recv], read.blocked_ids, {send.id})
         unit_forwards[unit] = unit_forwards[unit] if placed else []
     split_backwards = placements.split_backwards
     for unit in placements.insertion_order(units, forward=False):
         backward = backward_tasks(encoder, unit, split_backwards)
         backward = [rewire(task, unit_forwards[unit]) for task in backward]
-        line.insert_at_end(insert_placed_tasks(line, backward, placements.of(unit, forward=False), works))
+        placed = placements.of(unit, forward=False)
+        unplaced = insert_placed_tasks(line, backward, placed, works)
+        if placed or encoder.layout.backward == "last":
+            line.insert_at_end(unplaced)
+        else:
+            line.insert_behind(unplaced, {i for read in unit.reads for i in read.behind_ids})
     return line.resulting_order()
 
 
@@ -65,10 +73,10 @@ def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
     ]
 
 
-def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[Task]:
+def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement], early: bool) -> list[Task]:
     """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends, each
-    with the recv of a first stage. Later stages receive right before they read: earlier, they would wait for outputs
-    of micro-batches that have yet to come to them.
+    with the recv of a first stage. Later stages receive right before they read, and so do all of what runs `early`:
+    before, they would wait for outputs of micro-batches that have yet to come to them.
     """
     tasks: list[Task] = []
     for stage in range(len(encoder.stages)):
@@ -81,7 +89,7 @@ def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[Resolved
     return tasks + [
         task
         for (stage, _, recv), send in zip(transfers, sends, strict=True)
-        for task in (send, *(() if stage else (recv,)))
+        for task in (send, *(() if stage or early else (recv,)))
     ]
 
 

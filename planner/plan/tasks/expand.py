@@ -2,7 +2,7 @@
 
 Tasks of modules that feed no other follow their own schedules and are merged into one order, which ends with the
 reductions that run once a step, and the updates. Tasks of encoders are then inserted where the plan places them, or
-directly before their readers: each encoder after all modules that it feeds.
+where their readers need them, as early and as late as their layouts say: each encoder after all modules that it feeds.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -56,7 +56,7 @@ def step_tasks(plan: Plan, step: Step, omitted_ranks: Container[int]) -> list[Ta
     order = merge_orders(
         [rank_tasks for name, of_ranks in slots.items() for rank_tasks in stage_tasks(works[name], of_ranks)]
     )
-    for name, work in works.items():
+    for name, work in sorted(works.items(), key=lambda entry: entry[0] in feeding):  # encoders end last
         order += closing_tasks(work, final_passes(slots[name]) if name in slots else placed_passes(step, work))
     for module in encoder_insertion_order(plan, step):
         order = insert_encoder_tasks(plan, step, works[module], works, order)

@@ -1,6 +1,6 @@
 """An order of tasks into which others are inserted in bulk, without rebuilding it for each insertion."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from planner.plan.task import Task
@@ -22,6 +22,7 @@ class TaskInserter:
             list
         )  # position → tasks; the length of the order: at its end
         self.inserted_at: dict[str, int] = {}  # id of an inserted task → position
+        self.behind: Counter[int] = Counter()  # position → how many of them were inserted behind others
         self.extra_waits: dict[str, list[str]] = defaultdict(list)
 
     def commit(self) -> None:
@@ -59,6 +60,16 @@ class TaskInserter:
             index = max((at for at, task in enumerate(inserted) if task.id in ids), default=-1)
             inserted[index + 1 : index + 1] = tasks
             self.inserted_at.update(dict.fromkeys((task.id for task in tasks), after_inserted))
+
+    def insert_behind(self, tasks: Sequence[Task], ids: Iterable[str]) -> None:
+        """Insert tasks directly behind the last of `ids`, behind what was inserted there so before; where there is
+        none, after the last micro-batch.
+        """
+        position = max((self.position[id] + 1 for id in ids if id in self.position), default=self.end)
+        count = self.behind[position]
+        self.inserted_before[position][count:count] = tasks
+        self.behind[position] += len(tasks)
+        self.inserted_at.update(dict.fromkeys((task.id for task in tasks), position))
 
     def insert_at_end(self, tasks: Sequence[Task]) -> None:
         """Insert tasks after the last micro-batch."""

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class StepTasks:
     """The tasks of a step, how long planning it took, and how long this rank waited for it."""
 
     tasks: tuple[Task, ...]
+    plan: Plan | None = None  # whose step it is; None: the run's own
     planned_s: float | None = None  # None: planned before the run
     waited_s: float = 0.0
 
@@ -130,7 +131,7 @@ class StepInbox:
         name = f"{self.slots.folder} (step {number})"
         plan = self.head.complete_plan(files.parse(text, StepFile, name), name)
         require_executable(plan)
-        return StepTasks(expand(plan), seconds)
+        return StepTasks(expand(plan), plan, seconds)
 
     def take(self, number: int) -> Path | None:
         """Waits for a step and takes it; None when the run ended meanwhile. Raises RunFailed when no planner is
@@ -186,4 +187,4 @@ class StepFetch(threading.Thread):
         if self.error:
             raise self.error
         assert self.step is not None, "None only after the run is over"
-        return StepTasks(self.step.tasks, self.step.planned_s, waited)
+        return replace(self.step, waited_s=waited)

@@ -15,18 +15,20 @@ share its ranks; or those of encoders apart if they are more, and their first pa
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
+from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
 from planner.strategies.modality.module_space import ModuleOption, ModuleSpace, encoder_space, samples_space
 
 Place = Literal["all", "beside", "first_stage", "apart"]
 MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
-LLM_LAYOUTS = 4  # of the LLM with each share of memory
 RANKS_APART = 4  # numbers of ranks that are tried for encoders apart
+# Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
+PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class JointSpace:
     """The layouts of all modules of a job, of each module on the ranks that it may have."""
 
     inputs: Inputs
-    spaces: dict[tuple[str, int, bool], ModuleSpace] = field(default_factory=dict)
+    spaces: dict[tuple[str, int, bool, int], ModuleSpace] = field(default_factory=dict)
 
     @property
     def encoders(self) -> list[str]:
@@ -64,13 +66,15 @@ class JointSpace:
         """The LLM's layouts on so many ranks."""
         return self.space(self.inputs.module, ranks, piped=True)
 
-    def space(self, name: str, ranks: int, piped: bool) -> ModuleSpace:
-        """A module's layouts on so many ranks."""
-        key = (name, ranks, piped)
+    def space(self, name: str, ranks: int, piped: bool, passes: int = 1) -> ModuleSpace:
+        """A module's layouts on so many ranks; of an encoder, whose items are in so many passes."""
+        key = (name, ranks, piped, passes)
         if key not in self.spaces:
             of_samples = name == self.inputs.module
             self.spaces[key] = (
-                samples_space(self.inputs, ranks) if of_samples else encoder_space(self.inputs, name, ranks, piped)
+                samples_space(self.inputs, ranks)
+                if of_samples
+                else encoder_space(self.inputs, name, ranks, piped, passes)
             )
         return self.spaces[key]
 
@@ -79,18 +83,25 @@ class JointSpace:
         fixed = self.inputs.job.fix.layouts.get(name)
         return fixed.ranks if fixed else None
 
+    def most_ranks(self, name: str) -> Ranks:
+        """All ranks that a module may have: as the job fixes them, else every one."""
+        fixed = self.fixed_ranks(name)
+        return fixed if isinstance(fixed, Ranks) else Ranks(range(self.size))
+
     @property
     def allowed(self) -> float:
         """Bytes that all modules may hold on a rank together."""
         return self.llm(self.size).problem.allowed
 
 
-def joint_candidates(space: JointSpace) -> list[JointCandidate]:
-    """The candidates, the quickest by the closed form first."""
+def joint_candidates(space: JointSpace, llm_layouts: int = 4) -> list[JointCandidate]:
+    """The candidates, the quickest by the closed form first; `llm_layouts`: of the LLM, in each place and with each
+    share of memory.
+    """
     found: dict[str, JointCandidate] = {}
     for ranks in llm_rank_sets(space):
         for places in combined_places(space, ranks):
-            for each in placed_candidates(space, ranks, places):
+            for each in placed_candidates(space, ranks, places, llm_layouts):
                 key = str(each.layouts)
                 if key not in found or each.seconds < found[key].seconds:
                     found[key] = each
@@ -142,39 +153,58 @@ def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]
             yield dict(zip(space.encoders, chosen, strict=True))
 
 
-def placed_candidates(space: JointSpace, ranks: Ranks, places: Mapping[str, str]) -> Iterator[JointCandidate]:
+def placed_candidates(
+    space: JointSpace, ranks: Ranks, places: Mapping[str, str], llm_layouts: int
+) -> Iterator[JointCandidate]:
     """The candidates with the LLM on these ranks and each encoder in its place."""
     sharing = [name for name in space.encoders if places[name] != "apart"]
+    able = space.llm(len(ranks))
+    if "first_stage" in places.values() and able.in_stages.quickest(1):
+        able = able.in_stages  # without stages it is the same as on all of the LLM's ranks
     for share in MEMORY_SHARES if sharing else (0.0,):
-        for llm in space.llm(len(ranks)).quickest(LLM_LAYOUTS, beside=share * space.allowed):
+        for llm in able.quickest(llm_layouts, beside=share * space.allowed):
             layout = with_fields(llm.layout, ranks=ranks)
-            if layout.pp == 1 and len(ranks) == space.size and "first_stage" in places.values():
-                continue  # the same as `all`
-            options = encoder_options(space, layout, places, share / max(1, len(sharing)))
-            if options:
-                layouts = {space.inputs.module: layout, **{name: each.layout for name, each in options.items()}}
-                in_order = {name: layouts[name] for name in space.inputs.model.modules}
-                yield JointCandidate(in_order, {**places}, step_estimate(space, llm, options, places))
+            for backward in PASSES:
+                options = encoder_options(space, layout, places, share / max(1, len(sharing)), backward)
+                if options:
+                    layouts = {space.inputs.module: layout, **{name: each.layout for name, each in options.items()}}
+                    in_order = {name: layouts[name] for name in space.inputs.model.modules}
+                    yield JointCandidate(in_order, {**places}, step_estimate(space, llm, options, places))
 
 
 def encoder_options(
-    space: JointSpace, llm: Layout, places: Mapping[str, str], share: float
+    space: JointSpace, llm: Layout, places: Mapping[str, str], share: float, backward: EncoderBackward
 ) -> dict[str, ModuleOption] | None:
     """The quickest layout of each encoder in its place with this share of memory beside the LLM, or all of it apart;
-    None where one has none.
+    None where one has none. All forwards of those whose backwards come last are in front of the LLM's: they are kept
+    until then in any case.
     """
     found: dict[str, ModuleOption] = {}
+    ahead = micro_batch_count(space, llm) if backward == "last" else 1
     apart = [name for name in space.encoders if places[name] == "apart"]
     for name in space.encoders:
         ranks = place_ranks(space, name, places[name], llm)
         mine = 1.0 / len(apart) if name in apart else share
-        options = space.space(name, len(ranks), piped=name in apart).quickest(1, beside=(1.0 - mine) * space.allowed)
+        able = space.space(name, len(ranks), name in apart, PASSES[backward])
+        options = able.quickest(1, beside=(1.0 - mine) * space.allowed)
         if not options:
             return None
         (option,) = options
-        layout = with_fields(option.layout, ranks=ranks, schedule=None, micro_batch=1)
+        placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, "ahead": ahead, "backward": backward}
+        layout = with_fields(option.layout, **{**placed, **timing_fixed(space, name)})
         found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
     return found
+
+
+def timing_fixed(space: JointSpace, name: str) -> dict[str, Any]:
+    """When an encoder's passes run, as far as the job fixes it."""
+    fixed = decided_fields(space.inputs.job.fix.layouts.get(name, Parallelism()))
+    return {key: fixed[key] for key in ("ahead", "backward") if key in fixed}
+
+
+def micro_batch_count(space: JointSpace, llm: Layout) -> int:
+    """Micro-batches of the LLM, about."""
+    return max(1, -(-len(space.inputs.batches[0].items) // (llm.dp * llm.replica * llm.micro_batch)))
 
 
 def place_ranks(space: JointSpace, name: str, place: str, llm: Layout) -> Ranks:
@@ -198,6 +228,4 @@ def step_estimate(
     """
     apart = sum(each.seconds for name, each in encoders.items() if places[name] == "apart")
     sharing = sum(each.seconds for name, each in encoders.items() if places[name] != "apart")
-    replicas = llm.layout.dp * llm.layout.replica * llm.layout.micro_batch
-    micro_batches = max(1.0, len(space.inputs.batches[0].items) / replicas)
-    return max(llm.seconds + sharing, apart) + apart / micro_batches
+    return max(llm.seconds + sharing, apart) + apart / micro_batch_count(space, llm.layout)

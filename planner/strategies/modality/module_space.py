@@ -55,6 +55,11 @@ class ModuleSpace:
         order = np.argsort(self.screened.seconds, kind="stable")
         return order[self.screened.fits(self.problem)[order]]
 
+    @cached_property
+    def in_stages(self) -> "ModuleSpace":
+        """The layouts with a pipeline."""
+        return ModuleSpace(self.problem, {key: column[self.layouts["pp"] > 1] for key, column in self.layouts.items()})
+
     def quickest(self, count: int, beside: float = 0.0) -> list[ModuleOption]:
         """Up to `count` layouts of different kinds that fit where other modules hold so many bytes, quickest first.
 
@@ -115,34 +120,34 @@ def samples_space(inputs: Inputs, ranks: int) -> ModuleSpace:
     return ModuleSpace(problem, layouts_of(problem, problem.trained.fixed))
 
 
-def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool) -> ModuleSpace:
+def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: int) -> ModuleSpace:
     """The layouts of an encoder on so many ranks; `piped`: of any number of stages, where the job fixes none. Raises
     InputError.
 
-    Its items are as in a single pass: until their backwards, which come last, all of them are kept. Under ZeRO-3 each
-    micro-batch would gather the parameters anew, so that it is there only where nothing else fits. Attention never
-    crosses the parts of an item.
+    Its items are in so many `passes`, one of which is kept until its backward. Under ZeRO-3 each micro-batch would
+    gather the parameters anew, so that it is there only where nothing else fits. Attention never crosses the parts of
+    an item.
     """
     one = replace(inputs, module=name)
     problem, given = layout_problem(one), fixed_fields(one)
-    kept = {"vpp": 1, "replica": 1, **({} if piped else {"pp": 1})}
+    kept = {"vpp": 1, **({} if piped else {"pp": 1})}
     left = {key: value for key, value in kept.items() if getattr(given, key) is None}
     parts = encoder_parts(inputs, name)
     trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left))
     problem = replace(problem, trained=trained)
-    found = single_pass(layouts_of(problem, trained.fixed), trained)
+    found = of_passes(layouts_of(problem, trained.fixed), trained, passes)
     light = {key: column[found["zero"] < 3] for key, column in found.items()}
     of_light = ModuleSpace(problem, light)
     return of_light if len(light["tp"]) and len(of_light.rising) else ModuleSpace(problem, found)
 
 
-def single_pass(found: LayoutSpace, trained: TrainingSetup) -> LayoutSpace:
-    """The layouts whose micro-batches are the largest for their mesh."""
+def of_passes(found: LayoutSpace, trained: TrainingSetup, passes: int) -> LayoutSpace:
+    """The layouts whose micro-batches, on their mesh, are about so many."""
     pipelines = trained.ranks // (found["tp"] * found["cp"] * found["pp"])
-    each = np.maximum(1, len(trained.sizes) // pipelines)
+    each = np.maximum(1, len(trained.sizes) // (pipelines * passes))
     most = 2 ** np.floor(np.log2(each)).astype(np.int64)
-    largest = found["micro_batch"] == np.where(trained.equal_lengths, found["micro_batch"], most)
-    return {key: column[largest] for key, column in found.items()}
+    kept = found["micro_batch"] == np.where(trained.equal_lengths, found["micro_batch"], most)
+    return {key: column[kept] for key, column in found.items()}
 
 
 def encoder_parts(inputs: Inputs, name: str) -> tuple[int, ...]:

@@ -1,9 +1,11 @@
 """One layout for all batches: what a job fixes of it, how it becomes a plan, and what changes when it does not fit."""
 
 from planner.strategies.static.joint_plan import (
+    assign_batch,
     fixes_every_module,
     plan_of_layouts,
     solve_together,
+    undefined_items,
     unsupported_together,
 )
 from planner.strategies.static.layout_change import LayoutChange, impossible_fields
@@ -15,6 +17,7 @@ __all__ = [
     "MemoryFit",
     "StageMemory",
     "StepTimePrediction",
+    "assign_batch",
     "fixes_every_module",
     "impossible_fields",
     "memory_fit_of_job",
@@ -23,5 +26,6 @@ __all__ = [
     "predict_job",
     "predict_plan",
     "solve_together",
+    "undefined_items",
     "unsupported_together",
 ]

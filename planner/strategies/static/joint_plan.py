@@ -1,40 +1,44 @@
 """Several modules, each with the layout and on the ranks that the job fixes for it, as one plan.
 
-Samples are assigned as those of a single module. Every other item is computed in the first micro-batch that reads it,
-by a replica of its module beside the one that reads it as far as that keeps them balanced (stream_items.py).
+Which sample and which item goes where is decided for all modules together (joint_assignment.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.costs import Pricing
-from planner.layouts import layout_problem
+from planner.errors import InputError
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, ItemEntry, Layout, MicroBatch, Plan, SharedDeviceItems
-from planner.scoring import Score, outcome_of, prediction_of, require_memory, score
-from planner.specs.base import Ranks, with_fields
+from planner.scoring import Score, outcome_of, prediction_of, require_memory, score, with_score
+from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses
+from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
-from planner.strategies.static.static_plan import assign_items, replica_groups
-from planner.strategies.static.stream_items import MicroBatchOf, ReplicaOf, StreamItems, first_reads
+from planner.strategies.static.static_plan import replica_groups
+
+AS_FIXED = "layouts as fixed"  # the effort of an outcome
 
 
 def unsupported_together(inputs: Inputs) -> str | None:
     """The reason why the modules of a job cannot be planned together, and the fix after ` | `; None when they can."""
+    one_kind = len(rank_kinds(inputs.cluster)) == 1
+    return undefined_items(inputs) or (None if one_kind else "a static layout needs ranks of one kind | give a plan")
+
+
+def undefined_items(inputs: Inputs) -> str | None:
+    """The modules whose items a job does not define, and the fix after ` | `; None where it defines all."""
     known = {inputs.module, *inputs.batches[0].streams}
     others = " and ".join(f"`{name}`" for name in inputs.model.modules if name not in known)
-    if others:
-        return f"the job does not define the items of {others} | give workload.streams and fix.layouts, or a plan"
-    if len(rank_kinds(inputs.cluster)) > 1:
-        return "a static layout needs ranks of one kind | give a plan"
-    return None
+    none = "lengths: {from: sample_mix, text: 2048, multimodal: 0, text_only: 1}"
+    fix = f"for text alone, {none}; or give workload.streams"
+    return f"the job does not define the items of {others} | {fix}" if others else None
 
 
 def fixes_every_module(inputs: Inputs) -> bool:
@@ -54,7 +58,14 @@ def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
     """The plan with its outcome, whether it fits or not, and its score. Raises InputError."""
     plan = plan_together(inputs, runs)
     found = score(plan)
-    return with_fields(plan, outcome=outcome_of(found, "layouts as fixed"), prediction=prediction_of(found)), found
+    return with_fields(plan, outcome=outcome_of(found, AS_FIXED), prediction=prediction_of(found)), found
+
+
+def assign_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
+    """The priced plan of a batch in which layouts are those of an earlier one. Raises InputError, and Infeasible where
+    it does not fit.
+    """
+    return with_score(plan_of_layouts(inputs, layouts), AS_FIXED)
 
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
@@ -74,7 +85,7 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
     used = plan_uses(inputs, layouts, ())
     flows = gradient_flows(used.models, inputs.model.edges)
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
-    micro_batches = (packed_by_group if packed else longest_first_by_group)(pricing, inputs, layouts)
+    micro_batches = (packed_by_group if packed else balanced_by_group)(pricing, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")
     plan = draft_plan(
@@ -90,42 +101,28 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
 
 
 def packed_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
-    """Micro-batches of samples that are packed to the job's limits."""
+    """Micro-batches of samples that are packed to the job's limits. Raises InputError."""
+    for name in (name for name, layout in layouts.items() if layout.serves > 1):
+        message = f"a pass of `{name}` computes what its own packs read, and serves is {layouts[name].serves}"
+        where = f"{inputs.sources['job']} (fix.layouts.{name}.serves)"
+        raise InputError(message, where=where, fix="leave serves out, or limits.inputs_per_rank and tokens_per_rank")
     return [
         {name: items_by_group(name, cells) for name, cells in each.items() if name == inputs.module or any(cells)}
         for each in packed_micro_batches(pricing, inputs, layouts)
     ]
 
 
-def longest_first_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
-    """Micro-batches of as many samples as their layout says; then, module by module, what assigned items read."""
-    samples = assign_items(pricing, inputs, layouts[inputs.module], layout_problem(inputs).trained)
-    by_number = [[cells[number] for cells in samples] for number in range(len(samples[0]))]
-    micro_batches: list[MicroBatch] = [{inputs.module: items_by_group(inputs.module, cells)} for cells in by_number]
-    at: dict[str, MicroBatchOf] = {}
-    ranks: dict[str, ReplicaOf] = {}
-    at[inputs.module], ranks[inputs.module] = placed_items(layouts[inputs.module], by_number)
-    batch = inputs.batches[0]
-    for name, sizes in batch.streams.items():  # each behind those that read it
-        when, by = first_reads(batch, name, at, ranks)
-        found = StreamItems(pricing, name, layouts[name], sizes).by_micro_batch(when, by, len(by_number))
-        at[name], ranks[name] = placed_items(layouts[name], found)
-        for number, cells in enumerate(found):
-            micro_batches[number] |= {name: items_by_group(name, cells)} if any(cells) else {}
-    return micro_batches
-
-
-def placed_items(layout: Layout, by_number: Sequence[Sequence[Sequence[int]]]) -> tuple[MicroBatchOf, ReplicaOf]:
-    """Item → its micro-batch, and the ranks of its replica's first stage, where it reads."""
-    first = {*stage_ranks(layout, 0)}
-    of_replica = [Ranks(rank for rank in group.ranks if rank in first) for group in replica_groups(layout).values()]
-    placed = [
-        (item, number, of_replica[replica])
-        for number, cells in enumerate(by_number)
-        for replica, items in enumerate(cells)
-        for item in items
+def balanced_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
+    """Micro-batches of as many samples as their layout says, with what they read."""
+    cells = JointItems(pricing, inputs, layouts).best().cells
+    return [
+        {
+            name: items_by_group(name, of_module[number])
+            for name, of_module in cells.items()
+            if name == inputs.module or any(of_module[number])
+        }
+        for number in range(len(cells[inputs.module]))
     ]
-    return {item: number for item, number, _ in placed}, {item: ranks for item, _, ranks in placed}
 
 
 def nonempty_micro_batches(micro_batches: Sequence[MicroBatch], layout: Layout) -> tuple[MicroBatch, ...]:
