@@ -58,7 +58,7 @@ def candidate_table(answer: MixComparison, shown: list[int]) -> RenderableType:
     """Seconds and regret of candidates at each mix; numbers are those of the candidates, the chosen ones first."""
     beside = len(answer.mixes) <= FEW
     columns = [column for mix in answer.mixes for column in (f">{mix.mix}", *([">"] if beside else []))]
-    rows = table(">", *columns, ">worst", ">expected", "encoders")
+    rows = table(">", *columns, ">worst", ">expected", "kind")
     for column in rows.columns[:-1]:
         column.no_wrap = True
     for number in shown:
