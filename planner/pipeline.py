@@ -21,7 +21,15 @@ from planner.plan.plan_file import Plan
 from planner.scoring import Score, require_memory, score, scored_at, with_bound_digest
 from planner.scoring import read_plan as read_plan
 from planner.scoring import read_scored as read_scored
-from planner.solve_job import inputs_again, per_batch_inputs, read_job, solve_job, static_inputs
+from planner.solve_job import (
+    inputs_again,
+    inputs_of_mixes,
+    per_batch_inputs,
+    read_job,
+    require_launchable_plan,
+    solve_job,
+    static_inputs,
+)
 from planner.specs.framework.overlap import AS_PRICED, Overlap
 from planner.specs.inputs import Inputs, JobOptions
 from planner.strategies import SolvedJob
@@ -111,6 +119,18 @@ def why_not(plan: Plan, changes: tuple[str, ...], step: int = 0) -> reasons.WhyN
 def static(job: str, options: JobOptions = DEFAULTS, on_degree: OnProgress = silent) -> reasons.StaticPlan:
     """The best plan of a job with one degree for all batches, beside planning each batch by itself."""
     return reasons.best_static_degree(per_batch_inputs(job, options), plan_of, on_degree)
+
+
+def mixes(
+    job: str, choice: reasons.MixChoice, options: JobOptions = DEFAULTS, on_mix: OnProgress = silent
+) -> reasons.MixPlan:
+    """The best layouts of all modules for several mixes of the data, and from when on others repay a restart. Raises
+    InputError and Infeasible.
+    """
+    found = reasons.best_for_mixes(inputs_of_mixes(job, options), choice, options, on_mix)
+    require_launchable_plan(found.plan)
+    require_legal(found.plan, found.plan.name)
+    return reasons.MixPlan(with_bound_digest(found.plan), found.comparison)
 
 
 def check(old: Path, new: Path | None, tolerances: Tolerances, on_case: OnProgress = silent) -> list[Finding]:

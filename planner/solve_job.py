@@ -20,6 +20,7 @@ from planner.scoring import restate_in_objective
 from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.specs.workload.length_sources import SampleMix
 from planner.strategies import (
     STRATEGIES,
     SolvedJob,
@@ -29,10 +30,18 @@ from planner.strategies import (
     refining_strategy,
     strategy_called,
 )
-from planner.strategies.static import fixes_every_module, impossible_fields, solve_together, unsupported_together
+from planner.strategies.static import (
+    assign_batch,
+    fixes_every_module,
+    impossible_fields,
+    solve_together,
+    undefined_items,
+    unsupported_together,
+)
 from planner.units import percent
 
 BEST = "best"
+TOGETHER = "modality_layout"  # the strategy that decides layouts of several modules together
 
 
 def read_job(reference: str, options: JobOptions) -> Inputs:
@@ -45,9 +54,9 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
-    if fixes_every_module(inputs):
-        require_planned_ahead(inputs)
+    if fixes_every_module(inputs) and inputs.job.strategy not in (TOGETHER, BEST):
         return solve_each(inputs, solve_together, on_batch)
+    require_items(inputs)
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)
     require_no_packs(inputs)
@@ -59,12 +68,13 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     return solved
 
 
-def require_planned_ahead(inputs: Inputs) -> None:
-    """Raises Unsupported where batches of several modules are to be planned during the run."""
-    if inputs.job.per_batch:
-        where = f"{inputs.sources['job']} (planning)"
-        message = "batches of several modules are not planned during a run yet"
-        raise Unsupported(message, where=where, fix="planning: ahead, with --batches as many as the run has")
+def require_items(inputs: Inputs) -> None:
+    """Raises Unsupported where a job fixes the layout of each of several modules, and not what one of them reads."""
+    modules = inputs.model.modules
+    reason = undefined_items(inputs) if len(modules) > 1 and {*modules} <= {*inputs.job.fix.layouts} else None
+    if reason:
+        message, _, fix = reason.partition(" | ")
+        raise Unsupported(message, where=files.place(inputs.sources["job"], "workload"), fix=fix)
 
 
 def require_launchable_plan(plan: Plan) -> None:
@@ -81,8 +91,10 @@ def solve_with(name: str, inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
 
 
 def require_possible(inputs: Inputs) -> None:
-    """Raises InputError where no layout has the fields that the job fixes, whatever the others are."""
-    wrong = impossible_fields(inputs)
+    """Raises InputError where no layout has the fields that the job fixes, whatever the others are; of several modules
+    their strategy knows, as each may be on ranks of its own.
+    """
+    wrong = impossible_fields(inputs) if len(inputs.model.modules) == 1 else None
     if wrong:
         where = f"{inputs.sources.get('job', inputs.job.name)} (fix.layouts.{inputs.module})"
         raise InputError(wrong[0], where=where, fix=wrong[1])
@@ -108,12 +120,17 @@ def require_objective(inputs: Inputs) -> None:
 
 def solve_by_strategy(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     """Solves the job batch by batch with its own strategy."""
+    require_supported(inputs)
+    return solve_each(inputs, refined_plan, on_batch)
+
+
+def require_supported(inputs: Inputs) -> None:
+    """Raises Unsupported where the job's strategy, or the one that it refines, does not support the job."""
     reason = unsupported_reason(inputs)
     if reason:
         message, _, fix = reason.partition(" | ")
         where = f"{inputs.sources['job']} (strategy)"
         raise Unsupported(message, where=where, fix=fix or "change the job, or its strategy")
-    return solve_each(inputs, refined_plan, on_batch)
 
 
 def refined_plan(inputs: Inputs) -> Plan:
@@ -123,12 +140,15 @@ def refined_plan(inputs: Inputs) -> Plan:
 
 
 def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch: OnProgress) -> SolvedJob:
-    """The plans of all batches, joined, and the seconds that each took."""
-    plans, seconds = [], []
+    """The plans of all batches, joined, and the seconds that each took. Of several modules, the first batch decides the
+    layouts: the samples and items of later ones are assigned to them.
+    """
+    several, plans, seconds = len(inputs.model.modules) > 1, list[Plan](), []
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
-        plans.append(plan_of_batch(replace(inputs, batches=(batch,))))
+        alone = replace(inputs, batches=(batch,))
+        plans.append(assign_batch(alone, plans[0].layouts) if several and plans else plan_of_batch(alone))
         seconds.append(perf_counter() - start)
     return SolvedJob(restate_in_objective(join_plans(plans), inputs.job.objective), tuple(seconds))
 
@@ -208,6 +228,30 @@ def per_batch_inputs(job: str, options: JobOptions) -> Inputs:
     if is_static(inputs.job.strategy):
         message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
         raise InputError(message, where=f"{job} (strategy)", fix="leave --static out")
+    return inputs
+
+
+def inputs_of_mixes(job: str, options: JobOptions) -> Inputs:
+    """The inputs of a job of several modules that draws its samples, and whose layouts are to be decided together.
+    Raises InputError.
+    """
+    inputs = read_job(job, replace(options, mix=None, lengths=None))
+    path, lengths = inputs.sources["job"], inputs.job.workload.lengths
+    if options.lengths or not isinstance(lengths, SampleMix):
+        where = "--lengths" if options.lengths else files.place(path, "workload", "lengths")
+        fix = "lengths: {from: sample_mix, text: ..., images: ...}"
+        raise InputError("the job's samples are not drawn, and have the one mix that they have", where=where, fix=fix)
+    if fixes_every_module(inputs):
+        message, where = "the job fixes the layout of every module", files.place(path, "fix", "layouts")
+        raise InputError(message, where=where, fix="leave one of them out; or planner predict, with one --mix each")
+    if inputs.job.strategy not in (TOGETHER, BEST):
+        message = f"the strategy {inputs.job.strategy} does not decide layouts of several modules together"
+        raise InputError(message, where=f"{path} (strategy)", fix=f"strategy: {TOGETHER}")
+    inputs = replace(inputs, job=with_fields(inputs.job, strategy=TOGETHER, planning="ahead"))
+    require_objective(inputs)
+    require_supported(replace(inputs, batches=inputs.batches[:1]))
+    require_launchable(inputs, fixed_fields(inputs), "layout")
+    require_possible(inputs)
     return inputs
 
 

@@ -17,6 +17,7 @@ ROWS = (40, 30, 25, 20, 50, 60, 35, 28, 44, 32, 26, 38)
 # Some samples have several images, some none; the fourth image is read by two samples.
 IMAGES = "patches,row\n16,0\n16+8,3\n32,2\n8,4\n12,0+1\n4,2+3\n64,5\n16,6\n24,8\n16,9\n8,10\n"
 CLIPS = "row,frames\n0,8\n5,12+4\n7,8\n11,4\n"
+NO_CLIPS, NO_IMAGES = "row,frames\n", "patches,row\n"
 PLACEMENTS = {
     "first stage": {"llm": "pp: 2", "vit": "ranks: first_stage", "ear": "ranks: first_stage"},
     "first stage of tensors": {"llm": "pp: 2, tp: 2", "vit": "ranks: first_stage", "ear": "ranks: 0-1, tp: 1"},
@@ -29,9 +30,17 @@ PLACEMENTS = {
     "overlapping": {"llm": "cp: 2, dp: 2", "vit": "ranks: 0-2", "ear": "ranks: 1-3, zero: 0"},
     "disjoint": {"llm": "ranks: 1-2, pp: 2", "vit": "ranks: 0", "ear": "ranks: 3"},
     "pipelines of encoders": {"llm": "pp: 2", "vit": "pp: 2, ranks: 2-3", "ear": "pp: 2"},
+    "ahead, and at once": {
+        "llm": "pp: 2", "vit": "dp: 4, ahead: 2, backward: at_once", "ear": "zero: 3, ranks: 1-3, backward: at_once",
+    },
 }  # fmt: skip
 
 
+LONG_IMAGE = {  # of 1600 patches; and three that are short
+    "images": "patches,row\n1600,0\n8,1\n16,2\n12,3\n", "clips": "row,frames\n0,8\n", "rows": (420, 30, 25, 20),
+    "max_tokens": 500,
+}  # fmt: skip
+EVERY_RANK = {"llm": "dp: 4", "vit": "dp: 4", "ear": "dp: 4"}
 USUAL = {
     "images": IMAGES, "clips": CLIPS, "rows": ROWS, "model": MODEL, "layout": "{dtype: float64, zero: 1}",
     "max_tokens": 100,

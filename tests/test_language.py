@@ -25,6 +25,7 @@ TABLES = (
     "cli/views/joint_tables.py",
     "cli/views/ledger_tables.py",
     "cli/views/measured_difference.py",
+    "cli/views/mix_tables.py",
     "cli/views/own_run_tables.py",
     "cli/views/plan_tables.py",
     "cli/views/prediction_tables.py",
@@ -67,7 +68,7 @@ TENSORS = (
     "runtime/state/full_tensors.py",
 )
 # Where it is a constraint of a linear program.
-CONSTRAINTS = ("programs/", "scoring/exact_grouping.py")
+CONSTRAINTS = ("programs/", "scoring/exact_grouping.py", "packing/long_short.py")
 ROWS = (*TABLES, *TENSORS, *CONSTRAINTS)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.

@@ -53,5 +53,13 @@ def length_names(incomplete: str) -> list[str]:
     return names("lengths", incomplete)
 
 
+def image_names(incomplete: str) -> list[str]:
+    return names("images", incomplete)
+
+
+def audio_names(incomplete: str) -> list[str]:
+    return names("audio", incomplete)
+
+
 def strategy_names(incomplete: str) -> list[str]:
     return names("strategies", incomplete)

@@ -23,7 +23,7 @@ from planner.costs.layout_columns import (
 from planner.costs.machine_model import MachineModel, machine_of, peak_flops
 from planner.costs.network.expert_dispatch import DISPATCHES, BestDispatch, best_dispatch, seconds_by_dispatch
 from planner.costs.network.mesh_groups import dims_in_order
-from planner.costs.network.replica_exchange import host_update_seconds
+from planner.costs.network.replica_exchange import host_update_seconds, parameter_update_seconds
 from planner.costs.network_model import SINGLE_RANK_NETWORK, NetworkLevel, NetworkModel
 from planner.costs.objective import OBJECTIVES, STEP_SECONDS, Objective, StepWork, find_objective
 from planner.costs.overlap_switches import with_overlap
@@ -97,6 +97,7 @@ __all__ = [
     "once_a_step_seconds",
     "packing_problem",
     "packing_table",
+    "parameter_update_seconds",
     "pass_lines",
     "peak_flops",
     "price_table",

@@ -1,5 +1,7 @@
 """The space of static layouts: every one that divides evenly, what each costs and needs, and a bound over all."""
 
+from planner.layouts.joint_bound import joint_bound, joint_space_bound
+from planner.layouts.joint_problem import JointProblem, joint_problem, unbounded_jointly, with_joint_fields
 from planner.layouts.launchable_layouts import layouts_of
 from planner.layouts.layout_batches import LayoutIndices
 from planner.layouts.layout_fields import (
@@ -24,6 +26,7 @@ __all__ = [
     "SCHEDULE",
     "SEARCHED_FIELDS",
     "Floats",
+    "JointProblem",
     "LayoutBounds",
     "LayoutIndices",
     "LayoutProblem",
@@ -36,6 +39,9 @@ __all__ = [
     "closed_form_parts",
     "fixed_fields",
     "fixed_text",
+    "joint_bound",
+    "joint_problem",
+    "joint_space_bound",
     "layout_at",
     "layout_bounds",
     "layout_of",
@@ -43,6 +49,8 @@ __all__ = [
     "layouts_of",
     "screen",
     "space_bound",
+    "unbounded_jointly",
     "with_fixed_fields",
+    "with_joint_fields",
     "with_searched_parts",
 ]

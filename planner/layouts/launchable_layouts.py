@@ -3,6 +3,7 @@
 import numpy as np
 
 from planner.costs import DISPATCHES, seconds_by_dispatch
+from planner.errors import InputError
 from planner.layouts.layout_batches import columns_at
 from planner.layouts.layout_fields import DISPATCH, SOLVED_FIELDS
 from planner.layouts.layout_problem import LayoutProblem
@@ -18,8 +19,13 @@ DISPATCH_RULES = tuple(rule for rule in RULES if rule.name.startswith("dispatch"
 
 
 def layouts_of(problem: LayoutProblem, fixed: Parallelism) -> LayoutSpace:
-    """The layouts with the fixed fields that the job's framework can launch."""
+    """The layouts with the fixed fields that the job's framework can launch. Raises InputError where the job says the
+    layers of stages: a search has them as even as they can be.
+    """
     trained = problem.trained
+    if fixed.stages:
+        fix = "fix the whole layout of every module, and ask planner predict; or leave stages out"
+        raise InputError("the layers of stages are not searched", where="fix.layouts (stages)", fix=fix)
     per_node, schedules = problem.machine.network.per_node, problem.knobs.schedules
     found = with_dispatch(problem, layout_space(trained, per_node, fixed, schedules))
     facts = trained_facts(trained.module, trained.ranks, trained.sizes)

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, permutations
+from itertools import permutations
 from typing import Any, get_args
 
 from planner.costs import DISPATCHES, LayoutColumns, PipelineBatch, columns_of
-from planner.costs.memory import OFFLOAD_STEPS, layers_before
+from planner.costs.memory import OFFLOAD_STEPS
 from planner.layouts.recomputed_layers import recompute_ranges
 from planner.plan.descriptions import flow_text
 from planner.plan.launch_case import CODED_FIELDS
+from planner.plan.mesh.even_stages import even_stages
 from planner.plan.plan_file import Layout
-from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import (
     MESH_DIMS,
@@ -55,6 +56,7 @@ class TrainingSetup:
     ranks: int
     sizes: tuple[int, ...]  # tokens of each sequence
     fixed: Parallelism = NOTHING_FIXED
+    any_assignment: bool = False  # replicas may have any of the sequences, and micro-batches fewer than layouts say
 
     @property
     def dtype(self) -> Dtype:
@@ -78,8 +80,8 @@ class TrainingSetup:
 
     @cached_property
     def equal_lengths(self) -> bool:
-        """Whether all sequences have the same length."""
-        return min(self.sizes) == max(self.sizes)
+        """Whether all sequences have the same length, and all replicas as many."""
+        return not self.any_assignment and min(self.sizes) == max(self.sizes)
 
 
 def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
@@ -97,10 +99,10 @@ def layout_of(trained: TrainingSetup, numbers: Mapping[str, int]) -> Layout:
     chosen["recompute"] = trained.fixed.recompute if how == RECOMPUTE_BY_RANGES else RECOMPUTE[how]
     pp, vpp = chosen.get("pp", 1), chosen.get("vpp", 1)
     chosen["dp"] = trained.ranks // (chosen.get("tp", 1) * chosen.get("cp", 1) * pp * chosen.get("replica", 1))
+    schedule = schedule_of(trained, pp, vpp, numbers.get(SCHEDULE, 0))
     layout = Layout(
         ranks=Ranks(range(trained.ranks)),
-        stages=chunk_layers(trained, pp, vpp) if pp > 1 else (),
-        **{**chosen, SCHEDULE: schedule_of(trained, pp, vpp, numbers.get(SCHEDULE, 0))},
+        **{"stages": even_stages(trained.module.layers, pp * vpp), **chosen, SCHEDULE: schedule},
     )
     if not full_layers or how == RECOMPUTE_BY_RANGES:
         return layout
@@ -114,13 +116,6 @@ def schedule_of(trained: TrainingSetup, pp: int, vpp: int, place: int = 0) -> Sc
     """
     searched = SCHEDULES[place] if SCHEDULES[place] in ZERO_BUBBLE else None
     return None if pp == 1 else trained.fixed.schedule or searched or ("interleaved" if vpp > 1 else "1f1b")
-
-
-def chunk_layers(trained: TrainingSetup, pp: int, vpp: int) -> tuple[Layers, ...]:
-    """Layers of each chunk, by the same rule as in the memory model."""
-    at = LayoutColumns(ranks=trained.ranks, seq=1.0, batch=1.0, pp=pp, vpp=vpp)
-    cuts = [int(layers_before(trained.module.layers, at, chunk)) for chunk in range(pp * vpp + 1)]
-    return tuple(Layers(range(first, last)) for first, last in pairwise(cuts))
 
 
 def columns_for(layout: Layout, trained: TrainingSetup) -> LayoutColumns:

@@ -28,6 +28,7 @@ class LayoutProblem:
     limits: Limits
     knobs: Knobs = EVERY_KNOB  # what the job's framework can launch
     by_rates: bool = True  # whether plans are priced by the rates that the closed form has, as far as a layer goes
+    beside: float = 0.0  # bytes that other modules hold on the same ranks
 
     @property
     def device_bytes(self) -> float:
@@ -36,8 +37,8 @@ class LayoutProblem:
 
     @property
     def allowed(self) -> float:
-        """Bytes that a rank may hold."""
-        return allowed_bytes(self.machine.device, self.limits, self.accounting)
+        """Bytes that a rank may hold of the module."""
+        return allowed_bytes(self.machine.device, self.limits, self.accounting) - self.beside
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

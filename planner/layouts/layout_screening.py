@@ -160,7 +160,8 @@ def fullest_columns(problem: LayoutProblem, at: LayoutColumns) -> LayoutColumns:
         return at
     longest = float(max(trained.sizes))
     sequences = unequal_batches(trained, at, problem.machine).most_tokens / longest
-    return replace(at, seq=longest, batch=at.micro_batches * at.pipelines * sequences, micro_batch=sequences)
+    batch = micro_batch_counts(trained, at) * at.pipelines * sequences
+    return replace(at, seq=longest, batch=batch, micro_batch=sequences)
 
 
 def closed_form_parts(problem: LayoutProblem, layout: Layout) -> StepSeconds:

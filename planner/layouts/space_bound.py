@@ -11,6 +11,7 @@ it is also one with any share of them there (layouts/optimizer_offload_bound.py)
 over all others. It says nothing of layouts that are not in the space, nor of modules priced by fits.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ def layout_bounds(problem: LayoutProblem, found: LayoutSpace) -> LayoutBounds:
     on_device = replace(problem, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else problem
     for places, at in column_batches(problem.trained, found):
         at = replace(at, dispatch=problem.dispatches)  # each part at the kind that is quickest for it
-        least, bounds.bytes_needed[places] = with_least_memory(on_device, at)
+        least, bounds.bytes_needed[places] = with_least_memory(on_device, at, held_micro_batches(problem.trained, at))
         if isinstance(problem.trained.fixed.recompute, dict):  # stages may differ in what they recompute
             at, least = (replace(some, full_recompute=0.0, recomputed_parts=frozenset()) for some in (at, least))
         fits = bounds.bytes_needed[places] <= problem.allowed
@@ -88,20 +89,23 @@ def with_optimizer_offload(
 
 
 def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[OrderChoice]) -> Floats:
-    """Lower bounds of a step, (layouts,), in the order of ranks in which each is least. Where parts are searched, with
-    any parts and layers recomputed that free as much as the share of layers in full.
-    """
+    """Lower bounds of a step, (layouts,), in the order of ranks in which each is least, with any parts recomputed."""
     seconds = np.full(np.shape(at.tp), np.inf)
-    relaxed = bool(searched_sets(problem)) and not at.recomputed_parts and at.schedule not in ZERO_BUBBLE
     for choice in orders:
         some = replace(columns_where(at, choice.tried), rank_order=choice.rank_order)
-        if not choice.tried.any():
-            continue
-        if relaxed:
-            solved = np.asarray(some.full_recompute)
-            some = replace(some, full_recompute=least_recompute(problem, some, solved))
-        seconds[choice.tried] = np.minimum(seconds[choice.tried], least_seconds_of(problem, some))
+        if choice.tried.any():
+            some = with_any_parts(problem, some)
+            seconds[choice.tried] = np.minimum(seconds[choice.tried], least_seconds_of(problem, some))
     return seconds
+
+
+def with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> LayoutColumns:
+    """The layouts; where parts are searched, with layers in full that take no longer than any parts that free as
+    much.
+    """
+    if not searched_sets(problem) or at.recomputed_parts or at.schedule in ZERO_BUBBLE:
+        return at
+    return replace(at, full_recompute=least_recompute(problem, at, np.asarray(at.full_recompute)))
 
 
 def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[LayoutColumns, ...]:
@@ -115,11 +119,13 @@ def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[Layou
     return longest, replace(at, batch=at.pipelines * share, micro_batch=share)
 
 
-def with_least_memory(problem: LayoutProblem, at: LayoutColumns) -> tuple[LayoutColumns, Floats]:
+def with_least_memory(
+    problem: LayoutProblem, at: LayoutColumns, held: Sequence[LayoutColumns]
+) -> tuple[LayoutColumns, Floats]:
     """The layouts with as few layers recomputed as may fit, and at least so many bytes on the fullest rank. What they
-    offload takes no time.
+    offload takes no time. `held`: the layouts with micro-batches that memory has to hold.
     """
-    found = [with_memory(problem, at, held) for held in held_micro_batches(problem.trained, at)]
+    found = [with_memory(problem, at, each) for each in held]
     if problem.trained.equal_lengths:
         return found[0]
     full = np.max([solved.full_recompute for solved, _ in found], axis=0)

@@ -1,7 +1,10 @@
 """Fills groups of ranks with sequences, and packs with samples: the packing core that strategies share."""
 
 from planner.packing.balanced import best_balanced, one_item_per_micro_batch
+from planner.packing.even_loads import exchange_loads, longest_first
 from planner.packing.even_packs import PackedLoads, even_packs, mean_shares
+from planner.packing.loader_groups import reorder_within_groups
+from planner.packing.long_short import LongShort, SplitProblem, rank_seconds, split_exactly, split_long
 from planner.packing.makespan_search import search_makespans
 from planner.packing.one_pool import best_of_each_pool
 from planner.packing.packed_groups import PackedGroup, Packing, canonical_order, longest_work_last, packing_seconds
@@ -10,19 +13,27 @@ from planner.packing.sample_packs import pack_samples
 from planner.packing.stream_search import stream_search
 
 __all__ = [
+    "LongShort",
     "PackedGroup",
     "PackedLoads",
     "Packing",
+    "SplitProblem",
     "best_balanced",
     "best_of_each_pool",
     "canonical_order",
     "even_packs",
+    "exchange_loads",
+    "longest_first",
     "longest_work_last",
     "mean_shares",
     "one_item_per_micro_batch",
     "pack_samples",
     "packing_seconds",
     "place_packing",
+    "rank_seconds",
+    "reorder_within_groups",
     "search_makespans",
+    "split_exactly",
+    "split_long",
     "stream_search",
 ]

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Alternative, ExpertLayout, Layout, Plan, assignments
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import Indices, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
 from planner.specs.workload.items import UNITS_PER_TOKEN
@@ -25,9 +26,14 @@ def fixable_layout(layout: Layout) -> Parallelism:
     fields = (
         name
         for name in Parallelism.__struct_fields__
-        if name in ALWAYS_WRITTEN or is_non_default(layout, default, name)
+        if name in ALWAYS_WRITTEN or (is_non_default(layout, default, name) and not is_even(layout, name))
     )
     return Parallelism(**{name: getattr(layout, name) for name in fields})
+
+
+def is_even(layout: Parallelism, name: str) -> bool:
+    """Whether a field is that of stages, which are as even as they can be."""
+    return name == "stages" and has_even_stages(layout)
 
 
 def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
@@ -60,6 +66,7 @@ def shown_fields(layout: Parallelism, ranks: int | None = None) -> dict[str, Any
             plain = not reorders_ranks(layout)
         elif name == "ranks":
             plain = plain or not ranks
+        plain = plain or is_even(layout, name)
         if value is not None and (name in WRITTEN_IF_DECIDED or not plain):
             shown[name] = value
     return shown
@@ -76,7 +83,7 @@ def flow_text(value: Any) -> str:
     if isinstance(value, dict):
         keys = {key: f"'{key}'" if "," in str(key) else key for key in value}  # a comma would end the entry
         return "{" + ", ".join(f"{keys[key]}: {flow_text(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, Ranks):
+    if isinstance(value, Indices):
         return f"'{value}'" if "," in str(value) else str(value)  # a comma would end the entry
     if isinstance(value, tuple):
         return "[" + ", ".join(map(flow_text, value)) + "]"
@@ -141,10 +148,11 @@ def alternative_text(tried: Alternative, chosen: str) -> str:
         fixed = ", ".join(f"{name}: {flow_text(value)}" for name, value in given.items() if value is not None)
         return f"{tried.strategy} with {fixed}" if fixed else tried.strategy
     default = Layout(ranks=Ranks((0,)))
-    whole = {name: with_fields(default, **decided_fields(each)) for name, each in tried.layouts.items()}
-    layouts = "; ".join(
-        f"{name}: {layout_text(each)}" if len(whole) > 1 else layout_text(each) for name, each in whole.items()
-    )
+    texts = {}
+    for name, each in tried.layouts.items():
+        fields = shown_fields(with_fields(default, **decided_fields(each)))
+        texts[name] = flow_text(fields | ({"ranks": each.ranks} if each.ranks else {}))
+    layouts = "; ".join(f"{name}: {text}" if len(texts) > 1 else text for name, text in texts.items())
     return layouts if tried.strategy == chosen else f"{tried.strategy}: {layouts}"
 
 

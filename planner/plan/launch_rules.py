@@ -406,6 +406,11 @@ RULES = (
         ),
     ),
     Rule(
+        "encoders ahead",
+        lambda at: at.knobs.orders == "named" and bool(at.options.ahead),
+        lambda at: f"it runs encoders for the micro-batch that reads them, not {at.options.ahead} ahead | ahead: 0",
+    ),
+    Rule(
         "rank order",
         refuses_rank_order,
         lambda at: (

@@ -28,6 +28,7 @@ from planner.specs.parallelism import (
     DEFAULT_RANK_ORDER,
     Dispatch,
     Dtype,
+    EncoderBackward,
     GradientDtype,
     OverlappedKind,
     Parallelism,
@@ -192,7 +193,10 @@ class Layout(Parallelism, kw_only=True):
     dtype: Dtype = "bf16"
     gradients: GradientDtype = "float32"
     micro_batch: Count = 1
+    serves: Count = 1
     overlap: tuple[OverlappedKind, ...] = ()
+    ahead: Index = 0
+    backward: EncoderBackward = "last"
     experts: dict[
         str | int, ExpertLayout
     ] = {}  # ranges of layers → how their experts differ from `ep`, `etp`, `dispatch`

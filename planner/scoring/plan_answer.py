@@ -86,7 +86,8 @@ def step_bounds(plan: Plan, scores: Sequence[Score]) -> tuple[str, float]:
 
 def layout_fields(layout: Layout) -> PlanAnswer:
     """Every field of a layout, as a job's `fix.layouts` takes them."""
-    return {name: getattr(layout, name) for name in Parallelism.__struct_fields__} | {"ranks": layout.ranks.to_file()}
+    fields = {name: getattr(layout, name) for name in Parallelism.__struct_fields__}
+    return fields | {"ranks": layout.ranks.to_file(), "stages": [layers.to_file() for layers in layout.stages]}
 
 
 def memory_answer(scores: Sequence[Score]) -> PlanAnswer:

@@ -1,24 +1,51 @@
-"""The bound over the space of static layouts that a plan was chosen from, found again from the plan alone."""
+"""The bound over the space of layouts that a plan was chosen from, found again from the plan alone."""
 
 from planner.costs import machine_of
 from planner.costs.memory import device_accounting
-from planner.layouts import LayoutProblem, TrainingSetup, layout_bounds, layouts_of, space_bound
+from planner.layouts import (
+    JointProblem,
+    LayoutProblem,
+    TrainingSetup,
+    joint_bound,
+    layout_bounds,
+    layouts_of,
+    space_bound,
+)
 from planner.plan.plan_file import Plan
 from planner.scoring.bounded_step import step_sizes
 from planner.specs.hardware.cluster import device_of_rank
+from planner.specs.parallelism import Parallelism
 
 
 def plan_space_seconds(plan: Plan) -> float:
-    """Seconds that no layout of the space can beat; infinite where nothing in it fits. The plan has one module and one
-    step, and its `uses.fix` all fields that were fixed.
+    """Seconds that no layout of the space can beat, of several modules no layouts, ranks and assignments; infinite
+    where nothing in it fits. The plan has one step, and its `uses.fix` all fields that were fixed.
     """
+    if len(plan.layouts) > 1:
+        return joint_bound(joint_problem_of_plan(plan)).seconds
     uses, (name,) = plan.uses, plan.layouts
     kind = device_of_rank(uses.cluster, 0)
-    device, fixed = uses.devices[kind], uses.fix.layouts.get(name)
+    device, fixed = uses.devices[kind], uses.fix.layouts.get(name, Parallelism())
     sizes = tuple(step_sizes(plan, 0, name).values())
-    trained = TrainingSetup(uses.models[name], plan.size, sizes, *([fixed] if fixed else []))
+    trained = TrainingSetup(uses.models[name], plan.size, sizes, fixed)
     accounting = device_accounting(device, uses.prices.accounting)
     machine = machine_of(uses.cluster, device, uses.prices.rates.get(kind), uses.prices.timing, accounting)
     problem = LayoutProblem(trained, machine, accounting, uses.limits, uses.software.knobs)
     bounds = layout_bounds(problem, layouts_of(problem, trained.fixed))
     return space_bound(problem, bounds).seconds
+
+
+def joint_problem_of_plan(plan: Plan) -> JointProblem:
+    """What the bound of a plan of several modules is found from: all items that it has, which are those of its step."""
+    uses = plan.uses
+    return JointProblem(
+        models=uses.models,
+        edges=plan.edges,
+        sizes={name: uses.items[name] for name in uses.models},
+        fixed={name: uses.fix.layouts.get(name, Parallelism()) for name in uses.models},
+        cluster=uses.cluster,
+        devices=uses.devices,
+        prices=uses.prices,
+        limits=uses.limits,
+        knobs=uses.software.knobs,
+    )

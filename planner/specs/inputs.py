@@ -138,7 +138,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
     sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
     inputs = Inputs(
-        job=job,
+        job=with_fields(job, workload=workload),
         model=model,
         module=module,
         cluster=cluster,
@@ -193,12 +193,14 @@ def in_job_file(error: InputError, path: Path) -> InputError:
 
 
 def replace_lengths(job: Job, path: Path) -> Workload:
-    """Return the workload with lengths from a folder of tokens or samples, or from a file of lengths with the same
-    column as the job's.
+    """Return the workload with lengths from a folder of tokens or samples, from a file of samples where the job has
+    one, or from a file of lengths with the same column as the job's.
     """
     lengths = job.workload.lengths
     if path.is_dir() or path.name == OFFSETS:
         return with_fields(job.workload, lengths=folder_lengths(path if path.is_dir() else path.parent))
+    if isinstance(lengths, SamplesFile):
+        return with_fields(job.workload, lengths=SamplesFile(path=str(path)))
     column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"
     return with_fields(job.workload, lengths=LengthsFile(path=str(path), column=column))
 

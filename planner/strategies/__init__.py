@@ -30,6 +30,7 @@ STRATEGIES: dict[str, StrategyEntry] = {
     "sequence_groups": StrategyEntry("planner.strategies.sequence_groups"),
     "data_ranks": StrategyEntry("planner.strategies.data_ranks"),
     "parallel_search": StrategyEntry("planner.strategies.parallel_search", static=True),
+    "modality_layout": StrategyEntry("planner.strategies.modality_layout", static=True),
     "pipeline_order": StrategyEntry("planner.strategies.pipeline_order", refines="parallel_search", static=True),
 }
 

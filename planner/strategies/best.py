@@ -43,6 +43,7 @@ GROUPED = (("sequence_groups", 3, "micro_batch"), *(("data_ranks", zero, "step")
 RECOMPUTES: tuple[RecomputeName, ...] = ("none", "selective", "full")
 SEARCHED = Candidate("parallel_search", None, "micro_batch")
 ORDERED = Candidate("pipeline_order", None, "micro_batch")
+JOINT = Candidate("modality_layout", None, "micro_batch")
 
 
 def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> SolvedJob:
@@ -134,8 +135,11 @@ def error_to_raise(
 
 def open_candidates(inputs: Inputs) -> list[Candidate]:
     """Every candidate with the job's ZeRO stage and recomputation, or all that may be best where it gives none. One
-    static layout comes first: of equally good plans it is the one that people and frameworks can say.
+    static layout comes first: of equally good plans it is the one that people and frameworks can say. Several modules
+    are planned together, or not at all.
     """
+    if len(inputs.model.modules) > 1:
+        return [JOINT]
     stage, how = inputs.job.layout.zero, inputs.job.layout.recompute
     recomputes = [None] if how is not None else [*RECOMPUTES]
     grouped = [

@@ -6,7 +6,10 @@ from planner.why.item_reasons import WhyItem
 from planner.why.joint_facts import JointFacts, ModuleLoad, joint_facts
 from planner.why.joint_why import JointWhyPlan
 from planner.why.joint_why_not import JointWhyNot
+from planner.why.mix_layouts import MixChoice, MixPlan, best_for_mixes
+from planner.why.mix_table import MixCandidate, MixComparison
 from planner.why.plan_problem import single_step
+from planner.why.restart_repaid import MixPoint, Switch
 from planner.why.sensitivity import Sensitivity
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
 from planner.why.step_facts import StepFacts, step_facts
@@ -19,16 +22,23 @@ __all__ = [
     "JointFacts",
     "JointWhyNot",
     "JointWhyPlan",
+    "MixCandidate",
+    "MixChoice",
+    "MixComparison",
+    "MixPlan",
+    "MixPoint",
     "ModuleLoad",
     "Sensitivity",
     "StaticComparison",
     "StaticPlan",
     "StepFacts",
+    "Switch",
     "WhyAnswer",
     "WhyGroup",
     "WhyItem",
     "WhyNot",
     "WhyPlan",
+    "best_for_mixes",
     "best_static_degree",
     "group_loads",
     "joint_facts",

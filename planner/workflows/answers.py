@@ -4,7 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.errors import InputError
+from planner.specs.layers.stack import InputUnit
 from planner.specs.software_choice import read_software
+from planner.workflows.question_samples import asked_clips, asked_images
 from planner.workflows.questions import Question, question_cluster, question_lengths, question_model
 
 
@@ -35,6 +37,23 @@ def with_lengths(question: Question, text: str) -> Question:
     answered = replace(question, lengths=text)
     question_lengths(answered)
     return answered
+
+
+def reads(question: Question, unit: InputUnit) -> bool:
+    """Whether a module of the model reads `patches` of images, or `frames` of sound. Raises InputError."""
+    return any(module.input_unit == unit for module in question_model(question).modules.values())
+
+
+def with_images(question: Question, text: str) -> Question:
+    """The question with these images in each sample; empty: none. Raises InputError."""
+    asked_images(text)
+    return replace(question, images=text)
+
+
+def with_audio(question: Question, text: str) -> Question:
+    """The question with these clips of sound in each sample; empty: none. Raises InputError."""
+    asked_clips(text)
+    return replace(question, audio=text)
 
 
 def with_batch(question: Question, text: str) -> Question:

@@ -1,5 +1,6 @@
 """A question in a few words, as a job: its files, written to a folder to go on with."""
 
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TypeVar
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.solve_job import BEST
+from planner.solve_job import BEST, TOGETHER
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.cluster_choice import device_kind, read_cluster
@@ -20,10 +21,14 @@ from planner.specs.job import Job
 from planner.specs.model import Model
 from planner.specs.software_choice import read_software
 from planner.specs.workload.distributions import DISTRIBUTIONS
-from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, Workload
+from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, SamplesFile, Workload
+from planner.specs.workload.sample_records import JSON_ENDINGS
+from planner.workflows.question_samples import USUAL_TEXT, asked_samples
 
+LOG = logging.getLogger(__name__)
 JOB_FILE, CLUSTER_FILE, MODEL_FILE, PLAN_FILE = "job.yaml", "cluster.yaml", "model.yaml", "plan.yaml"
 USUAL_NODE_GPUS = 8  # GPUs of a node, in a DGX or HGX
+USUAL_RANK_SAMPLES = 8  # samples of a step for each GPU, where a question does not say how many: assumed
 Part = TypeVar("Part", NodeGpus, NodeAdapters)
 RACK_GPUS = {"gb200": 72, "gb300": 72}  # that one NVLink domain joins in NVL72
 
@@ -33,10 +38,11 @@ class Question:
     """Which model on which GPUs, with samples of which lengths, how many a step.
 
     `model`: a shipped name or a model file; `hf`: a config.json. `gpus`: of the whole cluster, as 64xh100. `lengths`:
-    a number of tokens, a distribution, a file of lengths or a folder of tokens; `seq`: the longest sample.
+    a number of tokens, a distribution, a file of lengths or a folder of tokens or samples; `seq`: the longest sample.
+    `images`, `audio`: of each sample, beside text of these lengths, in pixels and seconds. `batch`, None: as usual.
     """
 
-    batch: int
+    batch: int | None
     model: str = ""
     hf: Path | None = None
     gpus: str = ""
@@ -46,6 +52,8 @@ class Question:
     lengths: str = ""
     seq: int | None = None
     software: str = "planner"
+    images: str = ""
+    audio: str = ""
 
 
 def write_question(question: Question, folder: Path | None) -> Path:
@@ -56,7 +64,9 @@ def write_question(question: Question, folder: Path | None) -> Path:
     """
     model = question_model(question)
     cluster = question_cluster(question)
-    workload = Workload(lengths=question_lengths(question), batch_rows=question.batch, max_tokens=longest(question))
+    lengths, module = asked_samples(model, question_lengths(question), question.images, question.audio)
+    samples = step_samples(question)
+    workload = Workload(lengths=lengths, batch_rows=samples, max_tokens=longest(question), module=module)
     read_software(question.software, where="--software")
     target = folder or Path(question_name(question))
     written: dict[str, object] = {}
@@ -71,8 +81,11 @@ def write_question(question: Question, folder: Path | None) -> Path:
         cluster=f"./{CLUSTER_FILE}" if cluster else from_folder(question.cluster),
         workload=workload,
         software=from_folder(question.software),
-        strategy=BEST,
+        strategy=TOGETHER if module else BEST,
     )
+    device = NodeGpus(question.gpus).device if question.gpus else ""
+    if device and asked_device(device) != device:
+        LOG.warning(f"{device} is taken as {asked_device(device)}, which has most memory of those with that name")
     for name, content in written.items():
         require_unchanged(target / name, files.dump(content))
     for name, content in written.items():
@@ -96,10 +109,19 @@ def from_folder(reference: str) -> str:
 def question_name(question: Question) -> str:
     """The folder of a question: model, cluster, lengths and samples of a step. Raises InputError."""
     model = question_model(question)
-    lengths = question.lengths or str(question.seq)
+    lengths = question.lengths or str(question.seq or USUAL_TEXT)
     cluster = re.sub(r"\s", "", question.gpus) or Path(question.cluster).stem
-    text = f"{model.name}-{cluster}-{Path(lengths).stem}x{question.batch}"
+    seen = "".join(f"{each}-" for each in (question.images, question.audio) if each)
+    text = f"{model.name}-{cluster}-{seen}{Path(lengths).stem}x{step_samples(question)}"
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)
+
+
+def step_samples(question: Question) -> int:
+    """The samples of a step. Raises InputError."""
+    if question.batch is not None:
+        return question.batch
+    cluster = question_cluster(question) or read_cluster(question.cluster, where="--cluster")[0]
+    return USUAL_RANK_SAMPLES * cluster.size
 
 
 def question_model(question: Question) -> Model:
@@ -122,8 +144,17 @@ def question_cluster(question: Question) -> NodeCluster | Cluster | None:
         return None
     gpus = parsed(NodeGpus, question.gpus, "--gpus")
     nics = None if question.nics is None else parsed(NodeAdapters, question.nics, "--nics")
+    gpus = NodeGpus(f"{gpus.number}x{asked_device(gpus.device)}")
     kind = device_kind(gpus.device, where="--gpus")
     return cluster_of_gpus(gpus, kind, question.nodes, nics)
+
+
+def asked_device(named: str) -> str:
+    """The device of a name; of several that begin with it, of unlike memory, the one with most."""
+    shipped = library.shipped_names(Profile)
+    meant = [name for name in shipped if name.startswith(f"{named}-") and named not in shipped]
+    memory = {name: library.read_named(name, Profile)[0].device.memory_gib for name in meant}
+    return max(meant, key=memory.__getitem__) if len(meant) > 1 else named
 
 
 def cluster_of_gpus(gpus: NodeGpus, kind: str, nodes: int | None, nics: NodeAdapters | None) -> NodeCluster | Cluster:
@@ -163,7 +194,8 @@ def longest(question: Question) -> int | None:
 
 def question_lengths(question: Question) -> LengthSource | int:
     """Where lengths are from. Raises InputError."""
-    named = question.lengths or (str(question.seq) if question.seq else "")
+    usual = str(USUAL_TEXT) if question.images or question.audio else ""
+    named = question.lengths or (str(question.seq) if question.seq else usual)
     if not named:
         fix = "--seq 8192, or --lengths wikipedia, a file of lengths, or a folder of tokens; planner list lengths"
         raise InputError("no lengths are given", where="--seq", fix=fix)
@@ -174,6 +206,8 @@ def question_lengths(question: Question) -> LengthSource | int:
     path = Path(named).absolute()
     if path.is_dir():
         return folder_lengths(path)
+    if library.is_file(path) and path.name.endswith(JSON_ENDINGS):
+        return SamplesFile(path=str(path))
     if library.is_file(path):
         return LengthsFile(path=str(path))
     known = [*DISTRIBUTIONS]

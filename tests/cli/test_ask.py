@@ -1,6 +1,7 @@
 """`planner ask` answers a question of one line as `planner solve` would the job that it writes; `init` asks for it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,9 +110,78 @@ def test_a_model_of_hugging_face_and_lengths_of_a_file(here):
     assert set(inputs.batches[0].items.values()) == {100, 200} and inputs.job.software == "any"
 
 
+SEEN = Question(model="qwen2.5-omni-7b", gpus="8xh200", batch=4, seq=100)
+
+
+@pytest.mark.parametrize(
+    ("images", "audio", "line"),
+    [
+        ("1280x960", "", '"images": [[1280, 960]]'),
+        ("1280x960+640x480", "7.2", '"images": [[1280, 960], [640, 480]], "audio": [7.2]'),
+        ("64x64*3", "7.2+3*2", '"images": [[64, 64], [64, 64], [64, 64]], "audio": [7.2, 3, 7.2, 3]'),
+        ("", "", '"images": []'),
+    ],
+)
+def test_samples_are_those_of_a_file_that_says_the_same(here, images, audio, line):
+    given = load_job(str(write_question(replace(SEEN, images=images, audio=audio), Path("asked"))), JobOptions())
+    Path("same.jsonl").write_text(f'{{"text": 100, {line}}}\n' * 4)
+    said = load_job(str(write_question(replace(SEEN, seq=None, lengths="same.jsonl"), Path("said"))), JobOptions())
+    assert given.batches == said.batches and (given.module, given.job.strategy) == ("llm", "modality_layout")
+    assert all(bool(given.batches[0].streams[name]) == bool(of) for name, of in (("vision", images), ("audio", audio)))
+
+
+def test_names_of_distributions_are_images_and_sound(here):
+    question = replace(SEEN, images="coco*2", audio="librispeech", batch=50)
+    (batch,) = load_job(str(write_question(question, Path("q"))), JobOptions()).batches
+    assert (len(batch.items), len(batch.streams["vision"]), len(batch.streams["audio"])) == (50, 100, 50)
+    assert len({*batch.streams["audio"].values()}) > 25
+
+
+def test_text_alone_is_answered_and_said(here, caplog):
+    job = load_job(str(write_question(SEEN, Path("q"))), JobOptions())
+    assert {*job.batches[0].items.values()} == {100} and not job.batches[0].streams["vision"]
+    assert "--images 1280x960 gives each an image" in caplog.text
+
+
+def test_what_is_left_out_is_as_usual(here, caplog):
+    """Of two A100 the one with more memory, 8 samples a GPU, and 512 tokens of text beside an image."""
+    question = Question(None, model="qwen2.5-vl-7b", gpus="32xa100", images="1280x960")
+    inputs = load_job(str(write_question(question, None)), JobOptions())
+    assert inputs.sources["job"].parent.name == "qwen2.5-vl-7b-32xa100-1280x960-512x256"
+    assert [*inputs.devices] == ["a100-80gb"] and "a100 is taken as a100-80gb" in caplog.text
+    assert [*inputs.batches[0].items.values()] == [512 + 1564] * 256
+
+
+def test_init_asks_for_images_where_a_model_reads_them(here):
+    for model, said in (("qwen2.5-vl-7b", "1280x960\n"), ("qwen2.5-omni-7b", "1280x960\n\n"), ("llama-3-8b", "")):
+        planner("init", given=f"{model}\n8xh100\n\n100\n{said}4\n\n{model}\n")
+        (batch,) = load_job(f"{model}/job.yaml", JobOptions()).batches
+        assert {*batch.items.values()} == {100 + 1564 * bool(said)}
+
+
+@pytest.mark.slow
+def test_a_question_about_images_is_answered_by_the_strategy_of_several_modules(here):
+    answer = json.loads(
+        planner(
+            "ask", "--model", "qwen2.5-vl-7b", "--gpus", "8xh200", "--images", "1280x960", "--effort", 1, "--json"
+        ).stdout
+    )
+    assert answer["strategy"] == "modality_layout" and {*answer["layouts"]} == {"vision", "llm"}
+    assert answer["memory"]["peak_gib"] <= answer["memory"]["allowed_gib"] and answer["gap"] >= 0
+
+
 @pytest.mark.parametrize(
     ("words", "message", "fix"),
     [
+        ("--model llama-3-8b --gpus 8xh100 --images 1280x960", "no module of llama-3-8b reads one", "leave images out"),
+        ("--model qwen2.5-vl-7b --gpus 8xh100 --audio 7.2", "no module of qwen2.5-vl-7b reads one", "leave sound out"),
+        ("--model qwen2.5-vl-7b --gpus 8xh100 --images 1280", "`1280` is neither sizes", "1280x960*4"),
+        ("--model qwen2.5-vl-7b --gpus 8xh100 --images coc", "`coc` is neither", "did you mean `coco`"),
+        ("--model qwen2.5-vl-7b --gpus 8xh100 --images 0x9", "no size of an image", "at least 1"),
+        ("--model qwen2.5-vl-7b --gpus 8xh100 --images 9x9*0", "says no number of times", "1280x960*4"),
+        ("--model qwen2.5-omni-7b --gpus 8xh100 --audio 0", "0 seconds are no length", "--audio 7.2"),
+        ("--model qwen2.5-vl-7b --gpus 8xh100", "no lengths are given", "--seq 8192"),
+        ("--model t5-11b --gpus 8xh100 --seq 512", "samples have nothing for `encoder`", "workload.streams"),
         ("--gpus 8xh100 --seq 1", "no model", "--model llama-3-8b"),
         ("--model lama-3-8b --gpus 8xh100 --seq 1", "`lama-3-8b`", "did you mean"),
         ("--model llama-3-8b --seq 1", "no cluster", "--gpus 64xh100"),

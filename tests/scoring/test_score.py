@@ -90,7 +90,7 @@ def test_of_several_steps_the_one_that_is_fullest_counts():
 
 def test_memory_that_is_not_there_is_named_with_its_rank():
     with pytest.raises(
-        Infeasible, match=r"rank 0 would hold .* GiB, and may hold .* GiB: .* a chance of [0-9.]+ %"
+        Infeasible, match=r"rank 0 of `llm` and `vit` would hold .* GiB, and may hold .* GiB: .* a chance of [0-9.]+ %"
     ) as caught:
         small = with_device(BUBBLES, memory_gib=100.0)
         require_memory(small, score(small))

@@ -52,6 +52,7 @@ NAMED = {  # billions: of encoders without their projectors
     "internvl3-8b": {"vision": 0.304, "llm": 7.613},
     "llama-3.2-vision-11b": {"llm": 9.775},
     "llama-3.2-vision-90b": {"llm": 87.667},
+    "qwen3.5-27b": {"vision": 0.4581 - 0.0448, "llm": 26.381},
     "vit-1b-llama-12b": {"vision": 1, "llm": 12},
     "vit-2.4b-llama-70b": {"vision": 2.4, "llm": 70},
     "vit-10b-llama-70b": {"vision": 10, "llm": 70},
@@ -114,6 +115,19 @@ def test_llama_vision_lacks_what_its_source_says(size: str, layers: int, total: 
     assert without_projector(vision) == 863_567_379 - left_out
     projector = 7680 * llm.hidden + llm.hidden
     assert parameter_counts(llm).total + without_projector(vision) + left_out + projector == total
+
+
+def test_qwen3_5_lacks_what_its_source_says() -> None:
+    """27,781,427,952 on its page, of all its weights: a delta net has gates of 48 heads more than a state space, a norm
+    over 128 numbers where that has one over all 6144, and no number a head by which its input skips the scan.
+    """
+    model = shipped("qwen3.5-27b")
+    llm = model.modules["llm"]
+    assert kind_counts(llm) == {"state_space+mlp": 48, "attention+mlp": 16}
+    further_tokens, positions, gates = 424_699_392, 2304 * 1152, 16 * 5120 * 24 * 256
+    net = 48 * 5120 + 128 - 6144 - 48
+    published = 27_781_427_952 - further_tokens - positions - gates - 48 * net
+    assert model_parameters(model) == published
 
 
 def test_every_multimodal_model_is_here_and_its_encoders_feed_its_llm() -> None:

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner import files, pipeline
 from planner.cli.views.prediction_tables import change_text
 from planner.costs.pricing import pricing_of
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError, Unsupported
 from planner.plan.descriptions import module_layout_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Edge, Group, Layout, Plan, assignments
@@ -23,12 +24,11 @@ from planner.plan.tokens.resharding import encoder_transfers, is_between_modules
 from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.static.joint_plan import plan_together, priced_together
+from planner.specs.job import Fix
+from planner.strategies.static.joint_plan import plan_together, priced_together, solve_together
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples
-from tests.placed_jobs import MODEL, PLACEMENTS, ROWS, placed_job
-
-NO_CLIPS, NO_IMAGES = "row,frames\n", "patches,row\n"
+from tests.placed_jobs import MODEL, NO_CLIPS, NO_IMAGES, PLACEMENTS, ROWS, placed_job
 
 
 def planned(folder, fixed, **other) -> Plan:
@@ -40,6 +40,10 @@ def refusal(folder, fixed, **other) -> InputError:
         planned(folder, fixed, **other)
     assert caught.value.where and caught.value.fix
     return caught.value
+
+
+def text_of(plan: Plan) -> str:
+    return str(files.dump(plan))
 
 
 def rows_read(plan: Plan, tasks) -> Counter:
@@ -88,7 +92,9 @@ def test_layouts_that_are_printed_go_back_into_the_job(tmp_path, name):
 
 
 def test_a_plan_written_by_hand_is_the_same(tmp_path):
-    """One image, of the second sample of each pair: on the rank of the first stage that reads it, when it does."""
+    """Equal samples, of which the second and the fourth have an image: one for each replica, and each image on the rank
+    of the first stage that reads it, when it does.
+    """
     fixed = {"llm": "pp: 2, dtype: float32", "vit": "ranks: first_stage, dtype: float32", "ear": "ranks: 3"}
     images = "patches,row\n16,1\n16,3\n"
     plan = planned(tmp_path, fixed, images=images, clips=NO_CLIPS, rows=(40, 40, 40, 40), layout="{zero: 1}")
@@ -109,8 +115,8 @@ def test_a_plan_written_by_hand_is_the_same(tmp_path):
     }
     assert plan.edges == (Edge(source="vit", target="llm"), Edge(source="ear", target="llm"))
     assert plan.steps[0].micro_batches == (
-        {"llm": {"llm.dp0": (0,), "llm.dp1": (1,)}, "vit": {"vit.dp1": (0,)}},
-        {"llm": {"llm.dp0": (2,), "llm.dp1": (3,)}, "vit": {"vit.dp1": (1,)}},
+        {"llm": {"llm.dp0": (0,), "llm.dp1": (2,)}},
+        {"llm": {"llm.dp0": (1,), "llm.dp1": (3,)}, "vit": {"vit.dp0": (0,), "vit.dp1": (1,)}},
     )
 
 
@@ -200,6 +206,51 @@ def test_a_plan_that_moved_a_module_from_where_its_job_has_it(tmp_path):
     assert any("ranks is fixed to 0-1, and the layout has 0,2" in each.message for each in violations(moved))
 
 
+def test_when_an_encoder_runs_is_what_its_job_fixes(tmp_path):
+    """In the plan and in what is printed of it; its default is in neither, and has the bytes of what leaves it out."""
+    said = {"llm": "pp: 2", "vit": "ahead: 2, backward: at_once", "ear": ""}
+    plan = planned(tmp_path, said)
+    assert (plan.layouts["vit"].ahead, plan.layouts["vit"].backward) == (2, "at_once")
+    assert "ahead: 2, backward: at_once" in module_layout_text(plan, "vit")
+    assert "ahead" not in module_layout_text(plan, "ear")
+    moved = with_fields(plan, layouts={**plan.layouts, "vit": with_fields(plan.layouts["vit"], ahead=1)})
+    assert any("ahead is fixed to 2, and the layout has 1" in each.message for each in violations(moved))
+    usual = planned(tmp_path, {"llm": "pp: 2", "vit": "", "ear": ""})
+    by_default = with_fields(usual, uses=with_fields(usual.uses, fix=Fix()))
+    also = planned(tmp_path, {"llm": "pp: 2", "vit": "ahead: 0, backward: last", "ear": ""})
+    sources = {"uses": with_fields(also.uses, fix=Fix(), sources=usual.uses.sources)}
+    assert text_of(with_fields(also, **sources)) == text_of(by_default)
+
+
+def test_no_module_is_ahead_of_itself(tmp_path):
+    error = refusal(tmp_path, {"llm": "ahead: 1", "vit": "", "ear": ""})
+    assert "feeds no module" in error.message and "layouts.llm.ahead" in error.where
+    error = refusal(tmp_path, {"llm": "", "vit": "", "ear": ""}, layout="{backward: at_once}")
+    assert "`backward` for one that feeds others" in error.message and error.fix == "say backward under fix.layouts"
+
+
+def test_a_framework_that_cannot_be_told_when_encoders_run_is_named(tmp_path):
+    path = Path(placed_job(tmp_path, {"llm": "", "vit": "ahead: 1", "ear": ""}, layout="{dtype: float32}"))
+    path.write_text(path.read_text() + "software: megatron\n")
+    with pytest.raises(InputError, match=r"not 1 ahead \(rule: encoders ahead\)") as caught:
+        plan_together(load_job(str(path), JobOptions()))
+    assert "fix.layouts.vit" in caught.value.where and "ahead: 0" in caught.value.fix
+
+
+def test_memory_grows_with_what_is_ahead_and_shrinks_with_what_is_at_once(tmp_path):
+    """An encoder apart: peaks of its rank over the simulated step."""
+    images = "patches,row\n" + "".join(f"512,{row}\n" for row in range(12))
+    said, fixed = (140,) * 12, {"llm": "ranks: 2-3, pp: 2", "vit": "ranks: 0", "ear": "ranks: 1"}
+    plan = planned(tmp_path, fixed, images=images, clips=NO_CLIPS, rows=said, max_tokens=200)
+
+    def peak(ahead: int, backward: str) -> float:
+        vit = with_fields(plan.layouts["vit"], ahead=ahead, backward=backward)
+        return score(with_fields(plan, layouts={**plan.layouts, "vit": vit})).memory.peaks[0]
+
+    at_once, last = ([peak(ahead, backward) for ahead in (0, 1, 2, 99)] for backward in ("at_once", "last"))
+    assert at_once[0] < at_once[1] < at_once[2] < at_once[3] <= min(last)
+
+
 def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
     """75 M parameters of 16 bytes, with gradients and moments, do not fit on every rank; a quarter of them does."""
     large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
@@ -219,6 +270,30 @@ def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
             assert possible.fits and possible.plan.layouts == found.change.layouts
             assert possible.scores[0].step_seconds == found.change.seconds
             assert possible.scores[0].peak_bytes == found.change.bytes_needed
+
+
+def test_the_rank_that_is_fullest_is_named_with_its_modules(tmp_path):
+    """The encoder of rank 3 alone is larger than the LLM of the others, which do not fit either."""
+    large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
+    fixed = {"llm": "ranks: 0-2", "vit": "ranks: 3", "ear": "ranks: 0"}
+    inputs = load_job(placed_job(tmp_path, fixed, model=large, layout="{dtype: float32}"), JobOptions())
+    (kind,) = inputs.devices
+    tiny = replace(inputs, devices={kind: with_fields(inputs.devices[kind], memory_gib=0.6)})
+    with pytest.raises(Infeasible, match="rank 3 of `vit` would hold"):
+        solve_together(tiny)
+
+
+def test_items_that_a_job_does_not_define_are_asked_for(tmp_path):
+    """Lengths alone do not say which tokens are outputs of encoders: that none is has to be said."""
+    job = Path(placed_job(tmp_path, PLACEMENTS["all ranks"]))
+    job.write_text(job.read_text().partition("  streams:")[0])
+    with pytest.raises(Unsupported, match="does not define the items of `vit` and `ear`") as caught:
+        pipeline.solve(str(job), JobOptions())
+    assert "(workload)" in caught.value.where and "text_only: 1" in caught.value.fix
+    none = "lengths: {from: sample_mix, text: 40, multimodal: 0, text_only: 1}"
+    job.write_text(job.read_text().replace("lengths: {from: file, path: rows.txt}", none))
+    plan = pipeline.solve(str(job), JobOptions()).plan
+    assert {*plan.uses.items["llm"].values()} == {40} and not plan.uses.items["vit"] and not plan.uses.items["ear"]
 
 
 LARGE = "vit: {kind: vit, layers: 6, hidden: 1024, heads: 16, ffn: 4096"

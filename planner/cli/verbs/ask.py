@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.complete import cluster_names, length_names, model_names, software_names
+from planner.cli.complete import audio_names, cluster_names, image_names, length_names, model_names, software_names
 from planner.cli.options import Effort, Json, Seed
 
 Folder = Annotated[
@@ -15,7 +15,7 @@ Folder = Annotated[
 
 
 def ask(
-    batch: Annotated[int, typer.Option(help="Sequences of a step.", min=1)],
+    batch: Annotated[int | None, typer.Option(help="Samples of a step; default: 8 a GPU.", min=1)] = None,
     model: Annotated[str, typer.Option(help="A shipped model, or a model file.", autocompletion=model_names)] = "",
     hf: Annotated[Path | None, typer.Option(help="A config.json of Hugging Face in place of --model.")] = None,
     gpus: Annotated[str, typer.Option(help="GPUs in all, and their device, such as 64xh100.")] = "",
@@ -27,11 +27,34 @@ def ask(
         str, typer.Option(help="A cluster, or its file, in place of --gpus.", autocompletion=cluster_names)
     ] = "",
     seq: Annotated[
-        int | None, typer.Option(help="Tokens of every sequence; with --lengths: of the longest one kept.", min=1)
+        int | None,
+        typer.Option(
+            help="Tokens of every sequence; with --images or --audio: of its text, default: 512; with --lengths: of "
+            "the longest one kept.",
+            min=1,
+        ),
     ] = None,
     lengths: Annotated[
         str,
-        typer.Option(help="A distribution, a file of lengths, or a folder of tokens.", autocompletion=length_names),
+        typer.Option(
+            help="A distribution, a file of lengths, or a folder of tokens or samples.", autocompletion=length_names
+        ),
+    ] = "",
+    images: Annotated[
+        str,
+        typer.Option(
+            help="Images of each sample in pixels, such as 1280x960, 1280x960+640x480 or 1280x960*4; or a "
+            "distribution, such as coco.",
+            autocompletion=image_names,
+        ),
+    ] = "",
+    audio: Annotated[
+        str,
+        typer.Option(
+            help="Clips of sound of each sample in seconds, such as 7.2 or 7.2+3; or a distribution, such as "
+            "librispeech.",
+            autocompletion=audio_names,
+        ),
     ] = "",
     software: Annotated[
         str, typer.Option(help="Training framework; any: launch or not.", autocompletion=software_names)
@@ -41,9 +64,11 @@ def ask(
     effort: Effort = 2,
     json: Json = False,
 ) -> None:
-    """Ask for the best plan in one line, such as --model llama-3-70b --gpus 64xh100 --seq 8192 --batch 1024.
+    """Ask for the best plan in one line, such as --model llama-3-70b --gpus 64xh100 --seq 8192 --batch 1024, or --model
+    qwen2.5-vl-7b --gpus 32xa100 --images 1280x960.
 
-    Writes the job to go on with, solves it with every strategy, and prints the answer. Exit code 3: nothing fits.
+    Writes the job to go on with, solves it with every strategy that plans such a model, and prints the answer. Exit
+    code 3: nothing fits.
     """
     from planner import files, pipeline
     from planner.cli import progress, render
@@ -51,7 +76,7 @@ def ask(
     from planner.specs.inputs import JobOptions
     from planner.workflows.questions import PLAN_FILE, Question, write_question
 
-    question = Question(batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software)
+    question = Question(batch, model, hf, gpus, nodes, nics, cluster, lengths, seq, software, images, audio)
     job = write_question(question, output)
     with progress.progress_bar("solving", "batches") as on_batch:
         solved = pipeline.solve(str(job), JobOptions(seed=seed, effort=effort), on_batch)

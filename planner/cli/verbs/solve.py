@@ -1,15 +1,30 @@
 """`planner solve`: turns a job into a plan."""
 
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from planner.cli.options import Effort, Job, Json, Mix, Seed
+from planner.errors import InputError
 
 if TYPE_CHECKING:
     from planner.plan.plan_file import Plan
     from planner.specs.inputs import JobOptions
+
+
+class RegretName(str, Enum):
+    worst = "worst"
+    expected = "expected"
+
+
+class MixesAsked(NamedTuple):
+    """What --static is asked of several mixes."""
+
+    mixes: str
+    regret: RegretName
+    restart_s: float | None
 
 
 def solve(
@@ -31,6 +46,20 @@ def solve(
             "--static", help="Find the best single degree for all batches, and what planning each batch saves."
         ),
     ] = False,
+    mixes: Annotated[
+        str | None,
+        typer.Option(
+            help="With --static: one set of layouts of all modules for these mixes, as 1:9,5:5,9:1, or in the order of "
+            "a run with their steps, as 1:9=2000,5:5=500; the plan is that of --mix, else of the first.",
+        ),
+    ] = None,
+    regret: Annotated[
+        RegretName, typer.Option(help="Of --mixes: least regret at the worst mix, or over all steps.")
+    ] = RegretName.worst,
+    restart_s: Annotated[
+        float | None,
+        typer.Option(help="Of --mixes: seconds that a restart with other layouts takes; assumed: 600.", min=0.0),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Solve a job: write the best plan found, with a proven bound.
@@ -43,6 +72,10 @@ def solve(
     from planner.specs.inputs import JobOptions
 
     options = JobOptions(batches, first_row, seed, effort, lengths, mix)
+    if mixes is not None:
+        require_static(static)
+        solve_mixes(job, MixesAsked(mixes, regret, restart_s), options, output, json)
+        return
     if static:
         solve_static(job, options, output, json)
         return
@@ -65,6 +98,34 @@ def solve_static(job: str, options: "JobOptions", output: Path | None, json: boo
     path = write_plan(best.plan, output, ".static.plan.yaml")
     if path:
         lines = (*why_tables.answer_lines(best.comparison), why_tables.static_path_line(path))
+        render.emit(json, {**why_tables.why_answer(best.comparison), "plan": str(path)}, *lines)
+
+
+def require_static(static: bool) -> None:
+    """Raise InputError where mixes are given without --static."""
+    if not static:
+        message = "one set of layouts for several mixes is a static plan"
+        raise InputError(message, where="--mixes", fix="--static --mixes ...; or --mix, for one mix")
+
+
+def solve_mixes(job: str, asked: MixesAsked, options: "JobOptions", output: Path | None, json: bool) -> None:
+    """Write the plan of the best layouts for several mixes, and what they take at each of them."""
+    from dataclasses import replace
+
+    from planner import pipeline
+    from planner.cli import progress, render
+    from planner.cli.views import mix_tables, why_tables
+    from planner.specs.workload.mix_schedule import parse_mixes
+    from planner.why import MixChoice
+
+    choice = MixChoice(parse_mixes(asked.mixes), asked.regret.value)
+    if asked.restart_s is not None:
+        choice = replace(choice, restart_seconds=asked.restart_s)
+    with progress.progress_bar("solving", "") as on_mix:
+        best = pipeline.mixes(job, choice, options, on_mix)
+    path = write_plan(best.plan, output, ".static.plan.yaml")
+    if path:
+        lines = (*mix_tables.mix_lines(best.comparison), why_tables.static_path_line(path))
         render.emit(json, {**why_tables.why_answer(best.comparison), "plan": str(path)}, *lines)
 
 

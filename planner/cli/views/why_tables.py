@@ -14,6 +14,7 @@ from planner.why import (
     GroupLoad,
     JointWhyNot,
     JointWhyPlan,
+    MixComparison,
     StaticComparison,
     StepFacts,
     WhyAnswer,
@@ -264,6 +265,6 @@ def static_path_line(path: Path) -> RenderableType:
     return Text(f"static plan written to {path}", style="dim")
 
 
-def why_answer(answer: Answer) -> dict[str, Any]:
+def why_answer(answer: Answer | MixComparison) -> dict[str, Any]:
     """The JSON answer."""
     return {name: getattr(answer, name) for name in answer.__struct_fields__}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from planner.costs.distinct_columns import distinct_values
 from planner.costs.layout_columns import LayoutColumns, Number
+from planner.plan.mesh.even_stages import even_layers_before
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts, layer_kinds
 from planner.specs.layers.blocks import Block, LayerKind, block_entry, kind_blocks
@@ -46,13 +47,8 @@ class StateBytes(NamedTuple):
 
 
 def layers_before(layers: int, at: LayoutColumns, chunk: Number) -> Number:
-    """Layers in front of a chunk, of pp·vpp. Where they do not divide evenly, embedding and head count as one layer
-    each; where that does not either, chunks differ by one.
-    """
-    chunks = at.pp * at.vpp
-    with_ends = (np.mod(layers, chunks) != 0) & (np.mod(layers + 2, chunks) == 0)
-    plain = np.floor(layers * chunk / chunks + 0.5)
-    return np.where(with_ends, np.clip((layers + 2) * chunk / chunks - 1, 0, layers), plain)
+    """Layers in front of a chunk, of pp·vpp, as even as they can be."""
+    return even_layers_before(layers, at.pp * at.vpp, chunk)
 
 
 @lru_cache(maxsize=1024)

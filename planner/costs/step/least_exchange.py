@@ -127,9 +127,19 @@ def behind_any_rank(module: Module, at: LayoutColumns, equal: bool, machine: Mac
     """The same of any rank with one chunk: of no fewer layers than the smallest has, and nothing outside them."""
     layers = np.maximum(1.0, np.floor(module.layers / at.pp))
     found = on_distinct(at, exchange_fields(at), lambda some: chunk_exchange(module, some, machine))
+    return once_seconds(module, at, equal, machine, found, layers) + chunk_update_seconds(module, at, machine)
+
+
+def least_update_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds of the update of the mean rank at least: of all layers without a pipeline, else of the smallest."""
+    chunks = chunk_update_seconds(module, at, machine) * at.vpp
+    return np.where(np.asarray(at.pp) > 1, chunks, optimizer_seconds(module, at, machine))
+
+
+def chunk_update_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds of the update of the smallest chunk's layers."""
     count = on_distinct(at, exchange_fields(at), lambda some: chunk_updated_parameters(module, some, machine))
-    update = count * parameter_update_seconds(at, machine)
-    return once_seconds(module, at, equal, machine, found, layers) + update
+    return count * parameter_update_seconds(at, machine)
 
 
 def chunk_updated_parameters(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:

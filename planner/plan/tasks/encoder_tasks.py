@@ -1,15 +1,16 @@
-"""Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, else each
-forward directly before its first reader, and backwards after everything else. Gradients of outputs are summed over all
+"""Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, else as its
+layout says: each forward directly before its first reader, or before the readers of an earlier micro-batch; backwards
+after everything else, or each behind the last gradient of its outputs. Gradients of outputs are summed over all
 readers, so a backward waits for every one of these.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from planner.plan.plan_file import Plan, Step, parse_module_key
 from planner.plan.task import Phase, Task
-from planner.plan.tasks.encoder_reads import EdgeReads
+from planner.plan.tasks.encoder_reads import EdgeReads, EncoderRead
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, group_tasks, slot_tasks
 from planner.plan.tasks.placements import ModulePlacements, ResolvedPlacement, TaskUnit, insert_placed_tasks
 from planner.plan.tasks.task_inserter import TaskInserter
@@ -27,30 +28,58 @@ def insert_encoder_tasks(
         for edge in edges
         for stage in reading_stages(plan.uses.models[edge.target], plan.layouts[edge.target], edge.by)
     ]
-    placements, line = ModulePlacements(step, encoder, [edge.target for edge in edges]), TaskInserter(order)
-    unit_forwards: dict[TaskUnit, list[Task]] = {}
     units = [
         TaskUnit(cells, tuple(read for reading in readings for c in cells if (read := reading.of(c))))
         for cells in task_units(encoder)
     ]
-    for unit in placements.insertion_order(units, forward=True):
-        placed = placements.of(unit, forward=True)
-        unit_forwards[unit] = forward_tasks(encoder, unit, placed)
-        unplaced = insert_placed_tasks(line, unit_forwards[unit], placed, works)
-        placed_ids = {task.id for task in unit_forwards[unit]} - {task.id for task in unplaced}
-        line.insert_late(unplaced, {i for read in unit.reads for i in read.blocked_ids}, placed_ids)
-        for read in unit.reads:
-            send, recv = read.transfer(encoder, "F")
-            line.add_wait(read.blocked_ids, recv.id)
-            if read.stage:
-                line.insert_late([recv], read.blocked_ids, {send.id})
-        unit_forwards[unit] = unit_forwards[unit] if placed else []
-    split_backwards = placements.split_backwards
-    for unit in placements.insertion_order(units, forward=False):
-        backward = backward_tasks(encoder, unit, split_backwards)
-        backward = [rewire(task, unit_forwards[unit]) for task in backward]
-        line.insert_at_end(insert_placed_tasks(line, backward, placements.of(unit, forward=False), works))
-    return line.resulting_order()
+    placements = ModulePlacements(step, encoder, [edge.target for edge in edges])
+    insertion = EncoderInsertion(encoder, works, placements, TaskInserter(order))
+    forwards = insertion.insert_forwards(units)
+    insertion.insert_backwards(units, forwards)
+    return insertion.line.resulting_order()
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderInsertion:
+    """The tasks of an encoder on their way into an order, `line`. `works`: of all modules."""
+
+    encoder: ModuleWork
+    works: Mapping[str, ModuleWork]
+    placements: ModulePlacements
+    line: TaskInserter
+
+    def insert_forwards(self, units: Sequence[TaskUnit]) -> dict[TaskUnit, list[Task]]:
+        """Insert forwards and transfers of outputs. Return, for units with placements, the forward as these cut it."""
+        unit_forwards: dict[TaskUnit, list[Task]] = {}
+        late: list[tuple[EncoderRead, Task, Task]] = []
+        for unit in self.placements.insertion_order(units, forward=True):
+            placed = self.placements.of(unit, forward=True)
+            early = bool(self.encoder.layout.ahead and not placed)
+            tasks = forward_tasks(self.encoder, unit, placed, early)
+            unplaced = insert_placed_tasks(self.line, tasks, placed, self.works)
+            placed_ids = {task.id for task in tasks} - {task.id for task in unplaced}
+            followers = {i for read in unit.reads for i in (read.before_ids if early else read.blocked_ids)}
+            self.line.insert_late(unplaced, followers, placed_ids)
+            for read in unit.reads:
+                send, recv = read.transfer(self.encoder, "F")
+                self.line.add_wait(read.blocked_ids, recv.id)
+                late += [(read, send, recv)] if read.stage or early else []
+            unit_forwards[unit] = tasks if placed else []
+        for read, send, recv in late:  # behind what other micro-batches compute in front of the same reader
+            self.line.insert_late([recv], read.blocked_ids, {send.id})
+        return unit_forwards
+
+    def insert_backwards(self, units: Sequence[TaskUnit], unit_forwards: Mapping[TaskUnit, list[Task]]) -> None:
+        """Insert transfers of gradients, and backwards."""
+        for unit in self.placements.insertion_order(units, forward=False):
+            placed, forward = self.placements.of(unit, forward=False), unit_forwards[unit]
+            tasks = backward_tasks(self.encoder, unit, self.placements.split_backwards)
+            unplaced = insert_placed_tasks(self.line, [rewire(task, forward) for task in tasks], placed, self.works)
+            gradients = {i for read in unit.reads for i in read.behind_ids}
+            if placed or not gradients or self.encoder.layout.backward == "last":
+                self.line.insert_at_end(unplaced)
+            else:
+                self.line.insert_directly_after(unplaced, gradients | {task.id for task in forward})
 
 
 def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
@@ -65,10 +94,10 @@ def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
     ]
 
 
-def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[Task]:
+def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement], early: bool) -> list[Task]:
     """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends, each
-    with the recv of a first stage. Later stages receive right before they read: earlier, they would wait for outputs
-    of micro-batches that have yet to come to them.
+    with the recv of a first stage. Later stages receive right before they read, and so do all of what runs `early`:
+    before, they would wait for outputs of micro-batches that have yet to come to them.
     """
     tasks: list[Task] = []
     for stage in range(len(encoder.stages)):
@@ -81,7 +110,7 @@ def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[Resolved
     return tasks + [
         task
         for (stage, _, recv), send in zip(transfers, sends, strict=True)
-        for task in (send, *(() if stage else (recv,)))
+        for task in (send, *(() if stage or early else (recv,)))
     ]
 
 
@@ -114,6 +143,8 @@ def unit_tasks(encoder: ModuleWork, stage: int, phase: Phase, unit: TaskUnit) ->
 
 def split_by_layers(task: Task, named: list[set[int]]) -> list[Task]:
     """Split a task into runs of layers that are named by the same placements; each waits for the one before it."""
+    if not named:
+        return [task]
     runs = [Layers(run) for _, run in groupby(task.layers, lambda layer: [layer in layers for layers in named])]
     parts = [replace(task, layers=runs[0])]
     for run in runs[1:]:

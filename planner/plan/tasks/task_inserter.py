@@ -48,17 +48,26 @@ class TaskInserter:
         `ids`.
         """
         first = self.first_position(followers)
-        after_order = max((self.position[id] + 1 for id in ids if id in self.position), default=0)
-        after_inserted = max((self.inserted_at[id] for id in ids if id in self.inserted_at), default=0)
-        if first >= max(after_order, after_inserted):
+        if first >= max(self.positions_after(ids)):
             self.insert_before(tasks, first)
-        elif after_order > after_inserted:
+        else:
+            self.insert_directly_after(tasks, ids)
+
+    def insert_directly_after(self, tasks: Sequence[Task], ids: Collection[str]) -> None:
+        """Insert tasks directly after the last of `ids`, before what was inserted there earlier."""
+        after_order, after_inserted = self.positions_after(ids)
+        if after_order > after_inserted:
             self.insert_after(tasks, after_order)
         else:
             inserted = self.inserted_before[after_inserted]
             index = max((at for at, task in enumerate(inserted) if task.id in ids), default=-1)
             inserted[index + 1 : index + 1] = tasks
             self.inserted_at.update(dict.fromkeys((task.id for task in tasks), after_inserted))
+
+    def positions_after(self, ids: Collection[str]) -> tuple[int, int]:
+        """Return the position behind those of `ids` that are in the order, and that of the inserted ones; 0: none."""
+        after_order = max((self.position[id] + 1 for id in ids if id in self.position), default=0)
+        return after_order, max((self.inserted_at[id] for id in ids if id in self.inserted_at), default=0)
 
     def insert_at_end(self, tasks: Sequence[Task]) -> None:
         """Insert tasks after the last micro-batch."""

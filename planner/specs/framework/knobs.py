@@ -79,7 +79,8 @@ class Knobs(Spec):
     # each micro-batch; layout: the replicas of the layout, always.
     groups: Literal["any", "layout"] = "any"
     packing: Literal["any", "equal"] = "any"  # sequences of a micro-batch; equal: `micro_batch` of them, or padding
-    orders: Literal["any", "named"] = "any"  # of passes. any: slot by slot; named: those of the schedules
+    # Of passes. any: slot by slot, and encoders ahead of their readers; named: those of the schedules.
+    orders: Literal["any", "named"] = "any"
     rank_orders: tuple[str, ...] = ()  # orders of the dims, fastest-varying first; (): any
     sources: dict[str, str] = {}  # knob → version, and the file or page that says so
 

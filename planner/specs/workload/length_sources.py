@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Name, SampleCount, Spec
+from planner.specs.base import Amount, Count, Name, Positive, SampleCount, Spec
 
 
 class FixedLength(Spec, tag_field="from", tag="fixed"):
@@ -84,17 +84,27 @@ class SamplesFile(Spec, tag_field="from", tag="samples"):
 
 
 class DrawnImages(Spec):
-    """Images of a multimodal sample, their sizes drawn from a shipped distribution."""
+    """Images of a multimodal sample: their sizes drawn from a shipped distribution, or given."""
 
-    name: str
-    each: SampleCount = 1  # images a sample: an assumption of the job
+    name: str = ""
+    sizes: tuple[tuple[Count, Count], ...] = ()  # in place of a name: width and height in pixels of each
+    each: SampleCount = 1  # images a sample, or times that it has all of `sizes`: an assumption of the job
+
+    def __post_init__(self) -> None:
+        if bool(self.name) == bool(self.sizes):
+            raise ValueError("images are drawn from a name, or have sizes | {name: coco}, or {sizes: [[1280, 960]]}")
 
 
 class DrawnClips(Spec):
-    """Clips of sound of a multimodal sample, their durations drawn from a shipped distribution."""
+    """Clips of sound of a multimodal sample: their durations drawn from a shipped distribution, or given."""
 
-    name: str
-    each: SampleCount = 1  # clips a sample: an assumption of the job
+    name: str = ""
+    seconds: tuple[Positive, ...] = ()  # in place of a name: of each clip
+    each: SampleCount = 1  # clips a sample, or times that it has all of `seconds`: an assumption of the job
+
+    def __post_init__(self) -> None:
+        if bool(self.name) == bool(self.seconds):
+            raise ValueError("clips are drawn from a name, or have seconds | {name: librispeech}, or {seconds: [7.2]}")
 
 
 TextSource = FixedLength | LengthsFile | Distribution | LogNormalMix

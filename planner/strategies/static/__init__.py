@@ -3,9 +3,13 @@
 from planner.strategies.static.changed_layouts import changed_layouts, fixing, with_asked
 from planner.strategies.static.fitting_change import FittingChange, fitting_change
 from planner.strategies.static.joint_plan import (
+    AS_FIXED,
+    assign_batch,
+    draft_of_layouts,
     fixes_every_module,
     plan_of_layouts,
     solve_together,
+    undefined_items,
     unsupported_together,
 )
 from planner.strategies.static.layout_change import LayoutChange, impossible_fields
@@ -13,12 +17,15 @@ from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 
 __all__ = [
+    "AS_FIXED",
     "FittingChange",
     "LayoutChange",
     "MemoryFit",
     "StageMemory",
     "StepTimePrediction",
+    "assign_batch",
     "changed_layouts",
+    "draft_of_layouts",
     "fitting_change",
     "fixes_every_module",
     "fixing",
@@ -29,6 +36,7 @@ __all__ = [
     "predict_job",
     "predict_plan",
     "solve_together",
+    "undefined_items",
     "unsupported_together",
     "with_asked",
 ]

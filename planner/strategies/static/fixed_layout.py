@@ -55,6 +55,8 @@ def uneven_degrees(numbers: dict[str, int], trained: TrainingSetup) -> tuple[str
         return f"vpp = {vpp} needs a pipeline, and pp is 1", "vpp: 1, or a larger pp"
     if pp * vpp > module.layers:
         return f"pp · vpp = {pp * vpp} is more than {module.layers} layers", "fewer chunks"
+    if fixed.stages and len(fixed.stages) != pp * vpp:
+        return f"{len(fixed.stages)} stages for pp · vpp = {pp * vpp}", "layers of each stage, or of each chunk"
     return uneven_experts(numbers, trained)
 
 

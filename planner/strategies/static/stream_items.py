@@ -3,11 +3,15 @@ ranks read it, unless so many fall to that one that another ends earlier, its ou
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from planner.costs import Pricing
+import numpy as np
+
+from planner.costs import Floats, Ints, Pricing
+from planner.packing import exchange_loads
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
-from planner.plan.task import Task
+from planner.plan.task import NO_RANKS, Task
 from planner.plan.tokens.reading_stages import transfer_group
 from planner.specs.base import Layers, Ranks
 from planner.specs.workload.items import Size, item_tokens, part_lengths
@@ -16,14 +20,16 @@ from planner.strategies.static.static_plan import item_line, replica_groups
 
 MicroBatchOf = dict[int, int]  # item → micro-batch
 ReplicaOf = dict[int, Ranks]  # item → ranks of the first stage of the group that works on it
+Reader = tuple[str, Ranks]  # the module that reads an item, and on which ranks
+EXCHANGES = 400  # of items between replicas
 
 
 def first_reads(
     batch: SampleBatch, name: str, at: Mapping[str, MicroBatchOf], ranks: Mapping[str, ReplicaOf]
-) -> tuple[MicroBatchOf, dict[int, tuple[str, Ranks]]]:
+) -> tuple[MicroBatchOf, dict[int, Reader]]:
     """Item of a module → the first micro-batch in which it is read; and the module and ranks that read it there."""
     when: MicroBatchOf = {}
-    by: dict[int, tuple[str, Ranks]] = {}
+    by: dict[int, Reader] = {}
     for target, feeds in batch.feeds[name].items():
         for item, readers in feeds.items():
             for reader in readers:
@@ -32,44 +38,103 @@ def first_reads(
     return when, by
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Between which replicas an item may go, and how they are compared."""
+
+    start: Floats  # (replicas,) seconds that they have to begin with
+    exchanged: bool = True  # once all are placed, items are exchanged until the one with most cannot have less
+    homes: Mapping[Reader, Ranks] = field(default_factory=dict)  # reader → ranks on which its items stay
+
+
 class StreamItems:
     """Assigns the items of one encoder to its replicas."""
 
     def __init__(self, pricing: Pricing, name: str, layout: Layout, sizes: Mapping[int, Size]) -> None:
         self.pricing, self.name, self.layout, self.sizes = pricing, name, layout, sizes
-        self.replicas = [group.ranks for group in replica_groups(layout).values()]
+        self.groups = [*replica_groups(layout).values()]
+        self.replicas = [group.ranks for group in self.groups]
+        self.places = self.replicas  # where an item may be: on a replica
         last = {*stage_ranks(layout, layout.pp - 1)}
         self.senders = [Ranks(rank for rank in ranks if rank in last) for ranks in self.replicas]
         line = item_line(pricing, name, layout)
-        self.loads = {item: sum(map(line.item_seconds, part_lengths(size))) for item, size in sizes.items()}
+        of_size = {size: sum(map(line.item_seconds, part_lengths(size))) for size in {*sizes.values()}}
+        self.loads = {item: of_size[size] for item, size in sizes.items()}
         self.known_near: dict[Ranks, list[int]] = {}  # ranks that read → replicas that need not send to others
+        self.known_within: dict[Ranks, Ints] = {}  # ranks → replicas within them
+        self.known_sends: dict[tuple[int, str, int, Ranks], float] = {}
 
     def by_micro_batch(
-        self, when: MicroBatchOf, by: Mapping[int, tuple[str, Ranks]], count: int
+        self, when: MicroBatchOf, by: Mapping[int, Reader], count: int, choice: Choice
     ) -> list[list[list[int]]]:
         """By micro-batch, the items on each replica, the longest placed first. Replicas are compared by all that they
         have so far, or within the micro-batch where ZeRO-3 synchronises them in each.
         """
-        longest_first = sorted(self.sizes, key=lambda item: (-self.loads[item], item))
         items_of: list[list[int]] = [[] for _ in range(count)]
-        for item in longest_first:
+        for item in sorted(self.sizes, key=lambda item: (-self.loads[item], item)):
             items_of[when[item]].append(item)
-        load, found = [0.0 for _ in self.replicas], []
-        for items in items_of:
-            load = [0.0 for _ in self.replicas] if self.layout.zero == 3 else load
-            cells = [list[int]() for _ in self.replicas]
+        together = items_of if self.layout.zero == 3 else [[item for items in items_of for item in items]]
+        place_of: dict[int, int] = {}
+        for items in together:
+            placed = self.placed(items, by, choice)
+            place_of |= self.exchanged(items, by, placed, choice) if choice.exchanged else placed
+        cells = [[list[int]() for _ in self.places] for _ in items_of]
+        for number, items in enumerate(items_of):
             for item in items:
-                replica = self.replica_of(item, *by[item], load)
-                load[replica] += self.loads[item]
-                cells[replica].append(item)
-            found.append(cells)
+                cells[number][place_of[item]].append(item)
+        return cells
+
+    def placed(self, items: Sequence[int], by: Mapping[int, Reader], choice: Choice) -> dict[int, int]:
+        """Item → its replica, each in turn."""
+        load, found = choice.start.copy(), dict[int, int]()
+        for item in items:
+            found[item] = replica = self.replica_of(item, by[item], load, self.allowed(by[item], choice))
+            load[replica] += self.loads[item]
         return found
 
-    def replica_of(self, item: int, reader: str, ranks: Ranks, load: Sequence[float]) -> int:
+    def exchanged(
+        self, items: Sequence[int], by: Mapping[int, Reader], placed: Mapping[int, int], choice: Choice
+    ) -> dict[int, int]:
+        """Item → its replica, after exchanges that leave the replica with most less."""
+        seconds = np.full((len(items), len(self.replicas)), np.inf)
+        for of_item, item in zip(seconds, items, strict=True):
+            of_item[self.allowed(by[item], choice)] = self.loads[item] + self.farthest_seconds(item, by[item])
+            of_item[self.near(by[item][1])] = self.loads[item]
+        bins = np.array([placed[item] for item in items], dtype=np.int64)
+        return dict(zip(items, exchange_loads(seconds, bins, choice.start, EXCHANGES).tolist(), strict=True))
+
+    def allowed(self, reader: Reader, choice: Choice) -> Ints:
+        """The replicas that may compute what this reader reads: those within its home, or all where there is none."""
+        home = choice.homes.get(reader, NO_RANKS)
+        if home not in self.known_within:
+            within = [number for number, own in enumerate(self.replicas) if {*own} <= {*home}]
+            self.known_within[home] = np.array(within or range(len(self.replicas)))
+        return self.known_within[home]
+
+    def seconds(self, cells: Sequence[Sequence[Sequence[int]]], by: Mapping[int, Reader]) -> Floats:
+        """(micro-batches, places) seconds of the items there, those of sending their outputs included."""
+        found = np.zeros((len(cells), len(self.places)))
+        for number, of_replicas in enumerate(cells):
+            for place, items in enumerate(of_replicas):
+                for item in items:
+                    far = place not in self.near(by[item][1])
+                    sending = self.sending_seconds(item, by[item], place) if far else 0.0
+                    found[number, place] += self.load(item, place) + sending
+        return found
+
+    def in_turn(self, forward: Floats) -> Floats:
+        """(micro-batches, places) when forwards of each place end, whose ranks run them one after another."""
+        return forward
+
+    def load(self, item: int, place: int) -> float:
+        """Seconds of an item on a place."""
+        return self.loads[item]
+
+    def replica_of(self, item: int, reader: Reader, load: Floats, allowed: Ints) -> int:
         """The replica that has an item's outputs at its readers first: one beside them, or the least loaded."""
-        least = min(range(len(load)), key=lambda each: (load[each], each))
-        near = min(self.near(ranks), key=lambda each: (load[each], each), default=least)
-        if near == least or load[near] <= load[least] + self.sending_seconds(item, reader, least, ranks):
+        least, beside = int(allowed[load[allowed].argmin()]), self.near(reader[1])
+        near = min(beside, key=lambda each: (load[each], each), default=least)
+        if near == least or load[near] <= load[least] + self.sending_seconds(item, reader, least):
             return near
         return least
 
@@ -77,13 +142,22 @@ class StreamItems:
         """The replicas that send these readers nothing from beyond them: they lie within their ranks, or around."""
         if ranks not in self.known_near:
             of = {*ranks}
-            self.known_near[ranks] = [
-                number for number, own in enumerate(self.replicas) if of >= {*own} or of <= {*own}
-            ]
+            self.known_near[ranks] = [number for number, own in enumerate(self.places) if of >= {*own} or of <= {*own}]
         return self.known_near[ranks]
 
-    def sending_seconds(self, item: int, reader: str, replica: int, ranks: Ranks) -> float:
+    def farthest_seconds(self, item: int, reader: Reader) -> float:
+        """Seconds of sending an item's outputs from a replica far from those who read it."""
+        return max(self.sending_seconds(item, reader, replica) for replica in {0, len(self.replicas) - 1})
+
+    def sending_seconds(self, item: int, reader: Reader, replica: int) -> float:
         """Seconds of sending an item's outputs from a replica to those who read it, and gradients back if any."""
+        key = item_tokens(self.sizes[item]), reader[0], replica, reader[1]
+        if key not in self.known_sends:
+            self.known_sends[key] = self.both_sends(*key)
+        return self.known_sends[key]
+
+    def both_sends(self, tokens: int, reader: str, replica: int, ranks: Ranks) -> float:
+        """What `sending_seconds` keeps."""
         send = Task(
             module=self.name,
             layers=Layers((self.pricing.models[self.name].layers - 1,)),
@@ -91,7 +165,7 @@ class StreamItems:
             micro_batch=0,
             group=transfer_group(self.name, reader, 0),
             ranks=self.senders[replica],
-            sizes=(item_tokens(self.sizes[item]),),
+            sizes=(tokens,),
             degree=self.layout.cp,
             of="F",
             peers=ranks,

@@ -1,0 +1,120 @@
+"""What `solve --static --mixes` prints: candidates beside mixes, regret by mix as bars, and changes of layouts. All
+seconds are simulated.
+"""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.views.plan_tables import table
+from planner.plan.descriptions import layout_text
+from planner.plan.plan_file import Layout
+from planner.specs.base import Ranks, with_fields
+from planner.specs.parallelism import decided_fields
+from planner.units import duration, percent
+from planner.why import MixCandidate, MixComparison, MixPoint, Switch
+
+MOST = 8  # candidates in the table: the JSON answer has all
+BAR = 32  # columns of the longest bar
+FEW = 2  # mixes whose regrets stand beside their seconds: those of more stand below
+OUT = "–"
+NONE = 5e-4  # a smaller regret is shown as none
+
+
+def mix_lines(answer: MixComparison) -> Iterator[RenderableType]:
+    """The chosen layouts, what they were chosen from, where they are how far from the quickest, and when others repay
+    a restart.
+    """
+    chosen = answer.candidates[0]
+    mixes = ", ".join(mix.mix for mix in answer.mixes)
+    yield Text.assemble((answer.name, "bold"), f"  one set of layouts for the mixes {mixes}, simulated")
+    yield Text(
+        f"chosen: 1, up to {percent(chosen.worst or 0.0)} slower than the quickest of each mix, "
+        f"{percent(chosen.expected or 0.0)} over all steps\n"
+    )
+    shown = sorted({*range(min(MOST, len(answer.candidates))), *answer.own_best})
+    yield candidate_table(answer, shown)
+    if len(shown) < len(answer.candidates):
+        yield Text(f"… and {len(answer.candidates) - len(shown)} more of larger regret (--json has all)", style="dim")
+    for number in dict.fromkeys(answer.own_best):
+        if answer.candidates[number].because:
+            yield Text(f"{number + 1} does not fit {answer.candidates[number].because}", style="dim")
+    yield Text()
+    yield layout_table(answer)
+    if len(answer.points) > 1:
+        yield Text("\nregret of the chosen layouts by mix")
+        yield from map(bar, answer.points, [longest_regret(answer.points)] * len(answer.points))
+    if answer.switches:
+        restart = duration(answer.restart_seconds)
+        yield Text(f"\nother layouts from a mix on, with a restart of {restart} (assumed: --restart-s)")
+        yield switch_table(answer.switches)
+
+
+def candidate_table(answer: MixComparison, shown: list[int]) -> RenderableType:
+    """Seconds and regret of candidates at each mix; numbers are those of the candidates, the chosen ones first."""
+    beside = len(answer.mixes) <= FEW
+    columns = [column for mix in answer.mixes for column in (f">{mix.mix}", *([">"] if beside else []))]
+    rows = table(">", *columns, ">worst", ">all steps", "encoders")
+    for column in rows.columns[:-1]:
+        column.no_wrap = True
+    for number in shown:
+        each = answer.candidates[number]
+        texts = [seconds_texts(answer, number, at) for at in range(len(answer.mixes))]
+        cells = [text for pair in texts for text in pair] if beside else ["\n".join(pair) for pair in texts]
+        summed = [OUT if value is None else percent(value) for value in (each.worst, each.expected)]
+        rows.add_row(str(number + 1), *cells, *summed, each.kind, style="" if number else "green")
+    return rows
+
+
+def seconds_texts(answer: MixComparison, number: int, at: int) -> tuple[str, str]:
+    """What a candidate takes at a mix, and its regret there."""
+    each = answer.candidates[number]
+    seconds, regret = each.seconds[at], each.regrets[at]
+    if seconds is None or regret is None:
+        return "no room", ""
+    return duration(seconds), "best" if number == answer.own_best[at] else f"+{percent(regret)}"
+
+
+def layout_table(answer: MixComparison) -> RenderableType:
+    """The layouts of the chosen candidate and of the quickest of each mix."""
+    rows = table("", "", "")
+    for number in dict.fromkeys((0, *answer.own_best)):
+        names = [mix.mix for mix, best in zip(answer.mixes, answer.own_best, strict=True) if best == number]
+        what = [*(["chosen"] if not number else []), *([f"best at {' and '.join(names)}"] if names else [])]
+        for at, text in enumerate(layout_texts(answer.candidates[number], answer.ranks)):
+            rows.add_row("" if at else ", ".join(what), "" if at else str(number + 1), text)
+    return rows
+
+
+def layout_texts(candidate: MixCandidate, ranks: int) -> Iterator[str]:
+    """The layout of each module, as a job's fix.layouts takes it."""
+    for name, fields in candidate.layouts.items():
+        whole = with_fields(Layout(ranks=Ranks(range(ranks))), **decided_fields(fields))
+        yield f"{name}: {layout_text(whole, ranks)}"
+
+
+def longest_regret(points: tuple[MixPoint, ...]) -> float:
+    """The greatest regret at any mix."""
+    return max((point.regret or 0.0 for point in points), default=0.0)
+
+
+def bar(point: MixPoint, longest: float) -> Text:
+    """The regret at a mix as a bar."""
+    if point.regret is None:
+        return Text(f"{point.mix:>6}  does not fit; the quickest is {point.quickest + 1}", style="red")
+    cells = round(BAR * point.regret / longest) if longest > NONE else 0
+    rival = f"{percent(point.regret)}, the quickest is {point.quickest + 1}" if point.regret > NONE else "none"
+    return Text.assemble(f"{point.mix:>6}  ", ("█" * cells, "yellow"), f"{' ' if cells else ''}{rival}")
+
+
+def switch_table(switches: tuple[Switch, ...]) -> RenderableType:
+    """What other layouts save from each mix to the next, and after how many steps that repays a restart."""
+    rows = table("from", "to", ">saves a step", ">repays after", ">steps", "repays", "from mix on")
+    for each in switches:
+        after = "never" if each.repaid_after is None else f"{each.repaid_after:,} steps"
+        steps = "" if each.steps is None else f"{each.steps:,.0f}"
+        repays = "" if each.repays is None else "yes" if each.repays else "no"
+        saved = duration(each.saved_seconds) if each.saved_seconds else "nothing"
+        rows.add_row(each.before, each.after, saved, after, steps, repays, each.from_mix or "")
+    return rows

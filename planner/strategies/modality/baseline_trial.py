@@ -1,0 +1,67 @@
+"""One baseline simulated: the best of its first candidates that fit, given recomputation where they do not by
+themselves.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+from planner.errors import Infeasible, InputError
+from planner.plan.plan_file import Layout
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import Parallelism, decided_fields
+from planner.strategies.modality.joint_search import NOTHING, SimulatedJoint, simulated_joint
+
+Layouts = dict[str, Layout]
+FITTING = {1: 1, 2: 1, 3: 4, 4: 8}  # candidates that fit, of which the best is taken, by effort
+CANDIDATES = 4  # times as many are looked at
+
+
+def best_trial(inputs: Inputs, name: str, candidates: Iterable[Layouts]) -> SimulatedJoint:
+    """The quickest by simulation; where none fits, the first, with what binds."""
+    most, tried = FITTING[inputs.effort], dict[str, SimulatedJoint]()
+    try:
+        for layouts in islice(candidates, CANDIDATES * most):
+            if str(layouts) not in tried:
+                tried[str(layouts)] = with_recomputation(inputs, name, layouts)
+            if sum(bool(each.plan) for each in tried.values()) == most:
+                break
+    except (Infeasible, InputError) as error:
+        if not tried:
+            return SimulatedJoint({}, name, because=error.message)
+    if not tried:
+        return SimulatedJoint({}, name, because="there are no such layouts")
+    return min(tried.values(), key=lambda each: each.seconds)
+
+
+def with_open_fields(inputs: Inputs, name: str, **fields: int) -> Inputs:
+    """The job with these fields of a module's layout fixed, as far as it leaves them open."""
+    fix = inputs.job.fix
+    given = decided_fields(fix.layouts.get(name, NOTHING))
+    layouts = {**fix.layouts, name: Parallelism(**{**fields, **given})}
+    return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
+
+
+def with_recomputation(inputs: Inputs, name: str, layouts: Layouts) -> SimulatedJoint:
+    """The layouts simulated; where they do not fit, with encoders, then with all modules recomputed in full."""
+    first = simulated_joint(inputs, layouts, name)
+    if first.plan:
+        return first
+    for leaner in leaner_layouts(inputs, layouts):
+        found = simulated_joint(inputs, leaner, name)
+        if found.plan:
+            return found
+    return first
+
+
+def leaner_layouts(inputs: Inputs, layouts: Layouts) -> Iterator[Layouts]:
+    """The layouts with all encoders recomputed in full, then with all modules, as far as that is another."""
+    encoders = {
+        name: each if name == inputs.module else with_fields(each, recompute="full", offload=0.0)
+        for name, each in layouts.items()
+    }
+    llm = layouts[inputs.module]
+    schedule = "1f1b" if llm.schedule in ("zb_h1", "zb_h2") else llm.schedule
+    every = {**encoders, inputs.module: with_fields(llm, recompute="full", offload=0.0, schedule=schedule)}
+    yield from (each for each in (encoders, every) if each != layouts)

@@ -1,0 +1,44 @@
+"""The best joint layouts of each other kind, as alternatives of a plan: what they take, or why there are none."""
+
+from planner.plan.descriptions import fixable_layout
+from planner.plan.plan_file import Alternative, Layout
+from planner.specs.base import with_fields
+from planner.specs.parallelism import Parallelism
+from planner.strategies.modality.baselines import BASELINE_TEXTS
+from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
+from planner.units import percent
+
+
+def joint_alternatives(done: JointSearch) -> tuple[Alternative, ...]:
+    """The quickest of each kind but the best one's; where none of a kind fits, the one that was tried first; and every
+    baseline.
+    """
+    chosen = done.best
+    assert chosen, "alternatives are those of a plan"
+    of_kind: dict[str, SimulatedJoint] = {}
+    for each in done.tried.values():
+        if each.kind not in of_kind or each.seconds < of_kind[each.kind].seconds:
+            of_kind[each.kind] = each
+    baselines = [*done.baselines]
+    others = [each for kind, each in of_kind.items() if kind != chosen.kind and each not in baselines]
+    ranked = sorted([*others, *baselines], key=lambda each: each.seconds)
+    return tuple(joint_alternative(each, chosen) for each in ranked)
+
+
+def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternative:
+    """Joint layouts of another kind beside the chosen ones; a baseline's are called by its name."""
+    what = BASELINE_TEXTS.get(tried.kind, tried.kind)
+    slower = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {what}"
+    size = chosen.plan.size if chosen.plan else 0
+    return Alternative(
+        strategy=tried.kind if tried.kind in BASELINE_TEXTS else "modality_layout",
+        value=tried.seconds if tried.plan else None,
+        because=slower if tried.plan else f"{what}: {tried.because}",
+        layouts={name: placed_layout(layout, size) for name, layout in tried.layouts.items()},
+    )
+
+
+def placed_layout(layout: Layout, size: int) -> Parallelism:
+    """A layout in the form of a job's `fix.layouts`, with its ranks where they are not all."""
+    found = fixable_layout(layout)
+    return found if len(layout.ranks) == size else with_fields(found, ranks=layout.ranks)

@@ -1,0 +1,231 @@
+"""Layouts of all modules of a job together, ranked by a closed form: where each encoder is, and with which layout.
+
+The module of the samples, the LLM, has all ranks, or leaves some to encoders. Each encoder is
+
+all          on every rank, with a layout of its own: the LLM's tensor, context and pipeline ranks are its replicas
+beside       on the ranks of the LLM, where there are others
+first_stage  on the ranks of the LLM's first pipeline stage
+apart        on the ranks that the LLM leaves, beside other encoders there
+
+and all combinations of these over encoders are candidates. Encoders that share ranks with the LLM are given a share of
+their memory, small or large, and the LLM has the rest. A step takes about the LLM's seconds and those of encoders that
+share its ranks; or those of encoders apart if they are more, and their first pass and last backward in any case.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Literal, get_args
+
+from planner.plan.mesh.rank_mesh import stage_ranks
+from planner.plan.plan_file import Layout
+from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
+from planner.strategies.modality.module_space import ModuleOption, ModuleSpace, encoder_space, samples_space
+
+Place = Literal["all", "beside", "first_stage", "apart"]
+MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
+RANKS_APART = 4  # numbers of ranks that are tried for encoders apart
+# Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
+PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class JointCandidate:
+    """A layout of every module, and what its step takes about."""
+
+    layouts: dict[str, Layout]
+    places: dict[str, str]  # encoder → Place, or `fixed`
+    seconds: float
+
+    @property
+    def kind(self) -> str:
+        """Where the encoders are, as `vision all, audio apart`."""
+        return ", ".join(f"{name} {place}" for name, place in self.places.items())
+
+
+@dataclass(frozen=True)
+class JointSpace:
+    """The layouts of all modules of a job, of each module on the ranks that it may have."""
+
+    inputs: Inputs
+    spaces: dict[tuple[str, int, bool, int], ModuleSpace] = field(default_factory=dict)
+
+    @property
+    def encoders(self) -> list[str]:
+        """All modules but that of the samples."""
+        return [name for name in self.inputs.model.modules if name != self.inputs.module]
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self.inputs.cluster.size
+
+    def llm(self, ranks: int) -> ModuleSpace:
+        """The LLM's layouts on so many ranks."""
+        return self.space(self.inputs.module, ranks, piped=True)
+
+    def space(self, name: str, ranks: int, piped: bool, passes: int = 1) -> ModuleSpace:
+        """A module's layouts on so many ranks; of an encoder, whose items are in so many passes."""
+        key = (name, ranks, piped, passes)
+        if key not in self.spaces:
+            of_samples = name == self.inputs.module
+            self.spaces[key] = (
+                samples_space(self.inputs, ranks)
+                if of_samples
+                else encoder_space(self.inputs, name, ranks, piped, passes)
+            )
+        return self.spaces[key]
+
+    def fixed_ranks(self, name: str) -> RankChoice | None:
+        """The ranks that the job fixes for a module."""
+        fixed = self.inputs.job.fix.layouts.get(name)
+        return fixed.ranks if fixed else None
+
+    def most_ranks(self, name: str) -> Ranks:
+        """All ranks that a module may have: as the job fixes them, else every one."""
+        fixed = self.fixed_ranks(name)
+        return fixed if isinstance(fixed, Ranks) else Ranks(range(self.size))
+
+    @property
+    def allowed(self) -> float:
+        """Bytes that all modules may hold on a rank together."""
+        return self.llm(self.size).problem.allowed
+
+
+def joint_candidates(space: JointSpace, llm_layouts: int = 4) -> list[JointCandidate]:
+    """The candidates, the quickest by the closed form first; `llm_layouts`: of the LLM, in each place and with each
+    share of memory.
+    """
+    found: dict[str, JointCandidate] = {}
+    for ranks in llm_rank_sets(space):
+        for places in combined_places(space, ranks):
+            for each in placed_candidates(space, ranks, places, llm_layouts):
+                key = str(each.layouts)
+                if key not in found or each.seconds < found[key].seconds:
+                    found[key] = each
+    return sorted(found.values(), key=lambda each: each.seconds)
+
+
+def llm_rank_sets(space: JointSpace) -> list[Ranks]:
+    """The ranks that the LLM may have: as the job fixes them; else all, or without those of encoders apart."""
+    every, fixed = Ranks(range(space.size)), space.fixed_ranks(space.inputs.module)
+    if isinstance(fixed, Ranks):
+        return [fixed]
+    taken = {rank for name in space.encoders if isinstance(own := space.fixed_ranks(name), Ranks) for rank in own}
+    if taken:
+        rest = Ranks(rank for rank in every if rank not in taken)
+        return [every, rest] if rest else [every]
+    return [every, *(Ranks(range(space.size - count)) for count in counts_apart(space))]
+
+
+def counts_apart(space: JointSpace) -> list[int]:
+    """Numbers of ranks for encoders apart, next to the one at which they and the LLM take equally long: whole nodes
+    where there are more than two.
+    """
+    per_node = space.inputs.cluster.ranks[0].per_node
+    step = per_node if space.size > 2 * per_node else 1
+    llm, encoders = (
+        space.llm(space.size).quickest(1),
+        [option for name in space.encoders for option in space.space(name, space.size, piped=False).quickest(1)],
+    )
+    work = sum(option.seconds for option in encoders)
+    even = space.size * work / (work + llm[0].seconds) if llm and work else float(step)
+    counts = [count for count in range(step, space.size // 2 + 1, step) if space.size - count > 0]
+    return sorted(sorted(counts, key=lambda count: (abs(count - even), count))[:RANKS_APART])
+
+
+def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]:
+    """Where each encoder may be; one of them at least on the ranks that the LLM leaves."""
+    whole = len(ranks) == space.size
+    able: list[Sequence[str]] = []
+    for name in space.encoders:
+        fixed = space.fixed_ranks(name)
+        if isinstance(fixed, FirstStage):
+            able.append(("first_stage",))
+        elif isinstance(fixed, Ranks):
+            able.append(("fixed",))
+        else:
+            able.append(("all", "first_stage") if whole else get_args(Place))
+    for chosen in product(*able):
+        if whole or {*chosen} & {"all", "apart", "fixed"}:
+            yield dict(zip(space.encoders, chosen, strict=True))
+
+
+def placed_candidates(
+    space: JointSpace, ranks: Ranks, places: Mapping[str, str], llm_layouts: int
+) -> Iterator[JointCandidate]:
+    """The candidates with the LLM on these ranks and each encoder in its place."""
+    sharing = [name for name in space.encoders if places[name] != "apart"]
+    able = space.llm(len(ranks))
+    if "first_stage" in places.values() and able.in_stages.quickest(1):
+        able = able.in_stages  # without stages it is the same as on all of the LLM's ranks
+    for share in MEMORY_SHARES if sharing else (0.0,):
+        for llm in able.quickest(llm_layouts, beside=share * space.allowed):
+            layout = with_fields(llm.layout, ranks=ranks)
+            for backward in PASSES:
+                options = encoder_options(space, layout, places, share / max(1, len(sharing)), backward)
+                if options:
+                    layouts = {space.inputs.module: layout, **{name: each.layout for name, each in options.items()}}
+                    in_order = {name: layouts[name] for name in space.inputs.model.modules}
+                    yield JointCandidate(in_order, {**places}, step_estimate(space, llm, options, places))
+
+
+def encoder_options(
+    space: JointSpace, llm: Layout, places: Mapping[str, str], share: float, backward: EncoderBackward
+) -> dict[str, ModuleOption] | None:
+    """The quickest layout of each encoder in its place with this share of memory beside the LLM, or all of it apart;
+    None where one has none. All forwards of those whose backwards come last are in front of the LLM's: they are kept
+    until then in any case.
+    """
+    found: dict[str, ModuleOption] = {}
+    ahead = micro_batch_count(space, llm) if backward == "last" else 1
+    apart = [name for name in space.encoders if places[name] == "apart"]
+    for name in space.encoders:
+        ranks = place_ranks(space, name, places[name], llm)
+        mine = 1.0 / len(apart) if name in apart else share
+        able = space.space(name, len(ranks), name in apart, PASSES[backward])
+        options = able.quickest(1, beside=(1.0 - mine) * space.allowed)
+        if not options:
+            return None
+        (option,) = options
+        placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, "ahead": ahead, "backward": backward}
+        layout = with_fields(option.layout, **{**placed, **timing_fixed(space, name)})
+        found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
+    return found
+
+
+def timing_fixed(space: JointSpace, name: str) -> dict[str, Any]:
+    """When an encoder's passes run, as far as the job fixes it."""
+    fixed = decided_fields(space.inputs.job.fix.layouts.get(name, Parallelism()))
+    return {key: fixed[key] for key in ("ahead", "backward") if key in fixed}
+
+
+def micro_batch_count(space: JointSpace, llm: Layout) -> int:
+    """Micro-batches of the LLM, about."""
+    return max(1, -(-len(space.inputs.batches[0].items) // (llm.dp * llm.replica * llm.micro_batch)))
+
+
+def place_ranks(space: JointSpace, name: str, place: str, llm: Layout) -> Ranks:
+    """The ranks of an encoder in a place, beside this layout of the LLM."""
+    if place == "fixed":
+        fixed = space.fixed_ranks(name)
+        assert isinstance(fixed, Ranks), "only then its place is called so"
+        return fixed
+    if place == "first_stage":
+        return stage_ranks(llm, 0)
+    if place == "apart":
+        return Ranks(rank for rank in range(space.size) if rank not in {*llm.ranks})
+    return llm.ranks if place == "beside" else Ranks(range(space.size))
+
+
+def step_estimate(
+    space: JointSpace, llm: ModuleOption, encoders: Mapping[str, ModuleOption], places: Mapping[str, str]
+) -> float:
+    """Seconds of a step, about: of the LLM and what shares its ranks, or of encoders apart, whichever is more; and the
+    pass in front of the first micro-batch, and behind the last.
+    """
+    apart = sum(each.seconds for name, each in encoders.items() if places[name] == "apart")
+    sharing = sum(each.seconds for name, each in encoders.items() if places[name] != "apart")
+    return max(llm.seconds + sharing, apart) + apart / micro_batch_count(space, llm.layout)

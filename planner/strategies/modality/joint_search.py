@@ -1,0 +1,198 @@
+"""The best of joint layouts by simulation: the quickest candidates of each kind, then changes of the best one.
+
+A candidate that does not fit by simulation, because encoders keep what the closed form does not see, is mended: its
+encoders' backwards run at once, or recompute all, whichever fits first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, sqrt
+from typing import Any
+
+from planner.errors import Infeasible, InputError
+from planner.plan.join_plans import round_digits
+from planner.plan.plan_file import Layout, Plan
+from planner.scoring import Score, require_memory, score
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import Parallelism, decided_fields
+from planner.strategies.modality.joint_candidates import JointCandidate
+from planner.strategies.static import plan_of_layouts
+
+SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
+MOST_AHEAD = 256  # micro-batches
+FEW, MANY = 16, 48  # of large jobs, and of small ones
+LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
+NOTHING = Parallelism()
+Change = dict[str, Any]  # field of a layout → another value
+MENDS: tuple[Change, ...] = ({"ahead": 0, "backward": "at_once"}, {"recompute": "full", "offload": 0.0})
+HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not changed further
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedJoint:
+    """Joint layouts that were simulated: their plan and score; or why there is none, where they do not fit beside the
+    score.
+    """
+
+    layouts: dict[str, Layout]
+    kind: str  # where the encoders are, as `vision all`
+    plan: Plan | None = None
+    found: Score | None = None
+    because: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the step; infinite where there is no plan."""
+        return round_digits(self.found.step_seconds) if self.plan and self.found else inf
+
+    @property
+    def memory_share(self) -> float:
+        """The fullest rank's bytes over what it may hold; infinite where nothing was simulated."""
+        return self.found.memory_share(self.found.fullest_rank) if self.found else inf
+
+
+@dataclass
+class JointSearch:
+    """What was simulated so far, within a number of simulations."""
+
+    inputs: Inputs
+    most: int
+    priced: int  # candidates, by the closed form
+    baselines: Sequence[SimulatedJoint]  # simulated before, and among what was tried
+    tried: dict[str, SimulatedJoint] = field(default_factory=dict)
+
+    def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
+        """Joint layouts as a simulated plan; what was tried before is not tried again."""
+        key = str(layouts)
+        if key not in self.tried:
+            self.tried[key] = simulated_joint(self.inputs, layouts, kind)
+        return self.tried[key]
+
+    @property
+    def spent(self) -> bool:
+        """Whether as many were simulated as may be."""
+        return len(self.tried) >= self.most + len(self.baselines)
+
+    @property
+    def rising(self) -> list[SimulatedJoint]:
+        """Those that fit, the quickest first; of equals the first one."""
+        return sorted((each for each in self.tried.values() if each.plan), key=lambda each: each.seconds)
+
+    @property
+    def best(self) -> SimulatedJoint | None:
+        """The quickest so far that fits."""
+        return next(iter(self.rising), None)
+
+
+def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
+    """Joint layouts as a plan with its score, or why they are none."""
+    found = None
+    try:
+        plan = plan_of_layouts(inputs, layouts)
+        found = score(plan)
+        require_memory(plan, found)
+    except (Infeasible, InputError) as error:
+        return SimulatedJoint(layouts, kind, found=found, because=error.message)
+    return SimulatedJoint(layouts, kind, plan, found)
+
+
+def search(
+    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, baselines: Sequence[SimulatedJoint] = ()
+) -> JointSearch:
+    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best; no more than
+    `most` beside the baselines.
+    """
+    done = JointSearch(inputs, most, len(candidates), baselines)
+    done.tried.update({str(each.layouts): each for each in baselines if each.plan})
+    first, others = quickest_of_kinds(candidates)
+    slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by
+    for each in first:
+        slower[each.kind] = simulate_mended(done, each) / each.seconds
+    likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
+    for _, number in likely[: max(0, (most - len(done.tried)) // 2)]:
+        if done.spent:
+            break
+        simulate_mended(done, others[number])
+    improve(done)
+    return done
+
+
+def most_simulated(inputs: Inputs) -> int:
+    """How many joint layouts are simulated: the fewer, the longer it takes."""
+    size = inputs.cluster.size * len(inputs.batches[0].items)
+    return round(min(MANY, max(FEW, FEW * sqrt(LARGE / size))) * SIMULATED[inputs.effort])
+
+
+def quickest_of_kinds(candidates: Sequence[JointCandidate]) -> tuple[list[JointCandidate], list[JointCandidate]]:
+    """The quickest candidate of each kind, and all others."""
+    first: dict[str, JointCandidate] = {}
+    for each in candidates:
+        first.setdefault(each.kind, each)
+    return [*first.values()], [each for each in candidates if first[each.kind] is not each]
+
+
+def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
+    """Seconds of a candidate by simulation; where it does not fit, with less and less that its encoders keep."""
+    layouts = candidate.layouts
+    encoders = [name for name in layouts if name != done.inputs.module]
+    tried = done.simulate(layouts, candidate.kind)
+    for change in MENDS:
+        if tried.plan:
+            break
+        layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
+        tried = done.simulate(layouts, candidate.kind)
+    return tried.seconds
+
+
+def improve(done: JointSearch) -> None:
+    """Change one field at a time of the best joint layouts as long as a change is quicker, then of the next best, as
+    long as simulations are left.
+    """
+    expanded: set[str] = set()
+    while not done.spent:
+        start = next((each for each in done.rising if str(each.layouts) not in expanded), None)
+        if start is None or start.seconds > HOPELESS * done.rising[0].seconds:
+            return
+        expanded.add(str(start.layouts))
+        least = done.rising[0].seconds
+        for layouts in neighbours(done.inputs, start.layouts):
+            if done.spent or done.simulate(layouts, start.kind).seconds < least:
+                break
+
+
+def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:
+    """Joint layouts that differ in one field of one module, which the job leaves open."""
+    for name, layout in layouts.items():
+        for change in changes_of(layout, name != inputs.module):
+            other = changed(inputs, name, layout, change)
+            if other != layout:
+                yield {**layouts, name: other}
+
+
+def changes_of(layout: Layout, encoder: bool) -> Iterator[Change]:
+    """Fields of a module with other values."""
+    if encoder:
+        widths = (layout.tp * 2, layout.tp // 2)
+        for tp in (tp for tp in widths if tp and layout.tp * layout.dp % tp == 0):
+            yield {"tp": tp, "dp": layout.tp * layout.dp // tp}
+        yield from ({"ahead": count} for count in (layout.ahead * 2, layout.ahead // 2, 1, 0) if count < MOST_AHEAD)
+        yield from ({"backward": when} for when in ("last", "at_once"))
+        yield from ({"recompute": how} for how in ("none", "selective", "full"))
+        yield from ({"zero": stage} for stage in range(4))
+        yield {"offload": 0.0}
+    else:
+        yield from ({"zero": stage} for stage in range(4))
+        yield from ({"micro_batch": n} for n in (layout.micro_batch * 2, layout.micro_batch // 2) if n)
+        yield from ({"recompute": how} for how in ("none", "selective"))
+
+
+def changed(inputs: Inputs, name: str, layout: Layout, change: Change) -> Layout:
+    """A layout with other values of fields that the job leaves open; itself where they exclude each other."""
+    fixed = decided_fields(with_fields(inputs.job.layout, **decided_fields(inputs.job.fix.layouts.get(name, NOTHING))))
+    if {*change} & {*fixed}:
+        return layout
+    try:
+        return with_fields(layout, **change)
+    except ValueError:
+        return layout

@@ -1,0 +1,99 @@
+"""Layers of pipeline stages of which the first also computes encoders, so that the slowest takes least."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from planner.costs import Pricing
+from planner.plan.gradient_flow import gradient_flows
+from planner.plan.mesh.rank_mesh import stage_ranks
+from planner.plan.plan_file import Layout
+from planner.plan.task import Phase, Task
+from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.workload.items import Size, item_tokens, part_lengths
+from planner.strategies.plan_drafts import plan_uses
+
+PASSES: tuple[Phase, ...] = ("F", "B")
+
+
+def level_counts(layers: int, seconds: float, beside: Sequence[float]) -> tuple[int, ...]:
+    """Layers of each stage, one at least, with the least max over stages of beside_s + seconds · layers_s: each
+    layer goes to the stage that has least with it, of equals to the last, which keeps fewest micro-batches.
+    """
+    counts = [1] * len(beside)
+    for _ in range(layers - len(beside)):
+        chosen = min(range(len(beside)), key=lambda stage: (beside[stage] + seconds * (counts[stage] + 1), -stage))
+        counts[chosen] += 1
+    return tuple(counts)
+
+
+def chunks_of_counts(counts: Sequence[int], vpp: int) -> tuple[Layers, ...]:
+    """The layers of each chunk, where ranks of a pipeline have so many layers: of a rank, as even as they can be."""
+    each = [count // vpp + (chunk < count % vpp) for chunk in range(vpp) for count in counts]
+    return tuple(Layers(range(first, last)) for first, last in pairwise(accumulate(each, initial=0)))
+
+
+def with_level_stages(inputs: Inputs, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
+    """The layouts with layers of the module of the samples moved between its stages for the first batch, so that the
+    first stage, with the encoders on its ranks, is level with the others; in as many chunks as each then has layers, at
+    most as before.
+    """
+    llm = layouts[inputs.module]
+    if llm.pp == 1:
+        return {**layouts}
+    pricing = batch_pricing(inputs, layouts)
+    layers, samples = pricing.models[inputs.module].layers, inputs.batches[0].items
+    inner = passes_seconds(pricing, inputs.module, Layers(range(layers - 1)), samples) / (layers - 1)
+    head = passes_seconds(pricing, inputs.module, Layers((layers - 1,)), samples) - inner
+    first, beside = {*stage_ranks(llm, 0)}, [0.0] * llm.pp
+    beside[-1] += head
+    for name, sizes in inputs.batches[0].streams.items():
+        if {*layouts[name].ranks} <= first:
+            beside[0] += passes_seconds(pricing, name, Layers(range(pricing.models[name].layers)), sizes)
+    counts = level_counts(layers, inner, beside)
+    vpp = min(llm.vpp, *counts)
+    changed = {"vpp": vpp, "stages": chunks_of_counts(counts, vpp)}
+    schedule = "1f1b" if vpp == 1 < llm.vpp else llm.schedule
+    return {**layouts, inputs.module: with_fields(llm, **changed, schedule=schedule)}
+
+
+def batch_pricing(inputs: Inputs, layouts: Mapping[str, Layout]) -> Pricing:
+    """The prices of plans of these layouts."""
+    used = plan_uses(inputs, {**layouts}, ())
+    edges = [edge for edge in inputs.model.edges if {edge.source, edge.target} <= {*layouts}]
+    flows = gradient_flows(used.models, edges)
+    return Pricing(used.models, {**layouts}, inputs.cluster, used.prices, used.devices, flows=flows)
+
+
+def passes_seconds(pricing: Pricing, name: str, layers: Layers, sizes: Mapping[int, Size]) -> float:
+    """Seconds of both passes of all items of a batch through some layers, each item by itself, on one of a module's
+    replicas of which all have an equal share.
+    """
+    layout = pricing.layouts[name]
+    ranks = Ranks(stage_ranks(layout, 0)[: layout.tp * layout.cp])
+    trained = name not in pricing.flows or pricing.flows[name].has_backward()
+    seconds: dict[Size, float] = {}
+    for size in sizes.values():
+        if size not in seconds:
+            seconds[size] = sum(
+                pricing.price(pass_of(name, layers, phase, ranks, size, layout)).value
+                for phase in PASSES
+                if phase == "F" or trained
+            )
+    return sum(seconds[size] for size in sizes.values()) / (layout.dp * layout.replica)
+
+
+def pass_of(name: str, layers: Layers, phase: Phase, ranks: Ranks, size: Size, layout: Layout) -> Task:
+    """One pass of one item."""
+    return Task(
+        module=name,
+        layers=layers,
+        phase=phase,
+        micro_batch=0,
+        group=f"{name}.dp0",
+        ranks=ranks,
+        sizes=(item_tokens(size),),
+        degree=layout.cp,
+        ring=layout.default_split.ring,
+        parts=(part_lengths(size),),
+    )

@@ -1,0 +1,158 @@
+"""The static layouts of one module of several on so many ranks, the quickest that fit beside the others first."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.layouts import (
+    SCHEDULE,
+    LayoutIndices,
+    LayoutProblem,
+    LayoutSpace,
+    ScreenedLayouts,
+    TrainingSetup,
+    fixed_fields,
+    layout_at,
+    layout_problem,
+    layouts_of,
+    screen,
+)
+from planner.plan.plan_file import Layout
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.workload.items import part_lengths
+from planner.units import GIB
+
+FIRST_TRIED = 256  # quickest layouts that are screened again with less memory; doubled until they are enough
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOption:
+    """One layout of a module, on ranks 0 to n − 1, by the closed form."""
+
+    layout: Layout
+    seconds: float  # of a step of this module alone
+    bytes_held: float  # on its fullest rank, without what the device's context takes once for all modules
+
+
+@dataclass(frozen=True)
+class ModuleSpace:
+    """The layouts of one module on its ranks that are looked at."""
+
+    problem: LayoutProblem
+    layouts: LayoutSpace
+    known: dict[tuple[int, float], list[ModuleOption]] = field(default_factory=dict)  # what was asked for → its answer
+
+    @cached_property
+    def screened(self) -> ScreenedLayouts:
+        """All of them, where the module is alone on its ranks."""
+        return screen(self.problem, self.layouts)
+
+    @cached_property
+    def rising(self) -> LayoutIndices:
+        """Places of layouts that fit alone, the quickest first."""
+        order = np.argsort(self.screened.seconds, kind="stable")
+        return order[self.screened.fits(self.problem)[order]]
+
+    @cached_property
+    def in_stages(self) -> "ModuleSpace":
+        """The layouts with a pipeline."""
+        return ModuleSpace(self.problem, {key: column[self.layouts["pp"] > 1] for key, column in self.layouts.items()})
+
+    def quickest(self, count: int, beside: float = 0.0) -> list[ModuleOption]:
+        """Up to `count` layouts of different kinds that fit where other modules hold so many bytes, quickest first.
+
+        A layout takes no less time with less memory, so of those in front of the first one left out none is missed.
+        """
+        if (count, beside) not in self.known:
+            self.known[count, beside] = self.found(count, beside)
+        return self.known[count, beside]
+
+    def found(self, count: int, beside: float) -> list[ModuleOption]:
+        """The same, looked for."""
+        if not beside:
+            return self.options(self.problem, self.screened, distinct_kinds(self.screened.layouts, self.rising), count)
+        narrow, tried = replace(self.problem, beside=self.problem.beside + beside), FIRST_TRIED
+        while True:
+            some = self.rising[:tried]
+            again = screen(narrow, {name: column[some] for name, column in self.screened.layouts.items()})
+            order = np.argsort(again.seconds, kind="stable")
+            order = order[again.fits(narrow)[order]]
+            if tried < len(self.rising):
+                order = order[again.seconds[order] <= self.screened.seconds[self.rising[tried]]]
+            kinds = distinct_kinds(again.layouts, order)
+            if len(kinds) >= count or tried >= len(self.rising):
+                return self.options(narrow, again, kinds, count)
+            tried *= 4
+
+    def options(
+        self, problem: LayoutProblem, screened: ScreenedLayouts, places: LayoutIndices, count: int
+    ) -> list[ModuleOption]:
+        """The layouts at the first places."""
+        context = problem.accounting.context_gib * GIB
+        return [
+            ModuleOption(
+                layout_at(problem.trained, screened.layouts, int(place)),
+                float(screened.seconds[place]),
+                max(0.0, float(screened.bytes_needed[place]) - context),
+            )
+            for place in places[:count]
+        ]
+
+
+def distinct_kinds(found: LayoutSpace, order: LayoutIndices) -> LayoutIndices:
+    """The first layout of each mesh, micro-batch size and schedule, with ZeRO-3 and without it."""
+    if not len(order):
+        return order
+    names = ("tp", "cp", "pp", "micro_batch", SCHEDULE)
+    kinds = np.stack([found[name][order] for name in names] + [found["zero"][order] == 3])
+    _, first = np.unique(kinds, axis=1, return_index=True)
+    return order[np.sort(first)]
+
+
+def samples_space(inputs: Inputs, ranks: int) -> ModuleSpace:
+    """The layouts of the module of the samples on so many ranks. Raises InputError for fields that exclude each
+    other.
+    """
+    problem = layout_problem(inputs)
+    problem = replace(problem, trained=replace(problem.trained, ranks=ranks))
+    return ModuleSpace(problem, layouts_of(problem, problem.trained.fixed))
+
+
+def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: int) -> ModuleSpace:
+    """The layouts of an encoder on so many ranks; `piped`: of any number of stages, where the job fixes none. Raises
+    InputError.
+
+    Its items are in so many `passes`, one of which is kept until its backward. Under ZeRO-3 each micro-batch would
+    gather the parameters anew, so that it is there only where nothing else fits. Attention never crosses the parts of
+    an item.
+    """
+    one = replace(inputs, module=name)
+    problem, given = layout_problem(one), fixed_fields(one)
+    kept = {"vpp": 1, **({} if piped else {"pp": 1})}
+    left = {key: value for key, value in kept.items() if getattr(given, key) is None}
+    parts = encoder_parts(inputs, name)
+    trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left))
+    problem = replace(problem, trained=trained)
+    found = of_passes(layouts_of(problem, trained.fixed), trained, passes)
+    light = {key: column[found["zero"] < 3] for key, column in found.items()}
+    of_light = ModuleSpace(problem, light)
+    return of_light if len(light["tp"]) and len(of_light.rising) else ModuleSpace(problem, found)
+
+
+def of_passes(found: LayoutSpace, trained: TrainingSetup, passes: int) -> LayoutSpace:
+    """The layouts whose micro-batches, on their mesh, are about so many."""
+    pipelines = trained.ranks // (found["tp"] * found["cp"] * found["pp"])
+    each = np.maximum(1, len(trained.sizes) // (pipelines * passes))
+    most = 2 ** np.floor(np.log2(each)).astype(np.int64)
+    kept = found["micro_batch"] == np.where(trained.equal_lengths, found["micro_batch"], most)
+    return {key: column[kept] for key, column in found.items()}
+
+
+def encoder_parts(inputs: Inputs, name: str) -> tuple[int, ...]:
+    """Tokens of each part of an encoder's items; of one output's where the batch has none of them."""
+    sizes = inputs.batches[0].streams.get(name, {}).values()
+    return tuple(tokens for size in sizes for tokens in part_lengths(size)) or (
+        inputs.model.modules[name].tokens_per_output,
+    )

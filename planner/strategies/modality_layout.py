@@ -1,0 +1,57 @@
+"""One decision over all modules of a job: where each encoder is and with which layout, beside which layout of the LLM.
+
+Decision: of the LLM, that is the module of the samples, a layout of parallel_search's space, on all ranks or without
+those that it leaves to encoders; of each encoder its place, among the LLM's ranks, on its first stage, or apart, and
+tp, cp, pp, ZeRO, recomputation and offload of its own (strategies/modality/joint_candidates.py). Samples and what they
+read are assigned as in plans by hand (strategies/static/joint_plan.py). Candidates are ranked by the closed form of
+each module,
+
+    T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
+
+the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py).
+
+The placements are those of MegaScale-Omni (encoders multiplexed with every pipeline stage), of Megatron-LM's first
+stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
+"""
+
+from planner.layouts import joint_space_bound, unbounded_jointly, with_joint_fields
+from planner.plan.plan_file import Plan
+from planner.scoring import outcome_of, over_space, prediction_of
+from planner.specs.base import with_fields
+from planner.specs.inputs import Inputs
+from planner.strategies.modality.job_search import search_job
+from planner.strategies.modality.joint_alternatives import joint_alternatives
+from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
+from planner.strategies.static import unsupported_together
+
+SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
+
+
+def supports(inputs: Inputs) -> str | None:
+    """Needs several modules whose items the job defines, ranks of one kind, and one batch."""
+    if len(inputs.model.modules) == 1:
+        return "modality_layout plans encoders beside an LLM, and the model has one module | strategy: parallel_search"
+    reason = unsupported_together(inputs)
+    if reason:
+        return reason
+    if len(inputs.batches) > 1:
+        return "modality_layout decides layouts from one batch | solve it with --batches 1"
+    if inputs.job.fix.items:
+        return "modality_layout treats all samples alike: it does not take fix.items"
+    return None
+
+
+def plan(inputs: Inputs, base: Plan | None) -> Plan:
+    """The best plan found. Raises Infeasible, naming what binds in the candidate that came nearest, and InputError for
+    fixed fields that no layout has.
+    """
+    inputs = with_joint_fields(inputs)
+    require_possible_fields(inputs)
+    done = search_job(inputs)
+    best = done.best
+    if best is None or best.plan is None or best.found is None:
+        raise nearest_error(done)
+    work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
+    scored = with_fields(best.plan, outcome=outcome_of(best.found, work), prediction=prediction_of(best.found))
+    bounded = scored if unbounded_jointly(inputs) else over_space(scored, joint_space_bound(inputs).seconds)
+    return with_fields(bounded, alternatives=joint_alternatives(done))

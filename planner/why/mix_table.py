@@ -1,0 +1,112 @@
+"""Sets of layouts beside mixes of the data, as an answer: what each takes, its regret, and where it does not fit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.plan.mesh.synchronisation import sync_of
+from planner.plan.plan_file import Alternative, Layout
+from planner.specs.base import Spec
+from planner.specs.parallelism import Parallelism
+from planner.specs.workload.mix_schedule import MixPart
+from planner.strategies.modality import LayoutsAtMix, LayoutsOnBatches, placed_layout
+from planner.units import percent
+from planner.why.mix_regret import Regret, Seconds, expected_regret, least_seconds, quickest, regrets, worst_regret
+from planner.why.restart_repaid import MixPoint, Switch
+
+
+class MixCandidate(Spec, omit_defaults=False):
+    """One set of layouts, and what it takes at each mix."""
+
+    layouts: dict[str, Parallelism]
+    kind: str  # where encoders are, as `vision all`
+    found_at: str  # the mix whose search found it
+    seconds: tuple[float | None, ...]  # of the mean step at each mix; None: it does not fit
+    regrets: tuple[float | None, ...]
+    worst: float | None  # None, as `expected`: it cannot be chosen
+    expected: float | None
+    because: str  # at which mix it does not fit, and why; empty where it fits at all
+
+
+class MixComparison(Spec, omit_defaults=False):
+    """Sets of layouts at the mixes of a schedule: which are best for all, and when others repay a restart."""
+
+    name: str
+    ranks: int  # of the cluster
+    by: Regret
+    mixes: tuple[MixPart, ...]  # each once
+    candidates: tuple[MixCandidate, ...]  # least regret first: the first are the chosen ones
+    own_best: tuple[int, ...]  # of each mix, the quickest candidates
+    restart_seconds: float
+    points: tuple[MixPoint, ...]  # by share: the mixes, and others between
+    switches: tuple[Switch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedLayouts:
+    """Joint layouts that the search found at one of the mixes, simulated at all of them."""
+
+    layouts: dict[str, Layout]
+    kind: str
+    found_at: str
+    at_mixes: tuple[LayoutsOnBatches, ...]
+
+    @property
+    def seconds(self) -> Seconds:
+        """Seconds of the mean step at each mix."""
+        return tuple(each.seconds for each in self.at_mixes)
+
+
+def mix_candidates(
+    tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], weights: Sequence[float], size: int
+) -> tuple[MixCandidate, ...]:
+    """The layouts as the answer has them; `size`: the number of ranks."""
+    least = least_seconds([each.seconds for each in tried])
+    return tuple(
+        MixCandidate(
+            layouts={name: placed_layout(layout, size) for name, layout in each.layouts.items()},
+            kind=each.kind,
+            found_at=each.found_at,
+            seconds=each.seconds,
+            regrets=regrets(each.seconds, least),
+            worst=worst_regret(each.seconds, least),
+            expected=expected_regret(each.seconds, least, weights),
+            because=misfit(each, mixes),
+        )
+        for each in tried
+    )
+
+
+def misfit(tried: TriedLayouts, mixes: Sequence[MixPart]) -> str:
+    """The first mix at which layouts do not fit, and why; empty where they fit at all."""
+    found = zip(mixes, tried.at_mixes, strict=True)
+    return next((f"at {mix.mix}: {each.because}" for mix, each in found if each.because), "")
+
+
+def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: LayoutsAtMix) -> tuple[Alternative, ...]:
+    """The quickest layouts of each mix but the chosen ones, as alternatives of a plan `at` some mix, where they may
+    well be quicker.
+    """
+    module, size = at.inputs.module, at.inputs.cluster.size
+    table = [each.seconds for each in tried]
+    least = least_seconds(table)
+    of_layouts: dict[int, list[str]] = {}
+    for mix, number in zip(mixes, quickest(table), strict=True):
+        of_layouts.setdefault(number, []).append(mix.mix)
+    return tuple(
+        Alternative(
+            strategy="modality_layout",
+            zero=tried[number].layouts[module].zero,
+            sync=sync_of(tried[number].layouts[module]),
+            value=at.steps(tried[number].layouts, tried[number].kind).total_seconds,
+            because=f"the quickest at {' and '.join(names)}; {elsewhere(tried[number], mixes, least)}",
+            layouts={name: placed_layout(layout, size) for name, layout in tried[number].layouts.items()},
+        )
+        for number, names in of_layouts.items()
+        if number
+    )
+
+
+def elsewhere(tried: TriedLayouts, mixes: Sequence[MixPart], least: Sequence[float]) -> str:
+    """What is against layouts at other mixes."""
+    worst = worst_regret(tried.seconds, least)
+    return misfit(tried, mixes) if worst is None else f"up to {percent(worst)} slower than the quickest of each mix"

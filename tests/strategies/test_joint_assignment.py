@@ -1,0 +1,187 @@
+"""Which sample and which item goes where: a permutation of the batch, balanced over modules, and quicker for it."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import InputError
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Plan, assignments
+from planner.scoring import step_seconds
+from planner.specs.base import Ranks, with_fields
+from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_plan import joint_items, plan_of_layouts, plan_together
+from planner.strategies.static.placement import placed_layouts
+from planner.strategies.static.rank_loads import pipeline_loads
+from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
+from tests.examples import examples
+from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, PLACEMENTS, placed_job
+
+CLUSTER = """\
+format: planner.cluster/1
+name: h100x16
+source: made up
+ranks: [{kind: h100-80gb, count: 16, per_node: 8}]
+levels:
+  - {name: node, ranks: 8, gb_per_s: 450, latency_us: 6.5}
+  - {name: cluster, ranks: 16, gb_per_s: 50, latency_us: 15}
+"""
+JOB = """\
+format: planner.job/1
+name: images
+model: qwen2.5-vl-7b
+cluster: cluster.yaml
+workload:
+  lengths:
+    from: sample_mix
+    text: {{from: mix, parts: [{{weight: 1, median: 1024, sigma: 0.6}}]}}
+    images: {{name: coco, each: 4}}
+    multimodal: 5
+    text_only: 5
+  batch_rows: 32
+  max_tokens: 8192
+  module: llm
+fix: {{layouts: {{llm: {{{llm}}}, vision: {{{vision}}}}}}}
+"""
+
+
+def images_job(folder: Path, llm: str, vision: str, seed: int = 0) -> Inputs:
+    (folder / "cluster.yaml").write_text(CLUSTER)
+    (folder / "job.yaml").write_text(JOB.format(llm=llm, vision=vision))
+    return load_job(str(folder / "job.yaml"), JobOptions(seed=seed))
+
+
+def joint_of(inputs: Inputs) -> JointItems:
+    return joint_items(inputs, placed_layouts(inputs, False))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_pipeline_whose_ranks_all_encode_is_quicker_than_by_the_llm_alone(tmp_path, seed):
+    inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2", seed)
+    alone = plan_of_layouts(inputs, placed_layouts(inputs, False), lambda joint: next(joint.candidates()))
+    assert step_seconds(plan_together(inputs)) < 0.97 * step_seconds(alone)
+
+
+def test_later_stages_encode_more_as_they_wait_for_the_first_and_the_one_with_the_head_less(tmp_path):
+    plan = plan_together(images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2"))
+    layout, taken = plan.layouts["llm"], np.zeros(4)
+    for row in plan.steps[0].micro_batches:
+        for a in assignments(plan, row):
+            (rank, *_) = plan.groups[a.group].ranks
+            taken[rank // (layout.tp * layout.dp)] += len(a.items) if a.module == "vision" else 0
+    assert taken[0] < taken[1] < taken[2] and taken[3] == 0
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_no_candidate_has_a_lower_estimate_and_all_have_the_same_items(tmp_path, name):
+    joint = joint_of(load_job(placed_job(tmp_path, PLACEMENTS[name]), JobOptions()))
+    best, every = joint.best(), [*joint.candidates()]
+    assert best.seconds <= min(each.seconds for each in every) * (1 + 1e-9)
+    for each in every:
+        for module, cells in each.cells.items():
+            placed = sorted(item for row in cells for items in row for item in items)
+            assert placed == sorted(joint.batch.items if module == "llm" else joint.batch.streams[module])
+        sizes = [len(items) for row in each.cells["llm"] for items in row]
+        assert max(sizes) <= joint.layout.micro_batch
+
+
+def test_a_long_image_is_split_and_short_ones_stay_whole(tmp_path):
+    """The split is by heads over all ranks, which compute short images besides; whole, one rank would hold up all."""
+    path = placed_job(tmp_path, EVERY_RANK, **LONG_IMAGE)
+    plan = plan_together(load_job(path, JobOptions()))
+    assert not violations(plan)
+    (row,) = plan.steps[0].micro_batches
+    assert row["vit"]["vit.g0-3"] == (0,) and sorted(sum(row["vit"].values(), ())) == [0, 1, 2, 3]
+    whole = plan_together(load_job(placed_job(tmp_path, {**EVERY_RANK, "vit": "cp: 1"}, **LONG_IMAGE), JobOptions()))
+    assert not any(group.split for group in whole.groups.values())
+    assert step_seconds(plan) < 0.9 * step_seconds(whole)
+
+
+def test_items_are_split_only_where_they_may_be(tmp_path):
+    for fields in ("cp: 1", "zero: 3", "cp: 2, dp: 2", "pp: 2, dp: 2"):
+        joint = joint_of(load_job(placed_job(tmp_path, {**EVERY_RANK, "vit": fields}, **LONG_IMAGE), JobOptions()))
+        assert not any(name == "vit" for name, _ in joint.split_streams), fields
+    joint = joint_of(load_job(placed_job(tmp_path, EVERY_RANK, **LONG_IMAGE), JobOptions()))
+    assert [degree for name, degree in joint.split_streams if name == "vit"] == [2, 4]
+
+
+def when_read(plan: Plan) -> dict[tuple[str, int], int]:
+    """Item of an encoder → the first micro-batch in which the LLM reads it."""
+    at = {
+        item: number
+        for number, row in enumerate(plan.steps[0].micro_batches)
+        for a in assignments(plan, row)
+        for item in a.items
+        if a.module == "llm"
+    }
+    return {
+        (edge.source, item): min(at[reader] for reader in readers)
+        for edge in plan.edges
+        for item, readers in plan.feeds_of(edge).items()
+    }
+
+
+@examples(12)
+@given(st.sampled_from([*PLACEMENTS]), st.integers(1, 4), st.integers(1, 4))
+def test_items_are_computed_in_the_first_of_as_many_micro_batches_as_a_pass_serves(name, vit, ear):
+    fixed = {**PLACEMENTS[name]}
+    for module, serves in (("vit", vit), ("ear", ear)):
+        fixed[module] = ", ".join(filter(None, (fixed[module], f"serves: {serves}")))
+    with tempfile.TemporaryDirectory() as folder:
+        plan = plan_together(load_job(placed_job(Path(folder), fixed), JobOptions()))
+    assert not violations(plan)
+    read, served = when_read(plan), {"vit": vit, "ear": ear}
+    for number, row in enumerate(plan.steps[0].micro_batches):
+        for a in assignments(plan, row):
+            for item in a.items if a.module in served else ():
+                assert number == read[a.module, item] // served[a.module] * served[a.module]
+
+
+def test_a_module_that_none_reads_serves_nobody(tmp_path):
+    plan = plan_together(load_job(placed_job(tmp_path, PLACEMENTS["all ranks"]), JobOptions()))
+    wrong = with_fields(plan, layouts={**plan.layouts, "llm": with_fields(plan.layouts["llm"], serves=2)})
+    assert [each.where for each in violations(wrong)] == ["layouts.llm.serves"]
+
+
+def test_packs_are_served_by_themselves(tmp_path):
+    inputs = load_job(placed_job(tmp_path, {**PLACEMENTS["all ranks"], "vit": "serves: 2"}), JobOptions())
+    limits = with_fields(inputs.job.limits, inputs_per_rank={"llm": 100, "vit": 100, "ear": 100})
+    with pytest.raises(InputError, match="serves is 2"):
+        plan_together(replace(inputs, job=with_fields(inputs.job, limits=limits)))
+
+
+def test_stages_wait_for_those_in_front_of_them(tmp_path):
+    """Two replicas of two stages, passes of 3 s on each stage: the second stage waits 1 s for the first forward, and 2
+    s behind its last backward.
+    """
+    joint = joint_of(load_job(placed_job(tmp_path, PLACEMENTS["first stage"]), JobOptions()))
+    found = pipeline_loads(joint.replicas, joint.layout, np.array([0.5, 0.5]), np.full((2, 5), 6.0), 4)
+    assert found.busy.tolist() == [15.0] * 4
+    assert found.warm_up.tolist() == [0.0, 0.0, 1.0, 1.0] and found.drain.tolist() == [0.0, 0.0, 2.0, 2.0]
+
+
+def test_the_estimate_of_a_step_by_hand():
+    """Two replicas of one rank, two micro-batches of 10 s. The second replica encodes for both ahead of its first
+    micro-batch (3 s), and backwards take 5 s; kept at home, each encodes its own.
+    """
+    replicas = [Ranks((0,)), Ranks((1,))]
+    llm = PipelineWork(replicas, np.full((2, 2), 10.0), np.zeros(2), synchronised=False)
+    given_away = EncoderWork(
+        replicas, np.array([[0.0, 3.0], [0, 0]]), np.array([[0.0, 5.0], [0, 0]]),
+        [[Read(0, 0, 1), Read(1, 0, 1)], []], synchronised=False,
+    )  # fmt: skip
+    assert step_estimate(llm, [given_away]) == 3 + 20 + 5
+    at_home = EncoderWork(
+        replicas, np.array([[1.0, 2.0], [0, 0]]), np.array([[3.0, 2.0], [0, 0]]),
+        [[Read(0, 0, 0), Read(1, 0, 1)], []], synchronised=False,
+    )  # fmt: skip
+    assert step_estimate(llm, [at_home]) == 24
+    assert step_estimate(llm, [replace(at_home, synchronised=True)]) == 2 + 20 + 3
+    drained = replace(llm, drain=np.array([4.0, 1.0]))
+    assert step_estimate(drained, [at_home]) == 23
