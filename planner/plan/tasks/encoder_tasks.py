@@ -63,7 +63,10 @@ class EncoderInsertion:
             for read in unit.reads:
                 send, recv = read.transfer(self.encoder, "F")
                 self.line.add_wait(read.blocked_ids, recv.id)
-                late += [(read, send, recv)] if read.stage or early else []
+                if early:
+                    late.append((read, send, recv))
+                elif read.stage:
+                    self.line.insert_late([recv], read.blocked_ids, {send.id})
             unit_forwards[unit] = tasks if placed else []
         for read, send, recv in late:  # behind what other micro-batches compute in front of the same reader
             self.line.insert_late([recv], read.blocked_ids, {send.id})
