@@ -30,6 +30,9 @@ PLACEMENTS = {
     "overlapping": {"llm": "cp: 2, dp: 2", "vit": "ranks: 0-2", "ear": "ranks: 1-3, zero: 0"},
     "disjoint": {"llm": "ranks: 1-2, pp: 2", "vit": "ranks: 0", "ear": "ranks: 3"},
     "pipelines of encoders": {"llm": "pp: 2", "vit": "pp: 2, ranks: 2-3", "ear": "pp: 2"},
+    "ahead, and at once": {
+        "llm": "pp: 2", "vit": "dp: 4, ahead: 2, backward: at_once", "ear": "zero: 3, ranks: 1-3, backward: at_once",
+    },
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ TABLES = (
     "cli/verbs/ledger.py",  # the option --rows
     "cli/views/alternatives_table.py",
     "cli/views/calibration_tables.py",
+    "cli/views/joint_tables.py",
     "cli/views/ledger_tables.py",
     "cli/views/measured_difference.py",
     "cli/views/mix_tables.py",

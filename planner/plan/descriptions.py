@@ -1,7 +1,7 @@
 """Short descriptions of layouts and items for screens, and layouts in the form that a job's `fix.layouts` has."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from planner.plan.mesh.even_stages import has_even_stages
@@ -44,7 +44,7 @@ def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
 def layout_text(layout: Parallelism, ranks: int | None = None) -> str:
     """Return `{tp: 8, cp: 1, pp: 4, dp: 2, zero: 1, recompute: none, micro_batch: 1, dtype: bf16}`: what a job's
     `fix.layouts` takes for the module. Other fields appear where they are not the default, and the module's ranks where
-    they are not all of so many `ranks`, or an alternative says them.
+    they are not all of so many `ranks`.
     """
     text = flow_text(shown_fields(layout, ranks))
     if isinstance(layout, Layout) and layout.experts:
@@ -65,7 +65,7 @@ def shown_fields(layout: Parallelism, ranks: int | None = None) -> dict[str, Any
         elif name == "rank_order":
             plain = not reorders_ranks(layout)
         elif name == "ranks":
-            plain = plain or (not ranks and isinstance(layout, Layout))
+            plain = plain or not ranks
         plain = plain or is_even(layout, name)
         if value is not None and (name in WRITTEN_IF_DECIDED or not plain):
             shown[name] = value
@@ -148,10 +148,11 @@ def alternative_text(tried: Alternative, chosen: str) -> str:
         fixed = ", ".join(f"{name}: {flow_text(value)}" for name, value in given.items() if value is not None)
         return f"{tried.strategy} with {fixed}" if fixed else tried.strategy
     default = Layout(ranks=Ranks((0,)))
-    whole = {name: with_fields(default, **decided_fields(each)) for name, each in tried.layouts.items()}
-    layouts = "; ".join(
-        f"{name}: {layout_text(each)}" if len(whole) > 1 else layout_text(each) for name, each in whole.items()
-    )
+    texts = {}
+    for name, each in tried.layouts.items():
+        fields = shown_fields(with_fields(default, **decided_fields(each)))
+        texts[name] = flow_text(fields | ({"ranks": each.ranks} if each.ranks else {}))
+    layouts = "; ".join(f"{name}: {text}" if len(texts) > 1 else text for name, text in texts.items())
     return layouts if tried.strategy == chosen else f"{tried.strategy}: {layouts}"
 
 
@@ -179,6 +180,14 @@ def all_items_text(plan: Plan) -> str:
     """Return the numbers of all items of a plan and their sizes, as `items_text` does, and how many read others."""
     text = items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
     return "; ".join([text, *(mix_text(plan, target) for target in dict.fromkeys(edge.target for edge in plan.edges))])
+
+
+def left_out_texts(plan: Plan) -> Iterator[str]:
+    """Yield what of the batches is not in the plan."""
+    if plan.uses.dropped:
+        yield f"{plural(len(plan.uses.dropped), 'sample')} dropped, longer or larger than the job allows"
+    for name, items in plan.uses.left_out.items():
+        yield f"{plural(len(items), 'item')} of {name} left out: their readers were dropped, or had no room"
 
 
 def mix_text(plan: Plan, target: str) -> str:

@@ -58,6 +58,11 @@ class Inputs:
     software_spread: float = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
 
     @property
+    def file(self) -> Path:
+        """The job's file, as errors name it; the name of inputs that were read from a plan, which have none."""
+        return self.sources.get("job", Path(self.job.name))
+
+    @property
     def spec(self) -> Module:
         """The shape of the module that is planned."""
         return self.model.modules[self.module]

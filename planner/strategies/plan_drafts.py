@@ -11,21 +11,19 @@ from planner.costs import PackingProblem, price_table, split_degree
 from planner.packing import PackedGroup
 from planner.plan.join_plans import joined_left_out
 from planner.plan.plan_file import (
-    Breakdown,
     Group,
     ItemEntry,
     Layout,
     MicroBatch,
     OffloadedItem,
-    Outcome,
     Plan,
     PlanInputs,
     PlanOrigin,
-    Prediction,
     SourceFile,
     Step,
     group_name,
 )
+from planner.plan.unpriced import NO_OUTCOME, NO_PREDICTION
 from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
@@ -40,14 +38,6 @@ STATE_FIELDS = (
     "dtype",
     "gradients",
 )  # fields of `layout` that apply where groups change with every micro-batch
-NO_OUTCOME = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
-NO_PREDICTION = Prediction(
-    step_seconds=0.0,
-    spread=0.0,
-    peak_memory_gib=0.0,
-    breakdown=Breakdown(compute=0.0, exposed_comm=0.0, idle=0.0),
-    measured_share=0.0,
-)
 
 
 def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:

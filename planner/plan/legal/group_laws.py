@@ -78,6 +78,8 @@ class GroupPlacement:
                 names = " and ".join(f"`{module}`" for module in dict.fromkeys(module for module, _ in shared))
                 message = f"in one micro-batch groups of {names} have shares of rank {rank} that add up to {total:g}"
                 yield message, "shares that add up to 1 at most, or another micro-batch"
+            if len({module for module, _ in shares_of_rank}) == len(shares_of_rank):
+                continue
             of_module = Counter(module for module, _ in shares_of_rank)
             for module, count in of_module.items():
                 mixed = (module, 1.0) in shares_of_rank and any(of == module for of, _ in shared)

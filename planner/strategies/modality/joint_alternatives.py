@@ -4,6 +4,7 @@ from planner.plan.descriptions import fixable_layout
 from planner.plan.plan_file import Alternative, Layout
 from planner.specs.base import with_fields
 from planner.specs.parallelism import Parallelism
+from planner.strategies.modality.baselines import BASELINE_TEXTS
 from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
 from planner.units import percent
 
@@ -18,20 +19,20 @@ def joint_alternatives(done: JointSearch) -> tuple[Alternative, ...]:
     for each in done.tried.values():
         if each.kind not in of_kind or each.seconds < of_kind[each.kind].seconds:
             of_kind[each.kind] = each
-    baselines = [*done.baselines]
-    others = [each for kind, each in of_kind.items() if kind != chosen.kind and each not in baselines]
-    ranked = sorted([*others, *baselines], key=lambda each: each.seconds)
-    return tuple(joint_alternative(each, chosen, each in baselines) for each in ranked)
+    others = [each for kind, each in of_kind.items() if kind != chosen.kind]
+    others += [each for each in done.starts if each is not chosen]
+    return tuple(joint_alternative(each, chosen) for each in sorted(others, key=lambda each: each.seconds))
 
 
-def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint, baseline: bool) -> Alternative:
+def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternative:
     """Joint layouts of another kind beside the chosen ones; a baseline's are called by its name."""
-    slower = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower" if tried.plan else tried.because
+    what = BASELINE_TEXTS.get(tried.kind, tried.kind)
+    slower = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {what}"
     size = chosen.plan.size if chosen.plan else 0
     return Alternative(
-        strategy=tried.kind if baseline else "modality_layout",
+        strategy=tried.kind if tried.kind in BASELINE_TEXTS else "modality_layout",
         value=tried.seconds if tried.plan else None,
-        because=slower if baseline else f"{tried.kind}: {slower}",
+        because=slower if tried.plan else f"{what}: {tried.because}",
         layouts={name: placed_layout(layout, size) for name, layout in tried.layouts.items()},
     )
 

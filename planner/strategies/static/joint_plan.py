@@ -83,6 +83,13 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose =
     assignment is taken, where samples are not packed. Raises InputError where it is not legal, and Infeasible where a
     sample is more than a rank may hold.
     """
+    plan = draft_of_layouts(inputs, layouts, choose)
+    require_legal(plan, str(inputs.file))
+    return plan
+
+
+def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
+    """The same plan before its check. Raises Infeasible where a sample is more than a rank may hold."""
     if packs_samples(inputs):
         micro_batches, groups = packed_by_group(pricing_for(inputs, layouts), inputs, layouts)
     else:
@@ -96,9 +103,7 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose =
         groups,
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
-    plan = with_fields(plan, edges=plan_edges(inputs, layouts))
-    require_legal(plan, str(inputs.sources["job"]))
-    return plan
+    return with_fields(plan, edges=plan_edges(inputs, layouts))
 
 
 def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
