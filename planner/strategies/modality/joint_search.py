@@ -58,6 +58,8 @@ class JointSearch:
 
     inputs: Inputs
     most: int
+    priced: int  # candidates, by the closed form
+    baselines: Sequence[SimulatedJoint]  # simulated before, and among what was tried
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
 
     def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
@@ -70,7 +72,7 @@ class JointSearch:
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
-        return len(self.tried) >= self.most
+        return len(self.tried) >= self.most + len(self.baselines)
 
     @property
     def rising(self) -> list[SimulatedJoint]:
@@ -95,9 +97,14 @@ def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> Si
     return SimulatedJoint(layouts, kind, plan, found)
 
 
-def search(inputs: Inputs, candidates: Sequence[JointCandidate], most: int) -> JointSearch:
-    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best."""
-    done = JointSearch(inputs, most)
+def search(
+    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, baselines: Sequence[SimulatedJoint] = ()
+) -> JointSearch:
+    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best; no more than
+    `most` beside the baselines.
+    """
+    done = JointSearch(inputs, most, len(candidates), baselines)
+    done.tried.update({str(each.layouts): each for each in baselines if each.plan})
     first, others = quickest_of_kinds(candidates)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by
     for each in first:
