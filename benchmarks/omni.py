@@ -2,8 +2,8 @@
 
 Models, batches and lengths are those of its table 1 as far as a summary gives them. Assumed: 64 to 256 H100; texts of
 log-normal lengths about a quarter of the longest sample; COCO's sizes of images by Qwen2.5-VL's rule, one for each
-2,048 tokens of the longest. Mixes are of multimodal samples to text. All seconds are simulated with the rates of the profile
-that a line names. Baselines (planner/strategies/modality/baselines.py) are simulated by the same engine, have
+2,048 tokens of the longest. Mixes are of multimodal samples to text. All seconds are simulated with the rates of the
+profile that a line names. Baselines (planner/strategies/modality/baselines.py) are simulated by the same engine, have
 recomputation where they need it, and their samples are balanced as the plan's are.
 
 Ablations take one thing away at the worst mix of encoders on the first stage: encoders on all ranks, searched anew; the
@@ -32,7 +32,7 @@ from planner.strategies.modality.joint_candidates import JointSpace, joint_candi
 from planner.strategies.modality.joint_search import most_simulated, search, simulated_joint
 from planner.strategies.modality_layout import plan as plan_jointly
 from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import items_by_group, plan_of_layouts
+from planner.strategies.static.joint_plan import items_by_group, nonempty_micro_batches, plan_of_layouts
 
 MIXES = ("1:9", "5:5", "9:1")
 PUBLISHED = {
@@ -197,8 +197,9 @@ def without_balance(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
         {name: items_by_group(name, own[number]) for name, own in cells.items() if any(own[number])}
         for number in range(len(cells[inputs.module]))
     )
+    kept = nonempty_micro_batches(micro_batches, layouts[inputs.module])
     (step,) = plan.steps
-    return with_fields(plan, steps=(with_fields(step, micro_batches=micro_batches),))
+    return with_fields(plan, steps=(with_fields(step, micro_batches=kept),))
 
 
 def changed(inputs: Inputs, layouts: dict[str, Layout], encoders: list[str], change: Figures) -> float | None:
