@@ -113,8 +113,8 @@ def at_mixes(folder: Path, name: str) -> Iterator[tuple[str, AtMix]]:
     for mix in MIXES:
         inputs = read_job(str(folder / "job.yaml"), JobOptions(mix=mix))
         plan = plan_jointly(inputs, None)
-        told = {each.because.partition(":")[0]: each.value for each in plan.alternatives}
-        yield mix, AtMix(inputs, plan, {baseline: told.get(baseline, plan.outcome.value) for baseline in BASELINES})
+        told = {each.strategy: each.value for each in plan.alternatives}
+        yield mix, AtMix(inputs, plan, {baseline: told[baseline] for baseline in BASELINES})
 
 
 def step_figures(found: AtMix) -> Figures:

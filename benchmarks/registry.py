@@ -19,6 +19,7 @@ CASES = {
     "torch-pipeline": "benchmarks.torch_pipeline",
     "load-plan": "benchmarks.load_plan",
     "pack-samples": "benchmarks.pack_samples",
+    "encoder-balance": "benchmarks.encoder_balance",
     "layouts-measured": "benchmarks.layouts_measured",
     "moe-layouts": "benchmarks.moe_layouts",
     "multimodal-layouts": "benchmarks.multimodal_layouts",

@@ -1,8 +1,8 @@
 """One GPU more for an encoder: a 27-billion VLM whose LLM has tp 4, pp 2, dp 2 on 16 H100, beside the best on those 16.
 
 Megatron-Bridge validated that layout with the encoder on a seventeenth GPU. Here nobody says where the encoder is: its
-ranks and its layout are searched on 17 GPUs, and on 16; `first_stage` is Megatron-LM's way on 16. Samples are of as many tokens as a line says, two images of
-COCO's sizes in each. Seconds are simulated.
+ranks and its layout are searched on 17 GPUs, and on 16; `first_stage` is Megatron-LM's way on 16. Samples are of as
+many tokens as a line says, two images of COCO's sizes in each. Seconds are simulated.
 """
 
 from collections.abc import Iterator
@@ -66,8 +66,8 @@ def solved(cluster: str, longest: int, batch: int) -> Plan:
 
 def baseline_seconds(plan: Plan, name: str) -> float | None:
     """Seconds of a baseline; None where it does not fit."""
-    told = {each.because.partition(":")[0]: each.value for each in plan.alternatives}
-    return told.get(name, plan.outcome.value)
+    told = {each.strategy: each.value for each in plan.alternatives}
+    return told[name]
 
 
 def tokens_per_second(plan: Plan) -> float:

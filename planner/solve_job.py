@@ -31,6 +31,7 @@ from planner.strategies import (
     strategy_called,
 )
 from planner.strategies.static import (
+    assign_batch,
     fixes_every_module,
     impossible_fields,
     solve_together,
@@ -54,7 +55,6 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     """
     require_objective(inputs)
     if fixes_every_module(inputs) and inputs.job.strategy not in (TOGETHER, BEST):
-        require_planned_ahead(inputs)
         return solve_each(inputs, solve_together, on_batch)
     require_items(inputs)
     require_launchable(inputs, fixed_fields(inputs), "layout")
@@ -75,14 +75,6 @@ def require_items(inputs: Inputs) -> None:
     if reason:
         message, _, fix = reason.partition(" | ")
         raise Unsupported(message, where=files.place(inputs.sources["job"], "workload"), fix=fix)
-
-
-def require_planned_ahead(inputs: Inputs) -> None:
-    """Raises Unsupported where batches of several modules are to be planned during the run."""
-    if inputs.job.per_batch:
-        where = f"{inputs.sources['job']} (planning)"
-        message = "batches of several modules are not planned during a run yet"
-        raise Unsupported(message, where=where, fix="planning: ahead, with --batches as many as the run has")
 
 
 def require_launchable_plan(plan: Plan) -> None:
@@ -148,12 +140,15 @@ def refined_plan(inputs: Inputs) -> Plan:
 
 
 def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch: OnProgress) -> SolvedJob:
-    """The plans of all batches, joined, and the seconds that each took."""
-    plans, seconds = [], []
+    """The plans of all batches, joined, and the seconds that each took. Of several modules, the first batch decides the
+    layouts: the samples and items of later ones are assigned to them.
+    """
+    several, plans, seconds = len(inputs.model.modules) > 1, list[Plan](), []
     for number, batch in enumerate(inputs.batches):
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
-        plans.append(plan_of_batch(replace(inputs, batches=(batch,))))
+        alone = replace(inputs, batches=(batch,))
+        plans.append(assign_batch(alone, plans[0].layouts) if several and plans else plan_of_batch(alone))
         seconds.append(perf_counter() - start)
     return SolvedJob(restate_in_objective(join_plans(plans), inputs.job.objective), tuple(seconds))
 

@@ -171,8 +171,9 @@ def layouts(kind: type) -> st.SearchStrategy:
 
 
 def jobs() -> st.SearchStrategy:
-    """Ranks are of one module's layout, not of all."""
-    return unchecked(Job, layout=layouts(Parallelism).map(lambda layout: with_fields(layout, ranks=None)))
+    """Ranks are of one module's layout, not of all, and so is when encoders run."""
+    of_one = dict.fromkeys(("ranks", "ahead", "backward"))
+    return unchecked(Job, layout=layouts(Parallelism).map(lambda layout: with_fields(layout, **of_one)))
 
 
 def clusters() -> st.SearchStrategy:

@@ -30,9 +30,17 @@ PLACEMENTS = {
     "overlapping": {"llm": "cp: 2, dp: 2", "vit": "ranks: 0-2", "ear": "ranks: 1-3, zero: 0"},
     "disjoint": {"llm": "ranks: 1-2, pp: 2", "vit": "ranks: 0", "ear": "ranks: 3"},
     "pipelines of encoders": {"llm": "pp: 2", "vit": "pp: 2, ranks: 2-3", "ear": "pp: 2"},
+    "ahead, and at once": {
+        "llm": "pp: 2", "vit": "dp: 4, ahead: 2, backward: at_once", "ear": "zero: 3, ranks: 1-3, backward: at_once",
+    },
 }  # fmt: skip
 
 
+LONG_IMAGE = {  # of 1600 patches; and three that are short
+    "images": "patches,row\n1600,0\n8,1\n16,2\n12,3\n", "clips": "row,frames\n0,8\n", "rows": (420, 30, 25, 20),
+    "max_tokens": 500,
+}  # fmt: skip
+EVERY_RANK = {"llm": "dp: 4", "vit": "dp: 4", "ear": "dp: 4"}
 USUAL = {
     "images": IMAGES, "clips": CLIPS, "rows": ROWS, "model": MODEL, "layout": "{dtype: float64, zero: 1}",
     "max_tokens": 100,

@@ -7,7 +7,7 @@ from random import Random
 
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, TaskPlacement, group_name
-from planner.specs.base import Layers, Ranks
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.layers import Decoder, Vit
 from tests.meshes import meshed
 from tests.plans import plan_of, uses
@@ -122,6 +122,20 @@ def placements(random: Random, rows, spread: dict[str, Layout]) -> tuple[TaskPla
         how = {random.choice(["before", "after", "beside"]): anchor}
         found.append(TaskPlacement(do=f"{module}.{phase}{number}{part}", on=name, **how))
     return tuple(found)
+
+
+def at_other_times(plan: Plan, seed: int) -> Plan:
+    """The same, with forwards of its encoders ahead of their readers, and backwards at once."""
+    random, feeding = Random(seed), {edge.source for edge in plan.edges}
+    layouts = {
+        name: with_fields(
+            each, ahead=random.choice((0, 1, 2, 9)), backward=random.choice(("last", "at_once", "at_once"))
+        )
+        if name in feeding
+        else each
+        for name, each in plan.layouts.items()
+    }
+    return with_fields(plan, layouts=layouts)
 
 
 def legal(first: int, count: int) -> dict[int, Plan]:

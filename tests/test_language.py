@@ -22,6 +22,7 @@ TABLES = (
     "cli/verbs/ledger.py",  # the option --rows
     "cli/views/alternatives_table.py",
     "cli/views/calibration_tables.py",
+    "cli/views/joint_tables.py",
     "cli/views/ledger_tables.py",
     "cli/views/measured_difference.py",
     "cli/views/mix_tables.py",
@@ -67,7 +68,7 @@ TENSORS = (
     "runtime/state/full_tensors.py",
 )
 # Where it is a constraint of a linear program.
-CONSTRAINTS = ("programs/", "scoring/exact_grouping.py")
+CONSTRAINTS = ("programs/", "scoring/exact_grouping.py", "packing/long_short.py")
 ROWS = (*TABLES, *TENSORS, *CONSTRAINTS)
 
 # A retired word → what is said now, and files or folders below `planner/` where it means something else.

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ except ImportError:  # pragma: no cover - depends on how PyYAML was built
     from yaml import SafeDumper as Dumper  # type: ignore[assignment]
 
 WIDTH = 118  # characters: what fits on one line is written on one line
+PLAIN = (int, str, float, bool, type(None))  # scalars that stand for themselves
 RESOLVE = yaml.resolver.Resolver().resolve
 
 
@@ -49,12 +51,14 @@ def to_plain_data(value: Any) -> Any:
 
     msgspec's own conversion takes `Ranks`, a tuple, for a list, and never asks for its form in a file.
     """
+    if type(value) in PLAIN:  # most of a large plan
+        return value
     if hasattr(value, "to_file"):
         return value.to_file()
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
         tag = {config.tag_field: config.tag} if config.tag_field else {}
-        pairs = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
+        pairs = [(field, getattr(value, field.name)) for field in fields_of(type(value))]
         kept = [(field, item) for field, item in pairs if not (config.omit_defaults and is_default(item, field))]
         return tag | {field.encode_name: to_plain_data(item) for field, item in kept}
     if isinstance(value, dict):
@@ -62,6 +66,12 @@ def to_plain_data(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_plain_data(item) for item in value]
     return value
+
+
+@cache
+def fields_of(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a struct, in a file's order."""
+    return msgspec.structs.fields(struct)
 
 
 def is_default(item: Any, field: msgspec.structs.FieldInfo) -> bool:
@@ -87,6 +97,8 @@ def fits_on_line(value: Any, indent: int) -> bool:
     children = value.values() if isinstance(value, dict) else value
     if indent and not any(isinstance(child, (dict, list, tuple, str)) for child in children):
         return True
+    if 3 * len(value) + indent > WIDTH:  # each child takes as much at least: the text of a long one is not made
+        return False
     return indent > 0 and len(str(value)) + indent <= WIDTH
 
 

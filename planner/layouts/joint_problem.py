@@ -78,7 +78,7 @@ class JointProblem:
         """The layouts of the samples' module on all ranks."""
         kind, name = device_of_rank(self.cluster, 0), self.module
         device, fixed = self.devices[kind], with_fields(self.fixed[name], ranks=None)
-        fixed = with_fields(fixed, micro_batch=1) if self.packs else fixed
+        fixed = with_fields(fixed, micro_batch=None) if self.packs else fixed
         trained = TrainingSetup(self.models[name], self.cluster.size, self.parts(name), fixed, any_assignment=True)
         accounting = device_accounting(device, self.prices.accounting)
         timing = self.prices.timing

@@ -165,7 +165,7 @@ def pipeline_choices(trained: TrainingSetup, mesh: Mesh, fixed: Parallelism) -> 
     tp, cp, _, pp, _ = mesh
     pipelines, layers, count = trained.ranks // (tp * cp * pp), trained.module.layers, len(trained.sizes)
     most = max(1, count // pipelines)
-    sizes = [fixed.micro_batch] if fixed.micro_batch else micro_batch_sizes(trained, pipelines, most)
+    sizes = micro_batch_sizes(trained, pipelines, most)
     for vpp in [fixed.vpp] if fixed.vpp else chunk_counts(layers, pp, fixed):
         if (vpp > 1 and pp == 1) or layers < pp * vpp or (fixed.schedule == "interleaved" and vpp == 1 < pp):
             continue
@@ -177,7 +177,15 @@ def pipeline_choices(trained: TrainingSetup, mesh: Mesh, fixed: Parallelism) -> 
 
 
 def micro_batch_sizes(trained: TrainingSetup, pipelines: int, most: int) -> Sequence[int]:
-    """Sequences of a micro-batch: any number that divides a pipeline's share of equal ones; powers of two of others."""
+    """Sequences of a micro-batch: the fixed number; any that divides a pipeline's share of equal ones; powers of two of
+    others. Where assignments differ, some numbers up to the fixed one or the most, each at most twice the one before.
+    """
+    if trained.any_assignment:
+        most = trained.fixed.micro_batch or most
+        able = {n for power in range(most.bit_length()) for n in (2**power, 3 * 2**power // 2) if n < most}
+        return sorted({*able, most})
+    if trained.fixed.micro_batch:
+        return [trained.fixed.micro_batch]
     if trained.equal_lengths and len(trained.sizes) % pipelines == 0:
         return divisors(len(trained.sizes) // pipelines, most)
     return [2**n for n in range(most.bit_length())]

@@ -11,7 +11,7 @@ it is also one with any share of them there (layouts/optimizer_offload_bound.py)
 over all others. It says nothing of layouts that are not in the space, nor of modules priced by fits.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,76 +49,63 @@ class SpaceBound(NamedTuple):
     excluded: int  # of these, do not fit into memory
 
 
-class BoundRules(NamedTuple):
-    """What a bound over layouts goes by: a module alone in its step, or beside others (layouts/joint_bound.py)."""
-
-    seconds: Callable[[LayoutProblem, LayoutColumns], Floats]  # of a step at least, (layouts,)
-    held: Callable[[TrainingSetup, LayoutColumns], tuple[LayoutColumns, ...]]  # micro-batches that every plan holds
-
-
 def space_bound(problem: LayoutProblem, bounds: LayoutBounds) -> SpaceBound:
     """The bound over a space from those of its layouts; infinite seconds where nothing fits."""
     fits = bounds.bytes_needed <= problem.allowed
     return SpaceBound(float(bounds.seconds[fits].min(initial=np.inf)), len(fits), int((~fits).sum()))
 
 
-def layout_bounds(problem: LayoutProblem, found: LayoutSpace, rules: BoundRules | None = None) -> LayoutBounds:
-    """The bounds of every layout of a space; `rules`: if its module is not alone."""
-    rules = rules or ALONE
+def layout_bounds(problem: LayoutProblem, found: LayoutSpace) -> LayoutBounds:
+    """The bounds of every layout of a space."""
     count, orders = len(found["tp"]), order_choices(problem, found)
     bounds = LayoutBounds(np.full(count, np.inf), np.zeros(count))
     offloads = optimizer_offload_is_open(problem)
     on_device = replace(problem, knobs=with_fields(problem.knobs, optimizer_offload=())) if offloads else problem
     for places, at in column_batches(problem.trained, found):
         at = replace(at, dispatch=problem.dispatches)  # each part at the kind that is quickest for it
-        least, bounds.bytes_needed[places] = with_least_memory(on_device, at, rules)
+        least, bounds.bytes_needed[places] = with_least_memory(on_device, at, held_micro_batches(problem.trained, at))
         if isinstance(problem.trained.fixed.recompute, dict):  # stages may differ in what they recompute
             at, least = (replace(some, full_recompute=0.0, recomputed_parts=frozenset()) for some in (at, least))
         fits = bounds.bytes_needed[places] <= problem.allowed
-        bounds.seconds[places] = least_in_any_order(problem, least, orders_of(orders, places, fits), rules)
+        bounds.seconds[places] = least_in_any_order(problem, least, orders_of(orders, places, fits))
         tight = ~fits | (least.full_recompute > at.full_recompute)
         if offloads and tight.any():
-            some = columns_where(at, tight), places[tight]
-            with_optimizer_offload(problem, *some, bounds, orders, rules)
+            with_optimizer_offload(problem, columns_where(at, tight), bounds, places[tight], orders)
     return bounds
 
 
 def with_optimizer_offload(
-    problem: LayoutProblem,
-    at: LayoutColumns,
-    places: LayoutIndices,
-    bounds: LayoutBounds,
-    orders: list[OrderChoice],
-    rules: BoundRules,
+    problem: LayoutProblem, at: LayoutColumns, bounds: LayoutBounds, places: LayoutIndices, orders: list[OrderChoice]
 ) -> None:
     """Lowers the bounds of layouts that do not fit without recomputation to those with moments of the optimizer in host
     memory, where these fit.
     """
-    least, beyond = with_least_optimizer_offload(problem, at, rules.held(problem.trained, at))
+    least, beyond = with_least_optimizer_offload(problem, at, held_micro_batches(problem.trained, at))
     fits, before = np.isfinite(beyond), bounds.bytes_needed[places] <= problem.allowed
-    seconds = least_in_any_order(problem, least, orders_of(orders, places, fits), rules) + beyond
+    seconds = least_in_any_order(problem, least, orders_of(orders, places, fits)) + beyond
     lower = np.minimum(seconds, np.where(before, bounds.seconds[places], np.inf))
     bounds.seconds[places] = np.where(fits, lower, bounds.seconds[places])
     bounds.bytes_needed[places] = np.where(fits & ~before, problem.allowed, bounds.bytes_needed[places])
 
 
-def least_in_any_order(
-    problem: LayoutProblem, at: LayoutColumns, orders: list[OrderChoice], rules: BoundRules
-) -> Floats:
-    """Lower bounds of a step, (layouts,), in the order of ranks in which each is least. Where parts are searched, with
-    any parts and layers recomputed that free as much as the share of layers in full.
-    """
+def least_in_any_order(problem: LayoutProblem, at: LayoutColumns, orders: list[OrderChoice]) -> Floats:
+    """Lower bounds of a step, (layouts,), in the order of ranks in which each is least, with any parts recomputed."""
     seconds = np.full(np.shape(at.tp), np.inf)
-    relaxed = bool(searched_sets(problem)) and not at.recomputed_parts and at.schedule not in ZERO_BUBBLE
     for choice in orders:
         some = replace(columns_where(at, choice.tried), rank_order=choice.rank_order)
-        if not choice.tried.any():
-            continue
-        if relaxed:
-            solved = np.asarray(some.full_recompute)
-            some = replace(some, full_recompute=least_recompute(problem, some, solved))
-        seconds[choice.tried] = np.minimum(seconds[choice.tried], rules.seconds(problem, some))
+        if choice.tried.any():
+            some = with_any_parts(problem, some)
+            seconds[choice.tried] = np.minimum(seconds[choice.tried], least_seconds_of(problem, some))
     return seconds
+
+
+def with_any_parts(problem: LayoutProblem, at: LayoutColumns) -> LayoutColumns:
+    """The layouts; where parts are searched, with layers in full that take no longer than any parts that free as
+    much.
+    """
+    if not searched_sets(problem) or at.recomputed_parts or at.schedule in ZERO_BUBBLE:
+        return at
+    return replace(at, full_recompute=least_recompute(problem, at, np.asarray(at.full_recompute)))
 
 
 def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[LayoutColumns, ...]:
@@ -132,11 +119,13 @@ def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[Layou
     return longest, replace(at, batch=at.pipelines * share, micro_batch=share)
 
 
-def with_least_memory(problem: LayoutProblem, at: LayoutColumns, rules: BoundRules) -> tuple[LayoutColumns, Floats]:
+def with_least_memory(
+    problem: LayoutProblem, at: LayoutColumns, held: Sequence[LayoutColumns]
+) -> tuple[LayoutColumns, Floats]:
     """The layouts with as few layers recomputed as may fit, and at least so many bytes on the fullest rank. What they
-    offload takes no time.
+    offload takes no time. `held`: the layouts with micro-batches that memory has to hold.
     """
-    found = [with_memory(problem, at, held) for held in rules.held(problem.trained, at)]
+    found = [with_memory(problem, at, each) for each in held]
     if problem.trained.equal_lengths:
         return found[0]
     full = np.max([solved.full_recompute for solved, _ in found], axis=0)
@@ -163,6 +152,3 @@ def first_of_replica(trained: TrainingSetup, at: LayoutColumns) -> LayoutColumns
     rising = np.sort(np.array(trained.sizes, dtype=float))
     replicas = np.minimum(np.asarray(at.pipelines), len(rising)).astype(int)
     return replace(at, seq=rising[len(rising) - replicas], micro_batch=1.0)
-
-
-ALONE = BoundRules(least_seconds_of, held_micro_batches)

@@ -1,4 +1,5 @@
 """Plans the next steps ahead: each first with least effort, then improved until it is taken or its deadline is over.
+Steps of several modules, whose layouts the head has, are planned once, and simulated when all steps ahead are there.
 
 All state is in the step folder, from which a restarted planner resumes. Effort rises by one; only better plans are
 written, so the plan on offer never gets worse.
@@ -11,7 +12,7 @@ from planner import files
 from planner.errors import InputError
 from planner.files import FolderQueue
 from planner.online.batch_stream import BatchStream
-from planner.online.plan_step import plan_step
+from planner.online.plan_step import plan_step, simulate_step
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import SPENT_FILE, STEP_FILE, PlanHead, PlanningTime, StepFile
 from planner.specs.inputs import Inputs
@@ -44,6 +45,7 @@ class LookAheadPlanner:
         self.inputs, self.head, self.slots = inputs, PlanHead(plan), folder
         self.batches = BatchStream(inputs)
         self.options = inputs.job.per_batch or PerBatch()
+        self.several = len(plan.layouts) > 1
         self.first, self.until = len(plan.steps), until
         self.next = self.first  # next step to be taken
         self.drafts: dict[int, StepDraft] = {}  # of the steps to have ready
@@ -74,10 +76,10 @@ class LookAheadPlanner:
         return range(self.next, end if self.until is None else min(end, self.until))
 
     def begin(self, number: int) -> None:
-        """Plans a step with least effort, unless an earlier planner offered it."""
+        """Plans a step for the first time, unless an earlier planner offered it."""
         draft = self.offered_draft(number)
         if draft is None and not self.slots.taken(number):
-            draft = self.plan_draft(number, LEAST_EFFORT, 0.0)
+            draft = self.plan_draft(number, LEAST_EFFORT)
             if self.may_offer(draft):
                 self.slots.offer(number, draft.texts())
         if draft:
@@ -97,9 +99,9 @@ class LookAheadPlanner:
         return draft
 
     def improve(self, number: int) -> None:
-        """Plans a step again with the next effort, and keeps the better plan."""
+        """Plans a step again with the next effort, and keeps the better plan; of several modules, simulates it."""
         before = self.drafts[number]
-        draft = self.plan_draft(number, before.spent.effort + 1, before.spent.seconds)
+        draft = self.simulated(before) if self.several else self.plan_draft(number, before.spent.effort + 1, before)
         better = draft.seconds < before.seconds
         draft = self.drafts[number] = draft if better else replace(before, spent=draft.spent)
         if not self.options.wait:
@@ -109,13 +111,21 @@ class LookAheadPlanner:
         elif self.may_offer(draft):
             self.slots.offer(number, draft.texts())
 
-    def plan_draft(self, number: int, effort: int, before: float) -> StepDraft:
-        """Plans a step with one effort; `before`: seconds already spent on it."""
+    def plan_draft(self, number: int, effort: int, before: StepDraft | None = None) -> StepDraft:
+        """Plans a step with one effort, after that of `before`; of several modules with the job's, as all of it is
+        assigned at once.
+        """
         begun = perf_counter()
-        inputs = replace(self.inputs, first_row=self.batches.first_sample(number), effort=effort)
+        inputs = replace(self.inputs, first_row=self.batches.first_sample(number))
+        inputs = inputs if self.several else replace(inputs, effort=effort)
         step = plan_step(inputs, self.head, number, self.batches[number])
-        seconds = before + perf_counter() - begun
-        return StepDraft(step, PlanningTime(format=PlanningTime.FORMAT, effort=effort, seconds=seconds))
+        return StepDraft(step, time_spent(effort, begun, before))
+
+    def simulated(self, before: StepDraft) -> StepDraft:
+        """Simulates a step that has been assigned."""
+        begun = perf_counter()
+        step = simulate_step(self.inputs, self.head, before.best)
+        return StepDraft(step, time_spent(self.inputs.effort, begun, before))
 
     def is_final(self, draft: StepDraft) -> bool:
         """Whether the deadline is over or the highest effort was tried."""
@@ -126,3 +136,9 @@ class LookAheadPlanner:
     def may_offer(self, draft: StepDraft) -> bool:
         """Whether the plan may be taken: with `wait`, only when it is final."""
         return not self.options.wait or self.is_final(draft)
+
+
+def time_spent(effort: int, begun: float, before: StepDraft | None) -> PlanningTime:
+    """The seconds since `begun`, and those spent before."""
+    seconds = (before.spent.seconds if before else 0.0) + perf_counter() - begun
+    return PlanningTime(format=PlanningTime.FORMAT, effort=effort, seconds=seconds)

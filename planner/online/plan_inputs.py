@@ -9,6 +9,7 @@ from planner.specs import library
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.job import Job
 
+DATA = ("lengths", "stream ")  # how roles of files begin that say sizes of items
 SHIPPED = "profiles/"  # prefix of the paths of shipped files, see strategies/plan_drafts.py
 
 
@@ -26,10 +27,11 @@ def inputs_of_plan(plan: Plan, base: Path, job: str | None = None) -> Inputs:
         effort=made.effort,
         lengths=str(source_path(lengths, path.parent)) if lengths else None,
     )
-    for role in ("job", "lengths"):
-        source = plan.uses.sources.get(role)
-        path_now = source_path(source, path.parent) if source and role != "job" else path
-        if source and files.digest(path_now) != source.sha256:
+    for role, source in plan.uses.sources.items():
+        if role != "job" and not role.startswith(DATA):
+            continue
+        path_now = path if role == "job" else source_path(source, path.parent)
+        if files.digest(path_now) != source.sha256:
             raise InputError(
                 f"the {role} changed since the plan was made", where=str(path_now), fix=f"planner solve {path} again"
             )

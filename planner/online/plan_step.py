@@ -1,43 +1,83 @@
-"""Plans one batch with one effort, as the file of its step, on groups of the head plan."""
+"""Plans one batch with one effort, as the file of its step, on groups of the head plan.
 
+Of several modules, the head's layouts leave nothing to search: samples and items are assigned to them, and the step may
+be taken once it is legal and fits into memory. What it takes is simulated later, if there is time.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from planner.errors import InputError, PlannerError
 from planner.online.catalogue_placement import place_on_catalogue
-from planner.plan.plan_file import Plan
+from planner.plan.plan_file import Plan, Step
 from planner.plan.step_files import PlanHead, StepFile
-from planner.scoring import restate_in_objective
+from planner.scoring import require_memory_in_order, restate_in_objective, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.job import Job
 from planner.specs.workload.samples import SampleBatch
 from planner.strategies import strategy_called
+from planner.strategies.static import AS_FIXED, draft_of_layouts
 
 
 def plan_step(inputs: Inputs, head: PlanHead, number: int, batch: SampleBatch) -> StepFile:
     """Plans the step of a batch, and checks it as the runtime will. Raises InputError or Infeasible naming the step."""
     sources = {"job": inputs.sources["job"]}  # the head plan has the digests of the others, which can be large files
-    try:
-        job = job_of_head(inputs.job, head.plan)
-        step_inputs = replace(inputs, job=job, batches=(batch,), sources=sources)
-        plan = strategy_called(job.strategy).plan(step_inputs, None)
+    several = len(head.plan.layouts) > 1
+    with naming_step(number):
+        plan = plan_batch(replace(inputs, batches=(batch,), sources=sources), head.plan)
         require_same_inputs(head.plan, plan)
-        plan = restate_in_objective(place_on_catalogue(head.plan, plan), job.objective)
-    except PlannerError as error:
-        error.where = f"step {number}, {error.where}" if error.where else f"step {number}"
-        raise
+        if not several:
+            plan = restate_in_objective(place_on_catalogue(head.plan, plan), inputs.job.objective)
     step_file = StepFile(
         format=StepFile.FORMAT,
         head=head.digest,
         number=number,
         first_row=inputs.first_row,
-        effort=inputs.effort,
-        step=with_fields(plan.steps[0], outcome=plan.outcome, prediction=plan.prediction),
+        effort=0 if several else inputs.effort,
+        step=plan.steps[0] if several else with_outcome(plan),
         dropped=plan.uses.dropped,
+        left_out=plan.uses.left_out,
+        feeds=plan.uses.feeds,
         items=plan.uses.items,
     )
-    head.complete_plan(step_file, f"step {number}")
+    complete = head.complete_plan(step_file, f"step {number}")
+    if several:
+        with naming_step(number):
+            require_memory_in_order(complete)
     return step_file
+
+
+def simulate_step(inputs: Inputs, head: PlanHead, step: StepFile) -> StepFile:
+    """The step with the outcome and prediction of its simulation. Raises Infeasible naming the step."""
+    with naming_step(step.number):
+        plan = with_score(head.complete_plan(step, f"step {step.number}"), AS_FIXED)
+        plan = restate_in_objective(plan, inputs.job.objective)
+    return with_fields(step, effort=inputs.effort, step=with_outcome(plan))
+
+
+def with_outcome(plan: Plan) -> Step:
+    """The step of a plan of one batch, with its outcome and prediction."""
+    return with_fields(plan.steps[0], outcome=plan.outcome, prediction=plan.prediction)
+
+
+@contextmanager
+def naming_step(number: int) -> Iterator[None]:
+    """Names the step in any error raised inside."""
+    try:
+        yield
+    except PlannerError as error:
+        error.where = f"step {number}, {error.where}" if error.where else f"step {number}"
+        raise
+
+
+def plan_batch(inputs: Inputs, head: Plan) -> Plan:
+    """The plan of one batch by the head's strategy; of several modules, with the head's layouts and no outcome yet."""
+    if len(head.layouts) > 1:
+        return draft_of_layouts(inputs, head.layouts)
+    job = job_of_head(inputs.job, head)
+    return strategy_called(job.strategy).plan(replace(inputs, job=job), None)
 
 
 def job_of_head(job: Job, plan: Plan) -> Job:
@@ -51,7 +91,8 @@ def require_same_inputs(head: Plan, plan: Plan) -> None:
     """Raises InputError where the job's inputs are no longer those of the head plan."""
 
     def inputs_of(plan: Plan) -> tuple[object, ...]:
-        return plan.ranks, plan.layouts, plan.edges, with_fields(plan.uses, items={}, dropped=(), sources={})
+        uses = with_fields(plan.uses, items={}, feeds={}, dropped=(), left_out={}, sources={})
+        return plan.ranks, plan.layouts, plan.edges, uses
 
     if inputs_of(head) != inputs_of(plan):
         raise InputError(

@@ -66,8 +66,8 @@ def split_long(problem: SplitProblem) -> LongShort:
 
 
 def threshold_bounds(problem: SplitProblem, order: Ints) -> Floats:
-    """(items + 1,) what the busiest rank has at least, where so many of the longest items are split and the next is not:
-    the mean, that next one, the longest that is split. The least of all holds for whatever items are split.
+    """(items + 1,) what the busiest rank has at least, where so many of the longest items are split and the next is
+    not: the mean, that next one, the longest that is split. The least of all holds for whatever items are split.
     """
     whole, split, none = problem.whole[order], problem.split[order], np.zeros(1)
     longest = np.maximum(np.append(whole, none), np.append(none, np.maximum.accumulate(split)))

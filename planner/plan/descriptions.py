@@ -44,7 +44,7 @@ def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
 def layout_text(layout: Parallelism, ranks: int | None = None) -> str:
     """Return `{tp: 8, cp: 1, pp: 4, dp: 2, zero: 1, recompute: none, micro_batch: 1, dtype: bf16}`: what a job's
     `fix.layouts` takes for the module. Other fields appear where they are not the default, and the module's ranks where
-    they are not all of so many `ranks`, or an alternative says them.
+    they are not all of so many `ranks`.
     """
     text = flow_text(shown_fields(layout, ranks))
     if isinstance(layout, Layout) and layout.experts:
@@ -65,7 +65,7 @@ def shown_fields(layout: Parallelism, ranks: int | None = None) -> dict[str, Any
         elif name == "rank_order":
             plain = not reorders_ranks(layout)
         elif name == "ranks":
-            plain = plain or (not ranks and isinstance(layout, Layout))
+            plain = plain or not ranks
         plain = plain or is_even(layout, name)
         if value is not None and (name in WRITTEN_IF_DECIDED or not plain):
             shown[name] = value
@@ -148,10 +148,11 @@ def alternative_text(tried: Alternative, chosen: str) -> str:
         fixed = ", ".join(f"{name}: {flow_text(value)}" for name, value in given.items() if value is not None)
         return f"{tried.strategy} with {fixed}" if fixed else tried.strategy
     default = Layout(ranks=Ranks((0,)))
-    whole = {name: with_fields(default, **decided_fields(each)) for name, each in tried.layouts.items()}
-    layouts = "; ".join(
-        f"{name}: {layout_text(each)}" if len(whole) > 1 else layout_text(each) for name, each in whole.items()
-    )
+    texts = {}
+    for name, each in tried.layouts.items():
+        fields = shown_fields(with_fields(default, **decided_fields(each)))
+        texts[name] = flow_text(fields | ({"ranks": each.ranks} if each.ranks else {}))
+    layouts = "; ".join(f"{name}: {text}" if len(texts) > 1 else text for name, text in texts.items())
     return layouts if tried.strategy == chosen else f"{tried.strategy}: {layouts}"
 
 

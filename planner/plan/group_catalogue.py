@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from planner.plan.legal.group_laws import GroupPlacement
 from planner.plan.mesh.expert_layouts import expert_layouts
 from planner.plan.mesh.rank_mesh import (
     all_blocks,
@@ -12,7 +13,7 @@ from planner.plan.mesh.rank_mesh import (
     stage_ranks,
     state_groups,
 )
-from planner.plan.plan_file import Layout, Plan, assignments
+from planner.plan.plan_file import Group, Layout, Plan, assignments
 from planner.plan.tokens.token_shards import sharing_ranks
 from planner.specs.base import Ranks
 from planner.specs.layers import Module
@@ -48,11 +49,8 @@ def expert_groups(layout: Layout) -> Iterator[Ranks]:
 
 def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
     """Yield, for each stage, the ranks of a group with the same shard of tp, and its blocks and rings."""
-    micro_batches = (micro_batch for step in plan.steps for micro_batch in step.micro_batches)
-    named = {a.group for micro_batch in micro_batches for a in assignments(plan, micro_batch) if a.module == module}
     stages = [frozenset(stage_ranks(layout, stage)) for stage in range(layout.pp)]
-    for name in plan.groups if plan.then else named:  # steps that are planned during the run may use any group
-        group = plan.groups[name]
+    for group in groups_of_module(plan, module):
         split = group.resolved_split(layout)
         for holding in stages:
             on_stage = Ranks(rank for rank in group.ranks if rank in holding)
@@ -60,6 +58,16 @@ def sequence_groups(plan: Plan, module: str, layout: Layout) -> Iterator[Ranks]:
                 yield from map(
                     Ranks, (*split.ulysses_blocks(sharing), *split.rings(sharing)) if split.ring > 1 else [sharing]
                 )
+
+
+def groups_of_module(plan: Plan, module: str) -> list[Group]:
+    """Return the groups that work on a module in any step: where steps are planned during the run, all that can."""
+    if plan.then:
+        placement = GroupPlacement(plan)
+        return [group for name, group in plan.groups.items() if not placement.faults(module, name)]
+    micro_batches = (micro_batch for step in plan.steps for micro_batch in step.micro_batches)
+    used = (a.group for micro_batch in micro_batches for a in assignments(plan, micro_batch) if a.module == module)
+    return [plan.groups[name] for name in dict.fromkeys(used)]
 
 
 def tied_embedding_groups(module: Module, layout: Layout) -> Iterator[Ranks]:

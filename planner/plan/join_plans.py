@@ -1,16 +1,22 @@
 """Joins plans of consecutive batches into one plan: a step for each, all their groups, and summed outcomes."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
+from planner.errors import InputError
 from planner.plan.plan_file import Breakdown, Group, Outcome, Plan, Prediction
 from planner.specs.base import with_fields
 
 
 def join_plans(plans: Sequence[Plan]) -> Plan:
-    """Return one plan; each step keeps its own outcome and prediction. All other decisions must agree."""
+    """Return one plan; each step keeps its own outcome and prediction. All other decisions must agree.
+
+    Raises InputError where an item of an encoder is read in several batches: a plan has each once.
+    """
     first = plans[0]
     if len(plans) == 1:
         return first
+    require_own_items(plans)
     items = {
         module: {item: size for plan in plans for item, size in plan.uses.items[module].items()}
         for module in first.uses.items
@@ -19,10 +25,7 @@ def join_plans(plans: Sequence[Plan]) -> Plan:
         edge: {item: fed for plan in plans for item, fed in plan.uses.feeds[edge].items()} for edge in first.uses.feeds
     }
     dropped = tuple(sample for plan in plans for sample in plan.uses.dropped)
-    left_out = {
-        module: tuple(item for plan in plans for item in plan.uses.left_out.get(module, ()))
-        for module in dict.fromkeys(module for plan in plans for module in plan.uses.left_out)
-    }
+    left_out = joined_left_out((plan.uses.left_out for plan in plans), first.layouts)
     steps = [
         with_fields(step, outcome=plan.outcome, prediction=plan.prediction) for plan in plans for step in plan.steps
     ]
@@ -35,6 +38,26 @@ def join_plans(plans: Sequence[Plan]) -> Plan:
         steps=tuple(steps),
         uses=with_fields(first.uses, items=items, feeds=feeds, dropped=dropped, left_out=left_out),
     )
+
+
+def require_own_items(plans: Sequence[Plan]) -> None:
+    """Raise InputError for the first item that several of the plans have."""
+    for module in plans[0].uses.items:
+        times = Counter(item for plan in plans for item in plan.uses.items[module])
+        item, most = max(times.items(), key=lambda each: each[1], default=(0, 0))
+        if most > 1:
+            message = f"item {item} of `{module}` is read by samples of {most} batches, and a plan has it once"
+            fix = "plan batches one by one (--first-row, or planning: per_batch), or give each batch an item of its own"
+            raise InputError(message, where=f"{plans[0].name} (uses.items.{module})", fix=fix)
+
+
+def joined_left_out(
+    batches: Iterable[Mapping[str, tuple[int, ...]]], modules: Iterable[str]
+) -> dict[str, tuple[int, ...]]:
+    """Return the items left out of all batches, by those of these modules that have any."""
+    every = [*batches]
+    joined = {name: tuple(item for batch in every for item in batch.get(name, ())) for name in modules}
+    return {name: items for name, items in joined.items() if items}
 
 
 def all_groups(plans: Sequence[Plan]) -> dict[str, Group]:

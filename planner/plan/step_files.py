@@ -13,6 +13,7 @@ from planner import files
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan, Step
+from planner.plan.unpriced import NO_OUTCOME, NO_PREDICTION
 from planner.specs.base import Amount, Index, Spec, with_fields
 from planner.specs.workload.items import Size
 
@@ -32,8 +33,10 @@ class StepFile(Spec, kw_only=True):
     number: Index  # of the step in its run
     first_row: Index  # the batch's first sample of the data
     effort: Effort
-    step: Step  # with its outcome and prediction
+    step: Step  # with its outcome and prediction; of several modules only once it has been simulated
     dropped: tuple[Index, ...] = ()  # samples of the batch that were too long for the job
+    left_out: dict[str, tuple[Index, ...]] = {}  # by module: items whose readers were dropped or had no room for them
+    feeds: dict[str, dict[Index, Index | tuple[Index, ...]]] = {}  # as in a plan: item → item or items that read it
     items: dict[str, dict[Index, Size]]  # by module: item (its sample's number) → its size, after rounding
 
 
@@ -56,11 +59,15 @@ class PlanHead:
     def complete_plan(self, file: StepFile, name: str) -> Plan:
         """Return a plan of this step alone, checked; `name` is the file's name in errors.
 
-        Raises InputError where the step is of another head, has no outcome or prediction, or is illegal.
+        Raises InputError where the step is of another head, has no outcome or prediction, or is illegal. Steps of
+        several modules may have neither yet.
         """
         if file.head != self.digest:
             raise InputError("this step follows another plan", where=name, fix="remove it: it will be planned again")
-        if file.step.outcome is None or file.step.prediction is None:
+        outcome, prediction = file.step.outcome, file.step.prediction
+        if len(self.plan.layouts) > 1 and outcome is None and prediction is None:
+            outcome, prediction = NO_OUTCOME, NO_PREDICTION
+        if outcome is None or prediction is None:
             raise InputError(
                 "the step has no outcome or no prediction", where=name, fix="give it outcome and prediction"
             )
@@ -68,15 +75,28 @@ class PlanHead:
         plan = with_fields(
             head,
             made=with_fields(head.made, batches=1, first_row=file.first_row),
-            outcome=file.step.outcome,
-            prediction=file.step.prediction,
+            outcome=outcome,
+            prediction=prediction,
             steps=(file.step,),
             then=None,
-            uses=with_fields(head.uses, items=file.items, dropped=file.dropped),
+            uses=with_fields(
+                head.uses, items=file.items, feeds=file.feeds, dropped=file.dropped, left_out=file.left_out
+            ),
         )
-        require_legal(plan, name)
+        try:
+            require_legal(plan, name)
+        except InputError as error:
+            error.where = place_in_file(error.where)
+            raise
         return plan
 
     def read_plan(self, path: Path) -> Plan:
         """Read the step of a slot's folder as a complete plan. Raises InputError."""
         return self.complete_plan(files.read(path / STEP_FILE, StepFile), str(path / STEP_FILE))
+
+
+def place_in_file(where: str) -> str:
+    """Return a place of the complete plan, `NAME (uses.feeds.vit)`, as one of the step file: `NAME (feeds.vit)`."""
+    for of_plan, of_step in (("(uses.", "("), ("(steps[0]", "(step")):
+        where = where.replace(of_plan, of_step)
+    return where

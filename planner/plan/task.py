@@ -89,6 +89,13 @@ class Task:
             self.phase, self.of, self.peers, (*self.after, *(i for i in ids if i not in self.after))
         )
 
+    def on_group(self, group: str, ranks: Ranks) -> "Task":
+        """Return the task of another group, on its ranks. Much faster than `dataclasses.replace`."""
+        return Task(
+            self.module, self.layers, self.phase, self.micro_batch, group, ranks, self.sizes, self.items,
+            self.degree, self.share, self.ring, self.offload, self.of, self.peers, self.after, self.parts,
+        )  # fmt: skip
+
     def as_transfer(self, phase: Phase, of: str, peers: Ranks, after: tuple[str, ...]) -> "Task":
         """Return the send or recv of this pass. Much faster than `dataclasses.replace`, and called very often."""
         return Task(

@@ -5,8 +5,8 @@ activations from a forward to its backward in the simulated step; recomputed act
 optimizer's update only while these run. Fragmentation of the allocator grows with everything that it holds.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 from planner.costs import Pricing
@@ -23,7 +23,7 @@ from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.scoring.offload_check import task_offloading
-from planner.simulate import MemoryCurves, Timeline, simulate_memory
+from planner.simulate import MemoryCurves, TaskEvent, Timeline, simulate_memory
 from planner.specs.base import Layers
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import device_of_rank
@@ -37,12 +37,21 @@ class PlanMemory:
 
     plan: Plan
     pricing: Pricing
+    held: dict[Hashable, list[ActivationBytes]] = field(default_factory=dict)  # by all that they depend on
 
     def over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
         """Bytes on every rank over a simulated step."""
         return simulate_memory(
             timeline, tasks, self.forward_bytes, self.static_bytes, self.recomputed_bytes, self.update_bytes
         )
+
+    def in_order(self, tasks: Sequence[Task]) -> MemoryCurves:
+        """Bytes on every rank over a step whose tasks come one after another. No task takes any rank out of the order
+        of all, so where a rank does one pass at a time it holds as much, at its peak, in the simulated step.
+        """
+        holding = [(at, task) for at, task in enumerate(tasks) if task.phase not in ("send", "recv", "gather", "sync")]
+        each = (TaskEvent(task.id, task.phase, task.module, task.ranks, at, at + 1) for at, task in holding)
+        return self.over_step(Timeline(tuple(each), len(tasks), self.plan.size), tasks)
 
     def forward_bytes(self, task: Task) -> float:
         """Bytes of activations that a forward leaves on each of its ranks, without offloaded ones."""
@@ -62,6 +71,14 @@ class PlanMemory:
         """Activations by part, on each kind of a task's ranks. Layers without a backward keep nothing: one at a time
         has what its forward needs.
         """
+        kinds, reads = self.pricing.device_kinds(task.ranks), self.pricing.cross_reads(task)
+        key = task.module, task.layers, task.degree, task.ring, task.lengths, kinds, reads
+        if key not in self.held:
+            self.held[key] = self.new_activation_bytes(task)
+        return self.held[key]
+
+    def new_activation_bytes(self, task: Task) -> list[ActivationBytes]:
+        """Compute what `activation_bytes` keeps."""
         layers = task.layers if self.pricing.through_layers(task.module) else Layers(task.layers[:1])
         ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
         each = (self.pricing.module_pricing(task.module, kind) for kind in self.pricing.device_kinds(task.ranks))

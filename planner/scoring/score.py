@@ -11,7 +11,8 @@ from planner.plan.join_plans import round_digits
 from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups
 from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
-from planner.scoring.bounds import Bound, step_bound
+from planner.plan.tasks.expand import expand
+from planner.scoring.bounds import SPACE, Bound, step_bound
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.step_simulation import repeats, simulated_step
@@ -103,6 +104,15 @@ def outcome_of(s: Score, effort: str) -> Outcome:
     )
 
 
+def over_space(chosen: Plan, seconds: float) -> Plan:
+    """The plan with a bound over all plans of the space that it was chosen from; its own layouts' says less."""
+    value = chosen.outcome.value
+    least = round_digits(min(seconds, value))
+    gap = round_digits((value - least) / least)
+    status = "optimal" if gap < OPTIMAL_GAP else "feasible"
+    return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))
+
+
 def prediction_of(s: Score) -> Prediction:
     """Seconds, memory and breakdown of a step, as the prediction of a plan."""
     parts = s.timeline.breakdown()
@@ -132,18 +142,29 @@ def require_memory(plan: Plan, s: Score) -> None:
     """Raise Infeasible when a rank holds more than its device allows, naming the one that is farthest beyond that; the
     job's own limit in tokens replaces this.
     """
+    require_peaks(plan, s.plan_memory, s.memory)
+
+
+def require_memory_in_order(plan: Plan) -> None:
+    """Raise Infeasible as `require_memory` does, of a plan of one step that has not been simulated."""
+    plan_memory = PlanMemory(plan, pricing_of(plan))
+    require_peaks(plan, plan_memory, plan_memory.in_order(expand(plan)))
+
+
+def require_peaks(plan: Plan, plan_memory: PlanMemory, memory: MemoryCurves) -> None:
+    """Raise Infeasible when the peak of a rank is more than its device allows."""
     if plan.uses.limits.tokens_per_rank is not None:
         return
-    allowed = [s.plan_memory.allowed_bytes(rank) for rank in range(plan.size)]
-    beyond = [rank for rank, peak in enumerate(s.memory.peaks) if exceeds_memory(peak, allowed[rank])]
+    allowed = [plan_memory.allowed_bytes(rank) for rank in range(plan.size)]
+    beyond = [rank for rank, peak in enumerate(memory.peaks) if exceeds_memory(peak, allowed[rank])]
     if beyond:
-        rank = max(beyond, key=lambda each: (s.memory.peaks[each] - allowed[each], -each))
-        peak = s.memory.peaks[rank]
+        rank = max(beyond, key=lambda each: (memory.peaks[each] - allowed[each], -each))
+        peak = memory.peaks[rank]
         modules = " and ".join(f"`{name}`" for name, layout in plan.layouts.items() if rank in layout.ranks)
         raise Infeasible(
             f"rank {rank}{f' of {modules}' if len(plan.layouts) > 1 else ''} would hold {peak / GIB:.1f} GiB, and may "
             f"hold {allowed[rank] / GIB:.1f} GiB: it would run out of memory with a chance of "
-            f"{percent(s.plan_memory.oom_chance(rank, peak))}",
+            f"{percent(plan_memory.oom_chance(rank, peak))}",
             where="memory",
             fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
         )

@@ -9,6 +9,7 @@ from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory, whole_curves
 from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.strict_json import GZIP_MAGIC
+from planner.simulate.time_parts import TimePart, mean_seconds, rank_counts, rank_parts
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
 from planner.simulate.trace_records import RoundsLeftOut, TracedStep
@@ -26,13 +27,17 @@ __all__ = [
     "RecordedStep",
     "RoundsLeftOut",
     "TaskEvent",
+    "TimePart",
     "Timeline",
     "TracedStep",
     "abridged_tasks",
     "abridged_timeline",
     "build_trace",
     "equal_step_seconds",
+    "mean_seconds",
     "median_step",
+    "rank_counts",
+    "rank_parts",
     "read_steps",
     "repeated",
     "representative_ranks",

@@ -58,6 +58,11 @@ class Inputs:
     software_spread: float = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
 
     @property
+    def file(self) -> Path:
+        """The job's file, as errors name it; the name of inputs that were read from a plan, which have none."""
+        return self.sources.get("job", Path(self.job.name))
+
+    @property
     def spec(self) -> Module:
         """The shape of the module that is planned."""
         return self.model.modules[self.module]
@@ -133,7 +138,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
     sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
     inputs = Inputs(
-        job=job,
+        job=with_fields(job, workload=workload),
         model=model,
         module=module,
         cluster=cluster,
@@ -188,12 +193,14 @@ def in_job_file(error: InputError, path: Path) -> InputError:
 
 
 def replace_lengths(job: Job, path: Path) -> Workload:
-    """Return the workload with lengths from a folder of tokens or samples, or from a file of lengths with the same
-    column as the job's.
+    """Return the workload with lengths from a folder of tokens or samples, from a file of samples where the job has
+    one, or from a file of lengths with the same column as the job's.
     """
     lengths = job.workload.lengths
     if path.is_dir() or path.name == OFFSETS:
         return with_fields(job.workload, lengths=folder_lengths(path if path.is_dir() else path.parent))
+    if isinstance(lengths, SamplesFile):
+        return with_fields(job.workload, lengths=SamplesFile(path=str(path)))
     column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"
     return with_fields(job.workload, lengths=LengthsFile(path=str(path), column=column))
 

@@ -8,27 +8,23 @@ each module,
 
     T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
 
-the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py). Among them are
-plans as trainers have them today (modality/baselines.py): the answer is never slower than any of these.
+the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py).
 
 The placements are those of MegaScale-Omni (encoders multiplexed with every pipeline stage), of Megatron-LM's first
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
 """
 
+from planner.layouts import joint_space_bound, unbounded_jointly, with_joint_fields
 from planner.plan.plan_file import Plan
-from planner.scoring import outcome_of, prediction_of
+from planner.scoring import outcome_of, over_space, prediction_of
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.modality.baselines import baseline_trials
+from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
-from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
-from planner.strategies.modality.joint_errors import nearest_error, nothing_fits, require_possible_fields
-from planner.strategies.modality.joint_search import most_simulated, search
+from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.static import unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
-
-LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
 
 
 def supports(inputs: Inputs) -> str | None:
@@ -49,21 +45,13 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best plan found. Raises Infeasible, naming what binds in the candidate that came nearest, and InputError for
     fixed fields that no layout has.
     """
+    inputs = with_joint_fields(inputs)
     require_possible_fields(inputs)
-    space = JointSpace(inputs)
-    most = most_simulated(inputs)
-    candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
-    starts = baseline_trials(inputs, space)
-    if not candidates and not any(each.plan for each in starts):
-        raise nothing_fits(space)
-    done = search(inputs, candidates, most, starts)
+    done = search_job(inputs)
     best = done.best
     if best is None or best.plan is None or best.found is None:
         raise nearest_error(done)
-    work = f"{len(candidates)} joint layouts priced, {len(done.tried)} simulated"
-    return with_fields(
-        best.plan,
-        outcome=outcome_of(best.found, work),
-        prediction=prediction_of(best.found),
-        alternatives=joint_alternatives(done),
-    )
+    work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
+    scored = with_fields(best.plan, outcome=outcome_of(best.found, work), prediction=prediction_of(best.found))
+    bounded = scored if unbounded_jointly(inputs) else over_space(scored, joint_space_bound(inputs).seconds)
+    return with_fields(bounded, alternatives=joint_alternatives(done))

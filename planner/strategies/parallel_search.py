@@ -17,7 +17,6 @@ The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO'
 
 from planner.errors import Infeasible
 from planner.layouts import (
-    SpaceBound,
     fixed_fields,
     layout_bounds,
     layout_problem,
@@ -27,9 +26,8 @@ from planner.layouts import (
     with_fixed_fields,
     with_searched_parts,
 )
-from planner.plan.join_plans import round_digits
 from planner.plan.plan_file import Plan
-from planner.scoring import OPTIMAL_GAP, SPACE, with_score
+from planner.scoring import over_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
@@ -76,18 +74,9 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
             scored = with_score(best.plan, work)
             others = layout_alternatives(inputs.module, problem, simulated[number:], screened)
             return with_fields(
-                bounded_over_space(scored, bound) if in_closed_form(scored) else scored,
+                over_space(scored, bound.seconds) if in_closed_form(scored) else scored,
                 alternatives=(*others, *numeric_alternatives(inputs, problem, best, screened)),
             )
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
             refused.append(error)
     raise refused[0]
-
-
-def bounded_over_space(chosen: Plan, bound: SpaceBound) -> Plan:
-    """The plan with the bound over all layouts of its space; its own layout's bound says less."""
-    value = chosen.outcome.value
-    least = round_digits(min(bound.seconds, value))
-    gap = round_digits((value - least) / least)
-    status = "optimal" if gap < OPTIMAL_GAP else "feasible"
-    return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))

@@ -9,22 +9,21 @@ import planner
 from planner import files
 from planner.costs import PackingProblem, price_table, split_degree
 from planner.packing import PackedGroup
+from planner.plan.join_plans import joined_left_out
 from planner.plan.plan_file import (
-    Breakdown,
     Group,
     ItemEntry,
     Layout,
     MicroBatch,
     OffloadedItem,
-    Outcome,
     Plan,
     PlanInputs,
     PlanOrigin,
-    Prediction,
     SourceFile,
     Step,
     group_name,
 )
+from planner.plan.unpriced import NO_OUTCOME, NO_PREDICTION
 from planner.specs import library
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
@@ -39,14 +38,6 @@ STATE_FIELDS = (
     "dtype",
     "gradients",
 )  # fields of `layout` that apply where groups change with every micro-batch
-NO_OUTCOME = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
-NO_PREDICTION = Prediction(
-    step_seconds=0.0,
-    spread=0.0,
-    peak_memory_gib=0.0,
-    breakdown=Breakdown(compute=0.0, exposed_comm=0.0, idle=0.0),
-    measured_share=0.0,
-)
 
 
 def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
@@ -91,11 +82,7 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
         items=items,
         feeds={name: read for batch in inputs.batches for name, read in item_readers(batch, layouts)},
         dropped=tuple(sample for batch in inputs.batches for sample in batch.dropped),
-        left_out={
-            name: tuple(item for batch in inputs.batches for item in batch.left_out.get(name, ()))
-            for name in layouts
-            if any(batch.left_out.get(name) for batch in inputs.batches)
-        },
+        left_out=joined_left_out((batch.left_out for batch in inputs.batches), layouts),
         degrees=degrees,
         limits=inputs.job.limits,
         fix=inputs.job.fix,

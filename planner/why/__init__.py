@@ -3,27 +3,37 @@
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup
 from planner.why.item_reasons import WhyItem
+from planner.why.joint_facts import JointFacts, ModuleLoad, joint_facts
+from planner.why.joint_why import JointWhyPlan
+from planner.why.joint_why_not import JointWhyNot
 from planner.why.mix_layouts import MixChoice, MixPlan, best_for_mixes
 from planner.why.mix_table import MixCandidate, MixComparison
 from planner.why.plan_problem import single_step
 from planner.why.restart_repaid import MixPoint, Switch
+from planner.why.sensitivity import Sensitivity
 from planner.why.static_degree import StaticComparison, StaticPlan, best_static_degree
 from planner.why.step_facts import StepFacts, step_facts
-from planner.why.why import why
+from planner.why.why import WhyAnswer, why
 from planner.why.why_not import WhyNot, why_not
 from planner.why.why_plan import WhyPlan
 
 __all__ = [
     "GroupLoad",
+    "JointFacts",
+    "JointWhyNot",
+    "JointWhyPlan",
     "MixCandidate",
     "MixChoice",
     "MixComparison",
     "MixPlan",
     "MixPoint",
+    "ModuleLoad",
+    "Sensitivity",
     "StaticComparison",
     "StaticPlan",
     "StepFacts",
     "Switch",
+    "WhyAnswer",
     "WhyGroup",
     "WhyItem",
     "WhyNot",
@@ -31,6 +41,7 @@ __all__ = [
     "best_for_mixes",
     "best_static_degree",
     "group_loads",
+    "joint_facts",
     "single_step",
     "step_facts",
     "why",

@@ -27,6 +27,7 @@ class GroupPlace(NamedTuple):
 class GroupLoad(Spec, omit_defaults=False):
     """One group in one micro-batch."""
 
+    module: str
     micro_batch: int
     group: str
     ranks: Ranks
@@ -47,20 +48,22 @@ def group_loads(plan: Plan, score: Score) -> list[GroupLoad]:
     """Load of every group of a plan of one step, in the order of the plan.
 
     Where ranks synchronise in every micro-batch, its slowest group is critical; where they synchronise once a step, the
-    rank that finishes last.
+    rank that finishes last. Groups of different modules are not compared.
     """
-    busy = score.timeline.group_seconds()
+    busy = score.timeline.module_seconds()
     cells = [
         (micro_batch, a)
         for micro_batch, placed in enumerate(plan.steps[0].micro_batches)
         for a in assignments(plan, placed)
     ]
     cells = [(micro_batch, a) for micro_batch, a in cells if a.items]
-    seconds = {(micro_batch, a.group): busy.get((micro_batch, a.group), 0.0) for micro_batch, a in cells}
     ranks_of = {a.group: plan.groups[a.group].ranks for _, a in cells}
-    slacks = (
-        slack_by_micro_batch(seconds) if plan.steps[0].sync == "micro_batch" else slack_over_step(ranks_of, seconds)
-    )
+    slacks: dict[tuple[str, int, str], GroupSlack] = {}
+    for module in dict.fromkeys(a.module for _, a in cells):
+        seconds = {(at, a.group): busy.get((module, at, a.group), 0.0) for at, a in cells if a.module == module}
+        together = plan.steps[0].sync == "micro_batch"
+        found = slack_by_micro_batch(seconds) if together else slack_over_step(ranks_of, seconds)
+        slacks |= {(module, *key): slack for key, slack in found.items()}
     kinds = {(a.module, a.group): kinds_of(plan, ranks_of[a.group]) for _, a in cells}
     rooms = {key: rank_capacity(plan, *key) for key in {(module, of) for (module, _), of in kinds.items()}}
     places = {
@@ -68,7 +71,15 @@ def group_loads(plan: Plan, score: Score) -> list[GroupLoad]:
         for (module, group), of in kinds.items()
     }
     return [
-        load_of(plan, at, a, places[a.module, a.group], seconds[at, a.group], slacks[at, a.group]) for at, a in cells
+        load_of(
+            plan,
+            at,
+            a,
+            places[a.module, a.group],
+            busy.get((a.module, at, a.group), 0.0),
+            slacks[a.module, at, a.group],
+        )
+        for at, a in cells
     ]
 
 
@@ -87,6 +98,7 @@ def load_of(
     degree = group.resolved_split(layout).degree
     has_slack = slack.slack > NO_SLACK * (seconds + slack.slack)
     return GroupLoad(
+        module=a.module,
         micro_batch=micro_batch,
         group=a.group,
         ranks=group.ranks,

@@ -15,7 +15,7 @@ class WhyGroup(Spec, omit_defaults=False):
     step: int
     group: str
     value: float  # seconds of the step
-    sizes: dict[int, int]  # tokens of its items
+    sizes: dict[str, dict[int, int]]  # tokens of its items, by module
     loads: tuple[GroupLoad, ...]  # one for every micro-batch that it works in
 
 
@@ -27,12 +27,19 @@ def why_group(plan: Plan, number: int, name: str) -> WhyGroup:
         raise InputError(f"step {number} of the plan has no group `{name}`", where="GROUP", fix=f"one of {names}")
     scored = score(step)
     found = tuple(load for load in group_loads(step, scored) if load.group == name)
-    (module,) = step.uses.items
     return WhyGroup(
         plan=plan.name,
         step=number,
         group=name,
         value=scored.step_seconds,
-        sizes={item: step.uses.tokens(module, item) for load in found for item in load.items},
+        sizes={
+            load.module: {
+                item: step.uses.tokens(load.module, item)
+                for each in found
+                if each.module == load.module
+                for item in each.items
+            }
+            for load in found
+        },
         loads=found,
     )

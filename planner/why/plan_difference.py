@@ -3,6 +3,8 @@
 The parts of each add up to its step, so their differences add up to the difference.
 """
 
+from collections.abc import Sequence
+
 from planner.specs.base import Spec
 from planner.units import duration, percent
 from planner.why.step_facts import StepFacts
@@ -25,10 +27,13 @@ def differing_parts(before: StepFacts, after: StepFacts) -> tuple[PartDifference
         PartDifference(part=name, before=old, after=new, text=f"{name} {change_text(old, new)}{because}")
         for name, old, new, because in step_parts(before, after)
     ]
+    return listed_differences(clauses, before.value)
+
+
+def listed_differences(clauses: Sequence[PartDifference], value: float) -> tuple[PartDifference, ...]:
+    """Those that matter of a step that took so long, largest first."""
     total = sum(abs(clause.after - clause.before) for clause in clauses)
-    listed = [
-        clause for clause in clauses if abs(clause.after - clause.before) > max(SMALL * total, 1e-9 * before.value)
-    ]
+    listed = [clause for clause in clauses if abs(clause.after - clause.before) > max(SMALL * total, 1e-9 * value)]
     return tuple(sorted(listed, key=lambda clause: -abs(clause.after - clause.before)))
 
 

@@ -37,10 +37,10 @@ def planned_module(plan: Plan) -> tuple[str, Layout]:
     (name, layout), *others = plan.layouts.items()
     if others:
         raise InputError(
-            f"no strategy plans several modules, and the plan has {len(plan.layouts)}",
+            f"items are asked about in a plan of one module, and this one has {len(plan.layouts)}",
             where=f"layouts ({', '.join(plan.layouts)})",
-            fix="`planner why PLAN` shows where its time goes and which module to make faster; "
-            "`planner check` compares it with one that you edited",
+            fix="`planner why PLAN` for the step, `planner why PLAN GROUP` for a group of a module, and "
+            "`planner why-not PLAN MODULE.FIELD=VALUE` for another layout",
         )
     multipart = [item for item, size in plan.uses.items[name].items() if len(part_lengths(size)) > 1]
     if multipart:
@@ -80,9 +80,18 @@ def single_step(plan: Plan, number: int) -> Plan:
         raise InputError(f"the plan has no step {number}", where="--step", fix=f"one of 0 to {len(plan.steps) - 1}")
     step = plan.steps[number]
     placed = [a for micro_batch in step.micro_batches for a in assignments(plan, micro_batch)]
-    items = {item for a in placed for item in a.items}
+    items: dict[str, set[int]] = {name: set() for name in plan.uses.items}
+    for a in placed:
+        items[a.module].update(a.items)
     groups = {a.group for a in placed}
-    own = {name: {item: size for item, size in each.items() if item in items} for name, each in plan.uses.items.items()}
+    own = {
+        name: {item: size for item, size in each.items() if item in items[name]}
+        for name, each in plan.uses.items.items()
+    }
+    feeds = {
+        edge: {item: readers for item, readers in each.items() if item in items[edge.partition(">")[0]]}
+        for edge, each in plan.uses.feeds.items()
+    }
     return with_fields(
         plan,
         made=with_fields(plan.made, batches=1),
@@ -94,8 +103,10 @@ def single_step(plan: Plan, number: int) -> Plan:
         uses=with_fields(
             plan.uses,
             items=own,
+            feeds=feeds,
             dropped=plan.uses.dropped if len(plan.steps) == 1 else (),
-            fix=with_fields(plan.uses.fix, items=fixed_items(plan, items)),
+            left_out=plan.uses.left_out if len(plan.steps) == 1 else {},
+            fix=with_fields(plan.uses.fix, items=fixed_items(plan, {item for own in items.values() for item in own})),
         ),
     )
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from planner.costs import pricing_of
 from planner.plan.descriptions import module_layout_text
+from planner.plan.pack_fill import PackFill, pack_fill
 from planner.plan.plan_file import Plan
 from planner.scoring import Score
 from planner.specs.base import Spec
@@ -37,6 +38,7 @@ class StepFacts(Spec, omit_defaults=False):
     tokens: int
     held: int  # of these, on the devices: offloaded activations count less
     room: int  # tokens that all groups together could hold; 0: not known
+    packs: PackFill | None  # where the job limits the inputs of a rank
     peak_memory_gib: float
     layouts: dict[str, str]  # by module, as screens show it and `fix.layouts` takes it
 
@@ -70,6 +72,7 @@ def step_facts(plan: Plan, score: Score) -> StepFacts:
         tokens=sum(load.tokens for load in placed),
         held=sum(load.held for load in placed),
         room=sum(load.room for load in placed),
+        packs=pack_fill(plan),
         peak_memory_gib=score.peak_bytes / GIB,
         layouts={name: module_layout_text(plan, name, ask="") for name in plan.layouts},
     )

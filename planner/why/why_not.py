@@ -4,6 +4,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import score
 from planner.specs.base import Spec, with_fields
 from planner.why.apply_changes import apply_changes, apply_implied
+from planner.why.joint_why_not import JointWhyNot, joint_why_not
 from planner.why.nearest_feasible import nearest_feasible
 from planner.why.plan_difference import PartDifference, differing_parts
 from planner.why.plan_problem import plan_inputs, single_step
@@ -27,9 +28,11 @@ class WhyNot(Spec, omit_defaults=False):
     infeasible: Infeasibility | None
 
 
-def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain) -> WhyNot:
+def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain) -> WhyNot | JointWhyNot:
     """Solve a step's problem again with `words` changed, and compare. Raises InputError."""
     step = single_step(plan, number)
+    if len(step.layouts) > 1:
+        return joint_why_not(plan, number, step, words, resolve)
     inputs, follows, unable = apply_implied(apply_changes(plan_inputs(step), words), words)  # input errors first
     before = step_facts(step, score(step))
     problem, _, undecidable = apply_implied(plan_inputs(step), ())

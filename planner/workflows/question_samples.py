@@ -40,9 +40,9 @@ def asked_samples(model: Model, text: LengthSource | int, images: str, audio: st
         raise InputError("a folder, or file, of samples says their images and sound itself", where="--lengths", fix=fix)
     seen, heard = asked_images(images), asked_clips(audio)
     if seen:
-        require_readable(readers, Sample(1, images=draw_images(seen, 1, 0)[0]), "--images")
+        require_readable(readers, Sample(1, images=draw_images(seen, (0, 1), 0)[0]), "--images")
     if heard:
-        require_readable(readers, Sample(1, audio=draw_clips(heard, 1, 0)[0]), "--audio")
+        require_readable(readers, Sample(1, audio=draw_clips(heard, (0, 1), 0)[0]), "--audio")
     some = bool(seen or heard)
     if not some:
         told = "--images 1280x960 gives each an image" if readers.patches else "--audio 7.2 gives each a clip of sound"

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.solve_job import BEST, JOINT
+from planner.solve_job import BEST, TOGETHER
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.cluster_choice import device_kind, read_cluster
@@ -81,7 +81,7 @@ def write_question(question: Question, folder: Path | None) -> Path:
         cluster=f"./{CLUSTER_FILE}" if cluster else from_folder(question.cluster),
         workload=workload,
         software=from_folder(question.software),
-        strategy=JOINT if module else BEST,
+        strategy=TOGETHER if module else BEST,
     )
     device = NodeGpus(question.gpus).device if question.gpus else ""
     if device and asked_device(device) != device:

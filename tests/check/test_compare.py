@@ -236,6 +236,9 @@ def test_modules_layouts_and_orders(plan):
     layouts = {**both.layouts, "llm": with_fields(both.layouts["llm"], zero=0)}
     (layout,) = at(compare(both, restated(with_fields(both, layouts=layouts))), "layouts.llm")
     assert layout.message.endswith("zero: 0, recompute: none, micro_batch: 1, dtype: bf16}")
+    layouts = {**both.layouts, "vit": with_fields(both.layouts["vit"], ahead=1, backward="at_once")}
+    (layout,) = at(compare(both, restated(with_fields(both, layouts=layouts))), "layouts.vit")
+    assert layout.category == "drift" and layout.new.endswith("ahead: 1, backward: at_once}")
     alone = priced_by(staged_plan(4, 2), plan)
     assert at(compare(both, alone), "layouts.vit")[0].category == "removed"
     assert at(compare(alone, both), "layouts.vit")[0].category == "added"

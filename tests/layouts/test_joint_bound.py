@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from planner.check.checked_plan import check_plan
 from planner.errors import PlannerError
-from planner.layouts.joint_bound import OtherWork, joint_bound, joint_space_bound
+from planner.layouts.beside_others import OtherWork
+from planner.layouts.joint_bound import joint_bound, joint_space_bound
 from planner.layouts.joint_problem import JointProblem, joint_problem, with_joint_fields
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import violations
@@ -111,15 +112,15 @@ def seconds_of(plan: Plan) -> float | None:
 
 
 def problems_of(random: Random, inputs: Inputs, plan: Plan) -> list[JointProblem]:
-    """Nothing fixed, what the job fixes, all that the plan has, and some of it."""
+    """What the job fixes; nothing but how many samples a micro-batch has; all that the plan has; and some of it."""
     as_said = joint_problem(inputs)
     every = {name: decided(layout) for name, layout in plan.layouts.items()}
     some = {
-        name: {field: value for field, value in fields.items() if random.random() < 0.5}
+        name: {field: value for field, value in fields.items() if field == "micro_batch" or random.random() < 0.5}
         for name, fields in every.items()
     }
     fixed = [{name: Parallelism(**fields) for name, fields in each.items()} for each in (every, some)]
-    nothing = dict.fromkeys(plan.layouts, Parallelism())
+    nothing = dict.fromkeys(plan.layouts, Parallelism(micro_batch=plan.layouts["llm"].micro_batch))
     return [as_said, *(replace(as_said, fixed=each) for each in (nothing, *fixed))]
 
 
@@ -178,5 +179,5 @@ def test_others_take_as_few_ranks_as_end_in_time(points, own, busy):
     """The least over all times in which the others may end, tried one by one."""
     ends = np.sort([end for end, _ in points])
     area = np.sort([area for _, area in points])[::-1]
-    found = OtherWork(ends, area).least_seconds(np.array([own]), np.array([busy]), 2)
+    found = OtherWork(ends, area, 2).least_seconds(np.array([own]), np.array([busy]))
     assert found[0] == min(max(own, end, busy + each / 2) for end, each in zip(ends, area, strict=True))

@@ -18,7 +18,7 @@ from planner.runtime.preflight.deadlocks import require_no_deadlock, task_lists
 from planner.runtime.preflight.dry_run import DryRun
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.runtime.training_worlds import spread
-from tests.several import legal
+from tests.several import at_other_times, legal
 
 PLANS = {
     "1f1b": staged_plan(3, 4),
@@ -159,5 +159,5 @@ def test_the_error_says_which_rank_and_which_task():
 def test_no_legal_plan_of_two_modules_is_refused():
     plans = legal(0, 60)
     assert len(plans) == 60
-    for plan in plans.values():
+    for plan in [*plans.values(), *(at_other_times(plan, seed) for seed, plan in plans.items())]:
         require_no_deadlock(plan, task_lists(expand(plan)), "here")

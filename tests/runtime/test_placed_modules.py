@@ -1,14 +1,20 @@
-"""Plans of jobs that place encoders on the first stage, on all ranks or apart train as one process does."""
+"""Plans of jobs that place encoders on the first stage, on all ranks or apart train as one process does; and so do
+those whose encoder splits a long image over ranks that have short ones too, or serves several micro-batches at once.
+"""
 
 import pytest
 
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.static.joint_plan import plan_together
-from tests.placed_jobs import NO_CLIPS, NO_IMAGES, PLACEMENTS, placed_job
+from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, NO_CLIPS, NO_IMAGES, PLACEMENTS, placed_job
 from tests.runtime.multi_module_plans import require_those_of_one_process
 from tests.runtime.training_worlds import run_all
 
 pytestmark = pytest.mark.slow
+OTHERS = (
+    ("a long image", EVERY_RANK, LONG_IMAGE),
+    ("served", {"llm": "pp: 2", "vit": "dp: 4, serves: 3", "ear": "dp: 4, zero: 3, serves: 2"}, {}),
+)
 
 
 TEXT_ALONE = {"images": NO_IMAGES, "clips": NO_CLIPS}
@@ -22,6 +28,12 @@ def trained(tmp_path_factory):
         for name, fixed in PLACEMENTS.items()
         for read, files in READ.items()
     }
+    for name, fixed, other in OTHERS:
+        path = placed_job(tmp_path_factory.mktemp("job"), fixed, **other)
+        plans[name, ""] = plan_together(load_job(path, JobOptions()))
+    split = plans["a long image", ""]
+    assert [group.split for name, group in split.groups.items() if name == "vit.g0-3"] == [{"ulysses": 4}]
+    assert {"vit.g0-3", "vit.dp1"} <= {*split.steps[0].micro_batches[0]["vit"]}  # rank 1 is in both
     return plans, run_all(4, plans)
 
 
@@ -32,3 +44,9 @@ def test_each_placement_trains_as_one_process_does(trained, placed, read):
     name = placed, read
     plans, results = trained
     require_those_of_one_process(plans[name], results[name].verify)
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in OTHERS])
+def test_long_images_and_those_of_several_micro_batches_train_as_one_process_does(trained, name):
+    plans, results = trained
+    require_those_of_one_process(plans[name, ""], results[name, ""].verify)

@@ -19,7 +19,7 @@ from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.runtime.training_worlds import DECODER, spread
-from tests.several import legal
+from tests.several import at_other_times, legal
 from tests.several_steps import legal_and_refused
 
 MOE = with_fields(DECODER, moe=Experts(experts=8, topk=2, ffn=16))
@@ -33,6 +33,7 @@ BY_HAND = {
 }
 RANDOM = {f"steps {seed}": plan for seed, plan in legal_and_refused(0, 150)[0].items()}
 RANDOM |= {f"three modules {seed}": plan for seed, plan in legal(0, 60).items()}
+RANDOM |= {f"at other times {seed}": at_other_times(plan, seed) for seed, plan in legal(0, 60).items()}
 
 
 class Begun:

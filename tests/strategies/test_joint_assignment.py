@@ -9,22 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.costs import Pricing
 from planner.errors import InputError
-from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan, assignments
 from planner.scoring import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.plan_drafts import plan_uses
 from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import plan_together
+from planner.strategies.static.joint_plan import joint_items, plan_of_layouts, plan_together
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.rank_loads import pipeline_loads
 from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
 from tests.examples import examples
-from tests.placed_jobs import PLACEMENTS, placed_job
+from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, PLACEMENTS, placed_job
 
 CLUSTER = """\
 format: planner.cluster/1
@@ -60,25 +57,15 @@ def images_job(folder: Path, llm: str, vision: str, seed: int = 0) -> Inputs:
     return load_job(str(folder / "job.yaml"), JobOptions(seed=seed))
 
 
-def joint_items(inputs: Inputs) -> JointItems:
-    layouts = placed_layouts(inputs, False)
-    used = plan_uses(inputs, layouts, ())
-    flows = gradient_flows(used.models, inputs.model.edges)
-    return JointItems(
-        Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows), inputs, layouts
-    )
-
-
-def seconds_by_the_llm_alone(inputs: Inputs, monkeypatch) -> float:
-    with monkeypatch.context() as patch:
-        patch.setattr(JointItems, "best", lambda self: next(self.candidates()))
-        return step_seconds(plan_together(inputs))
+def joint_of(inputs: Inputs) -> JointItems:
+    return joint_items(inputs, placed_layouts(inputs, False))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_pipeline_whose_ranks_all_encode_is_quicker_than_by_the_llm_alone(tmp_path, monkeypatch, seed):
+def test_a_pipeline_whose_ranks_all_encode_is_quicker_than_by_the_llm_alone(tmp_path, seed):
     inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2", seed)
-    assert step_seconds(plan_together(inputs)) < 0.97 * seconds_by_the_llm_alone(inputs, monkeypatch)
+    alone = plan_of_layouts(inputs, placed_layouts(inputs, False), lambda joint: next(joint.candidates()))
+    assert step_seconds(plan_together(inputs)) < 0.97 * step_seconds(alone)
 
 
 def test_later_stages_encode_more_as_they_wait_for_the_first_and_the_one_with_the_head_less(tmp_path):
@@ -93,7 +80,7 @@ def test_later_stages_encode_more_as_they_wait_for_the_first_and_the_one_with_th
 
 @pytest.mark.parametrize("name", PLACEMENTS)
 def test_no_candidate_has_a_lower_estimate_and_all_have_the_same_items(tmp_path, name):
-    joint = joint_items(load_job(placed_job(tmp_path, PLACEMENTS[name]), JobOptions()))
+    joint = joint_of(load_job(placed_job(tmp_path, PLACEMENTS[name]), JobOptions()))
     best, every = joint.best(), [*joint.candidates()]
     assert best.seconds <= min(each.seconds for each in every) * (1 + 1e-9)
     for each in every:
@@ -102,6 +89,26 @@ def test_no_candidate_has_a_lower_estimate_and_all_have_the_same_items(tmp_path,
             assert placed == sorted(joint.batch.items if module == "llm" else joint.batch.streams[module])
         sizes = [len(items) for row in each.cells["llm"] for items in row]
         assert max(sizes) <= joint.layout.micro_batch
+
+
+def test_a_long_image_is_split_and_short_ones_stay_whole(tmp_path):
+    """The split is by heads over all ranks, which compute short images besides; whole, one rank would hold up all."""
+    path = placed_job(tmp_path, EVERY_RANK, **LONG_IMAGE)
+    plan = plan_together(load_job(path, JobOptions()))
+    assert not violations(plan)
+    (row,) = plan.steps[0].micro_batches
+    assert row["vit"]["vit.g0-3"] == (0,) and sorted(sum(row["vit"].values(), ())) == [0, 1, 2, 3]
+    whole = plan_together(load_job(placed_job(tmp_path, {**EVERY_RANK, "vit": "cp: 1"}, **LONG_IMAGE), JobOptions()))
+    assert not any(group.split for group in whole.groups.values())
+    assert step_seconds(plan) < 0.9 * step_seconds(whole)
+
+
+def test_items_are_split_only_where_they_may_be(tmp_path):
+    for fields in ("cp: 1", "zero: 3", "cp: 2, dp: 2", "pp: 2, dp: 2"):
+        joint = joint_of(load_job(placed_job(tmp_path, {**EVERY_RANK, "vit": fields}, **LONG_IMAGE), JobOptions()))
+        assert not any(name == "vit" for name, _ in joint.split_streams), fields
+    joint = joint_of(load_job(placed_job(tmp_path, EVERY_RANK, **LONG_IMAGE), JobOptions()))
+    assert [degree for name, degree in joint.split_streams if name == "vit"] == [2, 4]
 
 
 def when_read(plan: Plan) -> dict[tuple[str, int], int]:
@@ -153,7 +160,7 @@ def test_stages_wait_for_those_in_front_of_them(tmp_path):
     """Two replicas of two stages, passes of 3 s on each stage: the second stage waits 1 s for the first forward, and 2
     s behind its last backward.
     """
-    joint = joint_items(load_job(placed_job(tmp_path, PLACEMENTS["first stage"]), JobOptions()))
+    joint = joint_of(load_job(placed_job(tmp_path, PLACEMENTS["first stage"]), JobOptions()))
     found = pipeline_loads(joint.replicas, joint.layout, np.array([0.5, 0.5]), np.full((2, 5), 6.0), 4)
     assert found.busy.tolist() == [15.0] * 4
     assert found.warm_up.tolist() == [0.0, 0.0, 1.0, 1.0] and found.drain.tolist() == [0.0, 0.0, 2.0, 2.0]

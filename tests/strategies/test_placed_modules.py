@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import pipeline
+from planner import files, pipeline
 from planner.cli.views.prediction_tables import change_text
 from planner.costs.pricing import pricing_of
 from planner.errors import Infeasible, InputError, Unsupported
@@ -24,6 +24,7 @@ from planner.plan.tokens.resharding import encoder_transfers, is_between_modules
 from planner.scoring.score import score
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
+from planner.specs.job import Fix
 from planner.strategies.static.joint_plan import plan_together, priced_together, solve_together
 from planner.strategies.static.memory_fit import memory_fit_of_job
 from tests.examples import examples
@@ -39,6 +40,10 @@ def refusal(folder, fixed, **other) -> InputError:
         planned(folder, fixed, **other)
     assert caught.value.where and caught.value.fix
     return caught.value
+
+
+def text_of(plan: Plan) -> str:
+    return str(files.dump(plan))
 
 
 def rows_read(plan: Plan, tasks) -> Counter:
@@ -201,6 +206,51 @@ def test_a_plan_that_moved_a_module_from_where_its_job_has_it(tmp_path):
     assert any("ranks is fixed to 0-1, and the layout has 0,2" in each.message for each in violations(moved))
 
 
+def test_when_an_encoder_runs_is_what_its_job_fixes(tmp_path):
+    """In the plan and in what is printed of it; its default is in neither, and has the bytes of what leaves it out."""
+    said = {"llm": "pp: 2", "vit": "ahead: 2, backward: at_once", "ear": ""}
+    plan = planned(tmp_path, said)
+    assert (plan.layouts["vit"].ahead, plan.layouts["vit"].backward) == (2, "at_once")
+    assert "ahead: 2, backward: at_once" in module_layout_text(plan, "vit")
+    assert "ahead" not in module_layout_text(plan, "ear")
+    moved = with_fields(plan, layouts={**plan.layouts, "vit": with_fields(plan.layouts["vit"], ahead=1)})
+    assert any("ahead is fixed to 2, and the layout has 1" in each.message for each in violations(moved))
+    usual = planned(tmp_path, {"llm": "pp: 2", "vit": "", "ear": ""})
+    by_default = with_fields(usual, uses=with_fields(usual.uses, fix=Fix()))
+    also = planned(tmp_path, {"llm": "pp: 2", "vit": "ahead: 0, backward: last", "ear": ""})
+    sources = {"uses": with_fields(also.uses, fix=Fix(), sources=usual.uses.sources)}
+    assert text_of(with_fields(also, **sources)) == text_of(by_default)
+
+
+def test_no_module_is_ahead_of_itself(tmp_path):
+    error = refusal(tmp_path, {"llm": "ahead: 1", "vit": "", "ear": ""})
+    assert "feeds no module" in error.message and "layouts.llm.ahead" in error.where
+    error = refusal(tmp_path, {"llm": "", "vit": "", "ear": ""}, layout="{backward: at_once}")
+    assert "`backward` for one that feeds others" in error.message and error.fix == "say backward under fix.layouts"
+
+
+def test_a_framework_that_cannot_be_told_when_encoders_run_is_named(tmp_path):
+    path = Path(placed_job(tmp_path, {"llm": "", "vit": "ahead: 1", "ear": ""}, layout="{dtype: float32}"))
+    path.write_text(path.read_text() + "software: megatron\n")
+    with pytest.raises(InputError, match=r"not 1 ahead \(rule: encoders ahead\)") as caught:
+        plan_together(load_job(str(path), JobOptions()))
+    assert "fix.layouts.vit" in caught.value.where and "ahead: 0" in caught.value.fix
+
+
+def test_memory_grows_with_what_is_ahead_and_shrinks_with_what_is_at_once(tmp_path):
+    """An encoder apart: peaks of its rank over the simulated step."""
+    images = "patches,row\n" + "".join(f"512,{row}\n" for row in range(12))
+    said, fixed = (140,) * 12, {"llm": "ranks: 2-3, pp: 2", "vit": "ranks: 0", "ear": "ranks: 1"}
+    plan = planned(tmp_path, fixed, images=images, clips=NO_CLIPS, rows=said, max_tokens=200)
+
+    def peak(ahead: int, backward: str) -> float:
+        vit = with_fields(plan.layouts["vit"], ahead=ahead, backward=backward)
+        return score(with_fields(plan, layouts={**plan.layouts, "vit": vit})).memory.peaks[0]
+
+    at_once, last = ([peak(ahead, backward) for ahead in (0, 1, 2, 99)] for backward in ("at_once", "last"))
+    assert at_once[0] < at_once[1] < at_once[2] < at_once[3] <= min(last)
+
+
 def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
     """75 M parameters of 16 bytes, with gradients and moments, do not fit on every rank; a quarter of them does."""
     large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
@@ -210,7 +260,16 @@ def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
         found = memory_fit_of_job(load_job(path, JobOptions()))
         assert found.fits == fits, fields
         if not fits:
-            assert found.largest_module == "vit" and "fix.layouts.vit.ranks" in change_text(found)
+            assert found.largest_module == "vit" and found.change and found.change.differences
+            (change,) = found.change.differences
+            module, _, field = change.partition(".")
+            assert module == "vit" and change in change_text(found)
+            again = {**fixed, "vit": f"zero: 0, {field.replace('=', ': ')}"}
+            path = placed_job(tmp_path, again, model=large, layout="{dtype: float32}")
+            possible = memory_fit_of_job(load_job(path, JobOptions()))
+            assert possible.fits and possible.plan.layouts == found.change.layouts
+            assert possible.scores[0].step_seconds == found.change.seconds
+            assert possible.scores[0].peak_bytes == found.change.bytes_needed
 
 
 def test_the_rank_that_is_fullest_is_named_with_its_modules(tmp_path):
@@ -270,3 +329,33 @@ def test_any_layouts_are_refused_with_a_place_or_give_a_legal_plan_no_quicker_th
             busy[rank] += price(task).value
     assert found.step_seconds >= max(busy.values()) * (1 - 1e-9)
     assert found.step_seconds >= found.bound.seconds * (1 - 1e-9)
+
+
+def test_what_fits_is_the_change_of_fewest_fields(tmp_path):
+    """Where one field does, no other is changed; where only several do, none of them can be left out."""
+    large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
+    fixed = {"llm": "", "vit": "dp: 4, zero: 0", "ear": ""}
+    inputs = load_job(placed_job(tmp_path, fixed, model=large, layout="{dtype: float32}"), JobOptions())
+    wide, lean = memory_fit_of_job(inputs), None
+    for share in (0.9, 0.5, 0.3, 0.2, 0.15):
+        devices = {kind: with_fields(each, memory_gib=each.memory_gib * share) for kind, each in inputs.devices.items()}
+        found = memory_fit_of_job(replace(inputs, devices=devices)).change
+        if found is None:
+            break
+        lean = found
+        for gone in found.differences if len(found.differences) > 1 else ():
+            fewer = [each for each in found.differences if each != gone]
+            again = fields_with(fixed, fewer)
+            job = load_job(placed_job(tmp_path, again, model=large, layout="{dtype: float32}"), JobOptions())
+            assert not memory_fit_of_job(replace(job, devices=devices)).fits, (found.differences, gone)
+    assert lean is not None and len(lean.differences) > 1 and not wide.fits
+
+
+def fields_with(fixed, changes):
+    """The fields of a job's layouts with others in their places."""
+    wanted = {name: dict(each.split(": ") for each in fields.split(", ") if each) for name, fields in fixed.items()}
+    for change in changes:
+        key, _, value = change.partition("=")
+        module, _, field = key.partition(".")
+        wanted[module] = {name: each for name, each in wanted[module].items() if name != "dp"} | {field: value}
+    return {name: ", ".join(f"{key}: {value}" for key, value in fields.items()) for name, fields in wanted.items()}

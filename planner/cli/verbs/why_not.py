@@ -10,18 +10,21 @@ from planner.cli.options import Json, PlanFile
 def why_not(
     plan: PlanFile,
     changes: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE…", help="Changes such as items.17.degree=64 or zero=2.")
+        list[str],
+        typer.Argument(metavar="KEY=VALUE…", help="Changes such as items.17.degree=64, zero=2 or vision.tp=4."),
     ],
     step: Annotated[int, typer.Option(help="Step to explain, of a plan of several batches.", min=0)] = 0,
     json: Json = False,
 ) -> None:
     """Solve a plan again with something changed: what that costs, and why.
 
-    For plans of one module. Fields of a static layout (tp=4 pp=2) are fixed, and the search decides the others.
+    Fields of a static layout (tp=4 pp=2) are fixed, and the search decides the others. Of a plan of several modules a
+    key says of which (vision.tp=4 llm.pp=2 vision.ranks=first_stage, or a whole layout as screens show it): the others
+    keep theirs, and where a strategy decided these it also decides them again.
 
     Keys: items.N.degree, degrees, strategy, sync, zero, recompute, dtype, tokens_per_rank, memory_margin, ranks,
     nodes, effort; of a static layout tp, cp, ulysses, pp, vpp, ep, etp, dp, replica, micro_batch, schedule, dispatch,
-    offload, optimizer_offload.
+    offload, optimizer_offload; of several modules MODULE.FIELD, MODULE.inputs_per_rank, tokens_per_rank, memory_margin.
     """
     from planner import pipeline
     from planner.cli import render

@@ -153,16 +153,17 @@ def shown_stages(found: MemoryFit) -> list[StageMemory]:
 
 def change_text(found: MemoryFit) -> str:
     """The smallest change that would fit, with its memory and step time."""
-    change: LayoutChange | None = found.change
+    change = found.change
     if change is None and len(found.plan.layouts) > 1:
         name = found.largest_module
         return (
-            f"`{name}` holds most there: shard it further (tp, pp, zero: 3), recompute, or give it ranks of its own "
-            f"(fix.layouts.{name}.ranks)"
+            f"`{name}` holds most there, and no change that was tried fits: give it ranks of its own "
+            f"(fix.layouts.{name}.ranks), or more ranks"
         )
     if change is None:
         return "no change that was tried fits: it needs more ranks, shorter sequences, or another layout"
-    used = f"{gib_text(change.bytes_needed)}, {duration(change.seconds)} a step by the closed form"
+    how = "by the closed form" if isinstance(change, LayoutChange) else "simulated"
+    used = f"{gib_text(change.bytes_needed)}, {duration(change.seconds)} a step {how}"
     return f"the smallest change that fits: {', '.join(change.differences)} ({used})"
 
 

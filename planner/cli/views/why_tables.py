@@ -7,19 +7,36 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from planner.cli.views.joint_tables import joint_why_lines, joint_why_not_lines
 from planner.cli.views.plan_tables import gib_text, table
 from planner.units import GIB, duration, percent
-from planner.why import GroupLoad, MixComparison, StaticComparison, StepFacts, WhyGroup, WhyItem, WhyNot, WhyPlan
+from planner.why import (
+    GroupLoad,
+    JointWhyNot,
+    JointWhyPlan,
+    MixComparison,
+    StaticComparison,
+    StepFacts,
+    WhyAnswer,
+    WhyGroup,
+    WhyItem,
+    WhyNot,
+    WhyPlan,
+)
 
-WhyAnswer = WhyPlan | WhyItem | WhyGroup | WhyNot | StaticComparison
+Answer = WhyAnswer | WhyNot | JointWhyNot | StaticComparison
 NOT_SOLVED = "not solved"
 CLOSE = 1e-6  # share of the step: a smaller difference is none
 
 
-def answer_lines(answer: WhyAnswer) -> Iterator[RenderableType]:
+def answer_lines(answer: Answer) -> Iterator[RenderableType]:
     """Lines and tables of any answer."""
     if isinstance(answer, WhyNot):
         return why_not_lines(answer)
+    if isinstance(answer, JointWhyPlan):
+        return joint_why_lines(answer)
+    if isinstance(answer, JointWhyNot):
+        return joint_why_not_lines(answer)
     if isinstance(answer, WhyItem):
         return why_item_lines(answer)
     if isinstance(answer, WhyGroup):
@@ -104,8 +121,15 @@ def fact_lines(facts: StepFacts) -> Iterator[tuple[str, str]]:
     yield "idle", duration(facts.idle)
     yield "micro-batches", micro_batch_count_text(facts)
     yield "groups", f"⟨{facts.groups}⟩"
-    yield "token capacity in use", percent(facts.held / facts.room) if facts.room else "–"
+    yield "token capacity in use", capacity_text(facts)
     yield "memory of the fullest rank", gib_text(facts.peak_memory_gib * GIB)
+
+
+def capacity_text(facts: StepFacts) -> str:
+    """The share of the tokens that groups may hold which they hold; of packs, of what packs may hold."""
+    if facts.packs:
+        return percent(facts.packs.modules[0].fill)
+    return percent(facts.held / facts.room) if facts.room else "–"
 
 
 def micro_batch_count_text(facts: StepFacts) -> str:
@@ -200,10 +224,12 @@ def why_group_lines(answer: WhyGroup) -> Iterator[RenderableType]:
     where = "several nodes" if first.crosses_nodes else "one node"
     yield Text.assemble((answer.group, "bold"), f"  ⟨{first.degree}⟩ on ranks {first.ranks}, {where}")
     for load in answer.loads:
-        yield Text(f"\nmicro-batch {load.micro_batch}: {load_text(load)}")
+        of = f"{load.module}, " if len(answer.sizes) > 1 else ""
+        yield Text(f"\n{of}micro-batch {load.micro_batch}: {load_text(load)}")
         rows = table("item", ">tokens")
-        for item in sorted(load.items, key=lambda i: (-answer.sizes[i], i)):
-            rows.add_row(str(item), f"{answer.sizes[item]:,}")
+        sizes = answer.sizes[load.module]
+        for item in sorted(load.items, key=lambda item: (-sizes[item], item)):
+            rows.add_row(str(item), f"{sizes[item]:,}")
         yield rows
 
 
@@ -239,6 +265,6 @@ def static_path_line(path: Path) -> RenderableType:
     return Text(f"static plan written to {path}", style="dim")
 
 
-def why_answer(answer: WhyAnswer | MixComparison) -> dict[str, Any]:
+def why_answer(answer: Answer | MixComparison) -> dict[str, Any]:
     """The JSON answer."""
     return {name: getattr(answer, name) for name in answer.__struct_fields__}

@@ -38,7 +38,12 @@ from planner.costs.step.least_exchange import (
     gathered_seconds,
     least_update_seconds,
 )
-from planner.costs.step.stage_seconds import MicroBatchSeconds, head_seconds, mean_layer_seconds
+from planner.costs.step.stage_seconds import (
+    MicroBatchSeconds,
+    head_seconds,
+    mean_layer_seconds,
+    weight_gradient_share,
+)
 from planner.costs.step.static_step import send_fields
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
@@ -100,15 +105,32 @@ def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel)
     """Seconds in which the mean rank of a layout computes at least, (layouts,): passes of mean micro-batches with what
     they exchange, and the update, without what they wait for.
     """
+    passes = at.micro_batches * path_seconds(module, at, machine) / at.pp
+    jitter = 1.0 + machine.jitter(at.ranks)
+    return (passes + least_update_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
+
+
+def least_path_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds of a step at least in which one micro-batch goes through all stages and back, (layouts,): in whatever
+    chunks; where weight gradients may wait, without these.
+    """
+    path = path_seconds(module, at, machine)
+    if at.schedule in ZERO_BUBBLE:
+        path = path * (1.0 - weight_gradient_share(module, at, machine))
+    return path * (1.0 + machine.jitter(at.ranks)) + machine.timing.step_ms * MS
+
+
+def path_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds of the passes of one micro-batch through all stages at least, with as many layers recomputed on each as
+    on the smallest.
+    """
     pause, head = machine.timing.micro_batch_ms * MS, head_seconds(module, at, machine).seconds
     layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, 0))
     smallest = np.floor(module.layers / (at.pp * at.vpp)) * at.vpp  # of any rank
     share = np.minimum(layers.recomputed(at), smallest) * at.pp / module.layers
     share = np.where(np.asarray(at.full_recompute) >= 1.0, 1.0, np.minimum(1.0, share))
     layer = least_layer_seconds(module, replace(at, full_recompute=share), machine)
-    passes = at.micro_batches * ((layer.seconds * module.layers + head) / at.pp + 2.0 * pause)
-    jitter = 1.0 + machine.jitter(at.ranks)
-    return (passes + least_update_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
+    return layer.seconds * module.layers + head + 2.0 * pause * at.pp
 
 
 def least_layer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> MicroBatchSeconds:

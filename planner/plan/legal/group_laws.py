@@ -21,9 +21,12 @@ class GroupPlacement:
         self.plan = plan
         self.stage_of_rank = {name: stage_of_rank(layout) for name, layout in plan.layouts.items()}
         self.sharding_blocks = {name: [*sharding_blocks(layout)] for name, layout in plan.layouts.items()}
+        feeding = {edge.source for edge in plan.edges}
         self.syncs_each_micro_batch = {
             name: all_ranks_join_micro_batches(layout, plan.uses.models[name]) for name, layout in plan.layouts.items()
         }
+        # Passes of an encoder are inserted group by group: a rank may run those of several, one after the other
+        self.in_turn = {name for name in plan.layouts if name in feeding and not self.syncs_each_micro_batch[name]}
         self.fault_cache: dict[tuple[str, str], tuple[Fault, ...]] = {}
         self.share_fault_cache: dict[DeviceShares, tuple[Fault, ...]] = {}
 
@@ -62,7 +65,7 @@ class GroupPlacement:
 
     def find_share_faults(self, placed: DeviceShares) -> Iterator[Fault]:
         """Yield the faults of these shares. Groups with a share of a rank may all run at the same time, so their shares
-        add up to 1 at most; groups without a share use the rank in turn, one of each module.
+        add up to 1 at most; groups without a share use the rank in turn, one of each module, or several of an encoder.
         """
         by_rank: dict[int, list[tuple[str, float]]] = {}
         for module, name, share in placed:
@@ -75,9 +78,13 @@ class GroupPlacement:
                 names = " and ".join(f"`{module}`" for module in dict.fromkeys(module for module, _ in shared))
                 message = f"in one micro-batch groups of {names} have shares of rank {rank} that add up to {total:g}"
                 yield message, "shares that add up to 1 at most, or another micro-batch"
+            if len({module for module, _ in shares_of_rank}) == len(shares_of_rank):
+                continue
             of_module = Counter(module for module, _ in shares_of_rank)
             for module, count in of_module.items():
-                if count > 1 and ((module, 1.0) in shares_of_rank or self.syncs_each_micro_batch[module]):
+                mixed = (module, 1.0) in shares_of_rank and any(of == module for of, _ in shared)
+                whole = (module, 1.0) in shares_of_rank and module not in self.in_turn
+                if count > 1 and (mixed or whole or self.syncs_each_micro_batch[module]):
                     yield f"rank {rank} is in {count} groups of `{module}`", "put each rank into one group"
 
 

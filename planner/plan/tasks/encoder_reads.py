@@ -19,11 +19,15 @@ class EdgeReads:
     def __init__(self, plan: Plan, edge: Edge, target: ModuleWork, stage: int, order: Sequence[Task]) -> None:
         self.target, self.stage, self.feeds = target, stage, plan.feeds_of(edge)
         self.ahead = plan.layouts[edge.source].ahead
-        own = [task for task in order if task.module == target.module]
-        full = next((at for at, task in enumerate(own) if task.layers[0] == target.stages[-1][0]), 0)
-        self.filling_ids = {task.id for task in own[:full]}  # before its last stage begins
-        self.begin_ids, self.full_ids = {task.id for task in own[:1]}, {task.id for task in own[full : full + 1]}
-        first = [task for task in own if task.layers[0] == target.stages[stage][0]]
+        self.own = [task for task in order if task.module == target.module and task.micro_batch is not None]
+        # Where its last stage begins: until then its pipeline fills.
+        self.full = next((at for at, task in enumerate(self.own) if task.layers[0] == target.stages[-1][0]), 0)
+        begin = target.stages[stage][0]
+        first = [task for task in self.own if task.layers[0] == begin]
+        self.begins: dict[int | None, int] = {}  # micro-batch → place of the first pass that reads in it, among `own`
+        for at, task in enumerate(self.own):
+            if task.layers[0] == begin and task.phase in ("gather", "F"):
+                self.begins.setdefault(task.micro_batch, at)
         self.forwards = sorted((task for task in first if task.phase == "F"), key=lambda task: task.micro_batch or 0)
         self.readers: dict[int, list[int]] = defaultdict(list)  # item → indices of the forwards that work on it
         for number, task in enumerate(self.forwards):
@@ -70,17 +74,16 @@ class EdgeReads:
         }
 
     def earlier_ids(self, forwards: Sequence[Task]) -> set[str]:
-        """Return the ids of passes, of all groups, that the encoder's forward precedes as well: those of so many
-        micro-batches before as it runs ahead. But none while the pipeline fills, or its first stages would begin later
-        and then wait longer: in their place the first of the last stage, at which the others begin to wait. What is
+        """Return the id of the pass that the encoder's forward precedes as well, as it runs ahead of these: the first
+        of so many micro-batches before. But of none while the pipeline fills, or its first stages would begin later
+        and then wait longer: in its place the first of the last stage, at which the others begin to wait. What is
         ahead of all micro-batches is a phase before the pipeline.
         """
         if self.ahead >= len(self.target.micro_batches):
-            return self.begin_ids
+            return {self.own[0].id}
         read = min(task.micro_batch or 0 for task in forwards)
-        earlier = range(max(0, read - self.ahead), read)
-        ids = {id for micro_batch in earlier for id in self.synchronised_ids.get(micro_batch, ())}
-        return ids if ids.isdisjoint(self.filling_ids) else ids - self.filling_ids | self.full_ids
+        begin = next((self.begins[m] for m in range(max(0, read - self.ahead), read) if m in self.begins), None)
+        return set() if begin is None else {self.own[max(begin, self.full)].id}
 
     def last_ids(self, forwards: Sequence[Task], back: Sequence[str]) -> set[str]:
         """Return the ids of the passes behind which no gradient of the outputs is missing; where all ranks of the
@@ -112,10 +115,8 @@ class EncoderRead:
         name = transfer_group(self.cell.group, self.target.module, self.stage)
         send_ranks, recv_ranks = (source_task.ranks, self.ranks) if of == "F" else (self.ranks, source_task.ranks)
         after = (source_task.id,) if of == "F" else self.backward_ids
-        send = replace(source_task, phase="send", of=of, group=name, ranks=send_ranks, peers=recv_ranks, after=after)
-        recv = replace(
-            source_task, phase="recv", of=of, group=name, ranks=recv_ranks, peers=send_ranks, after=(send.id,)
-        )
+        send = source_task.on_group(name, send_ranks).as_transfer("send", of, recv_ranks, after)
+        recv = source_task.on_group(name, recv_ranks).as_transfer("recv", of, send_ranks, (send.id,))
         return send, recv
 
 

@@ -5,12 +5,12 @@ readers, so a backward waits for every one of these.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from planner.plan.plan_file import Plan, Step, parse_module_key
 from planner.plan.task import Phase, Task
-from planner.plan.tasks.encoder_reads import EdgeReads
+from planner.plan.tasks.encoder_reads import EdgeReads, EncoderRead
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, group_tasks, slot_tasks
 from planner.plan.tasks.placements import ModulePlacements, ResolvedPlacement, TaskUnit, insert_placed_tasks
 from planner.plan.tasks.task_inserter import TaskInserter
@@ -28,37 +28,58 @@ def insert_encoder_tasks(
         for edge in edges
         for stage in reading_stages(plan.uses.models[edge.target], plan.layouts[edge.target], edge.by)
     ]
-    placements, line = ModulePlacements(step, encoder, [edge.target for edge in edges]), TaskInserter(order)
-    unit_forwards: dict[TaskUnit, list[Task]] = {}
     units = [
         TaskUnit(cells, tuple(read for reading in readings for c in cells if (read := reading.of(c))))
         for cells in task_units(encoder)
     ]
-    for unit in placements.insertion_order(units, forward=True):
-        placed = placements.of(unit, forward=True)
-        early = bool(encoder.layout.ahead and not placed)
-        unit_forwards[unit] = forward_tasks(encoder, unit, placed, early)
-        unplaced = insert_placed_tasks(line, unit_forwards[unit], placed, works)
-        placed_ids = {task.id for task in unit_forwards[unit]} - {task.id for task in unplaced}
-        followers = {i for read in unit.reads for i in (read.before_ids if early else read.blocked_ids)}
-        line.insert_late(unplaced, followers, placed_ids)
-        for read in unit.reads:
-            send, recv = read.transfer(encoder, "F")
-            line.add_wait(read.blocked_ids, recv.id)
-            if read.stage or early:
-                line.insert_late([recv], read.blocked_ids, {send.id})
-        unit_forwards[unit] = unit_forwards[unit] if placed else []
-    split_backwards = placements.split_backwards
-    for unit in placements.insertion_order(units, forward=False):
-        backward = backward_tasks(encoder, unit, split_backwards)
-        backward = [rewire(task, unit_forwards[unit]) for task in backward]
-        placed = placements.of(unit, forward=False)
-        unplaced = insert_placed_tasks(line, backward, placed, works)
-        if placed or encoder.layout.backward == "last":
-            line.insert_at_end(unplaced)
-        else:
-            line.insert_behind(unplaced, {i for read in unit.reads for i in read.behind_ids})
-    return line.resulting_order()
+    placements = ModulePlacements(step, encoder, [edge.target for edge in edges])
+    insertion = EncoderInsertion(encoder, works, placements, TaskInserter(order))
+    forwards = insertion.insert_forwards(units)
+    insertion.insert_backwards(units, forwards)
+    return insertion.line.resulting_order()
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderInsertion:
+    """The tasks of an encoder on their way into an order, `line`. `works`: of all modules."""
+
+    encoder: ModuleWork
+    works: Mapping[str, ModuleWork]
+    placements: ModulePlacements
+    line: TaskInserter
+
+    def insert_forwards(self, units: Sequence[TaskUnit]) -> dict[TaskUnit, list[Task]]:
+        """Insert forwards and transfers of outputs. Return, for units with placements, the forward as these cut it."""
+        unit_forwards: dict[TaskUnit, list[Task]] = {}
+        late: list[tuple[EncoderRead, Task, Task]] = []
+        for unit in self.placements.insertion_order(units, forward=True):
+            placed = self.placements.of(unit, forward=True)
+            early = bool(self.encoder.layout.ahead and not placed)
+            tasks = forward_tasks(self.encoder, unit, placed, early)
+            unplaced = insert_placed_tasks(self.line, tasks, placed, self.works)
+            placed_ids = {task.id for task in tasks} - {task.id for task in unplaced}
+            followers = {i for read in unit.reads for i in (read.before_ids if early else read.blocked_ids)}
+            self.line.insert_late(unplaced, followers, placed_ids)
+            for read in unit.reads:
+                send, recv = read.transfer(self.encoder, "F")
+                self.line.add_wait(read.blocked_ids, recv.id)
+                late += [(read, send, recv)] if read.stage or early else []
+            unit_forwards[unit] = tasks if placed else []
+        for read, send, recv in late:  # behind what other micro-batches compute in front of the same reader
+            self.line.insert_late([recv], read.blocked_ids, {send.id})
+        return unit_forwards
+
+    def insert_backwards(self, units: Sequence[TaskUnit], unit_forwards: Mapping[TaskUnit, list[Task]]) -> None:
+        """Insert transfers of gradients, and backwards."""
+        for unit in self.placements.insertion_order(units, forward=False):
+            placed, forward = self.placements.of(unit, forward=False), unit_forwards[unit]
+            tasks = backward_tasks(self.encoder, unit, self.placements.split_backwards)
+            unplaced = insert_placed_tasks(self.line, [rewire(task, forward) for task in tasks], placed, self.works)
+            gradients = {i for read in unit.reads for i in read.behind_ids}
+            if placed or not gradients or self.encoder.layout.backward == "last":
+                self.line.insert_at_end(unplaced)
+            else:
+                self.line.insert_directly_after(unplaced, gradients | {task.id for task in forward})
 
 
 def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
@@ -122,6 +143,8 @@ def unit_tasks(encoder: ModuleWork, stage: int, phase: Phase, unit: TaskUnit) ->
 
 def split_by_layers(task: Task, named: list[set[int]]) -> list[Task]:
     """Split a task into runs of layers that are named by the same placements; each waits for the one before it."""
+    if not named:
+        return [task]
     runs = [Layers(run) for _, run in groupby(task.layers, lambda layer: [layer in layers for layers in named])]
     parts = [replace(task, layers=runs[0])]
     for run in runs[1:]:

@@ -13,6 +13,7 @@ from planner.plan.plan_file import Plan, Step
 from planner.plan.schedules import Slot
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.encoder_tasks import insert_encoder_tasks
+from planner.plan.tasks.last_expansion import LastExpansion
 from planner.plan.tasks.merge_orders import merge_orders, topological_order
 from planner.plan.tasks.module_work import ModuleWork, collective_task, module_work, pass_task, stage_tasks
 from planner.plan.tasks.placements import PLACE_KEY, ModulePlacements, check_placements, encoder_insertion_order
@@ -22,6 +23,8 @@ FinalPasses = Mapping[
     tuple[int, int], Phase
 ]  # micro-batch, chunk → the pass that completes its gradients; where missing: B
 
+LAST = LastExpansion()
+
 
 def expand(plan: Plan, number: int = 0, omitted_ranks: Container[int] = ()) -> tuple[Task, ...]:
     """Return all tasks of one step, in an order that every rank follows, without those of groups on `omitted_ranks`,
@@ -29,11 +32,16 @@ def expand(plan: Plan, number: int = 0, omitted_ranks: Container[int] = ()) -> t
 
     Raises InputError when dependencies are cyclic, or a placement names no task.
     """
-    step = plan.steps[number]
+    step, known = plan.steps[number], None
+    if plan.edges and not omitted_ranks:
+        known = LAST.of(plan, step)
     try:
-        return tuple(step_tasks(plan, step, omitted_ranks))
+        tasks = known or tuple(step_tasks(plan, step, omitted_ranks))
     except InputError as error:
         raise first_placement_error(plan, step, omitted_ranks) or error from None
+    if plan.edges and not omitted_ranks:
+        LAST.keep(plan, step, tasks)
+    return tasks
 
 
 def first_placement_error(plan: Plan, step: Step, omitted_ranks: Container[int]) -> InputError | None:

@@ -1,6 +1,6 @@
 """An order of tasks into which others are inserted in bulk, without rebuilding it for each insertion."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from planner.plan.task import Task
@@ -22,7 +22,6 @@ class TaskInserter:
             list
         )  # position → tasks; the length of the order: at its end
         self.inserted_at: dict[str, int] = {}  # id of an inserted task → position
-        self.behind: Counter[int] = Counter()  # position → how many of them were inserted behind others
         self.extra_waits: dict[str, list[str]] = defaultdict(list)
 
     def commit(self) -> None:
@@ -49,11 +48,15 @@ class TaskInserter:
         `ids`.
         """
         first = self.first_position(followers)
-        after_order = max((self.position[id] + 1 for id in ids if id in self.position), default=0)
-        after_inserted = max((self.inserted_at[id] for id in ids if id in self.inserted_at), default=0)
-        if first >= max(after_order, after_inserted):
+        if first >= max(self.positions_after(ids)):
             self.insert_before(tasks, first)
-        elif after_order > after_inserted:
+        else:
+            self.insert_directly_after(tasks, ids)
+
+    def insert_directly_after(self, tasks: Sequence[Task], ids: Collection[str]) -> None:
+        """Insert tasks directly after the last of `ids`, before what was inserted there earlier."""
+        after_order, after_inserted = self.positions_after(ids)
+        if after_order > after_inserted:
             self.insert_after(tasks, after_order)
         else:
             inserted = self.inserted_before[after_inserted]
@@ -61,15 +64,10 @@ class TaskInserter:
             inserted[index + 1 : index + 1] = tasks
             self.inserted_at.update(dict.fromkeys((task.id for task in tasks), after_inserted))
 
-    def insert_behind(self, tasks: Sequence[Task], ids: Iterable[str]) -> None:
-        """Insert tasks directly behind the last of `ids`, behind what was inserted there so before; where there is
-        none, after the last micro-batch.
-        """
-        position = max((self.position[id] + 1 for id in ids if id in self.position), default=self.end)
-        count = self.behind[position]
-        self.inserted_before[position][count:count] = tasks
-        self.behind[position] += len(tasks)
-        self.inserted_at.update(dict.fromkeys((task.id for task in tasks), position))
+    def positions_after(self, ids: Collection[str]) -> tuple[int, int]:
+        """Return the position behind those of `ids` that are in the order, and that of the inserted ones; 0: none."""
+        after_order = max((self.position[id] + 1 for id in ids if id in self.position), default=0)
+        return after_order, max((self.inserted_at[id] for id in ids if id in self.inserted_at), default=0)
 
     def insert_at_end(self, tasks: Sequence[Task]) -> None:
         """Insert tasks after the last micro-batch."""

@@ -19,7 +19,7 @@ from planner.models import CrossAttentionMemory, EncoderFeatures
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
-from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.plan.tokens.encoder_outputs import ItemKey, fed_tokens
 from planner.plan.tokens.reading_stages import layout_stages, reading_stages
 from planner.plan.tokens.resharding import TransferKey, transfer_key
 from planner.runtime.exchange.edge_transfers import EdgeTransfer, edge_transfers, transfers_by_pair
@@ -36,16 +36,17 @@ class EdgeExchange:
         self.rank, self.device = channels.rank, channels.device
         self.transfers: dict[TransferKey, list[EdgeTransfer]] = {}
         self.offsets: dict[EdgeTransfer, int] = {}  # first row in the buffer of its reader on this rank
-        self.read = fed_tokens(plan, "cross_attention")
+        self.read: Mapping[ItemKey, int] = {}  # outputs that cross attention reads, by item of the step
         self.memory_begins = {name: memory_begins(plan, name) for name in plan.layouts}
         self.flights: Mapping[InFlightKey, MicroBatchInFlight] = {}
         self.unsent: Counter[InFlightKey] = Counter()  # transfers whose gradients this rank has yet to send, by reader
         self.unread: Counter[InFlightKey] = Counter()  # transfers whose outputs it has yet to send, by writer
         self.flows = gradient_flows(plan.uses.models, plan.edges)
 
-    def begin_step(self, tasks: Sequence[Task], flights: Mapping[InFlightKey, MicroBatchInFlight]) -> None:
-        """Before a step: computes transfers, and allocates buffers where outputs are read."""
-        self.transfers, self.flights, self.offsets = edge_transfers(self.plan, tasks), flights, {}
+    def begin_step(self, plan: Plan, tasks: Sequence[Task], flights: Mapping[InFlightKey, MicroBatchInFlight]) -> None:
+        """Before a step of `plan`: computes transfers, and allocates buffers where outputs are read."""
+        self.transfers, self.flights, self.offsets = edge_transfers(plan, tasks), flights, {}
+        self.read = fed_tokens(plan, "cross_attention")
         reading: dict[InFlightKey, list[EdgeTransfer]] = defaultdict(list)
         for transfer in (transfer for transfers in self.transfers.values() for transfer in transfers):
             if transfer.route.target == self.rank:

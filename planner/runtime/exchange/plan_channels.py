@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import chain, product
 
 from planner.launch.communication import Channel, RankPair
+from planner.plan.group_catalogue import groups_of_module
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
@@ -35,10 +36,10 @@ def between_stages(plan: Plan) -> Iterator[RankPair]:
     """Pairs that send activations forward in any step on the groups of a plan, also steps planned during the run; with
     chunks (virtual stages) also from the last stage to the first.
     """
-    for layout in plan.layouts.values():
+    for name, layout in plan.layouts.items():
         stages = layout.pp
         of_stages = [stage_ranks(layout, stage) for stage in range(stages)]
-        for group in plan.groups.values():
+        for group in groups_of_module(plan, name) if stages > 1 else ():
             members = [sorted(set(group.ranks) & set(ranks)) for ranks in of_stages]
             following = [*members[1:], members[0]] if len(layout.stages) > stages else members[1:]
             for near, far in zip(members, following, strict=False):

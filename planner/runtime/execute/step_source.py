@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,10 @@ from planner.plan.step_files import (
 )
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
+from planner.runtime.preflight.data_checks import require_same_samples
 from planner.runtime.preflight.preflight_checks import require_executable
 from planner.runtime.run_options import RunOptions
+from planner.specs.workload.sample_folder import has_media, open_sample_folder
 
 POLL_S = 0.002  # interval at which rank 0 looks for a step
 PLANNER_START_S = 30.0  # how long the planner may take to start
@@ -46,6 +48,7 @@ class StepTasks:
     """The tasks of a step, how long planning it took, and how long this rank waited for it."""
 
     tasks: tuple[Task, ...]
+    plan: Plan | None = None  # whose step it is; None: the run's own
     planned_s: float | None = None  # None: planned before the run
     waited_s: float = 0.0
 
@@ -58,7 +61,7 @@ def step_source(worker: Worker, plan: Plan, options: RunOptions, first: int = 0)
     if folder is None:
         yield (own[number % len(own)] for number in range(first, count))
         return
-    inbox = StepInbox(worker, plan, folder)
+    inbox = StepInbox(worker, plan, folder, options.data)
     with inbox.locked(first):
         yield inbox.steps(own, first, count)
         inbox.cancel_fetch()
@@ -67,11 +70,15 @@ def step_source(worker: Worker, plan: Plan, options: RunOptions, first: int = 0)
 class StepInbox:
     """Access of one rank to the folder of steps."""
 
-    def __init__(self, worker: Worker, plan: Plan, folder: Path) -> None:
+    def __init__(self, worker: Worker, plan: Plan, folder: Path, data: Path | None = None) -> None:
         self.first, self.head, self.slots = worker.rank == 0, PlanHead(plan), FolderQueue(folder)
         timeout = timedelta(seconds=2 * STEP_TIMEOUT_S)
         self.group = dist.new_group(backend="gloo", timeout=timeout, group_desc="upcoming steps")
         self.failed = folder / FAILED_FILE
+        folder_of_samples = data if self.first and data and has_media(data) else None
+        self.samples = (
+            open_sample_folder(folder_of_samples) if folder_of_samples else None
+        )  # steps are compared with it
         self.seen = False  # whether a planner was running at some time
         self.over = threading.Event()  # set when the run has ended
         self.broadcasted = False  # whether rank 0 has broadcast the step that is fetched
@@ -130,7 +137,9 @@ class StepInbox:
         name = f"{self.slots.folder} (step {number})"
         plan = self.head.complete_plan(files.parse(text, StepFile, name), name)
         require_executable(plan)
-        return StepTasks(expand(plan), seconds)
+        if self.samples:
+            require_same_samples(plan, self.samples)
+        return StepTasks(expand(plan), plan, seconds)
 
     def take(self, number: int) -> Path | None:
         """Waits for a step and takes it; None when the run ended meanwhile. Raises RunFailed when no planner is
@@ -186,4 +195,4 @@ class StepFetch(threading.Thread):
         if self.error:
             raise self.error
         assert self.step is not None, "None only after the run is over"
-        return StepTasks(self.step.tasks, self.step.planned_s, waited)
+        return replace(self.step, waited_s=waited)

@@ -120,7 +120,7 @@ class TaskExecutor:
         for task in own:
             if task.phase in ("F", "B", "I"):
                 self.flight(task).add_pass(task, self.mover)
-        self.edges.begin_step(tasks, self.flights)
+        self.edges.begin_step(self.local.followed, tasks, self.flights)
         buffer = lambda recv: empty_activations(self.local.stage(recv), self.flight(recv).tokens)  # noqa: E731
         self.order = shared_order(
             self.worker.rank, tasks, self.message_pairs, self.synchronised, self.local.task_gathered

@@ -123,6 +123,7 @@ def train_step(
     """Trains one step on every rank; returns its result on rank 0, with task records if `keep_records`. Raises
     RunFailed where the gradient norm is not finite.
     """
+    executor.local.follow(upcoming_step.plan or executor.local.plan)
     if reference:
         reference.copy_weights()
     step = executor.step(upcoming_step.tasks)

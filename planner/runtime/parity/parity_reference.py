@@ -15,6 +15,7 @@ from planner.models.autograd import AuxiliaryLosses
 from planner.models.checkpoints import set_initial_weights
 from planner.models.inputs import PlannedItems, batch_of_documents
 from planner.models.networks import Network
+from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
 from planner.runtime.checkpoint.initial_weights import initial_weights_source
@@ -29,6 +30,8 @@ from planner.runtime.state.rank_state import RankState
 from planner.specs.model import EdgeInput
 from planner.specs.workload.items import packed_documents, part_lengths
 
+FedItems = dict[tuple[ItemKey, EdgeInput], list[tuple[int, ItemKey]]]  # reader, by what → first token, encoder item
+
 MIN_NORM_SHARE = 1e-3  # gradient errors are relative to at least this share of the largest gradient norm
 
 
@@ -42,12 +45,7 @@ class ParityReference:
         self.begun = False
         self.worst = ParityErrors(steps=0, items=0, loss_rel_err=0.0, grad_rel_err=0.0, worst="")
         self.models: dict[str, Network] = {}
-        self.fed: dict[tuple[ItemKey, EdgeInput], list[tuple[int, ItemKey]]] = defaultdict(
-            list
-        )  # by reader: first token, encoder item
-        for item, places in fed_spans(local.plan).items():
-            for place in places:
-                self.fed[place.target, place.by].append((place.first, item))
+        self.fed: FedItems = {}
         for name, layout in local.plan.layouts.items() if local.worker.rank == 0 else ():
             stored = STORED_DTYPES[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
@@ -96,6 +94,7 @@ class ParityReference:
         """Loss and gradients of one step in one process, each pack by itself."""
         for model in self.models.values():
             model.zero_grad()
+        self.fed = fed_items(self.local.followed)
         total = 0.0
         with_loss = [*filter(self.local.computes_loss, ended)]  # encoders run with the items that read them
         packs = [
@@ -161,10 +160,19 @@ class ParityReference:
     def outputs(self, source: ItemKey, scale: float) -> Tensor:
         """Outputs of one encoder item, (outputs, width)."""
         module, item = source
-        pack = ReferencePack(packed_documents((item,), (part_lengths(self.local.plan.uses.items[module][item]),)))
+        pack = ReferencePack(packed_documents((item,), (part_lengths(self.local.followed.uses.items[module][item]),)))
         batch, hidden_rows = self.batch(module, pack, scale), self.models[module].spec.class_tokens
         rows = self.models[module](batch)
         return rows[batch.positions >= hidden_rows] if hidden_rows else rows  # type: ignore[no-any-return]
+
+
+def fed_items(plan: Plan) -> FedItems:
+    """The encoder items that each item of a plan reads, with the first token of their outputs in it."""
+    fed: FedItems = defaultdict(list)
+    for item, places in fed_spans(plan).items():
+        for place in places:
+            fed[place.target, place.by].append((place.first, item))
+    return fed
 
 
 def worst_error(gradients: dict[str, Tensor], reference: dict[str, Tensor]) -> tuple[float, str]:

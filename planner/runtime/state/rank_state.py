@@ -1,6 +1,7 @@
 """What one rank holds of a plan: its chunks of every module, their batch loaders, process groups and channels."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from torch import nn
 
 from planner.launch import Worker
 from planner.launch.communication import Channels, CommunicationMeter, ProcessGroups, dispatchers_by_layer
-from planner.models.inputs import fed_source, sample_source
+from planner.models.inputs import ItemGrids, SampleSource, fed_source, sample_source
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.group_catalogue import process_groups
 from planner.plan.plan_file import Plan
@@ -44,8 +45,8 @@ class RankState:
             None if options.resume is None else read_index(options.resume)
         )  # index of the checkpoint to resume from
         self.source = sample_source(options.data, options.seed)
-        self.sources = {name: fed_source(self.source, fed_items(plan, name)) for name in plan.layouts}
-        self.grids = {name: token_grids(plan, name) for name in plan.layouts}
+        self.followed = plan  # whose items the steps work on: the run's plan, or that of a step planned meanwhile
+        self.sources, self.grids = item_sources(plan, self.source), item_grids_of(plan)
         self.groups = ProcessGroups(process_groups(plan))
         self.channels = Channels(plan_channels(plan), worker.device)
         self.stages: dict[str, list[ShardedStage]] = {}
@@ -68,6 +69,17 @@ class RankState:
             )
             for stage in self.stages[name]:
                 stage.materialise(self.groups, initial_weights_source(options, self.resumed_from, name))
+
+    def follow(self, plan: Plan) -> None:
+        """Load the items of this plan from now on: it has the modules and layouts of the run's own."""
+        if plan is self.followed:
+            return
+        self.followed = plan
+        self.sources, self.grids = item_sources(plan, self.source), item_grids_of(plan)
+        self.loaders = {
+            name: replace(loader, source=self.sources[name], grids=self.grids[name])
+            for name, loader in self.loaders.items()
+        }
 
     @cached_property
     def file_group(self) -> dist.ProcessGroup:
@@ -127,6 +139,16 @@ class RankState:
     def has_last_layer(self, task: Task) -> bool:
         """Whether the pass includes the last layer of its module."""
         return task.layers[-1] == self.plan.uses.models[task.module].layers - 1
+
+
+def item_sources(plan: Plan, source: SampleSource) -> dict[str, SampleSource]:
+    """By module, the source of its items in a plan."""
+    return {name: fed_source(source, fed_items(plan, name)) for name in plan.layouts}
+
+
+def item_grids_of(plan: Plan) -> dict[str, ItemGrids]:
+    """By module, the grids among the tokens of its items in a plan."""
+    return {name: token_grids(plan, name) for name in plan.layouts}
 
 
 def fed_items(plan: Plan, module: str) -> dict[int, int]:

@@ -10,7 +10,7 @@ or a clip may have no text. All arrays are mapped into memory: only what is used
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,12 +123,6 @@ def open_sample_folder(folder: Path) -> SampleFolder:
     offsets = open_offsets(folder)
     images, clips = (open_media(folder, files, len(offsets) - 1) for files in (IMAGES, CLIPS))
     return SampleFolder(folder, offsets, images, clips)
-
-
-def read_sample_folder(folder: SampleFolder, end: int) -> Iterator[tuple[Sample, str]]:
-    """The samples before number `end`, as far as there are any, each with its place, for errors. Raises InputError."""
-    for number in range(min(end, len(folder))):
-        yield folder.sample(number), f"{folder.path} (sample {number})"
 
 
 def require_widths(folder: SampleFolder, modules: Mapping[str, ModuleStack]) -> None:

@@ -69,9 +69,9 @@ CLIPS = {
 }
 
 
-def draw_samples(mix: SampleMix, text: list[int], seed: int) -> list[Sample]:
-    """Samples with these tokens of text, of which the mix's share has images and sound; the same seed draws the same,
-    and more samples continue fewer. Raises InputError.
+def draw_samples(mix: SampleMix, text: list[int], seed: int, first: int = 0) -> list[Sample]:
+    """Samples from number `first` on, with these tokens of text, of which the mix's share has images and sound; the
+    same seed draws the same, and more samples continue fewer. Raises InputError.
     """
     whole = mix.multimodal + mix.text_only
     if not whole > 0:
@@ -80,41 +80,55 @@ def draw_samples(mix: SampleMix, text: list[int], seed: int) -> list[Sample]:
     if mix.multimodal and not mix.images and not mix.audio:
         fix = "images: {name: coco}, or audio: {name: librispeech}"
         raise InputError("multimodal samples have neither images nor sound", where="workload.lengths", fix=fix)
-    drawn = random_generator(seed, jumps=2).random(len(text)) * whole < mix.multimodal
-    images = draw_images(mix.images, len(text), seed) if mix.images else [()] * len(text)
-    clips = draw_clips(mix.audio, len(text), seed) if mix.audio else [()] * len(text)
+    span = (first, first + len(text))
+    drawn = drawn_multimodal(mix, span[1], seed)[first:]
+    images = draw_images(mix.images, span, seed) if mix.images else [()] * len(text)
+    clips = draw_clips(mix.audio, span, seed) if mix.audio else [()] * len(text)
     return [
         Sample(tokens, images[at], (), clips[at]) if drawn[at] else Sample(tokens) for at, tokens in enumerate(text)
     ]
 
 
-def draw_images(given: DrawnImages, count: int, seed: int) -> list[tuple[ImageSize, ...]]:
-    """The images of each of `count` samples. Raises InputError."""
+def drawn_multimodal(mix: SampleMix, count: int, seed: int) -> "NDArray[np.bool_]":
+    """Which of the first `count` samples have images and sound."""
+    whole = mix.multimodal + mix.text_only
+    return random_generator(seed, jumps=2).random(count) * whole < mix.multimodal
+
+
+def multimodal_before(mix: SampleMix, number: int, seed: int) -> int:
+    """How many samples before this one have images and sound."""
+    return int(drawn_multimodal(mix, number, seed).sum())
+
+
+def draw_images(given: DrawnImages, span: tuple[int, int], seed: int) -> list[tuple[ImageSize, ...]]:
+    """`each` images for each sample of a span. Raises InputError."""
     import numpy as np
 
     if given.sizes:
-        return [tuple(ImageSize(*size) for size in given.sizes) * given.each] * count
+        return [tuple(ImageSize(*size) for size in given.sizes) * given.each] * (span[1] - span[0])
     if given.name not in IMAGES:
         raise unknown_name(given.name, "images", [*IMAGES])
     found = IMAGES[given.name]
-    aspects = drawn_values(found.aspect, count * given.each, seed, 3)
-    longer = drawn_values(found.longer, count * given.each, seed, 4)
+    first, last = (end * given.each for end in span)
+    aspects = drawn_values(found.aspect, last, seed, 3)[first:]
+    longer = drawn_values(found.longer, last, seed, 4)[first:]
     widths = np.rint(longer * np.minimum(1.0, aspects)).astype(int).tolist()
     heights = np.rint(longer / np.maximum(1.0, aspects)).astype(int).tolist()
     sizes = [ImageSize(max(1, w), max(1, h)) for w, h in zip(widths, heights, strict=True)]
-    return [tuple(sizes[at * given.each : (at + 1) * given.each]) for at in range(count)]
+    return [tuple(sizes[at : at + given.each]) for at in range(0, last - first, given.each)]
 
 
-def draw_clips(given: DrawnClips, count: int, seed: int) -> list[tuple[float, ...]]:
-    """The clips of each of `count` samples, in seconds. Raises InputError."""
+def draw_clips(given: DrawnClips, span: tuple[int, int], seed: int) -> list[tuple[float, ...]]:
+    """`each` clips for each sample of a span, in seconds. Raises InputError."""
     import numpy as np
 
     if given.seconds:
-        return [given.seconds * given.each] * count
+        return [given.seconds * given.each] * (span[1] - span[0])
     if given.name not in CLIPS:
         raise unknown_name(given.name, "audio", [*CLIPS])
-    seconds = np.round(drawn_values(CLIPS[given.name].seconds, count * given.each, seed, 5), 2).tolist()
-    return [tuple(seconds[at * given.each : (at + 1) * given.each]) for at in range(count)]
+    first, last = (end * given.each for end in span)
+    seconds = np.round(drawn_values(CLIPS[given.name].seconds, last, seed, 5)[first:], 2).tolist()
+    return [tuple(seconds[at : at + given.each]) for at in range(0, last - first, given.each)]
 
 
 def drawn_values(points: Points, count: int, seed: int, jumps: int) -> "NDArray[np.float64]":

@@ -5,7 +5,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,24 +63,27 @@ def end_of_batches(workload: Workload, count: int, first_row: int) -> int:
     return end
 
 
-def make_batches(
-    workload: Workload, lengths: list[int], count: int, first_row: int, too_large: Collection[int] = ()
-) -> list[SampleBatch]:
-    """Return `count` consecutive batches of samples with these lengths, without those that are `too_large`. Raises
-    InputError where they are too few.
-    """
+def make_batches(workload: Workload, lengths: list[int], count: int, first_row: int) -> list[SampleBatch]:
+    """Return `count` consecutive batches of samples with these lengths. Raises InputError where they are too few."""
+    starts = batch_starts(workload, count, first_row, len(lengths))
+    return [make_batch(workload, lengths, start) for start in starts]
+
+
+def batch_starts(workload: Workload, count: int, first_row: int, available: int | None) -> range:
+    """Return the first samples of `count` consecutive batches. Raises InputError where the data has too few."""
     end = first_row + count * workload.batch_rows
-    if len(lengths) < end:
+    if available is not None and available < end:
         raise InputError(
-            f"{count} batches of {workload.batch_rows} samples end at sample {end}, the data has {len(lengths)}",
+            f"{count} batches of {workload.batch_rows} samples end at sample {end}, the data has {available}",
             where="workload",
             fix="ask for fewer batches, or give more samples",
         )
-    starts = range(first_row, end, workload.batch_rows)
-    return [make_batch(workload, lengths, start, too_large) for start in starts]
+    return range(first_row, end, workload.batch_rows)
 
 
-def make_batch(workload: Workload, lengths: list[int], start: int, too_large: Collection[int] = ()) -> SampleBatch:
+def make_batch(
+    workload: Workload, lengths: Sequence[int] | Mapping[int, int], start: int, too_large: Collection[int] = ()
+) -> SampleBatch:
     """Return the batch from sample `start` on, with lengths rounded up; samples that are too long, or among
     `too_large`, are dropped.
     """

@@ -13,7 +13,7 @@ from planner.specs.model import Model
 from planner.specs.workload.items import Size, item_outputs, item_tokens
 from planner.specs.workload.length_sources import StreamFile, Workload
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
-from planner.specs.workload.stream_items import StreamItem, draw_stream_items, read_stream_items, sample_count
+from planner.specs.workload.stream_items import DrawnStream, StreamItem, read_stream_items, sample_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +32,59 @@ def add_streams(
     if not workload.streams:
         yield from batches
         return
-    order = stream_order(workload, model, samples, where)
-    files = {
-        name: [*read_stream_items(stream, name, model, where.base)]
-        for name, stream in workload.streams.items()
-        if isinstance(stream, StreamFile)
-    }
-    item_counts = {samples: sample_count(workload, where.base), **{name: len(items) for name, items in files.items()}}
-    for name, items in files.items():
-        require_readers(items, name, item_counts)
+    streams = StreamReader(workload, model, samples, seed, where)
     for batch in batches:
-        builder = BatchBuilder(model, samples, batch)
-        for name in order:
-            items = (
-                files[name]
-                if name in files
-                else draw_stream_items(workload.streams[name], name, model, builder.highest(name), seed)
-            )
-            builder.add_stream(name, items, from_file=name in files)
-        yield builder.batch()
+        yield streams.add_to(batch)
+
+
+class StreamReader:
+    """The streams of a workload: files are read once, and found by reader; drawn sizes are kept for some batches."""
+
+    def __init__(self, workload: Workload, model: Model, samples: str, seed: int, where: SourcePaths) -> None:
+        self.model, self.samples = model, samples
+        self.order = stream_order(workload, model, samples, where)
+        self.files = {
+            name: [*read_stream_items(stream, name, model, where.base)]
+            for name, stream in workload.streams.items()
+            if isinstance(stream, StreamFile)
+        }
+        counts = {samples: sample_count(workload, where.base)} | {name: len(each) for name, each in self.files.items()}
+        for name, items in self.files.items():
+            require_readers(items, name, counts)
+        self.by_reader = {name: numbers_by_reader(items) for name, items in self.files.items()}
+        self.drawn = {
+            name: DrawnStream(stream, name, model, seed)
+            for name, stream in workload.streams.items()
+            if not isinstance(stream, StreamFile)
+        }
+
+    def add_to(self, batch: SampleBatch) -> SampleBatch:
+        """Return the batch with the items that its samples read, themselves or over other modules. Raises
+        InputError.
+        """
+        builder = BatchBuilder(self.model, self.samples, batch)
+        for name in self.order:
+            builder.add_stream(name, self.items(name, builder), from_file=name in self.files)
+        return builder.batch()
+
+    def items(self, name: str, builder: "BatchBuilder") -> list[StreamItem]:
+        """Return the items of a stream that name a reader in the batch, or one that was left out of it."""
+        near = [(target, reader) for target in self.model.targets(name) for reader in builder.near(target)]
+        if name in self.drawn:
+            highest = builder.highest(name)
+            return self.drawn[name].items(sorted(reader for _, reader in near if reader <= highest))
+        index = self.by_reader[name]
+        return [self.files[name][number] for number in sorted({n for key in near for n in index.get(key, ())})]
+
+
+def numbers_by_reader(items: Sequence[StreamItem]) -> dict[tuple[str, int], list[int]]:
+    """Return, by module and number of a reader, the items that it reads."""
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for item in items:
+        for target, readers in item.readers.items():
+            for reader in readers:
+                found[target, reader].append(item.number)
+    return found
 
 
 def stream_order(workload: Workload, model: Model, samples: str, where: SourcePaths) -> list[str]:
@@ -107,6 +141,10 @@ class BatchBuilder:
         self.replaced_tokens: dict[tuple[str, int], int] = defaultdict(
             int
         )  # module, item → tokens that outputs of encoders replace so far
+
+    def near(self, target: str) -> set[int]:
+        """Return the items of a module that are in the batch, or were left out of it."""
+        return self.left_out[target].union(self.kept[target])
 
     def highest(self, name: str) -> int:
         """Return the highest number among the items that may read those of a module; -1: there are none."""

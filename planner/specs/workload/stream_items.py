@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -14,14 +14,16 @@ from planner.specs.workload.distributions import draw_lengths, draw_mixture
 from planner.specs.workload.items import UNITS_PER_TOKEN, ItemSize, Size, size_faults
 from planner.specs.workload.length_sources import (
     LengthsFile,
-    Stream,
     StreamDistribution,
     StreamFile,
+    StreamMix,
     TokensFolder,
     Workload,
 )
 from planner.specs.workload.samples import INTEGER, MAX_SAMPLES, parse_length, read_lengths, read_text_file
 from planner.specs.workload.token_folder import open_offsets
+
+DRAWN_AT_ONCE = 16  # batches whose sizes are drawn together
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +111,47 @@ def parse_readers(cell: str, where: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def draw_stream_items(stream: Stream, name: str, model: Model, highest: int, seed: int) -> list[StreamItem]:
-    """Draw `each` items for every item up to number `highest` of the module that reads them. Raises InputError."""
-    assert not isinstance(stream, StreamFile), "files are read"
-    spec, targets = model.modules[name], model.targets(name)
-    count, stream_seed = (
-        (highest + 1) * stream.each,
-        seed ^ crc32(name.encode()),
-    )  # a seed of its own, independent of the samples'
-    if len(targets) > 1:
-        message = f"`{name}` feeds {' and '.join(targets)}: drawn items have one reader"
-        raise InputError(message, where=f"workload.streams.{name}", fix="give a file with the readers of each item")
-    if count > MAX_SAMPLES:
-        message = f"{count} items would be drawn, at most {MAX_SAMPLES} are"
-        raise InputError(
-            message, where=f"workload.streams.{name}.each", fix="a smaller number, or an earlier first sample"
+class DrawnStream:
+    """A stream whose items are drawn, `each` for every item of the module that reads them.
+
+    Of the sizes, which the seed fixes from the first on, those of a batch and of some behind it are kept.
+    """
+
+    def __init__(self, stream: StreamDistribution | StreamMix, name: str, model: Model, seed: int) -> None:
+        self.stream, self.name, self.model = stream, name, model
+        self.seed = seed ^ crc32(name.encode())  # a seed of its own, independent of the samples'
+        self.first, self.sizes = 0, list[int]()
+
+    def items(self, readers: Sequence[int]) -> list[StreamItem]:
+        """Return the items of these readers, which rise. Raises InputError."""
+        spec, targets, each = self.model.modules[self.name], self.model.targets(self.name), self.stream.each
+        if len(targets) > 1:
+            message = f"`{self.name}` feeds {' and '.join(targets)}: drawn items have one reader"
+            fix = "give a file with the readers of each item"
+            raise InputError(message, where=f"workload.streams.{self.name}", fix=fix)
+        unit = spec.tokens_per_output * UNITS_PER_TOKEN[spec.input_unit]
+        if readers:
+            self.draw(readers[0] * each, (readers[-1] + 1) * each)
+        return [
+            StreamItem(
+                number, make_size(spec, (-(-self.sizes[number - self.first] // unit) * unit,)), {targets[0]: (reader,)}
+            )
+            for reader in readers
+            for number in range(reader * each, (reader + 1) * each)
+        ]
+
+    def draw(self, first: int, end: int) -> None:
+        """Draw the sizes of these items, unless they are there. Raises InputError."""
+        if self.first <= first and end <= self.first + len(self.sizes):
+            return
+        if end > MAX_SAMPLES:
+            message = f"{end} items would be drawn, at most {MAX_SAMPLES} are"
+            fix = "a smaller number, or an earlier first sample"
+            raise InputError(message, where=f"workload.streams.{self.name}.each", fix=fix)
+        count, stream = min(first + DRAWN_AT_ONCE * (end - first), MAX_SAMPLES), self.stream
+        drawn = (
+            draw_lengths(stream.name, count, self.seed)
+            if isinstance(stream, StreamDistribution)
+            else draw_mixture(stream.parts, count, self.seed)
         )
-    sizes = (
-        draw_lengths(stream.name, count, stream_seed)
-        if isinstance(stream, StreamDistribution)
-        else draw_mixture(stream.parts, count, stream_seed)
-    )
-    unit = spec.tokens_per_output * UNITS_PER_TOKEN[spec.input_unit]
-    rounded = (make_size(spec, (-(-size // unit) * unit,)) for size in sizes)
-    return [StreamItem(number, size, {targets[0]: (number // stream.each,)}) for number, size in enumerate(rounded)]
+        self.first, self.sizes = first, drawn[first:]

@@ -14,7 +14,7 @@ from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies.modality.joint_search import NOTHING, SimulatedJoint, simulated_joint
 
 Layouts = dict[str, Layout]
-FITTING = {1: 1, 2: 2, 3: 4, 4: 8}  # candidates that fit, of which the best is taken, by effort
+FITTING = {1: 1, 2: 1, 3: 4, 4: 8}  # candidates that fit, of which the best is taken, by effort
 CANDIDATES = 4  # times as many are looked at
 
 

@@ -27,6 +27,14 @@ BASELINES: dict[str, Callable[[JointSpace], Iterator[Layouts]]] = {
     "fsdp_all": fsdp_all,
 }
 
+BASELINE_TEXTS = {  # what each is, in a few words
+    "encoder_first_stage": "encoders on the first of even stages",
+    "rebalanced_stages": "encoders on the first stage, which has fewer layers",
+    "kept_stages": "encoders on the first stage, whose layers are those for a mix of 5:5",
+    "equal_dp_apart": "every module on ranks of its own, of equal dp, without tp and cp",
+    "fsdp_all": "every module under ZeRO-3 over all ranks",
+}
+
 
 def baseline_trials(inputs: Inputs, space: JointSpace) -> list[SimulatedJoint]:
     """Every baseline simulated, its name as its kind: its plan, or why there is none."""

@@ -21,7 +21,7 @@ from planner.strategies.modality.level_stages import with_level_stages
 from planner.strategies.modality.module_space import ModuleOption, encoder_space
 from planner.units import GIB
 
-LLM_LAYOUTS = 4  # of the LLM, with each share of memory for encoders
+LLM_LAYOUTS = 4  # with each share of memory beside encoders
 REFERENCE_MIX = "5:5"  # for which kept_stages are balanced
 
 

@@ -1,41 +1,39 @@
 """The best joint layouts of each other kind, as alternatives of a plan: what they take, or why there are none."""
 
 from planner.plan.descriptions import fixable_layout
-from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout
 from planner.specs.base import with_fields
 from planner.specs.parallelism import Parallelism
+from planner.strategies.modality.baselines import BASELINE_TEXTS
 from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
 from planner.units import percent
 
 
 def joint_alternatives(done: JointSearch) -> tuple[Alternative, ...]:
-    """The quickest of each kind but the best one's, baselines by their names; where none of a kind fits, the one that
-    was tried first.
+    """The quickest of each kind but the best one's; where none of a kind fits, the one that was tried first; and every
+    baseline.
     """
     chosen = done.best
     assert chosen, "alternatives are those of a plan"
     of_kind: dict[str, SimulatedJoint] = {}
-    for each in (*done.starts, *done.tried.values()):
+    for each in done.tried.values():
         if each.kind not in of_kind or each.seconds < of_kind[each.kind].seconds:
             of_kind[each.kind] = each
-    others = [each for kind, each in of_kind.items() if kind != chosen.kind]
-    return tuple(
-        joint_alternative(each, chosen, done.inputs.module) for each in sorted(others, key=lambda each: each.seconds)
-    )
+    baselines = [*done.baselines]
+    others = [each for kind, each in of_kind.items() if kind != chosen.kind and each not in baselines]
+    ranked = sorted([*others, *baselines], key=lambda each: each.seconds)
+    return tuple(joint_alternative(each, chosen) for each in ranked)
 
 
-def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint, module: str) -> Alternative:
-    """Joint layouts of another kind beside the chosen ones; none, where a baseline has no layouts."""
-    slower = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower" if tried.plan else tried.because
-    samples = tried.layouts.get(module)
+def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternative:
+    """Joint layouts of another kind beside the chosen ones; a baseline's are called by its name."""
+    what = BASELINE_TEXTS.get(tried.kind, tried.kind)
+    slower = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {what}"
     size = chosen.plan.size if chosen.plan else 0
     return Alternative(
-        strategy="modality_layout",
-        zero=samples.zero if samples else None,
-        sync=sync_of(samples) if samples else None,
+        strategy=tried.kind if tried.kind in BASELINE_TEXTS else "modality_layout",
         value=tried.seconds if tried.plan else None,
-        because=f"{tried.kind}: {slower}",
+        because=slower if tried.plan else f"{what}: {tried.because}",
         layouts={name: placed_layout(layout, size) for name, layout in tried.layouts.items()},
     )
 

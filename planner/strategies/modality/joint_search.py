@@ -58,7 +58,8 @@ class JointSearch:
 
     inputs: Inputs
     most: int
-    starts: Sequence[SimulatedJoint] = ()  # simulated before, and not counted: baselines, by their names as kinds
+    priced: int  # candidates, by the closed form
+    baselines: Sequence[SimulatedJoint]  # simulated before, and among what was tried
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
 
     def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
@@ -71,13 +72,12 @@ class JointSearch:
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
-        return len(self.tried) >= self.most
+        return len(self.tried) >= self.most + len(self.baselines)
 
     @property
     def rising(self) -> list[SimulatedJoint]:
         """Those that fit, the quickest first; of equals the first one."""
-        every = (*self.tried.values(), *self.starts)
-        return sorted((each for each in every if each.plan), key=lambda each: each.seconds)
+        return sorted((each for each in self.tried.values() if each.plan), key=lambda each: each.seconds)
 
     @property
     def best(self) -> SimulatedJoint | None:
@@ -98,12 +98,13 @@ def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> Si
 
 
 def search(
-    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, starts: Sequence[SimulatedJoint] = ()
+    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, baselines: Sequence[SimulatedJoint] = ()
 ) -> JointSearch:
-    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best, of `starts` or
-    of these.
+    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best; no more than
+    `most` beside the baselines.
     """
-    done = JointSearch(inputs, most, starts)
+    done = JointSearch(inputs, most, len(candidates), baselines)
+    done.tried.update({str(each.layouts): each for each in baselines if each.plan})
     first, others = quickest_of_kinds(candidates)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by
     for each in first:
@@ -155,7 +156,7 @@ def improve(done: JointSearch) -> None:
             return
         expanded.add(str(start.layouts))
         least = done.rising[0].seconds
-        kind = f"{start.kind} changed" if any(start is each for each in done.starts) else start.kind
+        kind = f"{start.kind} changed" if any(start is each for each in done.baselines) else start.kind
         for layouts in neighbours(done.inputs, start.layouts):
             if done.spent or done.simulate(layouts, kind).seconds < least:
                 break

@@ -13,8 +13,8 @@ from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring import outcome_of, prediction_of
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
-from planner.strategies.modality.joint_search import SimulatedJoint, most_simulated, search, simulated_joint
+from planner.strategies.modality.job_search import search_job
+from planner.strategies.modality.joint_search import SimulatedJoint, simulated_joint
 
 QUICKEST = {1: 2, 2: 4, 3: 8, 4: 16}  # joint layouts of a mix that others are given, by effort
 
@@ -68,8 +68,7 @@ class LayoutsAtMix:
         one before: the first is the strategy's. Raises Infeasible where none fits.
         """
         first = replace(self.inputs, batches=self.inputs.batches[:1])
-        candidates = joint_candidates(JointSpace(first))
-        tried = [*search(first, candidates, most_simulated(first)).tried.values()] if candidates else []
+        tried = [*search_job(first).tried.values()]
         found: dict[float, SimulatedJoint] = {}
         for each in sorted((each for each in tried if each.plan), key=lambda each: each.seconds):
             found.setdefault(each.seconds, each)

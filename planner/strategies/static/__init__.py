@@ -1,6 +1,11 @@
 """One layout for all batches: what a job fixes of it, how it becomes a plan, and what changes when it does not fit."""
 
+from planner.strategies.static.changed_layouts import changed_layouts, fixing, with_asked
+from planner.strategies.static.fitting_change import FittingChange, fitting_change
 from planner.strategies.static.joint_plan import (
+    AS_FIXED,
+    assign_batch,
+    draft_of_layouts,
     fixes_every_module,
     plan_of_layouts,
     solve_together,
@@ -12,11 +17,18 @@ from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 
 __all__ = [
+    "AS_FIXED",
+    "FittingChange",
     "LayoutChange",
     "MemoryFit",
     "StageMemory",
     "StepTimePrediction",
+    "assign_batch",
+    "changed_layouts",
+    "draft_of_layouts",
+    "fitting_change",
     "fixes_every_module",
+    "fixing",
     "impossible_fields",
     "memory_fit_of_job",
     "memory_fit_of_plan",
@@ -26,4 +38,5 @@ __all__ = [
     "solve_together",
     "undefined_items",
     "unsupported_together",
+    "with_asked",
 ]

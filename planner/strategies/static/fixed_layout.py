@@ -28,7 +28,7 @@ def fixed_layout(inputs: Inputs, runs: bool = True, ranks: Ranks | None = None) 
         wrong = uneven_batch(layout, trained, len(inputs.model.modules) == 1)
     if wrong or layout is None:
         message, fix = wrong or ("", "")
-        raise InputError(message, where=f"{inputs.sources['job']} (fix.layouts.{inputs.module})", fix=fix)
+        raise InputError(message, where=f"{inputs.file} (fix.layouts.{inputs.module})", fix=fix)
     layout = with_fields(layout, ranks=ranks) if ranks else layout
     require_launchable(inputs, layout, f"fix.layouts.{inputs.module}", runs=runs)
     return layout

@@ -15,11 +15,12 @@ from planner.costs import Floats, Pricing
 from planner.layouts import layout_problem
 from planner.packing import exchange_loads, longest_first
 from planner.plan.mesh.rank_mesh import stage_ranks
-from planner.plan.plan_file import Layout
+from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
 from planner.strategies.static.rank_loads import FORWARD_SHARE, RankLoads, pipeline_loads, stage_shares
+from planner.strategies.static.split_items import SplitItems, split_degrees
 from planner.strategies.static.static_plan import (
     ReplicaItems,
     assign_items,
@@ -31,6 +32,7 @@ from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, R
 from planner.strategies.static.stream_items import Choice, MicroBatchOf, Reader, ReplicaOf, StreamItems, first_reads
 
 EXCHANGES = 200  # of samples between replicas
+LONG = 1.0  # of a replica's mean seconds: an item that takes more may be worth splitting
 LESS = 1.0 - 1e-9  # of the best so far: what another assignment must stay below to be taken
 
 
@@ -38,7 +40,8 @@ LESS = 1.0 - 1e-9  # of the best so far: what another assignment must stay below
 class JointAssignment:
     """Items of each module on each of its replicas, by micro-batch."""
 
-    cells: dict[str, list[list[list[int]]]]  # module → by micro-batch, the items of each replica
+    cells: dict[str, list[list[list[int]]]]  # module → by micro-batch, the items of each group
+    groups: dict[str, list[Group]]  # module → its replicas, and behind them what long items are split over
     seconds: float  # of a step, without what no assignment changes
 
 
@@ -47,6 +50,7 @@ class Balance(NamedTuple):
 
     ranks: bool  # what ranks have to do already, and exchanges at the end
     homes: bool  # items stay on the ranks of the replica that reads them
+    degree: int = 1  # replicas over which long items may be split
 
 
 class JointItems:
@@ -59,6 +63,8 @@ class JointItems:
         self.streams = {
             name: StreamItems(pricing, name, layouts[name], sizes) for name, sizes in self.batch.streams.items()
         }
+        self.split_streams = self.streams_that_split()
+        self.degrees = sorted({degree for _, degree in self.split_streams})
         line, sizes = item_line(pricing, inputs.module, self.layout), self.batch.items
         of_size = {size: line.item_seconds(size) for size in {*sizes.values()}}
         self.loads = {item: of_size[size] for item, size in sizes.items()}
@@ -66,6 +72,17 @@ class JointItems:
         first = {*stage_ranks(self.layout, 0)}
         ranks = Ranks(rank for rank in self.replicas[0] if rank in first)
         self.shares = stage_shares(pricing, inputs.module, self.layout, ranks, mean)
+
+    def streams_that_split(self) -> dict[tuple[str, int], SplitItems]:
+        """Of encoders with an item that is longer than a fair share, those whose items may be split, by degree."""
+        found: dict[tuple[str, int], SplitItems] = {}
+        for name, stream in self.streams.items():
+            longest, every = max(stream.loads.values(), default=0.0), sum(stream.loads.values())
+            if longest * len(stream.replicas) > every * LONG:
+                for degree in split_degrees(self.inputs, name, self.layouts[name]):
+                    sizes = self.batch.streams[name]
+                    found[name, degree] = SplitItems(self.pricing, name, self.layouts[name], sizes, degree)
+        return found
 
     def best(self) -> JointAssignment:
         """The assignment with the least estimate, of equal ones the first: that by the LLM alone."""
@@ -76,14 +93,26 @@ class JointItems:
         return best
 
     def candidates(self) -> Iterator[JointAssignment]:
-        """Samples by the LLM alone, and with what their items take of its ranks; items on any rank, or at home."""
+        """By the LLM alone; samples with what their items take of its ranks, items on any rank, or at home; and the
+        best of these with long items split.
+        """
         alone = assign_items(self.pricing, self.inputs, self.layout, layout_problem(self.inputs).trained)
-        yield self.with_streams(alone, Balance(ranks=False, homes=False))
         brought = self.brought_seconds() if len(self.replicas) > 1 else {}
         together = [self.balanced(brought)] if any(brought.values()) else []
-        for samples in (alone, *together):
-            for homes in (False, True) if together else (False,):
-                yield self.with_streams(samples, Balance(ranks=True, homes=homes))
+        choices = [(alone, Balance(ranks=False, homes=False))]
+        choices += [
+            (samples, Balance(ranks=True, homes=homes))
+            for samples in (alone, *together)
+            for homes in ((False, True) if together else (False,))
+        ]
+        seconds: list[float] = []
+        for choice in choices:
+            found = self.with_streams(*choice)
+            seconds.append(found.seconds)
+            yield found
+        samples, balance = choices[seconds.index(min(seconds))]
+        for degree in self.degrees:
+            yield self.with_streams(samples, balance._replace(ranks=True, degree=degree))
 
     def brought_seconds(self) -> dict[int, float]:
         """Sample → seconds that its items take of each rank of a replica, of encoders on ranks of every replica."""
@@ -123,25 +152,27 @@ class JointItems:
         seconds = np.array([[sum(self.loads[item] for item in items) for items in each] for each in samples])
         of_ranks = pipeline_loads(self.replicas, self.layout, self.shares, seconds, self.inputs.cluster.size)
         busy = RankLoads(of_ranks.busy - of_ranks.warm_up)  # of the drain nothing: last micro-batches are the shortest
+        groups = {module: [*replica_groups(self.layout).values()]}
         at: dict[str, MicroBatchOf] = {}
         ranks: dict[str, ReplicaOf] = {}
-        at[module], ranks[module] = placed_items(self.layout, cells[module])
+        at[module], ranks[module] = placed_items(self.layout, groups[module], cells[module])
         homes = dict(self.homes(module, self.layout)) if balance.homes else {}
         work: list[EncoderWork] = []
         for name, stream in self.streams.items():
-            layout = self.layouts[name]
+            layout, stream = self.layouts[name], self.split_streams.get((name, balance.degree), stream)
             reads, by = first_reads(self.batch, name, at, ranks)
             when = {item: number // layout.serves * layout.serves for item, number in reads.items()}
             start = busy.of_replicas(stream.replicas) if balance.ranks and layout.zero < 3 else None
             choice = Choice(np.zeros(len(stream.replicas)) if start is None else start, balance.ranks, homes)
             cells[name] = stream.by_micro_batch(when, by, count, choice)
-            at[name], ranks[name] = placed_items(layout, cells[name])
+            at[name], ranks[name] = placed_items(layout, stream.groups, cells[name])
             homes |= self.homes(name, layout) if balance.homes else {}
             taken = stream.seconds(cells[name], by) / layout.pp
-            busy.add(stream.replicas, taken.sum(axis=0))
+            busy.add(stream.places, taken.sum(axis=0))
+            groups[name] = stream.groups
             work.append(self.encoder_work(stream, cells[name], taken, reads, by))
         llm = PipelineWork(self.replicas, seconds * self.shares.max(), of_ranks.drain, self.layout.zero == 3)
-        return JointAssignment(cells, step_estimate(llm, work))
+        return JointAssignment(cells, groups, step_estimate(llm, work))
 
     def homes(self, name: str, layout: Layout) -> Iterator[tuple[Reader, Ranks]]:
         """Who reads, by the ranks of a first stage → the ranks of that replica on all stages."""
@@ -163,17 +194,17 @@ class JointItems:
         replica_of = {reader: number for number, (reader, _) in enumerate(self.homes(self.inputs.module, self.layout))}
         forward, synchronised = np.zeros_like(seconds), self.layouts[stream.name].zero == 3
         reads: list[list[Read]] = [[] for _ in cells]
-        for number, of_replicas in enumerate(cells):
-            first = [min((when[item] for item in items), default=len(cells)) for items in of_replicas]
+        for number, of_places in enumerate(cells):
+            first = [min((when[item] for item in items), default=len(cells)) for items in of_places]
             first = [min(first)] * len(first) if synchronised else first
-            for source, items in enumerate(of_replicas):
+            for source, items in enumerate(of_places):
                 for item in items:
                     if by[item] in replica_of:  # what other encoders read is waited for by those who read them
                         reads[when[item]].append(Read(replica_of[by[item]], first[source], source))
                 if items:
                     forward[first[source], source] += seconds[number, source] * FORWARD_SHARE
         backward = seconds * (1.0 - FORWARD_SHARE)
-        return EncoderWork(stream.replicas, forward, backward, reads, synchronised)
+        return EncoderWork(stream.places, stream.in_turn(forward), backward, reads, synchronised)
 
 
 def sample_readers(batch: SampleBatch, name: str, readers: Mapping[str, ReadersByItem]) -> ReadersByItem:
@@ -185,10 +216,12 @@ def sample_readers(batch: SampleBatch, name: str, readers: Mapping[str, ReadersB
     return {item: tuple(sorted({*samples})) for item, samples in found.items()}
 
 
-def placed_items(layout: Layout, by_number: Sequence[Sequence[Sequence[int]]]) -> tuple[MicroBatchOf, ReplicaOf]:
-    """Item → its micro-batch, and the ranks of its replica's first stage, where it reads."""
+def placed_items(
+    layout: Layout, groups: Sequence[Group], by_number: Sequence[Sequence[Sequence[int]]]
+) -> tuple[MicroBatchOf, ReplicaOf]:
+    """Item → its micro-batch, and the ranks of its group on the first stage, where it reads."""
     first = {*stage_ranks(layout, 0)}
-    of_replica = [Ranks(rank for rank in group.ranks if rank in first) for group in replica_groups(layout).values()]
+    of_replica = [Ranks(rank for rank in group.ranks if rank in first) for group in groups]
     placed = [
         (item, number, of_replica[replica])
         for number, cells in enumerate(by_number)

@@ -3,7 +3,7 @@
 Which sample and which item goes where is decided for all modules together (joint_assignment.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.costs import Pricing
@@ -11,17 +11,20 @@ from planner.errors import InputError
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
-from planner.plan.plan_file import Edge, Group, ItemEntry, Layout, MicroBatch, Plan, SharedDeviceItems
-from planner.scoring import Score, outcome_of, prediction_of, require_memory, score
+from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, group_name
+from planner.scoring import Score, outcome_of, prediction_of, require_memory, score, with_score
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses
-from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_assignment import JointAssignment, JointItems
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
 from planner.strategies.static.static_plan import replica_groups
+
+Choose = Callable[[JointItems], JointAssignment]
+AS_FIXED = "layouts as fixed"  # the effort of an outcome
 
 
 def unsupported_together(inputs: Inputs) -> str | None:
@@ -56,7 +59,14 @@ def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
     """The plan with its outcome, whether it fits or not, and its score. Raises InputError."""
     plan = plan_together(inputs, runs)
     found = score(plan)
-    return with_fields(plan, outcome=outcome_of(found, "layouts as fixed"), prediction=prediction_of(found)), found
+    return with_fields(plan, outcome=outcome_of(found, AS_FIXED), prediction=prediction_of(found)), found
+
+
+def assign_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
+    """The priced plan of a batch in which layouts are those of an earlier one. Raises InputError, and Infeasible where
+    it does not fit.
+    """
+    return with_score(plan_of_layouts(inputs, layouts), AS_FIXED)
 
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
@@ -68,69 +78,108 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     return plan_of_layouts(by_hand, placed_layouts(inputs, runs and not packs_samples(inputs)))
 
 
-def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
-    """The unpriced plan of one batch with a decided layout of every module, by the job's strategy. Raises InputError
-    where it is not legal, and Infeasible where a sample is more than a rank may hold.
+def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
+    """The unpriced plan of one batch with a decided layout of every module, by the job's strategy; `choose`: which
+    assignment is taken, where samples are not packed. Raises InputError where it is not legal, and Infeasible where a
+    sample is more than a rank may hold.
     """
-    packed = packs_samples(inputs)
-    used = plan_uses(inputs, layouts, ())
-    flows = gradient_flows(used.models, inputs.model.edges)
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
-    micro_batches = (packed_by_group if packed else balanced_by_group)(pricing, inputs, layouts)
+    plan = draft_of_layouts(inputs, layouts, choose)
+    require_legal(plan, str(inputs.file))
+    return plan
+
+
+def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
+    """The same plan before its check. Raises Infeasible where a sample is more than a rank may hold."""
+    if packs_samples(inputs):
+        micro_batches, groups = packed_by_group(pricing_for(inputs, layouts), inputs, layouts)
+    else:
+        micro_batches, groups = assigned_by_group(choose(joint_items(inputs, layouts)), inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")
     plan = draft_plan(
         replace(inputs, job=job),
-        used,
+        plan_uses(inputs, layouts, ()),
         layouts,
-        module_groups(layouts),
+        groups,
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
-    plan = with_fields(plan, edges=plan_edges(inputs, layouts))
-    require_legal(plan, str(inputs.sources["job"]))
-    return plan
+    return with_fields(plan, edges=plan_edges(inputs, layouts))
 
 
-def packed_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
-    """Micro-batches of samples that are packed to the job's limits. Raises InputError."""
+def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
+    """The samples of a batch with what they read, to be assigned to replicas of these layouts."""
+    return JointItems(pricing_for(inputs, layouts), inputs, layouts)
+
+
+def pricing_for(inputs: Inputs, layouts: dict[str, Layout]) -> Pricing:
+    """What prices items of modules with these layouts."""
+    used = plan_uses(inputs, layouts, ())
+    flows = gradient_flows(used.models, inputs.model.edges)
+    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
+
+
+def packed_by_group(
+    pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]
+) -> tuple[list[MicroBatch], dict[str, Group]]:
+    """Micro-batches of samples that are packed to the job's limits, and the groups by name. Raises InputError."""
     for name in (name for name, layout in layouts.items() if layout.serves > 1):
         message = f"a pass of `{name}` computes what its own packs read, and serves is {layouts[name].serves}"
         where = f"{inputs.sources['job']} (fix.layouts.{name}.serves)"
         raise InputError(message, where=where, fix="leave serves out, or limits.inputs_per_rank and tokens_per_rank")
-    return [
-        {name: items_by_group(name, cells) for name, cells in each.items() if name == inputs.module or any(cells)}
-        for each in packed_micro_batches(pricing, inputs, layouts)
-    ]
+    groups = {name: [*replica_groups(layout).values()] for name, layout in layouts.items()}
+    packed = packed_micro_batches(pricing, inputs, layouts)
+    return micro_batches_of(inputs.module, packed, groups), named_groups(groups)
 
 
-def balanced_by_group(pricing: Pricing, inputs: Inputs, layouts: dict[str, Layout]) -> list[MicroBatch]:
-    """Micro-batches of as many samples as their layout says, with what they read."""
-    cells = JointItems(pricing, inputs, layouts).best().cells
+def assigned_by_group(
+    found: JointAssignment, inputs: Inputs, layouts: dict[str, Layout]
+) -> tuple[list[MicroBatch], dict[str, Group]]:
+    """Micro-batches of an assignment, and the groups by name."""
+    groups = {name: [*used_groups(found.groups[name], layouts[name], found.cells[name])] for name in layouts}
+    count = len(found.cells[inputs.module])
+    by_number = [{name: of_module[number] for name, of_module in found.cells.items()} for number in range(count)]
+    return micro_batches_of(inputs.module, by_number, found.groups), named_groups(groups)
+
+
+def used_groups(groups: Sequence[Group], layout: Layout, cells: Sequence[Sequence[Sequence[int]]]) -> Iterator[Group]:
+    """The replicas of a module, and those of its other groups that have items."""
+    for number, group in enumerate(groups):
+        if number < layout.dp * layout.replica or any(of_groups[number] for of_groups in cells):
+            yield group
+
+
+def micro_batches_of(
+    module: str, by_number: Iterable[Mapping[str, Sequence[Sequence[int]]]], groups: Mapping[str, Sequence[Group]]
+) -> list[MicroBatch]:
+    """Items by module and group; modules but that of the samples only where they have items."""
+    names = {
+        name: [group_name_of(name, number, group) for number, group in enumerate(own)] for name, own in groups.items()
+    }
     return [
         {
-            name: items_by_group(name, of_module[number])
-            for name, of_module in cells.items()
-            if name == inputs.module or any(of_module[number])
+            name: {names[name][number]: tuple(sorted(items)) for number, items in enumerate(cells) if items}
+            for name, cells in each.items()
+            if name == module or any(cells)
         }
-        for number in range(len(cells[inputs.module]))
+        for each in by_number
     ]
+
+
+def named_groups(groups: Mapping[str, Sequence[Group]]) -> dict[str, Group]:
+    """The groups of all modules by name."""
+    return {
+        group_name_of(name, number, group): group for name, own in groups.items() for number, group in enumerate(own)
+    }
+
+
+def group_name_of(module: str, number: int, group: Group) -> str:
+    """The name of a replica by its number, of a group that splits items otherwise by its ranks."""
+    return f"{module}.{group_name(group.ranks)}" if group.split else f"{module}.dp{number}"
 
 
 def nonempty_micro_batches(micro_batches: Sequence[MicroBatch], layout: Layout) -> tuple[MicroBatch, ...]:
     """The micro-batches without empty ones, which interleaving keeps."""
     return tuple(micro_batch for micro_batch in micro_batches if any(micro_batch.values()) or layout.vpp > 1)
-
-
-def items_by_group(name: str, cells: Sequence[Sequence[int]]) -> dict[str, tuple[ItemEntry, ...] | SharedDeviceItems]:
-    """Items of a micro-batch by group, one group per replica."""
-    return {f"{name}.dp{number}": tuple(sorted(items)) for number, items in enumerate(cells) if items}
-
-
-def module_groups(layouts: dict[str, Layout]) -> dict[str, Group]:
-    """The groups of all modules, named by module and replica."""
-    return {
-        f"{name}.{group}": each for name, layout in layouts.items() for group, each in replica_groups(layout).items()
-    }
 
 
 def plan_edges(inputs: Inputs, layouts: dict[str, Layout]) -> tuple[Edge, ...]:

@@ -1,7 +1,7 @@
 """Whether a plan fits into memory: use by kind on each stage, the probability, and a change that would fit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.costs.memory import Footprint
 from planner.layouts import layout_problem
@@ -9,6 +9,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import Score, exceeds_memory, restate_in_objective, score
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
+from planner.strategies.static.fitting_change import FittingChange, fitting_change
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import plan_together
 from planner.strategies.static.layout_change import LayoutChange, fixed_numbers, smallest_change
@@ -37,9 +38,8 @@ class MemoryFit:
     device: str
     device_bytes: float
     stages: tuple[StageMemory, ...]
-    change: (
-        LayoutChange | None
-    )  # a change that would fit, if this does not; None: there is none, or it was not searched
+    # A change that would fit, if this does not; None: none that was tried does, or it was not searched
+    change: LayoutChange | FittingChange | None
 
     @property
     def fullest(self) -> StageMemory:
@@ -63,7 +63,9 @@ def memory_fit_of_job(inputs: Inputs) -> MemoryFit:
     """Memory of the layouts that a job fixes. Raises InputError."""
     if len(inputs.model.modules) > 1 or inputs.job.limits.inputs_per_rank:
         plan = plan_together(inputs, runs=False)
-        return memory_fit_of_plan(plan, (score(plan),))
+        scores = (score(plan),)
+        found = memory_fit_of_plan(plan, scores)
+        return found if found.fits else replace(found, change=fitting_change(inputs, plan.layouts, runs=False))
     problem, layout = layout_problem(inputs), fixed_layout(inputs, runs=False)
     plan = restate_in_objective(static_plan(inputs, problem, layout), inputs.job.objective)
     scores = (score(plan),)

@@ -64,7 +64,7 @@ def packs_samples(inputs: Inputs) -> bool:
     if inputs.job.limits.inputs_per_rank and several > 1:
         message = f"a pack has as many samples as find room, and the job fixes a micro_batch of {several}"
         route = ("fix", "layouts", inputs.module) if (fixed[0].micro_batch or 1) > 1 else ("layout",)
-        where = files.place(inputs.sources["job"], *route, "micro_batch")
+        where = files.place(inputs.file, *route, "micro_batch")
         raise InputError(message, where=where, fix="leave micro_batch out, or limits.inputs_per_rank")
     return bool(inputs.job.limits.inputs_per_rank) or (inputs.job.limits.tokens_per_rank is not None and several == 1)
 

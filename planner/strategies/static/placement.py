@@ -19,12 +19,16 @@ from planner.strategies.static.fixed_layout import fixed_layout
 Layouts = Mapping[str, Layout]
 
 
-def placed_layouts(inputs: Inputs, runs: bool) -> dict[str, Layout]:
-    """The layout of each module. Raises InputError where one is missing or cannot be, or a rank would have no module;
-    if the plan is to run, also where the batch does not divide over the layout of the samples.
+def placed_layouts(inputs: Inputs, runs: bool, decided: Layouts | None = None) -> dict[str, Layout]:
+    """The layout of each module, of some as it is `decided` already. Raises InputError where one is missing or cannot
+    be, or a rank would have no module; if the plan is to run, also where the batch does not divide over the layout of
+    the samples.
     """
     layouts: dict[str, Layout] = {}
     for name in readers_first(inputs):
+        if decided and name in decided:
+            layouts[name] = decided[name]
+            continue
         one = inputs_of_module(inputs, name)
         fixed, ranks = one.job.fix.layouts[name], module_ranks(one, name, layouts)
         if isinstance(fixed.ranks, FirstStage):
@@ -49,7 +53,7 @@ def readers_first(inputs: Inputs) -> list[str]:
 def inputs_of_module(inputs: Inputs, name: str) -> Inputs:
     """The job restricted to one module, whose layout it fixes. Raises InputError where it fixes none."""
     if name not in inputs.job.fix.layouts:
-        where = f"{inputs.sources['job']} (fix.layouts)"
+        where = f"{inputs.file} (fix.layouts)"
         fix = f"fix one for each module, as {name}: {{dp: {inputs.cluster.size}}}, or give a plan"
         raise InputError(f"the job fixes no layout of `{name}`", where=where, fix=fix)
     batch = inputs.batches[0]
@@ -112,11 +116,11 @@ def require_every_rank(inputs: Inputs, layouts: Layouts) -> None:
     idle = Ranks(rank for rank in range(inputs.cluster.size) if rank not in used)
     if idle:
         what = f"rank {idle} has" if len(idle) == 1 else f"ranks {idle} have"
-        where = f"{inputs.sources['job']} (fix.layouts)"
+        where = f"{inputs.file} (fix.layouts)"
         fix = f"add them to the ranks of a module, or take a cluster of {len(used)} ranks"
         raise InputError(f"{what} no module, and would do nothing", where=where, fix=fix)
 
 
 def ranks_place(inputs: Inputs, name: str) -> str:
     """The place of a module's ranks in its job."""
-    return f"{inputs.sources['job']} (fix.layouts.{name}.ranks)"
+    return f"{inputs.file} (fix.layouts.{name}.ranks)"

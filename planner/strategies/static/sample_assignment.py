@@ -112,7 +112,7 @@ def no_room(packing: PackingOfSamples, inputs: Inputs, place: int, column: int, 
         message += f" ({others:,} more such)"
     enough = f" to {-(-load // module.ranks)}" if packing.in_lane(module) == 1 else ""
     fix = f"raise {'.'.join(route)}{enough}{dropping_fix(inputs, module)}"
-    return Infeasible(message, where=files.place(inputs.sources["job"], *route), fix=fix)
+    return Infeasible(message, where=files.place(inputs.file, *route), fix=fix)
 
 
 def dropping_fix(inputs: Inputs, module: PackedModule) -> str:

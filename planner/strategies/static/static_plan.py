@@ -47,14 +47,17 @@ def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout, trained: Trai
     ]
 
 
-def item_line(pricing: Pricing, module: str, layout: Layout) -> CostLine:
-    """Seconds of both passes of an item through a whole module on one replica, as a line over its tokens."""
-    ranks = Ranks(layout.ranks[: layout.tp * layout.cp])
+def item_line(pricing: Pricing, module: str, layout: Layout, group: Group | None = None) -> CostLine:
+    """Seconds of both passes of an item through a whole module on one replica, or on a group, as a line over its
+    tokens.
+    """
+    ranks = Ranks(layout.ranks[: layout.tp * layout.cp]) if group is None else group.ranks
+    split = layout.default_split if group is None else group.resolved_split(layout)
     whole = with_fields(
         layout, rank_order=DEFAULT_RANK_ORDER
     )  # the placement of a replica's ranks hardly changes the balance
     near = Pricing(pricing.models, {module: whole}, pricing.cluster, pricing.prices, pricing.devices)
-    forward, backward = (near.module_line(module, ranks, layout.default_split, first)[0] for first in (True, False))
+    forward, backward = (near.module_line(module, ranks, split, first)[0] for first in (True, False))
     return forward + backward
 
 

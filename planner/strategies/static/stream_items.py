@@ -52,7 +52,9 @@ class StreamItems:
 
     def __init__(self, pricing: Pricing, name: str, layout: Layout, sizes: Mapping[int, Size]) -> None:
         self.pricing, self.name, self.layout, self.sizes = pricing, name, layout, sizes
-        self.replicas = [group.ranks for group in replica_groups(layout).values()]
+        self.groups = [*replica_groups(layout).values()]
+        self.replicas = [group.ranks for group in self.groups]
+        self.places = self.replicas  # where an item may be: on a replica
         last = {*stage_ranks(layout, layout.pp - 1)}
         self.senders = [Ranks(rank for rank in ranks if rank in last) for ranks in self.replicas]
         line = item_line(pricing, name, layout)
@@ -72,14 +74,14 @@ class StreamItems:
         for item in sorted(self.sizes, key=lambda item: (-self.loads[item], item)):
             items_of[when[item]].append(item)
         together = items_of if self.layout.zero == 3 else [[item for items in items_of for item in items]]
-        replica_of: dict[int, int] = {}
+        place_of: dict[int, int] = {}
         for items in together:
             placed = self.placed(items, by, choice)
-            replica_of |= self.exchanged(items, by, placed, choice) if choice.exchanged else placed
-        cells = [[list[int]() for _ in self.replicas] for _ in items_of]
+            place_of |= self.exchanged(items, by, placed, choice) if choice.exchanged else placed
+        cells = [[list[int]() for _ in self.places] for _ in items_of]
         for number, items in enumerate(items_of):
             for item in items:
-                cells[number][replica_of[item]].append(item)
+                cells[number][place_of[item]].append(item)
         return cells
 
     def placed(self, items: Sequence[int], by: Mapping[int, Reader], choice: Choice) -> dict[int, int]:
@@ -110,15 +112,23 @@ class StreamItems:
         return self.known_within[home]
 
     def seconds(self, cells: Sequence[Sequence[Sequence[int]]], by: Mapping[int, Reader]) -> Floats:
-        """(micro-batches, replicas) seconds of the items there, those of sending their outputs included."""
-        found = np.zeros((len(cells), len(self.replicas)))
+        """(micro-batches, places) seconds of the items there, those of sending their outputs included."""
+        found = np.zeros((len(cells), len(self.places)))
         for number, of_replicas in enumerate(cells):
-            for replica, items in enumerate(of_replicas):
+            for place, items in enumerate(of_replicas):
                 for item in items:
-                    far = replica not in self.near(by[item][1])
-                    sending = self.sending_seconds(item, by[item], replica) if far else 0.0
-                    found[number, replica] += self.loads[item] + sending
+                    far = place not in self.near(by[item][1])
+                    sending = self.sending_seconds(item, by[item], place) if far else 0.0
+                    found[number, place] += self.load(item, place) + sending
         return found
+
+    def in_turn(self, forward: Floats) -> Floats:
+        """(micro-batches, places) when forwards of each place end, whose ranks run them one after another."""
+        return forward
+
+    def load(self, item: int, place: int) -> float:
+        """Seconds of an item on a place."""
+        return self.loads[item]
 
     def replica_of(self, item: int, reader: Reader, load: Floats, allowed: Ints) -> int:
         """The replica that has an item's outputs at its readers first: one beside them, or the least loaded."""
@@ -132,9 +142,7 @@ class StreamItems:
         """The replicas that send these readers nothing from beyond them: they lie within their ranks, or around."""
         if ranks not in self.known_near:
             of = {*ranks}
-            self.known_near[ranks] = [
-                number for number, own in enumerate(self.replicas) if of >= {*own} or of <= {*own}
-            ]
+            self.known_near[ranks] = [number for number, own in enumerate(self.places) if of >= {*own} or of <= {*own}]
         return self.known_near[ranks]
 
     def farthest_seconds(self, item: int, reader: Reader) -> float:

@@ -220,3 +220,7 @@ def test_a_layout_is_all_that_a_group_must_fit():
     assert isinstance(SHARDED.layouts["llm"], Layout)
     wide = with_fields(SHARDED, groups={**SHARDED.groups, "unused": Group(ranks=Ranks((0, 1, 2)), split={"ring": 3})})
     assert violations(wide) == []
+
+
+def test_a_rank_may_run_several_groups_of_an_encoder_one_after_another():
+    assert not violations(rows(AGAIN, {"vit": {"v0": (0,), "again": (1,)}, "llm": {"all": (0, 1)}}))

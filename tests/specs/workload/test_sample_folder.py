@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner import pipeline
 from planner.errors import InputError
 from planner.specs.inputs import JobOptions, load_job
-from planner.specs.workload.sample_folder import has_media, open_sample_folder, read_sample_folder
+from planner.specs.workload.sample_folder import has_media, open_sample_folder
 from tests.examples import examples
 from tests.runtime.multi_module_plans import LLM, PHOTO, TALK
 from tests.sample_folders import SAMPLES, planned, write_folder
@@ -91,12 +91,11 @@ def test_a_folder_is_what_is_in_it(tmp_path):
 def test_samples_come_back_as_they_were_written(tmp_path_factory, samples):
     folder = write_folder(tmp_path_factory.mktemp("samples") / "data", samples)
     opened = open_sample_folder(folder)
-    found = [sample for sample, _ in read_sample_folder(opened, 99)]
+    found = [opened.sample(number) for number in range(len(opened))]
     written = [
         (each.text, [size[::-1] for size in each.images], [round(100 * s) for s in each.audio]) for each in found
     ]
     assert written == [(text, [*images], [*clips]) for text, images, clips in samples]
-    assert len([*read_sample_folder(opened, 1)]) == 1
 
 
 def test_items_are_numbered_by_the_rows_of_their_index(tmp_path):

@@ -59,5 +59,5 @@ def test_batches_stream_from_it(tmp_path):
     inputs = load_job(job, JobOptions(batches=BLOCK_BATCHES + 3, first_row=1))
     stream = BatchStream(load_job(job, JobOptions(first_row=1)))
     assert tuple(stream[number] for number in range(BLOCK_BATCHES + 3)) == inputs.batches
-    assert stream[2] == inputs.batches[2] and len(stream.sample_lengths) <= 2 * BLOCK_BATCHES
+    assert stream[2] == inputs.batches[2] and len(stream.lengths.known) <= 2 * BLOCK_BATCHES
     assert stream.total == (3 * BLOCK_BATCHES + 4) // 2 and stream[stream.total] == stream[0]

@@ -1,0 +1,177 @@
+"""What `why` and `why-not` print of plans of several modules. All seconds are simulated."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.views.pack_text import pack_text
+from planner.cli.views.plan_tables import gib_text, table
+from planner.specs.base import with_fields
+from planner.units import GIB, duration, percent, plural
+from planner.why import JointFacts, JointWhyNot, JointWhyPlan, ModuleLoad, Sensitivity
+
+CLOSE = 1e-6  # share of the step: a smaller difference is none
+GROWS = 0.005  # share of the fullest rank's memory: a smaller difference is not listed
+
+
+def joint_why_not_lines(answer: JointWhyNot) -> Iterator[RenderableType]:
+    """The cost of a change, its reasons, and both steps; or what binds."""
+    asked = ", ".join(answer.changes)
+    if answer.infeasible:
+        yield Text.assemble((asked, "bold"), " is not possible: ", answer.infeasible.message)
+        if answer.infeasible.where:
+            yield Text(f"  binding constraint: {answer.infeasible.where}")
+        if answer.infeasible.fix:
+            yield Text(f"  feasible with: {answer.infeasible.fix}")
+    if answer.after is None:
+        return
+    yield cost_line(answer, asked)
+    reasons = table("", "")
+    for number, clause in enumerate(answer.because):
+        reasons.add_row("" if number else "  because", clause.text)
+    yield reasons
+    yield Text()
+    yield both_steps(answer.before, answer.after)
+    layouts = table("", "")
+    for name, text in answer.after.layouts.items():
+        if text != answer.before.layouts[name]:
+            layouts.add_row("changed", f"{name}: {text}")
+    yield layouts
+    if answer.follows:
+        yield Text(f"this also changes {', '.join(answer.follows)}", style="dim")
+    yield from kept_line(answer)
+    if answer.again is not None:
+        yield from again_line(answer.again, answer.before.value)
+
+
+def cost_line(answer: JointWhyNot, asked: str) -> Text:
+    """What the change costs, or saves."""
+    seconds, share = answer.seconds or 0.0, answer.share or 0.0
+    after = answer.after.value if answer.after else 0.0
+    line, both = (
+        Text.assemble((asked, "bold")),
+        f"{duration(answer.before.value)} → {duration(after)} a step, simulated",
+    )
+    if abs(share) < CLOSE:
+        return line.append(f" changes nothing: the step takes {duration(after)} either way, simulated")
+    if seconds > 0:
+        return line.append(f" adds {duration(seconds)}, {percent(share)}: {both}")
+    return line.append(f" saves {duration(-seconds)}, {percent(-share)}: {both}", style="green")
+
+
+def kept_line(answer: JointWhyNot) -> Iterator[RenderableType]:
+    """What the change costs where other modules keep their layouts, if they do not."""
+    if not answer.kept:
+        alone = duration(answer.kept_seconds) if answer.kept_seconds is not None else "not possible"
+        yield Text(f"with the layouts of the other modules as they were: {alone}", style="dim")
+
+
+def again_line(again: float, value: float) -> Iterator[RenderableType]:
+    """A warning where the plan's own layouts, their items placed again, give another step."""
+    if abs(again - value) > CLOSE * value:
+        yield Text(
+            f"the plan's own layouts, with items placed again, take {duration(again)}: "
+            f"the plan takes {duration(value)}",
+            style="yellow",
+        )
+
+
+def both_steps(before: JointFacts, after: JointFacts) -> RenderableType:
+    """Where the time goes in both steps, and the counts behind it."""
+    rows = table("", ">plan", ">changed")
+    for name, old, new in zip(fact_names(before), fact_texts(before), fact_texts(after), strict=True):
+        rows.add_row(name, old, new)
+    for name in dict.fromkeys((*before.parts, *after.parts)):
+        old_seconds, new_seconds = before.parts.get(name, 0.0), after.parts.get(name, 0.0)
+        rows.add_row(f"  {name}", duration(old_seconds), duration(new_seconds))
+    rows.add_row("memory of the fullest rank", gib_of(before.peak_memory_gib), gib_of(after.peak_memory_gib))
+    for name in dict.fromkeys((*before.memory, *after.memory)):
+        old_gib, new_gib = before.memory.get(name, 0.0), after.memory.get(name, 0.0)
+        if abs(new_gib - old_gib) > GROWS * before.peak_memory_gib:
+            rows.add_row(f"  {name}", gib_of(old_gib), gib_of(new_gib))
+    return rows
+
+
+def fact_names(facts: JointFacts) -> list[str]:
+    """The names of the counts of a step."""
+    loads = [f"{what} of {name}" for name in facts.loads for what in ("micro-batches", "most over mean load")]
+    return ["step", f"bound ({facts.bound_by})", *loads]
+
+
+def fact_texts(facts: JointFacts) -> list[str]:
+    """The counts of a step, each module's by itself."""
+    loads = [text for load in facts.loads.values() for text in (str(load.micro_batches), f"{load.uneven:.2f}")]
+    return [duration(facts.value), duration(facts.bound), *loads]
+
+
+def gib_of(gib: float) -> str:
+    """A number of GiB as text."""
+    return gib_text(gib * GIB)
+
+
+# -------------------------------------------------------------------------------------------------------------- why
+
+
+def joint_why_lines(answer: JointWhyPlan) -> Iterator[RenderableType]:
+    """Where the time goes, what binds, and what would shorten the step."""
+    facts = answer.facts
+    yield Text.assemble((answer.plan, "bold"), f"  step {answer.step}, simulated\n")
+    yield one_step(facts)
+    yield Text(f"\n{binds_text(facts)}")
+    for name, load in facts.loads.items():
+        yield Text(f"load of {name}: {load_text(load)}")
+    if facts.packs:
+        yield Text(f"packs: {pack_text(facts.packs)}")
+    yield Text()
+    yield gains_table("with", answer.sensitivities)
+    if answer.placements:
+        yield Text()
+        elsewhere = [with_fields(each.gain, what=" ".join(each.changes)) for each in answer.placements]
+        yield gains_table("with encoders elsewhere (planner why-not PLAN …)", elsewhere)
+    if answer.data:
+        yield Text()
+        yield gains_table("with other data (priced only)", answer.data)
+    if answer.unplaced:
+        yield Text(f"other placements are not priced: {answer.unplaced}", style="dim")
+    yield from again_line(answer.again, facts.value)
+
+
+def one_step(facts: JointFacts) -> RenderableType:
+    """Where the time of a step goes: of the mean rank, and of the longest chain of tasks; and the counts behind it."""
+    rows = table("", ">mean rank", ">share", ">longest chain")
+    rows.add_row("step", duration(facts.value), percent(1.0), duration(facts.value))
+    for name in dict.fromkeys((*facts.parts, *facts.binds)):
+        seconds, chain = facts.parts.get(name, 0.0), facts.binds.get(name)
+        share = percent(seconds / facts.value if facts.value else 0.0)
+        rows.add_row(f"  {name}", duration(seconds), share, "" if chain is None else duration(chain))
+    rows.add_row(f"bound ({facts.bound_by})", duration(facts.bound))
+    rows.add_row(f"memory of rank {facts.fullest_rank}, the fullest", gib_of(facts.peak_memory_gib))
+    for name, size in facts.memory.items():
+        rows.add_row(f"  {name}", gib_of(size), percent(size / facts.peak_memory_gib))
+    return rows
+
+
+def load_text(load: ModuleLoad) -> str:
+    """How uneven the load of a module is: `passes of 520.0 ms on the mean of 128 ranks, most 2.57 s (4.95 of it)`."""
+    mean = f"passes of {duration(load.mean)} on the mean of {plural(len(load.ranks), 'rank')}"
+    return f"{mean}, most {duration(load.most)} ({load.uneven:.2f} of it) on rank {load.fullest_rank}"
+
+
+def binds_text(facts: JointFacts) -> str:
+    """What the step is as long as: the largest parts of its longest chain of tasks, and the rank that idles least."""
+    longest = sorted(facts.binds.items(), key=lambda part: -part[1])[:3]
+    told = ", ".join(f"{name} {percent(seconds / (facts.value or 1.0))}" for name, seconds in longest)
+    stages = " and ".join(f"stage {stage} of {name}" for name, stage in facts.busiest_stages.items())
+    return f"what binds: {told} of the longest chain; rank {facts.busiest_rank} idles least ({stages})"
+
+
+def gains_table(what: str, gains: Sequence[Sensitivity]) -> RenderableType:
+    """The step with each of several changes, and what it saves."""
+    rows = table(what, ">step", ">saves", ">share")
+    for gain in gains:
+        if gain.seconds is None or gain.saved is None or gain.share is None:
+            rows.add_row(gain.what, gain.because, "", "")
+        else:
+            rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
+    return rows

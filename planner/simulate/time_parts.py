@@ -1,0 +1,107 @@
+"""Where the time of each rank goes, task by task: what it computes and exchanges, and on whom it waits while idle.
+
+While a rank is idle, its next task waits for another's end, that one started at the end of a third, and so on: this
+chain of causes has a task at every moment, so each moment of idle time is put down to the task that ran then.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from planner.simulate.equivalent_ranks import representative_ranks
+from planner.simulate.timeline import TaskEvent, Timeline
+from planner.specs.base import Ranks
+
+Use = Literal["compute", "exchange", "transfer", "wait"]  # exchange: within passes, while the device waits for it
+TINY = 1e-12  # seconds: rounding of times that are equal
+
+
+class TimePart(NamedTuple):
+    """Seconds of a rank from `start` on, and the task that they go into; of a wait, the one that ran elsewhere."""
+
+    use: Use
+    event: TaskEvent | None  # None: a wait on nothing known, as before the first task
+    start: float
+    seconds: float
+
+
+def mean_seconds(timeline: Timeline, name: Callable[[TimePart], str]) -> dict[str, float]:
+    """Seconds of the mean rank by what `name` calls each part; they add up to the step."""
+    found: defaultdict[str, float] = defaultdict(float)
+    counts = rank_counts(timeline)
+    for rank, parts in rank_parts(timeline, tuple(counts)).items():
+        for part in parts:
+            found[name(part)] += part.seconds * counts[rank] / timeline.ranks
+    return dict(found)
+
+
+def rank_counts(timeline: Timeline) -> dict[int, int]:
+    """How many ranks of the job do what each of some does; together all of them. -1: those without a task."""
+    sets = {event.ranks: [r for r in event.ranks if r not in timeline.representative_rank] for event in timeline.events}
+    kind = representative_ranks(Ranks(ranks) for ranks in sets.values())
+    return Counter(kind.get(timeline.representative_of(rank), -1) for rank in range(timeline.ranks))
+
+
+def rank_parts(timeline: Timeline, ranks: Sequence[int]) -> dict[int, list[TimePart]]:
+    """The parts of some simulated ranks, in the order of time, without gaps from 0 to the end of the step. Of a step
+    whose rounds were not all simulated, ask about the whole timeline.
+    """
+    of_rank: dict[int, list[TaskEvent]] = {rank: [] for rank in ranks}
+    by_id = {event.id: event for event in timeline.events}
+    last = max(timeline.events, key=lambda event: event.end, default=None)
+    for event in timeline.events:
+        if event.seconds > TINY:
+            for rank in event.ranks:
+                if rank in of_rank:
+                    of_rank[rank].append(event)
+    return {rank: [*parts_of_rank(events, timeline.step_seconds, by_id, last)] for rank, events in of_rank.items()}
+
+
+def parts_of_rank(
+    events: Sequence[TaskEvent], end: float, by_id: dict[str, TaskEvent], last: TaskEvent | None
+) -> Iterator[TimePart]:
+    """The parts of one rank with these tasks; `last`: the task at whose end the step ends."""
+    rising = sorted(events, key=lambda event: (event.start, event.end))
+    times = sorted({0.0, end, *(event.start for event in rising), *(event.end for event in rising)})
+    running: list[TaskEvent] = []
+    at = 0
+    for start, stop in pairwise(times):
+        while at < len(rising) and rising[at].start <= start:
+            running.append(rising[at])
+            at += 1
+        running = [event for event in running if event.end > start]
+        if running:
+            yield from busy_parts(running, start, stop - start)
+        elif stop - start > TINY:
+            following = rising[at] if at < len(rising) else None
+            yield from waits(following, last, by_id, start, stop)
+
+
+def busy_parts(running: Sequence[TaskEvent], start: float, seconds: float) -> Iterator[TimePart]:
+    """The parts of a moment in which tasks run: shared by those that compute, else by transfers alone."""
+    computing = [event for event in running if event.stream == "compute"]
+    if not computing:
+        for event in running:
+            yield TimePart("transfer", event, start, seconds / len(running))
+        return
+    waiting = min(event.busy_span[2] or 0.0 for event in computing)
+    for event in computing:
+        yield TimePart("compute", event, start, seconds * (1.0 - waiting) / len(computing))
+        if waiting:
+            yield TimePart("exchange", event, start, seconds * waiting / len(computing))
+
+
+def waits(
+    following: TaskEvent | None, last: TaskEvent | None, by_id: dict[str, TaskEvent], start: float, stop: float
+) -> Iterator[TimePart]:
+    """The parts of an idle time before a rank's `following` task, or at the end of the step, latest first."""
+    event = by_id.get(following.cause) if following else last
+    while event and stop - start > TINY:
+        begin = max(start, event.start)
+        if stop - begin > TINY:
+            yield TimePart("wait", event, begin, stop - begin)
+            stop = begin
+        event = by_id.get(event.cause)
+    if stop - start > TINY:
+        yield TimePart("wait", None, start, stop - start)

@@ -1,0 +1,116 @@
+"""Explains the cost of a change of a plan of several modules. The other modules keep their layouts; where a strategy
+decided these, they are also solved again.
+"""
+
+from collections.abc import Callable, Mapping
+
+from planner.errors import Infeasible, InputError
+from planner.plan.plan_file import Layout, Plan
+from planner.scoring import require_memory, score
+from planner.specs.base import Spec, with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import Parallelism, decided_fields
+from planner.strategies import STRATEGIES
+from planner.strategies.static import changed_layouts, fitting_change, fixing, plan_of_layouts, unsupported_together
+from planner.why.joint_changes import JointChange, changed_problem, followed
+from planner.why.joint_facts import JointFacts, joint_facts
+from planner.why.joint_problem import joint_inputs
+from planner.why.plan_difference import PartDifference, change_text, listed_differences
+from planner.why.resolved import Infeasibility, SolveAgain
+
+
+class JointWhyNot(Spec, omit_defaults=False):
+    """The answer: what else follows, and both steps; or what binds."""
+
+    plan: str
+    step: int
+    changes: tuple[str, ...]
+    follows: tuple[str, ...]  # what else of the layouts is another in `after`
+    before: JointFacts
+    again: float | None  # the step with the plan's own layouts, its items placed again; None: they cannot be
+    after: JointFacts | None
+    kept: bool  # whether `after` keeps the layouts of all modules that were not asked about
+    kept_seconds: float | None  # of the step where they are kept; None: that is not possible
+    seconds: float | None  # that the change adds to the step; negative: saves
+    share: float | None  # of the step
+    because: tuple[PartDifference, ...]
+    infeasible: Infeasibility | None
+
+
+def joint_why_not(plan: Plan, number: int, step: Plan, words: tuple[str, ...], resolve: SolveAgain) -> JointWhyNot:
+    """The cost of `words`, of a step that is a plan of its own. Raises InputError for words that are no changes."""
+    problem = joint_inputs(step)
+    unable = unsupported_together(problem)
+    if unable:
+        message, _, fix = unable.partition(" | ")
+        raise InputError(message, where="the plan", fix=fix)
+    change = changed_problem(problem, words)
+    before = joint_facts(step, score(step))
+    again = solved_plan(lambda: plan_of_layouts(problem, step.layouts))
+    found = {True: solved_plan(lambda: kept_plan(change, step.layouts))}
+    if step.made.strategy in STRATEGIES:
+        found[False] = solved_plan(lambda: resolve(problem_of_strategy(step, change)))
+    plans = {kept: each for kept, each in found.items() if isinstance(each, Plan)}
+    facts = {kept: joint_facts(each, score(each)) for kept, each in plans.items()}
+    kept = min(facts, key=lambda each: (facts[each].value, each), default=True)
+    after, refusal = facts.get(kept), found.get(False, found[True])
+    return JointWhyNot(
+        plan=plan.name,
+        step=number,
+        changes=words,
+        follows=followed(change, step.layouts, plans[kept].layouts) if after else (),
+        before=before,
+        again=score(again).step_seconds if isinstance(again, Plan) else None,
+        after=after,
+        kept=kept,
+        kept_seconds=facts[True].value if True in facts else None,
+        seconds=after.value - before.value if after else None,
+        share=after.value / before.value - 1 if after and before.value else None,
+        because=joint_differences(before, after) if after else (),
+        infeasible=with_nearest(refusal, change, step.layouts)
+        if isinstance(refusal, Infeasibility) and not after
+        else None,
+    )
+
+
+def solved_plan(solve: Callable[[], Plan]) -> Plan | Infeasibility:
+    """A plan that fits, or what binds."""
+    try:
+        plan = solve()
+        require_memory(plan, score(plan))
+    except (InputError, Infeasible) as error:
+        return Infeasibility(message=error.message, where=error.where, fix=error.fix)
+    return plan
+
+
+def kept_plan(change: JointChange, layouts: Mapping[str, Layout]) -> Plan:
+    """The plan in which all modules that were not asked about keep their layouts."""
+    return plan_of_layouts(change.inputs, changed_layouts(change.inputs, change.asked, layouts))
+
+
+def problem_of_strategy(step: Plan, change: JointChange) -> Inputs:
+    """The problem of the plan's own strategy, with what its job fixed and what is asked for."""
+    fixed = dict(step.uses.fix.layouts)
+    for name, wish in change.asked.items():
+        fixed[name] = with_fields(fixed.get(name, Parallelism()), **decided_fields(wish))
+    return fixing(change.inputs, fixed)
+
+
+def with_nearest(binding: Infeasibility, change: JointChange, layouts: Mapping[str, Layout]) -> Infeasibility:
+    """What binds, with the nearest further change that fits as its fix where memory binds."""
+    if binding.where != "memory":
+        return binding
+    changed = changed_layouts(change.inputs, change.asked, layouts)
+    nearest = fitting_change(change.inputs, changed, asked=change.asked)
+    return with_fields(binding, fix=" and ".join(nearest.differences) + " as well" if nearest else binding.fix)
+
+
+def joint_differences(before: JointFacts, after: JointFacts) -> tuple[PartDifference, ...]:
+    """The parts of the time that differ, the largest difference first."""
+    names = dict.fromkeys((*before.parts, *after.parts))
+    each = [(name, before.parts.get(name, 0.0), after.parts.get(name, 0.0)) for name in names]
+    clauses = [
+        PartDifference(part=name, before=old, after=new, text=f"{name} {change_text(old, new)}")
+        for name, old, new in each
+    ]
+    return listed_differences(clauses, before.value)

@@ -1,0 +1,183 @@
+"""When passes of encoders run: ahead of their readers or for them, backwards at once or last, as their layouts say."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from planner.plan.legal.plan_laws import violations
+from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, TaskPlacement
+from planner.plan.tasks.expand import expand
+from planner.specs.base import Ranks, with_fields
+from tests.plan.tasks.test_encoder_tasks import check_order
+from tests.plans import decoder, encoder_plan, plan_of, stages_of, uses, vit
+from tests.several import at_other_times, legal
+
+STAGES = 4
+SCHEDULES = ("1f1b", "gpipe", "zb_h1", "interleaved")
+
+
+def colocated(micro_batches: int, schedule: str = "1f1b", ranks: Ranks | None = None, **times) -> Plan:
+    """An encoder on every rank of a pipeline, or on others; each rank works on an image of each micro-batch."""
+    chunks = 2 if schedule == "interleaved" else 1
+    stages, seeing = Ranks(range(STAGES)), ranks or Ranks(range(STAGES))
+    size = 1 + max(*stages, *seeing)
+    images = {n: 4 for n in range(micro_batches * len(seeing))}
+    texts = {n: 4 * len(seeing) + 8 for n in range(micro_batches)}
+    facts = uses(
+        size,
+        {"llm": decoder(2 * STAGES), "vit": vit()},
+        {"llm": texts, "vit": images},
+        {"vit": {n: n // len(seeing) for n in images}},
+    )
+    rows = tuple(
+        {"vit": {f"v{at}": (m * len(seeing) + at,) for at in range(len(seeing))}, "llm": {"all": (m,)}}
+        for m in range(micro_batches)
+    )
+    layouts = {
+        "llm": Layout(ranks=stages, pp=STAGES, vpp=chunks, stages=stages_of(2 * STAGES, chunks * STAGES)),
+        "vit": Layout(ranks=seeing, dp=len(seeing), **times),
+    }
+    groups = {"all": Group(ranks=stages)} | {f"v{at}": Group(ranks=Ranks((rank,))) for at, rank in enumerate(seeing)}
+    step = Step(sync="step", micro_batches=rows, order={"llm": schedule})
+    return plan_of(size, facts, layouts, groups, step, (Edge(source="vit", target="llm"),))
+
+
+def timed(plan: Plan, name: str, **times) -> Plan:
+    return with_fields(plan, layouts={**plan.layouts, name: with_fields(plan.layouts[name], **times)})
+
+
+def passes(plan: Plan, rank: int) -> list[str]:
+    """The passes of micro-batches on a rank, in order: F3 of the encoder, llm.F3 of its reader."""
+    return [
+        ("" if task.module == "vit" else f"{task.module}.") + f"{task.phase}{task.micro_batch}"
+        for task in expand(plan)
+        if rank in task.ranks and task.phase in ("F", "B", "I", "W")
+    ]
+
+
+@pytest.mark.parametrize("ahead", range(1, 7))
+def test_on_the_first_stage_forwards_fill_the_wait_for_the_first_backward_and_stay_ahead(ahead):
+    """While the pipeline fills each runs for the micro-batch that reads it, then so many before."""
+    count = 10
+    plan = colocated(count, ahead=ahead)
+    assert not violations(plan)
+    own = passes(plan, 0)
+    reading = [name for name in own if name.startswith("llm.")]
+    for m in range(count):
+        follower = next(name for name in own[own.index(f"F{m}") :] if name.startswith("llm."))
+        if m < STAGES:
+            assert follower == f"llm.F{m}"
+        elif m - ahead < STAGES:
+            assert follower == "llm.B0"
+        else:
+            assert follower == f"llm.F{m - ahead}"
+    assert reading == [name for name in passes(colocated(count), 0) if name.startswith("llm.")]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_ahead_of_all_micro_batches_is_a_phase_before_the_pipeline(schedule):
+    tasks = expand(colocated(8, schedule, ahead=8))
+    kinds = [task.module for task in tasks if task.phase == "F"]
+    assert kinds == sorted(kinds, reverse=True)  # vit, then llm
+    assert [task.micro_batch for task in tasks if (task.module, task.phase) == ("vit", "F")] == sorted(
+        [*range(8)] * STAGES
+    )
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_no_stage_begins_later_for_what_is_ahead(schedule, ahead):
+    """While the pipeline fills, all but the last have the passes before theirs that they have with nothing ahead."""
+    usual, other = colocated(8, schedule), colocated(8, schedule, ahead=ahead)
+    for rank in range(STAGES - 1):
+        until = [passes(plan, rank).index("llm.F0") for plan in (usual, other)]
+        assert until[0] == until[1]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_backward_at_once_is_next_behind_the_gradient_of_its_outputs(schedule):
+    own = passes(colocated(8, schedule, backward="at_once"), 0)
+    gradient = "I" if schedule == "zb_h1" else "B"
+    for m in range(8):
+        made = max(at for at, name in enumerate(own) if name == f"llm.{gradient}{m}")
+        assert own[made + 1] == f"B{m}"
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 9])
+def test_ranks_of_their_own_have_forwards_as_far_ahead(ahead):
+    """What is at once behind the gradients of micro-batch m is in front of the forward of a later one, by `ahead`."""
+    plan = colocated(12, ranks=Ranks((4,)), ahead=ahead, backward="at_once")
+    own = passes(plan, 4)
+    before = {m: sum(name[0] == "F" for name in own[: own.index(f"B{m}")]) for m in range(12)}
+    assert before == {m: min(12, STAGES + m + ahead) for m in range(12)}
+
+
+def held(plan: Plan, name: str) -> dict[tuple[int, str], int]:
+    """By rank and pass of the decoder: layers of an encoder whose forwards are kept then."""
+    count: dict[int, int] = {}
+    found = {}
+    for task in expand(plan):
+        change = {"F": 1, "B": -1, "W": -1}.get(task.phase, 0) * bool(task.items)
+        for rank in task.ranks if task.micro_batch is not None else ():
+            if task.module == name:
+                count[rank] = count.get(rank, 0) + change * len(task.layers)
+            elif task.module == "llm" and change:
+                found[rank, task.id] = count.get(rank, 0)
+    return found
+
+
+def exceeds(more: Mapping, less: Mapping) -> bool:
+    assert more.keys() == less.keys()
+    return any(more[key] < count for key, count in less.items())
+
+
+def test_what_is_further_ahead_keeps_more_and_what_is_at_once_less_at_every_pass_of_the_decoder():
+    """Of any encoders, pipelines of them, under any ZeRO stage, read by a decoder or by each other."""
+    different = 0
+    for plan in legal(0, 60).values():
+        if plan.steps[0].placements:
+            continue
+        for name in {edge.source for edge in plan.edges}:
+            kept = [held(timed(plan, name, ahead=ahead), name) for ahead in (0, 1, 2, 9)]
+            assert not any(exceeds(kept[at + 1], kept[at]) for at in range(3))
+            at_once = held(timed(plan, name, backward="at_once"), name)
+            assert not exceeds(kept[0], at_once)
+            different += (kept[-1] != kept[0]) + (at_once != kept[0])
+    assert different > 20
+
+
+def test_random_plans_are_in_order_whenever_their_encoders_run():
+    for seed, plan in legal(0, 80).items():
+        other = at_other_times(plan, seed)
+        check_order(expand(other))
+        assert not violations(other), seed
+
+
+def test_a_placed_task_stays_where_it_is_placed():
+    places = (
+        TaskPlacement(do="vit.F1", on="v1", before="llm.F0@0"),
+        TaskPlacement(do="vit.B0", on="v0", after="llm.B1@0"),
+    )
+    plan = encoder_plan(places)
+    usual, other = (
+        [task.id for task in expand(each)] for each in (plan, timed(plan, "vit", ahead=1, backward="at_once"))
+    )
+    for ids in (usual, other):
+        assert ids.index("vit[4-7]/F/1/v1") < ids.index("llm[0-1]/F/0/all")
+        assert ids.index("vit[4-7]/B/0/v0") > ids.index("llm[0-1]/B/1/all")
+    assert other.index("vit[0-3]/B/1/v1") < usual.index("vit[0-3]/B/1/v1")  # which is not placed
+
+
+def test_a_frozen_encoder_has_no_backward_at_any_time():
+    plan = colocated(4, ahead=2, backward="at_once")
+    models = {**plan.uses.models, "vit": with_fields(plan.uses.models["vit"], trained="none")}
+    frozen = with_fields(plan, uses=with_fields(plan.uses, models=models))
+    assert not violations(frozen)
+    assert {task.phase for task in expand(frozen) if task.module == "vit"} == {"F", "send", "recv"}
+
+
+def test_only_a_module_that_feeds_others_has_such_times():
+    for field, value in (("ahead", 1), ("backward", "at_once")):
+        (found,) = violations(timed(colocated(4), "llm", **{field: value}))
+        assert found.where == f"layouts.llm.{field}" and "feeds no module" in found.message
+        assert found.fix == f"leave `{field}` out"

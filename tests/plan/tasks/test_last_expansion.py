@@ -1,0 +1,55 @@
+"""An expansion that was kept is the one that a plan has, whatever was asked for in between."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.plan.plan_file import Plan
+from planner.plan.tasks.expand import LAST, expand, step_tasks
+from planner.specs.base import with_fields
+from tests.examples import examples
+from tests.several import legal
+
+PLANS = [*legal(0, 6).values()]
+
+
+def changed(plan: Plan, what: str) -> Plan:
+    """A plan with other tasks, or with the same in another order."""
+    (step,) = plan.steps
+    uses = plan.uses
+    if what == "sizes":
+        uses = with_fields(
+            uses, items={**uses.items, "vit": {item: size + 4 for item, size in uses.items["vit"].items()}}
+        )
+    elif what == "order of keys":
+        step = with_fields(step, micro_batches=tuple(dict(reversed(row.items())) for row in step.micro_batches))
+    elif what == "groups":
+        return with_fields(plan, groups={name: with_fields(group, split={}) for name, group in plan.groups.items()})
+    elif what == "layouts":
+        vit = with_fields(plan.layouts["vit"], zero=1)
+        return with_fields(plan, layouts={**plan.layouts, "vit": vit})
+    elif what == "copies":
+        step = with_fields(step, micro_batches=tuple(map(dict, step.micro_batches)))
+    return with_fields(plan, steps=(step,), uses=uses)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(PLANS), st.sampled_from(["", "sizes", "order of keys", "groups", "layouts", "copies"])
+        ),
+        max_size=6,
+    )
+)
+@examples(100)
+def test_the_tasks_are_those_of_the_plan(asked):
+    for plan, what in asked:
+        plan = changed(plan, what) if what else plan
+        assert expand(plan) == tuple(step_tasks(plan, plan.steps[0], ()))
+
+
+def test_it_is_made_once_for_who_asks_again():
+    plan, other = PLANS[:2]
+    first = expand(plan)
+    assert expand(with_fields(plan, name="another", groups=dict(plan.groups))) is first
+    assert expand(other) is not first and expand(plan) is not first and expand(plan) == first
+    assert LAST.of(other, other.steps[0]) is None

@@ -1,0 +1,238 @@
+"""`why-not` of plans of several modules: the answer is what the changed job gives when it is solved, and everything
+that a screen prints goes back in and gives the same.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner import pipeline
+from planner.errors import InputError
+from planner.plan.plan_file import Plan
+from planner.scoring import score
+from planner.simulate import mean_seconds, rank_counts, rank_parts
+from planner.specs.base import with_fields
+from planner.specs.parallelism import Parallelism, decided_fields
+from planner.strategies import STRATEGIES, StrategyEntry
+from planner.strategies.static import plan_of_layouts
+from planner.units import GIB
+from planner.why import JointWhyNot, joint_facts
+from planner.why.joint_facts import part_name
+from planner.why.joint_problem import joint_inputs
+from planner.why.plan_problem import single_step
+from tests.placed_jobs import PLACEMENTS, placed_job
+
+EVERY = pytest.mark.parametrize("name", PLACEMENTS)
+
+
+def solved(folder: Path, fixed, **other) -> Plan:
+    return pipeline.solve(placed_job(folder, fixed, **other)).plan
+
+
+def asked(plan: Plan, *words: str) -> JointWhyNot:
+    answer = pipeline.why_not(plan, words)
+    assert isinstance(answer, JointWhyNot)
+    return answer
+
+
+def braces(text: str) -> str:
+    """The layout of a screen's line."""
+    return text[: text.rindex("}") + 1]
+
+
+@EVERY
+def test_the_problem_of_a_plan_gives_the_plan_again(tmp_path, name):
+    plan = solved(tmp_path, PLACEMENTS[name])
+    again = plan_of_layouts(joint_inputs(plan), plan.layouts)
+    assert (again.layouts, again.groups, again.edges) == (plan.layouts, plan.groups, plan.edges)
+    assert again.steps[0].micro_batches == plan.steps[0].micro_batches
+    assert score(again).step_seconds == score(plan).step_seconds
+
+
+@EVERY
+def test_layouts_as_screens_show_them_change_nothing(tmp_path, name):
+    plan = solved(tmp_path, PLACEMENTS[name])
+    shown = joint_facts(plan, score(plan)).layouts
+    answer = asked(plan, *(f"{module}={braces(text)}" for module, text in shown.items()))
+    assert answer.seconds == 0.0 and not answer.follows and not answer.because
+    assert answer.after == answer.before
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "other"),
+    [
+        ("first stage", ["llm.pp=1"], {"llm": "pp: 1"}),
+        ("first stage", ["vit.ranks=0-3"], {"vit": "ranks: 0-3"}),
+        ("first stage", ["vit.tp=2"], {"vit": "tp: 2, ranks: first_stage"}),
+        ("all ranks", ["vit.zero=3", "llm.tp=4"], {"llm": "tp: 4", "vit": "dp: 4, zero: 3"}),
+        ("all ranks", ["llm.tp=1", "llm.pp=2", "llm.vpp=2"], {"llm": "pp: 2, vpp: 2"}),
+        ("all ranks", ["vit.ranks=first_stage"], {"vit": "tp: 1, dp: 4"}),
+        ("1 + 3", ["llm.ranks=2-3", "vit.ranks=0-1"], {"llm": "ranks: 2-3", "vit": "ranks: 0-1"}),
+        ("2 + 2", ["ear.recompute=full"], {"ear": "ranks: 0-1, tp: 2, recompute: full"}),
+        ("all ranks", ["llm.recompute=norm,attention"], {"llm": "tp: 2, recompute: [norm, attention]"}),
+    ],
+)  # fmt: skip
+def test_a_change_costs_what_the_changed_job_gives(tmp_path, name, words, other):
+    answer = asked(solved(tmp_path, PLACEMENTS[name]), *words)
+    wanted = solved(tmp_path, PLACEMENTS[name] | other)
+    assert answer.after is not None and answer.kept
+    assert answer.after.value == score(wanted).step_seconds
+    assert answer.after == joint_facts(wanted, score(wanted))
+    assert answer.seconds == answer.after.value - answer.before.value
+
+
+def test_what_follows_goes_back_in_and_gives_the_same(tmp_path):
+    plan = solved(tmp_path, PLACEMENTS["first stage"])
+    answer = asked(plan, "llm.pp=1")
+    assert {"llm.dp=4", "vit.dp=4", "vit.ranks=0-3"} <= {*answer.follows}
+    again = asked(plan, "llm.pp=1", *answer.follows)
+    assert again.after == answer.after and not again.follows
+
+
+@EVERY
+def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(tmp_path, name):
+    plan = solved(tmp_path, PLACEMENTS[name])
+    found = score(plan)
+    facts, parts = joint_facts(plan, found), found.timeline.breakdown()
+    assert sum(facts.parts.values()) == pytest.approx(facts.value, rel=1e-9)
+    assert sum(facts.binds.values()) == pytest.approx(facts.value, rel=1e-9)
+    by_use = mean_seconds(found.timeline, lambda part: part.use)
+    assert by_use["compute"] == pytest.approx(parts.compute, rel=1e-9)
+    assert by_use.get("exchange", 0.0) + by_use["transfer"] == pytest.approx(parts.exposed_comm, rel=1e-9)
+    assert by_use.get("wait", 0.0) == pytest.approx(parts.idle, rel=1e-9, abs=1e-9)
+    assert {name.rpartition(" ")[2] for name in facts.parts} <= {*plan.layouts, "idle"}
+    assert sum(facts.memory.values()) == pytest.approx(facts.peak_memory_gib, rel=1e-6)
+    for module, load in facts.loads.items():
+        assert load.uneven >= 1.0 - 1e-12 and load.fullest_rank in plan.layouts[module].ranks
+
+
+@EVERY
+def test_every_moment_of_every_rank_is_put_down_once(tmp_path, name):
+    """Parts of a rank follow one another without gaps, and what it waits for runs on ranks that have no part in it."""
+    timeline = score(solved(tmp_path, PLACEMENTS[name])).timeline
+    assert sum(rank_counts(timeline).values()) == timeline.ranks
+    for rank, parts in rank_parts(timeline, tuple(rank_counts(timeline))).items():
+        assert sum(part.seconds for part in parts) == pytest.approx(timeline.step_seconds, rel=1e-9)
+        for part in parts:
+            assert part.event is not None and part_name(part) != "idle"
+            inside = part.event.start - 1e-12 <= part.start and part.start + part.seconds <= part.event.end + 1e-9
+            assert inside, (rank, part)
+            if part.use == "wait":
+                assert rank not in part.event.ranks
+
+
+def test_what_does_not_fit_says_what_else_to_change(tmp_path):
+    """The fix of a change that needs too much memory goes back in with it, and is possible; without it nothing is."""
+    plan = solved(tmp_path, PLACEMENTS["all ranks"] | {"llm": "tp: 4"})
+    asked_for = ("llm.tp=1", "llm.zero=0")
+    free = asked(plan, *asked_for)
+    assert free.after is not None and free.after.peak_memory_gib > free.before.peak_memory_gib
+    tight = with_memory(plan, (free.after.peak_memory_gib + free.before.peak_memory_gib) / 2)
+    refused = asked(tight, *asked_for)
+    assert refused.after is None and refused.infeasible is not None and refused.infeasible.where == "memory"
+    instead = tuple(refused.infeasible.fix.removesuffix(" as well").split(" and "))
+    possible = asked(tight, *asked_for, *instead)
+    assert possible.after is not None and not {word.partition("=")[0] for word in instead} & {"llm.tp", "llm.zero"}
+
+
+def with_memory(plan: Plan, allowed_gib: float) -> Plan:
+    """The plan on devices that allow so much: what they allow is a share of what they have."""
+    times = allowed_gib * GIB / score(plan).plan_memory.allowed_bytes(0)
+    devices = {
+        kind: with_fields(device, memory_gib=device.memory_gib * times) for kind, device in plan.uses.devices.items()
+    }
+    return with_fields(plan, uses=with_fields(plan.uses, devices=devices))
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("zero=1", "llm.zero=1 or vit.zero=1 or ear.zero=1"),
+        ("llm.zero=4", "zero"),
+        ("llm.colour=red", "colour"),
+        ("nose.tp=2", "MODULE.FIELD"),
+        ("llm.tp", "KEY=VALUE"),
+        ("llm.ranks=3-1", "rise"),
+        ("vit.inputs_per_rank=many", "whole number"),
+        ("degrees=4", "MODULE.FIELD"),
+    ],
+)
+def test_what_cannot_be_asked_says_what_can(tmp_path, word, said):
+    with pytest.raises(InputError) as refused:
+        pipeline.why_not(solved(tmp_path, PLACEMENTS["all ranks"]), (word,))
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("llm.tp=3",), "3"),
+        (("vit.ranks=0-1", "ear.ranks=0-1", "llm.ranks=1-2"), "rank 3 has no module"),
+        (("llm.dp=3",), "ranks"),
+        (("vit.ranks=0-9",), "rank 9"),
+        (("llm.vpp=2",), "pipeline"),
+    ],
+)
+def test_what_cannot_be_says_what_binds(tmp_path, words, said):
+    answer = asked(solved(tmp_path, PLACEMENTS["all ranks"]), *words)
+    assert answer.after is None and answer.seconds is None
+    assert answer.infeasible is not None and said in answer.infeasible.message and answer.infeasible.fix
+
+
+def test_packs_are_made_again_for_another_budget(tmp_path):
+    job = Path(placed_job(tmp_path, PLACEMENTS["all ranks"]))
+    limits = "limits: {inputs_per_rank: {llm: 40, vit: 64}}\n"
+    job.write_text(job.read_text() + limits)
+    plan = pipeline.solve(str(job)).plan
+    answer = asked(plan, "llm.inputs_per_rank=100")
+    job.write_text(job.read_text().replace("llm: 40, vit", "llm: 100, vit"))
+    wanted = pipeline.solve(str(job)).plan
+    assert answer.after is not None and answer.after.value == score(wanted).step_seconds
+    assert answer.before.packs and answer.after.packs
+    assert answer.after.packs.micro_batches < answer.before.packs.micro_batches
+
+
+SUMMARY = "this file as a strategy, for the test below: the LLM's tp as fixed, else the quicker of 1 and 2"
+
+
+def supports(inputs) -> None:
+    return None
+
+
+def plan(inputs, base) -> Plan:
+    every = {name: inputs.job.fix.layouts.get(name, Parallelism()) for name in inputs.model.modules}
+    tried = []
+    for tp in (1, 2):
+        fixed = {**every, "llm": with_fields(Parallelism(tp=tp), **decided_fields(every["llm"]))}
+        job = with_fields(inputs.job, strategy="by_hand", fix=with_fields(inputs.job.fix, layouts=fixed))
+        found = pipeline.decide(replace(inputs, job=job)).plan
+        tried.append((found.outcome.value, tp, found))
+    best = min(tried)[2]
+    return decided_by(best, inputs.job.strategy, inputs.job.fix.layouts)
+
+
+def decided_by(plan: Plan, strategy: str, fixed) -> Plan:
+    """The plan as a strategy's, whose job fixed these layouts."""
+    uses = with_fields(plan.uses, fix=with_fields(plan.uses.fix, layouts=fixed))
+    return with_fields(plan, made=with_fields(plan.made, strategy=strategy), uses=uses)
+
+
+def test_a_strategy_that_decided_the_layouts_decides_the_others_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(STRATEGIES, "either", StrategyEntry(__name__))
+    made = solved(tmp_path, PLACEMENTS["all ranks"])
+    own = decided_by(made, "either", {})
+    free = asked(own, "vit.zero=1")
+    kept = asked(made, "vit.zero=1")
+    assert free.after is not None and kept.after is not None
+    assert free.kept_seconds == kept.after.value
+    assert free.after.value <= kept.after.value
+    assert free.kept == (free.after.value == kept.after.value)
+    fixed = asked(own, "llm.tp=1")
+    assert fixed.after is not None and "tp: 1" in fixed.after.layouts["llm"]
+
+
+def test_one_step_of_several_has_its_own_items_of_every_module(tmp_path):
+    plan = solved(tmp_path, PLACEMENTS["first stage"])
+    assert single_step(plan, 0).uses.items == plan.uses.items
+    assert single_step(plan, 0).uses.feeds == plan.uses.feeds
