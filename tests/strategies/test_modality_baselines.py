@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.errors import InputError
-from planner.plan.descriptions import flow_text
+from planner.plan.descriptions import fixable_layout, flow_text, module_layout_text
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
@@ -118,6 +118,11 @@ def test_a_job_can_fix_uneven_stages(tmp_path):
     fixed = {"llm": "pp: 2, stages: [0, 1-3]", "vit": "ranks: first_stage", "ear": "ranks: first_stage"}
     plan = plan_together(inputs_of(tmp_path, fixed))
     assert [len(layers) for layers in plan.layouts["llm"].stages] == [1, 3]
+    assert ", stages: [0, 1-3]" in module_layout_text(plan, "llm")
+    assert fixable_layout(plan.layouts["llm"]).stages == plan.layouts["llm"].stages
+    even = plan_together(inputs_of(tmp_path, fixed | {"llm": "pp: 2, stages: [0-1, 2-3]"})).layouts["llm"]
+    assert fixable_layout(even).stages is None
+    assert even == plan_together(inputs_of(tmp_path, fixed | {"llm": "pp: 2"})).layouts["llm"]
     with pytest.raises(InputError, match="2 stages for pp · vpp = 4"):
         plan_together(inputs_of(tmp_path, fixed | {"llm": "pp: 4, stages: [0, 1-3]"}))
     with pytest.raises(InputError, match="cover layers 0-3"):
