@@ -2,13 +2,15 @@
 
 Models, batches and lengths are those of its table 1 as far as a summary gives them. Assumed: 64 to 256 H100; texts of
 log-normal lengths about a quarter of the longest sample; COCO's sizes of images by Qwen2.5-VL's rule, one for each
-2,048 tokens of the longest. Mixes are of multimodal samples to text. All seconds are simulated with the rates of the profile
-that a line names. Baselines (planner/strategies/modality/baselines.py) are simulated by the same engine, have
+2,048 tokens of the longest. Mixes are of multimodal samples to text. All seconds are simulated with the rates of the
+profile that a line names. Baselines (planner/strategies/modality/baselines.py) are simulated by the same engine, have
 recomputation where they need it, and their samples are balanced as the plan's are.
 
 Ablations take one thing away at the worst mix of encoders on the first stage: encoders on all ranks, searched anew; the
-assignment that knows of all modules; forwards ahead of their readers, or of several micro-batches in a pass; encoders'
-own tensor parallelism. `python -m benchmarks.omni vit-10b-llama-70b` is one workload alone.
+assignment that knows of all modules; items split over replicas; forwards ahead of their readers, or of several
+micro-batches in a pass; encoders' own tensor parallelism.
+
+`python -m benchmarks.omni vit-10b-llama-70b` is one workload alone.
 """
 
 import json
@@ -19,8 +21,6 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from benchmarks.registry import Figures
-from planner.costs import Pricing
-from planner.plan.gradient_flow import gradient_flows
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import step_seconds
 from planner.scoring.plan_answer import plan_flops
@@ -31,8 +31,8 @@ from planner.strategies.modality.baselines import BASELINES
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_search import most_simulated, search, simulated_joint
 from planner.strategies.modality_layout import plan as plan_jointly
-from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import items_by_group, plan_of_layouts
+from planner.strategies.static.joint_assignment import JointAssignment, JointItems
+from planner.strategies.static.joint_plan import plan_of_layouts
 
 MIXES = ("1:9", "5:5", "9:1")
 PUBLISHED = {
@@ -113,8 +113,8 @@ def at_mixes(folder: Path, name: str) -> Iterator[tuple[str, AtMix]]:
     for mix in MIXES:
         inputs = read_job(str(folder / "job.yaml"), JobOptions(mix=mix))
         plan = plan_jointly(inputs, None)
-        told = {each.because.partition(":")[0]: each.value for each in plan.alternatives}
-        yield mix, AtMix(inputs, plan, {baseline: told.get(baseline, plan.outcome.value) for baseline in BASELINES})
+        told = {each.strategy: each.value for each in plan.alternatives}
+        yield mix, AtMix(inputs, plan, {baseline: told[baseline] for baseline in BASELINES})
 
 
 def step_figures(found: AtMix) -> Figures:
@@ -172,7 +172,8 @@ def ablations(found: AtMix) -> Figures:
     }
     seconds = {
         "colocation": without_colocation(inputs),
-        "balance": step_seconds(without_balance(inputs, plan.layouts)),
+        "balance": step_seconds(plan_of_layouts(inputs, plan.layouts, by_llm_alone)),
+        "splits": step_seconds(plan_of_layouts(inputs, plan.layouts, unsplit)),
         **{name: changed(inputs, plan.layouts, encoders, change) for name, change in changes.items()},
     }
     lost = {name: None if own is None else round(1.0 - plan.outcome.value / own, 4) for name, own in seconds.items()}
@@ -187,18 +188,15 @@ def without_colocation(inputs: Inputs) -> float | None:
     return best.seconds if best else None
 
 
-def without_balance(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
-    """The plan whose samples are balanced by the LLM alone, and items among the replicas of their encoder alone."""
-    plan = plan_of_layouts(inputs, layouts)
-    flows = gradient_flows(plan.uses.models, inputs.model.edges)
-    pricing = Pricing(plan.uses.models, layouts, inputs.cluster, plan.uses.prices, plan.uses.devices, flows=flows)
-    cells = next(JointItems(pricing, inputs, layouts).candidates()).cells
-    micro_batches = tuple(
-        {name: items_by_group(name, own[number]) for name, own in cells.items() if any(own[number])}
-        for number in range(len(cells[inputs.module]))
-    )
-    (step,) = plan.steps
-    return with_fields(plan, steps=(with_fields(step, micro_batches=micro_batches),))
+def by_llm_alone(items: JointItems) -> JointAssignment:
+    """Samples are balanced by the LLM alone, and items among the replicas of their encoder alone."""
+    return next(items.candidates())
+
+
+def unsplit(items: JointItems) -> JointAssignment:
+    """The best assignment that splits no item over replicas."""
+    items.degrees = []
+    return items.best()
 
 
 def changed(inputs: Inputs, layouts: dict[str, Layout], encoders: list[str], change: Figures) -> float | None:

@@ -77,8 +77,7 @@ class JointSearch:
     @property
     def rising(self) -> list[SimulatedJoint]:
         """Those that fit, the quickest first; of equals the first one."""
-        every = (*self.tried.values(), *self.starts)
-        return sorted((each for each in every if each.plan), key=lambda each: each.seconds)
+        return sorted((each for each in self.tried.values() if each.plan), key=lambda each: each.seconds)
 
     @property
     def best(self) -> SimulatedJoint | None:
@@ -156,7 +155,7 @@ def improve(done: JointSearch) -> None:
             return
         expanded.add(str(start.layouts))
         least = done.rising[0].seconds
-        kind = f"{start.kind} changed" if any(start is each for each in done.starts) else start.kind
+        kind = f"{start.kind} changed" if any(start is each for each in done.baselines) else start.kind
         for layouts in neighbours(done.inputs, start.layouts):
             if done.spent or done.simulate(layouts, kind).seconds < least:
                 break
