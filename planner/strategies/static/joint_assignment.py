@@ -1,8 +1,9 @@
 """Which sample goes where, and with it which item of which encoder: modules balanced together.
 
 Samples are assigned longest first, by the LLM's seconds alone, and by those of encoders beside the LLM too; items then
-go to replicas whose ranks have least to do. Of these assignments that is taken which leaves the busiest rank least: the
-one that minds nothing but the LLM is among them.
+go to replicas whose ranks have least to do, or to these on ranks of the replica that reads them; and with the best of
+these, items that are longer than a fair share are split. The assignment is taken by which an estimate of the step
+(step_estimate.py) is least; that which minds nothing but the LLM is among them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
