@@ -26,6 +26,7 @@ TABLES = (
     "cli/views/ledger_tables.py",
     "cli/views/measured_difference.py",
     "cli/views/mix_tables.py",
+    "cli/views/multimodal_demo_screen.py",
     "cli/views/own_run_tables.py",
     "cli/views/plan_tables.py",
     "cli/views/prediction_tables.py",

@@ -135,3 +135,18 @@ def test_a_model_of_the_text_alone_does_not(losses):
     for loss, bound in zip(losses["text"], least_losses(), strict=True):
         assert loss >= bound
     assert sum(losses["samples"][-LAST:]) < 0.35 * sum(losses["text"][-LAST:])
+
+
+@pytest.mark.slow
+def test_the_example_that_is_planned_batch_by_batch_trains_the_same(tmp_path):
+    """Its first losses are those of all batches planned ahead, and of one process."""
+    planner(tmp_path, "samples", "samples", "--count", str(4 * ROWS))
+    for name in ("model.yaml", "job.yaml", "per-batch.yaml"):
+        (tmp_path / name).write_text((EXAMPLE / name).read_text())
+    planner(tmp_path, "solve", "per-batch.yaml", "-o", "head.yaml")
+    planner(tmp_path, "solve", "job.yaml", "-o", "plan.yaml", "--batches", "4")
+    words = ("--data", "samples", "--no-ledger", "--dtype", "float64", "--verify", "--steps", "4")
+    head, ahead = (planner(tmp_path, "run", name, *words) for name in ("head.yaml", "plan.yaml"))
+    assert len(head["losses"]) == 4 and head["losses"] == pytest.approx(ahead["losses"], rel=1e-12)
+    for said in (head, ahead):
+        assert said["verify"]["steps"] == 4 and said["verify"]["grad_rel_err"] <= 1e-12

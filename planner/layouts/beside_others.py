@@ -20,22 +20,45 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.costs import LayoutColumns, columns_where
-from planner.costs.step import StepItems, least_busy_seconds, least_path_seconds, least_step_seconds
+from planner.costs import LayoutColumns, MachineModel, columns_where
+from planner.costs.step import (
+    StepItems,
+    least_busy_seconds,
+    least_first_stage_seconds,
+    least_path_seconds,
+    least_step_seconds,
+)
 from planner.layouts.equivalent_window import with_equivalent_window
 from planner.layouts.launchable_layouts import layouts_of
-from planner.layouts.layout_batches import column_batches
+from planner.layouts.layout_batches import LayoutIndices, column_batches
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import Floats
 from planner.layouts.optimizer_offload_bound import with_least_optimizer_offload
 from planner.layouts.rank_orders import Mask, OrderChoice, order_choices, orders_of
+from planner.layouts.searched_parts import taken_columns
 from planner.layouts.solved_optimizer_offload import optimizer_offload_is_open
 from planner.layouts.space_bound import SpaceBound, with_any_parts, with_least_memory
 from planner.plan.pack_bound import fewest_by_resource
 from planner.specs.base import with_fields
 
 MANY = 1e3
+FIRST = (128, 2048)  # layouts that are bounded first, those of whose work is least
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleWork:
+    """The work of one of the other modules."""
+
+    seconds: float  # ranks' seconds of its passes and its update
+    constant: float  # seconds of a step on each rank that updates some of it
+    on_every: bool  # whether each of its ranks does
+    machine: MachineModel
+
+    def area(self, counts: Floats) -> Floats:
+        """Ranks' seconds at least, on so many ranks."""
+        each = self.constant * (counts if self.on_every else np.ones_like(counts))
+        return np.asarray(self.seconds * (1.0 + self.machine.jitter(counts)) + each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +68,9 @@ class OtherWork:
     ends: Floats  # (t,)
     area: Floats  # ranks' seconds of all modules together, on the fewest ranks on which each ends by t, (t,)
     ranks: int  # of all modules
+    on_first_stage: tuple[
+        ModuleWork, ...
+    ] = ()  # of these, those on the ranks of the first stage of the samples' module
 
     def least_seconds(self, own: Floats | float, busy: Floats) -> Floats:
         """The least step, (layouts,), beside a module whose own step takes `own` seconds at least, and in which the
@@ -65,24 +91,32 @@ class LayoutsBesideOthers:
     def __init__(self, own: LayoutProblem, others: OtherWork, packs: bool, pack_tokens: int | None) -> None:
         self.own, self.others, self.packs, self.pack_tokens = own, others, packs, pack_tokens
         self.module = with_equivalent_window(own.trained)
+        self.orders: list[OrderChoice] = []
 
     def bound(self, known: SpaceBound) -> SpaceBound:
         """The bound over these layouts and those of a known one."""
         fixed, found = self.own.trained.fixed, layouts_of(self.own, self.own.trained.fixed)
-        orders, seconds, excluded = order_choices(self.own, found), known.seconds, 0
+        self.orders, seconds, excluded = order_choices(self.own, found), known.seconds, 0
         for places, at in column_batches(self.own.trained, found):
             at = replace(at, dispatch=self.own.dispatches)
             if fixed.recompute is None or isinstance(fixed.recompute, dict):
                 at = replace(at, full_recompute=0.0)
-            quick = self.shared_seconds(at, orders_of(orders, places, np.ones(len(places), np.bool_))) < seconds
-            if quick.any():
-                at, left = columns_where(at, quick), np.ones(int(quick.sum()), np.bool_)
-                for least, fits in self.fitting(at):
-                    for choice in orders_of(orders, places[quick], fits):
-                        seconds = min(seconds, self.least_seconds(least, choice, fits, seconds))
-                    left &= ~fits
-                excluded += int(left.sum())
+            shared = self.shared_seconds(at, orders_of(self.orders, places, np.ones(len(places), np.bool_)))
+            for part in np.split(np.argsort(shared, kind="stable"), () if np.isfinite(known.seconds) else FIRST):
+                some = part[shared[part] < seconds]
+                if len(some):
+                    seconds, out = self.least_of(taken_columns(at, some), places[some], seconds)
+                    excluded += out
         return SpaceBound(seconds, known.layouts + len(found["tp"]), known.excluded + excluded)
+
+    def least_of(self, at: LayoutColumns, places: LayoutIndices, most: float) -> tuple[float, int]:
+        """The least bound of these layouts that is below `most`, else `most`; and how many of them do not fit."""
+        left = np.ones(len(places), np.bool_)
+        for least, fits in self.fitting(at):
+            for choice in orders_of(self.orders, places, fits):
+                most = min(most, self.least_seconds(least, choice, fits, most))
+            left &= ~fits
+        return most, int(left.sum())
 
     def fitting(self, at: LayoutColumns) -> Iterator[tuple[LayoutColumns, Mask]]:
         """The layouts with as little recomputed as may fit, and which of them fit; then, of those that recompute, the
@@ -148,10 +182,16 @@ class LayoutsBesideOthers:
         longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
         each = (
             least_step_seconds(self.module, items, machine),
-            least_step_seconds(trained.module, StepItems(longest, replace(longest), shortest), machine),
+            least_path_seconds(trained.module, longest, machine),
             least_path_seconds(self.module, replace(at, micro_batch=fewest_samples(trained, at), alike={}), machine),
         )
-        return np.asarray(np.max(np.broadcast_arrays(*each), axis=0))
+        seconds = np.max(np.broadcast_arrays(*each), axis=0)
+        if not self.others.on_first_stage:
+            return np.asarray(seconds)
+        count = np.asarray(at.ranks / at.pp, dtype=float)
+        beside = sum(work.area(count) / count for work in self.others.on_first_stage)
+        first = least_first_stage_seconds(self.module, self.in_few_micro_batches(at), machine)
+        return np.asarray(np.maximum(seconds, first + beside))
 
 
 def held_micro_batches(trained: TrainingSetup, at: LayoutColumns) -> tuple[LayoutColumns, ...]:

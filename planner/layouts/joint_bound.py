@@ -21,9 +21,10 @@ least over layouts of the samples' module, on any number of ranks, that fit with
 import numpy as np
 
 from planner.costs import LayoutColumns, parameter_update_seconds
-from planner.layouts.beside_others import LayoutsBesideOthers, OtherWork
+from planner.layouts.beside_others import LayoutsBesideOthers, ModuleWork, OtherWork
 from planner.layouts.joint_problem import JointProblem, joint_problem
 from planner.layouts.space_bound import SpaceBound
+from planner.specs.base import FirstStage
 from planner.specs.inputs import Inputs
 from planner.units import MS
 
@@ -47,22 +48,26 @@ def joint_bound(problem: JointProblem) -> SpaceBound:
 
 def other_work(problem: JointProblem) -> OtherWork:
     """What all modules but the samples' do at least."""
-    machine = problem.own.machine
-    on_device = parameter_update_seconds(LayoutColumns(ranks=1, seq=1, batch=1), machine)  # of each parameter
+    works = {name: module_work(problem, name) for name in problem.others}
     ends, areas = [], []
-    for name in problem.others:
+    for name, work in works.items():
         counts = np.array(problem.counts(name), dtype=float)
-        update = problem.updated(name) * on_device
-        area = (problem.least_pass_seconds(name) + update) * (1.0 + machine.jitter(counts))
-        if problem.updated(name):
-            each = counts if problem.flows[name].trains_layers else 1.0
-            area = area + machine.timing.step_ms * MS * each
-        ends.append(area / counts)
-        areas.append(area)
+        areas.append(work.area(counts))
+        ends.append(areas[-1] / counts)
     start = max((float(each.min()) for each in ends), default=0.0)
     every = np.unique(np.concatenate([[start], *ends]))
     every = every[every >= start]
     total = np.zeros(len(every))
     for end, area in zip(ends, areas, strict=True):
         total += [float(area[end <= t].min()) for t in every]
-    return OtherWork(every, total, problem.cluster.size)
+    beside = tuple(works[name] for name in problem.others if isinstance(problem.fixed[name].ranks, FirstStage))
+    return OtherWork(every, total, problem.cluster.size, beside)
+
+
+def module_work(problem: JointProblem, name: str) -> ModuleWork:
+    """What one of them does at least."""
+    machine, updated = problem.own.machine, problem.updated(name)
+    on_device = parameter_update_seconds(LayoutColumns(ranks=1, seq=1, batch=1), machine)  # of each parameter
+    seconds = problem.least_pass_seconds(name) + updated * on_device
+    constant = machine.timing.step_ms * MS if updated else 0.0
+    return ModuleWork(seconds, constant, problem.flows[name].trains_layers, machine)

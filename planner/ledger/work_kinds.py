@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from planner.plan.task import Task
-from planner.simulate import TaskEvent, Timeline
+from planner.simulate import TaskEvent, Timeline, is_feed
 from planner.specs.base import Ranks
 
 KINDS = {"F": "forward", "B": "backward", "I": "backward", "W": "backward", "update": "update"}
 EXCHANGE = "exchange between ranks of a group"
 STAGE_EXCHANGE = "exchange between stages"
+OUTPUT_EXCHANGE = "outputs of encoders to who reads them"
 COLLECTIVES_AND_WAIT = "gather, reduce and wait"
 
 
@@ -31,7 +32,7 @@ def seconds_by_kind(predicted: Sequence[Timeline], measured: Sequence[Timeline])
     expected, found = mean_seconds_by_kind(predicted), mean_seconds_by_kind(measured)
     return [
         KindSeconds(name, expected.get(name, 0.0), found.get(name, 0.0))
-        for name in (*dict.fromkeys(KINDS.values()), EXCHANGE, STAGE_EXCHANGE, COLLECTIVES_AND_WAIT)
+        for name in (*dict.fromkeys(KINDS.values()), EXCHANGE, STAGE_EXCHANGE, OUTPUT_EXCHANGE, COLLECTIVES_AND_WAIT)
     ]
 
 
@@ -52,17 +53,20 @@ def step_seconds_by_kind(timeline: Timeline) -> dict[str, float]:
             ranks = doing(event.ranks) / timeline.ranks
             parts[KINDS[event.phase]] += (event.seconds - event.comm) * ranks
             parts[EXCHANGE] += event.comm * ranks
-    parts[STAGE_EXCHANGE] = exposed_transfer_seconds(timeline)
+    without_feeds = [event for event in timeline.events if not is_feed(event)]
+    parts[STAGE_EXCHANGE] = exposed_transfer_seconds(timeline, without_feeds)
+    feeding = exposed_transfer_seconds(timeline, timeline.events) - parts[STAGE_EXCHANGE]
+    parts[OUTPUT_EXCHANGE] = max(0.0, feeding)
     parts[COLLECTIVES_AND_WAIT] = max(0.0, timeline.step_seconds - sum(parts.values()))
     return parts
 
 
-def exposed_transfer_seconds(timeline: Timeline) -> float:
-    """Exposed seconds of the mean rank in point-to-point transfers between stages or modules."""
+def exposed_transfer_seconds(timeline: Timeline, events: Iterable[TaskEvent]) -> float:
+    """Exposed seconds of the mean rank in point-to-point transfers, of some of the events of a timeline."""
     moved: dict[int, list[tuple[float, float]]] = defaultdict(list)
     busy: dict[int, list[tuple[float, float]]] = defaultdict(list)
     doing = timeline.rank_multiplicity()
-    for event in timeline.events:
+    for event in events:
         if event.phase in KINDS or event.phase in ("send", "recv"):
             of_kind = busy if event.phase in KINDS else moved
             for rank in event.ranks:

@@ -26,17 +26,13 @@ class BatchStream:
             else None
         )
         count = self.samples.count if self.samples else self.lengths.count if self.lengths else None
-        self.period = ((MAX_SAMPLES if count is None else min(count, MAX_SAMPLES)) - self.first_row) // self.rows
+        end = MAX_SAMPLES if count is None else min(count, MAX_SAMPLES)
+        self.period = (end - self.first_row) // self.workload.batch_rows
         self.total = None if count is None else self.period  # batches in the data; None: practically unlimited
-
-    @property
-    def rows(self) -> int:
-        """Samples of a batch."""
-        return self.workload.batch_rows
 
     def first_sample(self, number: int) -> int:
         """Number of the first sample in the batch of a step."""
-        return self.first_row + number % self.period * self.rows
+        return self.first_row + number % self.period * self.workload.batch_rows
 
     def __getitem__(self, number: int) -> SampleBatch:
         """The batch of a step. Raises InputError when every sample of it is too long."""

@@ -1,7 +1,7 @@
 """Short descriptions of layouts and items for screens, and layouts in the form that a job's `fix.layouts` has."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from planner.plan.mesh.even_stages import has_even_stages
@@ -180,6 +180,14 @@ def all_items_text(plan: Plan) -> str:
     """Return the numbers of all items of a plan and their sizes, as `items_text` does, and how many read others."""
     text = items_text(plan, ((module, item) for module in plan.layouts for item in plan.uses.items[module]))
     return "; ".join([text, *(mix_text(plan, target) for target in dict.fromkeys(edge.target for edge in plan.edges))])
+
+
+def left_out_texts(plan: Plan) -> Iterator[str]:
+    """Yield what of the batches is not in the plan."""
+    if plan.uses.dropped:
+        yield f"{plural(len(plan.uses.dropped), 'sample')} dropped, longer or larger than the job allows"
+    for name, items in plan.uses.left_out.items():
+        yield f"{plural(len(items), 'item')} of {name} left out: their readers were dropped, or had no room"
 
 
 def mix_text(plan: Plan, target: str) -> str:

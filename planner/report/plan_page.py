@@ -16,11 +16,10 @@ from planner.report.tags import Content, Markup, join, section, table, tag
 from planner.report.time_and_memory import memory_by_rank, share_bar, time_by_rank
 from planner.report.timeline_columns import TimelineColumns
 from planner.report.timeline_section import timeline_section
-from planner.report.why_section import why_section
+from planner.report.why_section import Why, why_section
 from planner.scoring import Score, allowed_bytes_on
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.units import KIB
-from planner.why import WhyPlan as Why
 
 Measured = tuple[int, PageStep]  # number of the plan's step, and the recorded step
 

@@ -21,13 +21,16 @@ from planner.report.interned import (
     split_task_id,
 )
 from planner.report.page_step import PageStep, TaskFact, task_counts
-from planner.simulate import Curve, TaskEvent, Timeline, representative_ranks
+from planner.simulate import Curve, TaskEvent, Timeline, representative_ranks, waits_for_modules
 from planner.specs.base import Ranks
 from planner.units import KIB
 
 FINEST = 1e8  # ticks of the longest step
 
 Mark = tuple[int, int, int, int]  # kind, micro-batch, group, start
+LaneWaits = tuple[
+    tuple[int, ...], tuple[int, ...], tuple[int, ...]
+]  # columns: module, ticks since the one before, ticks
 
 
 class TimelineColumns:
@@ -43,6 +46,9 @@ class TimelineColumns:
         self.lanes: Interned[tuple[int, ...]] = Interned()  # pattern, then its groups
         self.curves: Interned[tuple[tuple[int, ...], tuple[int, ...]]] = Interned()
         self.known: dict[Curve, int] = {}  # curves encoded so far
+        self.waits: Interned[LaneWaits] = Interned()
+        self.waited: Interned[str] = Interned()  # modules that lanes wait for
+        self.lane_waits: dict[int, int] = {}  # lane → what it waits for
         self.steps = [self.step(shown) for shown in steps]
 
     def data(self) -> dict[str, Any]:
@@ -55,6 +61,9 @@ class TimelineColumns:
             "patterns": [[[*column] for column in pattern] for pattern in self.patterns.values],
             "rows": [[*lane] for lane in self.lanes.values],
             "curves": [[[*column] for column in curve] for curve in self.curves.values],
+            "waits": [[[*column] for column in waits] for waits in self.waits.values],
+            "waited": self.waited.values,
+            "rowWaits": [self.lane_waits.get(lane, -1) for lane in range(len(self.lanes.values))],
             "steps": self.steps,
         }
 
@@ -65,6 +74,7 @@ class TimelineColumns:
         events = shown.timeline.events
         marks = [self.mark(event, shown.facts.get(event.id)) for event in events]
         lane_of = self.lanes_by_rank(shown, marks)
+        self.add_waits(shown.timeline, lane_of)
         found: dict[str, Any] = {
             "title": shown.title,
             "label": shown.label,
@@ -77,6 +87,19 @@ class TimelineColumns:
         if shown.memory:
             found["memory"] = run_lengths([self.curve(curve) for curve in shown.memory.curves])
         return found
+
+    def add_waits(self, timeline: Timeline, lane_of: Mapping[int, int]) -> None:
+        """Encode when each lane waits for another module: as columns of modules, starts and lengths."""
+        alike = {lane: rank for rank, lane in sorted(lane_of.items(), reverse=True)}  # a rank of each lane
+        simulated = {lane: timeline.representative_of(rank) for lane, rank in alike.items()}
+        found = waits_for_modules(timeline, sorted({*simulated.values()}))
+        for lane, rank in simulated.items():
+            waits = [(self.waited[each.module], self.ticks(each.start), self.ticks(each.end)) for each in found[rank]]
+            visible = [wait for wait in waits if wait[2] > wait[1]]
+            if visible:
+                modules, starts, ends = zip(*visible, strict=True)
+                lengths = tuple(end - start for start, end in zip(starts, ends, strict=True))
+                self.lane_waits[lane] = self.waits[modules, differences(starts), lengths]
 
     def mark(self, event: TaskEvent, fact: TaskFact | None) -> Mark:
         """Encode an event as kind, micro-batch, group and start."""

@@ -147,6 +147,8 @@ def require_memory(plan: Plan, s: Score) -> None:
 
 def require_memory_in_order(plan: Plan) -> None:
     """Raise Infeasible as `require_memory` does, of a plan of one step that has not been simulated."""
+    if plan.uses.limits.tokens_per_rank is not None:
+        return
     plan_memory = PlanMemory(plan, pricing_of(plan))
     require_peaks(plan, plan_memory, plan_memory.in_order(expand(plan)))
 

@@ -9,7 +9,15 @@ from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory, whole_curves
 from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.strict_json import GZIP_MAGIC
-from planner.simulate.time_parts import TimePart, mean_seconds, rank_counts, rank_parts
+from planner.simulate.time_parts import (
+    ModuleWait,
+    TimePart,
+    is_feed,
+    mean_seconds,
+    rank_counts,
+    rank_parts,
+    waits_for_modules,
+)
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
 from planner.simulate.trace_records import RoundsLeftOut, TracedStep
@@ -24,6 +32,7 @@ __all__ = [
     "Curve",
     "IntArray",
     "MemoryCurves",
+    "ModuleWait",
     "RecordedStep",
     "RoundsLeftOut",
     "TaskEvent",
@@ -34,6 +43,7 @@ __all__ = [
     "abridged_timeline",
     "build_trace",
     "equal_step_seconds",
+    "is_feed",
     "mean_seconds",
     "median_step",
     "rank_counts",
@@ -45,6 +55,7 @@ __all__ = [
     "run_activities",
     "simulate",
     "simulate_memory",
+    "waits_for_modules",
     "whole_curves",
     "whole_tasks",
     "whole_timeline",

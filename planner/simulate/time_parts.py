@@ -5,7 +5,7 @@ chain of causes has a task at every moment, so each moment of idle time is put d
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -105,3 +105,46 @@ def waits(
         event = by_id.get(event.cause)
     if stop - start > TINY:
         yield TimePart("wait", None, start, stop - start)
+
+
+class ModuleWait(NamedTuple):
+    """Idle time of a rank while another module works elsewhere, or its outputs are on their way."""
+
+    module: str
+    start: float
+    end: float
+
+
+def waits_for_modules(timeline: Timeline, ranks: Sequence[int]) -> dict[int, list[ModuleWait]]:
+    """When some simulated ranks wait for an encoder, or for a module that they do not hold, in the order of time; none
+    of a recording, which knows no causes. Of a step whose rounds were not all simulated, none are known.
+    """
+    encoders = {event.module for event in timeline.events if is_feed(event)}
+    if not encoders or timeline.repetition or not any(event.cause for event in timeline.events):
+        return {rank: [] for rank in ranks}
+    found: dict[int, list[ModuleWait]] = {}
+    for rank, parts in rank_parts(timeline, ranks).items():
+        held = {part.event.module for part in parts if part.event and part.use != "wait"}
+        others = [
+            (part.start, part.start + part.seconds, part.event.module)
+            for part in parts
+            if part.use == "wait" and part.event and (part.event.module in encoders or part.event.module not in held)
+        ]
+        found[rank] = joined_waits(sorted(others))
+    return found
+
+
+def joined_waits(waits: Iterable[tuple[float, float, str]]) -> list[ModuleWait]:
+    """Waits for the same module that follow one another without a gap, as one."""
+    found: list[ModuleWait] = []
+    for start, end, module in waits:
+        if found and found[-1].module == module and start - found[-1].end <= TINY:
+            found[-1] = found[-1]._replace(end=end)
+        else:
+            found.append(ModuleWait(module, start, end))
+    return found
+
+
+def is_feed(event: TaskEvent) -> bool:
+    """Whether a transfer brings outputs of an encoder to who reads them, or their gradients back."""
+    return event.phase in ("send", "recv") and ">" in event.id.rpartition("/")[2]

@@ -9,7 +9,7 @@ from planner.plan.descriptions import module_layout_text
 from planner.plan.pack_fill import PackFill, pack_fill
 from planner.plan.plan_file import Plan, assignments
 from planner.scoring import Score, whole_score
-from planner.simulate import TaskEvent, Timeline, TimePart, mean_seconds
+from planner.simulate import TaskEvent, Timeline, TimePart, is_feed, mean_seconds
 from planner.specs.base import Ranks, Spec
 from planner.units import GIB
 
@@ -73,7 +73,7 @@ def part_name(part: TimePart) -> str:
     if part.event is None:
         return "idle"
     if part.use == "wait":
-        return f"waiting for {'outputs of ' if feeds(part.event) else ''}{part.event.module}"
+        return f"waiting for {'outputs of ' if is_feed(part.event) else ''}{part.event.module}"
     return f"{'exchanges' if part.use == 'exchange' else work_name(part.event)} of {part.event.module}"
 
 
@@ -82,13 +82,8 @@ def work_name(event: TaskEvent) -> str:
     if event.phase in PASSES:
         return "compute"
     if event.phase in ("send", "recv"):
-        return "outputs" if feeds(event) else "sends between stages"
+        return "outputs" if is_feed(event) else "sends between stages"
     return {"update": "update", "offload": "copies to the host"}.get(event.phase, "gathers and reductions")
-
-
-def feeds(event: TaskEvent) -> bool:
-    """Whether a transfer brings outputs of an encoder to who reads them, or their gradients back."""
-    return event.phase in ("send", "recv") and ">" in event.id.rpartition("/")[2]
 
 
 def binding_parts(timeline: Timeline) -> dict[str, float]:

@@ -15,7 +15,7 @@ from planner.why.data_changes import other_data
 from planner.why.joint_changes import changed_problem
 from planner.why.joint_facts import JointFacts, joint_facts
 from planner.why.joint_problem import joint_inputs
-from planner.why.joint_why_not import kept_plan, solved_plan
+from planner.why.joint_why_not import Solved, kept_plan, solved
 from planner.why.kept_decisions import kept_gains
 from planner.why.placement_changes import other_placements
 from planner.why.resolved import Infeasibility
@@ -48,7 +48,7 @@ def joint_why_plan(plan: Plan, number: int, step: Plan) -> JointWhyPlan:
     """The answer for a step that is a plan of its own."""
     own = joint_facts(step, score(step))
     problem, unplaced = placed_again(step)
-    again = score(problem[1]).step_seconds if problem else own.value
+    again = problem[1].seconds if problem else own.value
     return JointWhyPlan(
         plan=plan.name,
         step=number,
@@ -61,7 +61,7 @@ def joint_why_plan(plan: Plan, number: int, step: Plan) -> JointWhyPlan:
     )
 
 
-def placed_again(step: Plan) -> tuple[tuple[Inputs, Plan] | None, str]:
+def placed_again(step: Plan) -> tuple[tuple[Inputs, Solved] | None, str]:
     """The problem of a step, and its own layouts as a plan; or None, and why there is none."""
     try:
         inputs = joint_inputs(step)
@@ -70,7 +70,7 @@ def placed_again(step: Plan) -> tuple[tuple[Inputs, Plan] | None, str]:
         return None, error.message
     if unable:
         return None, unable.partition(" | ")[0]
-    found = solved_plan(partial(plan_of_layouts, inputs, step.layouts))
+    found = solved(partial(plan_of_layouts, inputs, step.layouts))
     return (None, found.message) if isinstance(found, Infeasibility) else ((inputs, found), "")
 
 
@@ -78,7 +78,7 @@ def placement_gains(inputs: Inputs, step: Plan, before: float) -> Iterator[Place
     """Encoders elsewhere, all else as it was."""
     for what, words in other_placements(inputs, step.layouts):
         change = changed_problem(inputs, words)
-        found = solved_plan(partial(kept_plan, change, step.layouts))
+        found = solved(partial(kept_plan, change, step.layouts))
         yield PlacementGain(changes=words, gain=gain_of(what, found, before))
 
 
@@ -92,12 +92,12 @@ def pack_gains(inputs: Inputs, step: Plan, before: float) -> Iterator[Sensitivit
     """Other budgets of packs, where samples are packed."""
     for name, most in inputs.job.limits.inputs_per_rank.items():
         change = changed_problem(inputs, (f"{name}.inputs_per_rank={2 * most}",))
-        found = solved_plan(partial(kept_plan, change, step.layouts))
+        found = solved(partial(kept_plan, change, step.layouts))
         yield gain_of(f"{name}: packs of twice the size ({name}.inputs_per_rank={2 * most})", found, before)
 
 
-def gain_of(what: str, found: Plan | Infeasibility, before: float) -> Sensitivity:
+def gain_of(what: str, found: Solved | Infeasibility, before: float) -> Sensitivity:
     """What a plan saves against a step that took so long; or why there is none."""
     if isinstance(found, Infeasibility):
         return Sensitivity(what=what, seconds=None, saved=None, share=None, because=found.message)
-    return sensitivity_of(what, before, score(found).step_seconds)
+    return sensitivity_of(what, before, found.seconds)

@@ -3,10 +3,11 @@ decided these, they are also solved again.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Layout, Plan
-from planner.scoring import require_memory, score
+from planner.scoring import Score, require_memory, score
 from planner.specs.base import Spec, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
@@ -46,24 +47,24 @@ def joint_why_not(plan: Plan, number: int, step: Plan, words: tuple[str, ...], r
         raise InputError(message, where="the plan", fix=fix)
     change = changed_problem(problem, words)
     before = joint_facts(step, score(step))
-    again = solved_plan(lambda: plan_of_layouts(problem, step.layouts))
-    found = {True: solved_plan(lambda: kept_plan(change, step.layouts))}
+    again = solved(lambda: plan_of_layouts(problem, step.layouts))
+    found = {True: solved(lambda: kept_plan(change, step.layouts))}
     if step.made.strategy in STRATEGIES:
-        found[False] = solved_plan(lambda: resolve(problem_of_strategy(step, change)))
-    plans = {kept: each for kept, each in found.items() if isinstance(each, Plan)}
-    facts = {kept: joint_facts(each, score(each)) for kept, each in plans.items()}
-    kept = min(facts, key=lambda each: (facts[each].value, each), default=True)
-    after, refusal = facts.get(kept), found.get(False, found[True])
+        found[False] = solved(lambda: resolve(problem_of_strategy(step, change)))
+    plans = {kept: each for kept, each in found.items() if isinstance(each, Solved)}
+    kept = min(plans, key=lambda each: (plans[each].seconds, not each), default=True)
+    after = joint_facts(*plans[kept]) if kept in plans else None
+    refusal = found.get(False, found[True])
     return JointWhyNot(
         plan=plan.name,
         step=number,
         changes=words,
-        follows=followed(change, step.layouts, plans[kept].layouts) if after else (),
+        follows=followed(change, step.layouts, plans[kept].plan.layouts) if after else (),
         before=before,
-        again=score(again).step_seconds if isinstance(again, Plan) else None,
+        again=again.seconds if isinstance(again, Solved) else None,
         after=after,
         kept=kept,
-        kept_seconds=facts[True].value if True in facts else None,
+        kept_seconds=plans[True].seconds if True in plans else None,
         seconds=after.value - before.value if after else None,
         share=after.value / before.value - 1 if after and before.value else None,
         because=joint_differences(before, after) if after else (),
@@ -73,14 +74,27 @@ def joint_why_not(plan: Plan, number: int, step: Plan, words: tuple[str, ...], r
     )
 
 
-def solved_plan(solve: Callable[[], Plan]) -> Plan | Infeasibility:
+class Solved(NamedTuple):
+    """A plan that fits, and its score."""
+
+    plan: Plan
+    found: Score
+
+    @property
+    def seconds(self) -> float:
+        """Of its step."""
+        return self.found.step_seconds
+
+
+def solved(solve: Callable[[], Plan]) -> Solved | Infeasibility:
     """A plan that fits, or what binds."""
     try:
         plan = solve()
-        require_memory(plan, score(plan))
+        found = score(plan)
+        require_memory(plan, found)
     except (InputError, Infeasible) as error:
         return Infeasibility(message=error.message, where=error.where, fix=error.fix)
-    return plan
+    return Solved(plan, found)
 
 
 def kept_plan(change: JointChange, layouts: Mapping[str, Layout]) -> Plan:

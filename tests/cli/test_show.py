@@ -19,7 +19,7 @@ from planner.cli.views.memory_bars import MemoryBar, bar_cells, bars_by_ranks, l
 from planner.cli.views.micro_batch_bands import crowded_shares, micro_batch_bands
 from planner.cli.views.rank_lanes import PassCell, column_owners, group_lanes, lane_spans, spans_by_kind
 from planner.pipeline import read_plan, simulate
-from planner.simulate import TaskEvent, Timeline
+from planner.simulate import TaskEvent, Timeline, waits_for_modules
 from planner.simulate import simulate as run
 from planner.specs.base import Ranks, with_fields
 from planner.units import GIB
@@ -148,6 +148,19 @@ def test_several_modules_have_letters_where_there_are_no_colours(scored):
     coloured = text_of(rank_lanes.rank_lanes(scores[0].timeline, Canvas(120)), 120)
     assert "l0" in plain and "v0" in plain and "v vit" in plain
     assert "l0" not in coloured
+    for drawn in (plain, coloured):
+        assert ": waits for another module" in drawn and drawn.count(":") > 1
+
+
+def test_waits_for_an_encoder_take_their_share_of_columns(scored):
+    plan, scores = scored["by_hand/encoder-in-bubbles"]
+    timeline = scores[0].timeline
+    waits = waits_for_modules(timeline, range(plan.size))
+    for ranks, spans in spans_by_kind(timeline):
+        owners = column_owners(spans, timeline.step_seconds, 2000)
+        shown = sum(owner.phase == "wait" for owner in owners if isinstance(owner, PassCell))
+        seconds = sum(wait.end - wait.start for wait in waits[ranks[0]])
+        assert abs(shown - 2000 * seconds / timeline.step_seconds) <= 2 * len(waits[ranks[0]]) + 1
 
 
 # ------------------------------------------------------------------------------------------------------- memory, groups

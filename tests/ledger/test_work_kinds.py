@@ -4,7 +4,7 @@ import pytest
 
 from planner import pipeline
 from planner.ledger import MeasuredTask, measured_timeline, seconds_by_kind
-from planner.ledger.work_kinds import COLLECTIVES_AND_WAIT, STAGE_EXCHANGE
+from planner.ledger.work_kinds import COLLECTIVES_AND_WAIT, OUTPUT_EXCHANGE, STAGE_EXCHANGE
 from planner.plan.tasks.expand import expand
 from planner.simulate import TaskEvent, Timeline
 from planner.specs.base import Ranks
@@ -47,6 +47,16 @@ def test_what_goes_between_stages_counts_where_nothing_is_computed():
     timeline = Timeline(events, 8.0, 2)
     parts = {kind.name: kind.measured for kind in seconds_by_kind([], [timeline])}
     assert parts["forward"] == 2.5 and parts[STAGE_EXCHANGE] == 2.5 and parts[COLLECTIVES_AND_WAIT] == 3.0
+
+
+def test_what_goes_between_modules_is_named_apart():
+    """Of rank 1: outputs for 4 s, of which another stage sends in the last; of rank 0 only what feeds the reader."""
+    outputs = TaskEvent("vit[1]/recvF/0/v0>llm", "recv", "vit", Ranks((1,)), 0.0, 4.0)
+    events = (outputs, outputs._replace(id="vit[1]/sendF/0/v0>llm", phase="send", ranks=Ranks((0,))))
+    events += (event("recv", 1, 3, 6), event("F", 1, 6, 8))
+    parts = {kind.name: kind.measured for kind in seconds_by_kind([], [Timeline(events, 8.0, 2)])}
+    assert parts[STAGE_EXCHANGE] == 1.5 and parts[OUTPUT_EXCHANGE] == 3.5 and parts["forward"] == 1.0
+    assert sum(parts.values()) == 8.0
 
 
 def test_who_waits_for_a_stage_does_not_receive_before_it_sends():

@@ -46,6 +46,8 @@ def step_text() -> str:
         first_row=8,
         effort=2,
         step=plan.steps[0],
+        feeds={"vit": {0: 1, 1: (1, 2)}},
+        left_out={"vit": (2,)},
         items=plan.uses.items,
     )
     return files.dump(step)

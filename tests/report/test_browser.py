@@ -7,7 +7,7 @@ import pytest
 
 from planner.report import timeline_page
 from planner.report.page_step import PageStep, TaskFact, simulated_step
-from planner.simulate import TaskEvent, Timeline
+from planner.simulate import TaskEvent, Timeline, waits_for_modules
 from planner.specs.base import Ranks
 from tests.report.chromium import Chromium, browser
 from tests.report.sample_pages import EVIL, PLANS, page, scored, ten_steps
@@ -123,6 +123,23 @@ def test_pointing_says_what_is_there(chromium, folder):
     assert "simulated" in said
     tokens = {task.id: task.tokens for task in scores[0].tasks}[event.id]
     assert f"{tokens:,}" in said
+
+
+def test_pointing_at_a_wait_says_for_which_module(chromium, folder):
+    chromium.open(saved(folder, "encoder"))
+    _, scores = scored("encoder")
+    timeline, tick = scores[0].timeline, page("encoder").data["tick"]
+    waits = [(rank, wait) for rank, of in waits_for_modules(timeline, range(timeline.ranks)).items() for wait in of]
+    rank, longest = max(waits, key=lambda each: each[1].end - each[1].start)
+    middle = (longest.start + longest.end) / 2 / tick
+    x = chromium.run(f"canvas.getBoundingClientRect().x + toX({middle}, canvas.getBoundingClientRect().width)")
+    tall = "(canvas.getBoundingClientRect().height - AXIS - 8) / (state.r1 - state.r0)"
+    y = chromium.run(f"canvas.getBoundingClientRect().y + AXIS + ({rank} + 0.5) * {tall}")
+    chromium.click(x, y)
+    assert f"Rank {rank} waits for {longest.module}" in chromium.run("document.querySelector('#readout').innerText")
+    assert chromium.run("canvas.title") == f"waits for {longest.module}"
+    key = chromium.run("document.querySelector('#key').innerText")
+    assert all(f"waits for {module}" in key for module in {wait.module for _, wait in waits})
 
 
 def test_steps_are_chosen(chromium, folder):

@@ -176,6 +176,13 @@ def test_why(tmp_path):
     assert "--why" not in page
 
 
+def test_why_of_several_modules(tmp_path):
+    page = reporting.build_page(PLANS["encoder"], reporting.PageExtras(why=True)).html()
+    for words in ("compute of llm", "waiting for vit", "most over mean", "computing twice as fast", "half the pixels"):
+        assert words in page
+    assert "--why" not in page
+
+
 def test_runs(tmp_path):
     path = tmp_path / "ledger.jsonl"
     run_ledger.append_entry(path, run_ledger.RunEntry("2026-01-01T00:00:00", EVIL, EVIL, "01", 2, 1.0, 0.2, 1.1))

@@ -1,6 +1,7 @@
 """What the data of a page decode to is the timeline."""
 
-from itertools import pairwise
+from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from planner.plan.task import PHASE_STREAMS
 from planner.report.interned import differences, run_lengths
 from planner.report.page_step import PageStep, TaskFact, simulated_step
 from planner.report.timeline_columns import FINEST, TimelineColumns
-from planner.simulate import TaskEvent, Timeline
+from planner.simulate import TaskEvent, Timeline, waits_for_modules
 from planner.specs.base import Ranks
 from planner.units import KIB
 from tests.report.decoding import Decoded, curves_of, ranks_of
@@ -138,3 +139,31 @@ def test_runs_are_the_values(values):
     assert [value for _, count, value in found for _ in range(count)] == values
     assert all(a[2] != b[2] for a, b in pairwise(found))
     assert [sum(differences(tuple(values))[: i + 1]) for i in range(len(values))] == values
+
+
+def test_waits_for_encoders_come_back():
+    """Whatever rank: what the page marks is the idle time in which an encoder works elsewhere."""
+    plan, scores = scored("encoder")
+    step = simulated_step(plan, 0, scores[0])
+    book = TimelineColumns([step])
+    data, tick = book.data(), book.tick
+    found = waits_for_modules(step.timeline, range(plan.size))
+    marked = 0
+    for rank, row in enumerate(row for _, count, row in data["steps"][0]["ranks"] for _ in range(count)):
+        at = data["rowWaits"][row]
+        modules, since, lengths = data["waits"][at] if at >= 0 else ((), (), ())
+        shown = [*zip([data["waited"][m] for m in modules], accumulate(since), lengths, strict=True)]
+        expected = [(w.module, round(w.start / tick), round(w.end / tick)) for w in found[rank]]
+        assert shown == [(module, start, end - start) for module, start, end in expected if end > start]
+        marked += len(shown)
+    assert marked and {*data["waited"]} == {"vit"}
+
+
+def test_no_wait_is_known_of_one_module_or_of_a_recording():
+    _, scores = scored("static")
+    assert not any(waits_for_modules(scores[0].timeline, range(4)).values())
+    _, scores = scored("encoder")
+    timeline = scores[0].timeline
+    measured = replace(timeline, events=tuple(event._replace(cause="") for event in timeline.events))
+    ranks = range(timeline.ranks)
+    assert any(waits_for_modules(timeline, ranks).values()) and not any(waits_for_modules(measured, ranks).values())

@@ -53,6 +53,7 @@ NAMED = {  # billions: of encoders without their projectors
     "llama-3.2-vision-11b": {"llm": 9.775},
     "llama-3.2-vision-90b": {"llm": 87.667},
     "qwen3.5-27b": {"vision": 0.4581 - 0.0448, "llm": 26.381},
+    "tiny-omni": {"vision": 0.0002662, "audio": 0.0002067, "llm": 0.0017773},
     "vit-1b-llama-12b": {"vision": 1, "llm": 12},
     "vit-2.4b-llama-70b": {"vision": 2.4, "llm": 70},
     "vit-10b-llama-70b": {"vision": 10, "llm": 70},

@@ -307,3 +307,27 @@ def test_an_encoder_that_nobody_reads_and_a_loss_of_an_encoder_are_said_so():
     with pytest.raises(InputError, match="is an encoder") as error:
         sample_readers(shipped, "vision", "job.yaml")
     assert (error.value.where, error.value.fix) == ("workload.module", "module: llm")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("images: {}", "images are drawn from a name, or have sizes"),
+        ("images: {name: coco, sizes: [[64, 64]]}", "images are drawn from a name, or have sizes"),
+        ("audio: {each: 2}", "clips are drawn from a name, or have seconds"),
+        ("images: {sizes: [[64]]}", "sizes"),
+        ("images: {sizes: [[0, 64]]}", "sizes"),
+    ],
+)
+def test_images_and_clips_are_drawn_or_given(tmp_path, given, message):
+    with pytest.raises(InputError) as caught:
+        load_job(job(tmp_path, f"{{from: sample_mix, text: 100, {given}}}"), JobOptions())
+    assert message in f"{caught.value.message} {caught.value.where}" and "job.yaml:5" in caught.value.where
+
+
+def test_given_sizes_keep_the_mix(tmp_path):
+    """Half of the samples have all the images that the job gives, twice; the others have none."""
+    mix = "{from: sample_mix, text: 100, text_only: 1, images: {sizes: [[1280, 960], [640, 480]], each: 2}}"
+    (batch,) = load_job(job(tmp_path, mix, 40), JobOptions()).batches
+    assert {*batch.items.values()} == {100, 100 + 2 * (1564 + 391)}
+    assert len(batch.streams["vision"]) == 4 * sum(tokens > 100 for tokens in batch.items.values())

@@ -18,7 +18,7 @@ from planner.specs.layers import Vit
 from planner.specs.layers.resize import SmartResize, TiledResize, VideoSampling
 from planner.specs.workload.items import ItemSize, item_outputs, item_tokens, part_lengths, size_faults
 from planner.why import JointWhyNot, JointWhyPlan, WhyGroup
-from planner.why.data_changes import half_the_frames, half_the_pixels, other_data
+from planner.why.data_changes import other_data, other_size
 from tests.examples import examples
 from tests.placed_jobs import PLACEMENTS, placed_job
 
@@ -79,7 +79,7 @@ def test_half_the_pixels_by_the_rule_of_the_module(height, width):
     """Rows and columns shrink alike, to the nearest whole outputs after pixels were rounded: half a pixel is 1/28."""
     tower = Vit(**SHAPE, patch=14, merge=2, positions="rope_2d", resize=SmartResize(min_pixels=784, max_pixels=10**7))
     size = ItemSize(patches=4 * height * width, grids=((2 * height, 2 * width),))
-    half = half_the_pixels(tower, size)
+    half = other_size(size, tower.half_images)
     assert isinstance(half, ItemSize) and not [*size_faults(tower, "vit", half)]
     ((rows, columns),) = half.grids
     assert abs(rows / 2 - height / 2**0.5) <= 0.5 + 1 / 28 or rows == 2
@@ -92,7 +92,7 @@ def test_half_of_what_has_no_grid_is_in_whole_outputs(outputs, classed):
     tower = Vit(**SHAPE, patch=14, merge=1 if classed else 2, class_token=classed)
     unit = tower.tokens_per_output
     size = ItemSize(patches=tuple(unit * count + classed for count in outputs))
-    half = half_the_pixels(tower, size)
+    half = other_size(size, tower.half_images)
     assert not [*size_faults(tower, "vit", half)]
     for before, after in zip(part_lengths(size), part_lengths(half), strict=True):
         assert abs((after - classed) - (before - classed) / 2) <= unit / 2 or after == unit + classed
@@ -103,9 +103,9 @@ def test_half_of_tiles_and_half_of_frames_are_parts_that_were_there(count):
     tiles = Vit(**SHAPE, patch=14, merge=2, resize=TiledResize(pixels=448, most=12))
     frames = Vit(**SHAPE, patch=14, merge=2, frames=2, video=VideoSampling(min_pixels=784, max_pixels=10**6))
     size = ItemSize(patches=(64,) * count)
-    for found in (half_the_pixels(tiles, size) if count > 1 else None, half_the_frames(frames, size)):
+    for found in (other_size(size, tiles.half_images) if count > 1 else None, other_size(size, frames.half_frames)):
         assert found is None or part_lengths(found) == (64,) * ((count + 1) // 2)
-    assert item_tokens(half_the_frames(frames, 64)) == 64
+    assert item_tokens(other_size(64, frames.half_frames)) == 64
 
 
 @EVERY

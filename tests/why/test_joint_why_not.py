@@ -13,11 +13,12 @@ from planner.plan.plan_file import Plan
 from planner.scoring import score
 from planner.simulate import mean_seconds, rank_counts, rank_parts
 from planner.specs.base import with_fields
+from planner.specs.inputs import JobOptions
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import STRATEGIES, StrategyEntry
 from planner.strategies.static import plan_of_layouts
 from planner.units import GIB
-from planner.why import JointWhyNot, joint_facts
+from planner.why import JointWhyNot, JointWhyPlan, joint_facts
 from planner.why.joint_facts import part_name
 from planner.why.joint_problem import joint_inputs
 from planner.why.plan_problem import single_step
@@ -236,3 +237,17 @@ def test_one_step_of_several_has_its_own_items_of_every_module(tmp_path):
     plan = solved(tmp_path, PLACEMENTS["first stage"])
     assert single_step(plan, 0).uses.items == plan.uses.items
     assert single_step(plan, 0).uses.feeds == plan.uses.feeds
+
+
+def test_each_step_of_several_is_asked_by_itself(tmp_path):
+    """Items of another step, of any module, have no part in the answer: it is that of the step's own batch alone."""
+    job = Path(placed_job(tmp_path, PLACEMENTS["first stage"]))
+    job.write_text(job.read_text().replace("batch_rows: 12", "batch_rows: 6"))
+    plan = pipeline.solve(str(job), JobOptions(batches=2)).plan
+    job.write_text(job.read_text().replace("vit: {ranks: first_stage}", "vit: {ranks: first_stage, zero: 3}"))
+    for number in range(2):
+        alone = pipeline.solve(str(job), JobOptions(first_row=6 * number)).plan
+        answer = pipeline.why_not(plan, ("vit.zero=3",), number)
+        assert isinstance(answer, JointWhyNot) and answer.after is not None
+        assert answer.after.value == score(alone).step_seconds
+        assert isinstance(pipeline.why(plan, step=number), JointWhyPlan)

@@ -1,5 +1,6 @@
 """`planner demo`: runs the whole product in one command."""
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,19 +10,53 @@ from planner.cli.options import Json
 from planner.extras import require_torch
 
 
+class DemoName(str, Enum):
+    """What is trained."""
+
+    DOCUMENTS = "documents"
+    MULTIMODAL = "multimodal"
+
+
 def demo(
-    folder: Annotated[Path, typer.Option(help="Folder for the files it writes.")] = Path("planner-demo"),
+    name: Annotated[
+        DemoName,
+        typer.Argument(help="documents: a decoder, on unlike lengths; multimodal: one that sees and hears."),
+    ] = DemoName.DOCUMENTS,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the files it writes; default: planner-demo, or planner-demo-multimodal."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Run everything on this machine: profile, solve, simulate, run, check.
+    """Run everything on this machine: profile, solve, simulate, run, check; or compare with usual layouts.
 
     Needs torch and no GPU; the files it writes can be read, edited and used again.
     """
+    require_torch("demo")
+    if name is DemoName.MULTIMODAL:
+        multimodal(folder or Path("planner-demo-multimodal"), json)
+    else:
+        documents(folder or Path("planner-demo"), json)
+
+
+def documents(folder: Path, json: bool) -> None:
+    """The demo of a decoder on documents."""
     from planner.cli import render
     from planner.cli.views import demo_screen, json_answers
     from planner.workflows.demo import demo as run_demo
 
-    require_torch("demo")
-    with demo_screen.demo_printer(json) as listener:
+    with demo_screen.demo_printer(json, demo_screen.CHAPTERS, demo_screen.stage_lines) as listener:
         result = run_demo(folder, listener)
     render.emit(json, json_answers.demo_answer(result), *demo_screen.closing_panel(result))
+
+
+def multimodal(folder: Path, json: bool) -> None:
+    """The demo of a decoder that sees and hears."""
+    from planner.cli import render
+    from planner.cli.views import demo_screen, json_answers, multimodal_demo_screen
+    from planner.workflows.multimodal_demo import multimodal_demo
+
+    screen = multimodal_demo_screen
+    with demo_screen.demo_printer(json, screen.CHAPTERS, screen.stage_lines) as listener:
+        result = multimodal_demo(folder, listener)
+    render.emit(json, json_answers.multimodal_demo_answer(result), *screen.closing_panel(result))

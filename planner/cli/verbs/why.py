@@ -18,8 +18,8 @@ def why(
     """Explain where an item or a group is; without one, what would shorten the step.
 
     Solves the plan's own problem again, from the plan file alone, with more memory, nodes, bandwidth or other
-    recomputation. Of a plan that no strategy makes, as of several modules, the decisions stay, and its step is
-    simulated with a faster network and with each module computing faster.
+    recomputation. Of a plan of several modules: seconds and loads by module, what binds, the step with a faster network
+    or module, with encoders on other ranks, and with other data.
     """
     from planner import pipeline
     from planner.cli import render

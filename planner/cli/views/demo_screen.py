@@ -1,6 +1,6 @@
 """Prints the demo as it runs: each stage, its progress and its result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -17,11 +17,13 @@ from planner.cli.views import plan_picture
 from planner.cli.views.plan_tables import parity_text
 from planner.cli.views.plan_tables import run_lines as ran_table
 from planner.plan.plan_file import Plan
+from planner.specs.hardware.profile import Profile
 from planner.strategies import SolvedJob
 from planner.units import duration, percent
 from planner.workflows.demo import DemoResult
 
 WORDS = 68  # columns beside the bar: a step of the run, and the time left
+StageLines = Callable[[str, Any], Iterator[RenderableType]]
 CHAPTERS = {
     "profile": "measure the model's layers, optimizer and collectives on this machine",
     "solve": "decide which documents share a micro-batch, and on how many ranks each runs",
@@ -32,16 +34,18 @@ CHAPTERS = {
 
 
 class DemoPrinter:
-    """Prints a line as each stage begins and ends, with a progress bar in between on a terminal."""
+    """Prints a line as each stage begins and ends, with a progress bar in between on a terminal. `chapters`: what each
+    stage does; `lines`: those of its result.
+    """
 
-    def __init__(self, out: Console, bars: Progress) -> None:
-        self.out, self.bars = out, bars
+    def __init__(self, out: Console, bars: Progress, chapters: Mapping[str, str], lines: StageLines) -> None:
+        self.out, self.bars, self.chapters, self.lines = out, bars, chapters, lines
         self.bar: TaskID | None = None
         self.started = 0.0
 
     def begin(self, chapter: str) -> OnProgress:
-        number = [*CHAPTERS].index(chapter) + 1
-        self.out.print(Text.assemble((f"\n{number}  {chapter}", "bold cyan"), f"  {CHAPTERS[chapter]}"))
+        number = [*self.chapters].index(chapter) + 1
+        self.out.print(Text.assemble((f"\n{number}  {chapter}", "bold cyan"), f"  {self.chapters[chapter]}"))
         self.started = perf_counter()
         bar = self.bar = self.bars.add_task("", total=None)
 
@@ -52,7 +56,7 @@ class DemoPrinter:
 
     def training(self, solved: SolvedJob) -> Callable[[Any], None]:
         on_progress = self.begin("run")
-        predicted = solved.plan.prediction.step_seconds
+        predicted = solved.plan.prediction.step_seconds / len(solved.plan.steps)
 
         def on_step(p: Any) -> None:
             text = f"step {p.step}/{p.of}  loss {p.loss:.4f}  {p.seconds:.2f} s (predicted {predicted:.2f} s)"
@@ -64,26 +68,24 @@ class DemoPrinter:
         if self.bar is not None:
             self.bars.remove_task(self.bar)
             self.bar = None
-        for line in stage_lines(chapter, result):
+        for line in self.lines(chapter, result):
             self.out.print(line)
         self.out.print(Text(f"   {duration(perf_counter() - self.started)}", style="dim"))
 
 
 @contextmanager
-def demo_printer(to_stderr: bool) -> Iterator[DemoPrinter]:
+def demo_printer(to_stderr: bool, chapters: Mapping[str, str], lines: StageLines) -> Iterator[DemoPrinter]:
     out = console(stderr=to_stderr)
     bar = BarColumn(min(40, max(4, out.width - WORDS)))
     columns = (TextColumn("  "), SpinnerColumn(), bar, TextColumn("{task.description}"), TimeRemainingColumn())
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bars:
-        yield DemoPrinter(out, bars)
+        yield DemoPrinter(out, bars, chapters, lines)
 
 
 def stage_lines(chapter: str, result: Any) -> Iterator[RenderableType]:
     """Lines for the result of a stage."""
     if chapter == "profile":
-        (costs,) = result.modules.values()
-        error = percent(costs.layer.holdout_error or 0.0)
-        yield Text(f"   {result.provenance.machine}; fits are off by {error} on held-out measurements (median)")
+        yield profile_line(result)
     elif chapter == "solve":
         inputs, solved = result
         (batch,) = inputs.batches
@@ -99,6 +101,12 @@ def stage_lines(chapter: str, result: Any) -> Iterator[RenderableType]:
         yield from ran_table(result, None)
     elif chapter == "check":
         yield Text("   no differences" if not result else f"   {len(result)} differences", "red" if result else "green")
+
+
+def profile_line(profile: Profile) -> Text:
+    """Where it was measured, and how far fits are off: of the module with the largest error."""
+    error = percent(max(costs.layer.holdout_error or 0.0 for costs in profile.modules.values()))
+    return Text(f"   {profile.provenance.machine}; fits are off by {error} on held-out measurements (median)")
 
 
 def closing_panel(result: DemoResult) -> Iterator[RenderableType]:

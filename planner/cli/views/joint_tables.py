@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.pack_text import pack_text
 from planner.cli.views.plan_tables import gib_text, table
+from planner.plan.pack_text import pack_text
 from planner.specs.base import with_fields
 from planner.units import GIB, duration, percent, plural
 from planner.why import JointFacts, JointWhyNot, JointWhyPlan, ModuleLoad, Sensitivity

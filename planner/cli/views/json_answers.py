@@ -13,6 +13,7 @@ from planner.specs.hardware.profile import Profile
 from planner.strategies import SolvedJob
 from planner.units import GIB
 from planner.workflows.demo import DemoResult
+from planner.workflows.multimodal_demo import MultimodalDemoResult
 
 Summary = dict[str, Any]
 
@@ -121,6 +122,19 @@ def demo_answer(result: DemoResult) -> Summary:
         "solve": solved_there,
         "run": run_answer(result.ran),
         **findings_answer(result.findings),
+    }
+
+
+def multimodal_demo_answer(result: MultimodalDemoResult) -> Summary:
+    return {
+        "folder": str(result.folder),
+        "solve": solve_answer(result.solved, result.folder / "plan.yaml"),
+        "run": run_answer(result.ran),
+        "least_loss": result.least_loss,
+        "usual": [
+            {"name": each.name, "step_seconds": each.step_seconds, "layouts": each.layouts, "because": each.because}
+            for each in result.usual
+        ],
     }
 
 

@@ -14,11 +14,11 @@ from rich.text import Text
 from planner.check import Finding, verdict
 from planner.cli.views.alternatives_table import alternatives_table
 from planner.cli.views.expert_texts import expert_texts
-from planner.cli.views.pack_text import pack_text
 from planner.cli.views.plan_headline import headline
 from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
 from planner.plan.descriptions import all_items_text, module_layout_text
 from planner.plan.pack_fill import pack_fill
+from planner.plan.pack_text import pack_text
 from planner.plan.plan_file import Plan
 from planner.scoring import Score, allowed_bytes_on, expert_answers
 from planner.specs.hardware.cluster import device_of_rank

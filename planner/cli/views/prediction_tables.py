@@ -8,13 +8,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.expert_texts import expert_texts
-from planner.cli.views.pack_text import pack_text
 from planner.cli.views.plan_tables import gib_text, table
 from planner.costs import STEP_SECONDS
 from planner.costs.memory import Footprint
-from planner.plan.descriptions import all_items_text, module_layout_text
+from planner.plan.descriptions import all_items_text, left_out_texts, module_layout_text
 from planner.plan.pack_fill import pack_fill
-from planner.plan.plan_file import Plan
+from planner.plan.pack_text import pack_text
 from planner.scoring import PlanAnswer, objective_of, plan_answer, sample_modules
 from planner.strategies.static import LayoutChange, MemoryFit, StageMemory, StepTimePrediction
 from planner.units import GIB, duration, percent, plural
@@ -47,9 +46,9 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
             f"{of_module}  on {plural(len(layout.ranks), 'rank')}",
         )
     if len(prediction.plan.layouts) > 1:
-        yield Text("; ".join([all_items_text(prediction.plan), *left_out(prediction.plan)]))
+        yield Text("; ".join([all_items_text(prediction.plan), *left_out_texts(prediction.plan)]))
     elif prediction.plan.uses.dropped:
-        yield Text("; ".join(left_out(prediction.plan)))
+        yield Text("; ".join(left_out_texts(prediction.plan)))
     packed = pack_fill(prediction.plan)
     if packed:
         yield Text(f"packed in {pack_text(packed)}")
@@ -70,14 +69,6 @@ def prediction_lines(prediction: StepTimePrediction) -> Iterator[RenderableType]
     for text in expert_texts(prediction.plan):
         sources.add_row("", "experts", text)
     yield sources
-
-
-def left_out(plan: Plan) -> Iterator[str]:
-    """What of the batch is not in the plan."""
-    if plan.uses.dropped:
-        yield f"{plural(len(plan.uses.dropped), 'sample')} dropped, longer or larger than the job allows"
-    for name, items in plan.uses.left_out.items():
-        yield f"{plural(len(items), 'item')} of {name} left out: their readers were dropped, or had no room"
 
 
 def parts_table(found: StepTimePrediction, seconds: float) -> RenderableType:

@@ -1,11 +1,12 @@
 """Draws a timeline with a line for each rank, time to the right: pipelines, and ranks that synchronise once a step.
 
 Passes differ in shade, so that no colour is needed: forward, backward, or the input and weight gradients of a backward.
-The number at the start of a pass is its micro-batch. Ranks that look the same share a line.
+The number at the start of a pass is its micro-batch. Idle time in which a rank waits for another module has that
+module's colour. Ranks that look the same share a line.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from rich.text import Text
 from planner.cli.canvas import NOTHING, Canvas, Cell, cell_line, rank_labels
 from planner.plan.task import Phase
 from planner.plan.tasks.rounds import BEHIND, WATCHED
-from planner.simulate import Timeline, representatives_of_ranks
+from planner.simulate import ModuleWait, Timeline, representatives_of_ranks, waits_for_modules
 from planner.specs.base import Ranks
 from planner.units import duration
 
@@ -29,15 +30,17 @@ PASSES: dict[Phase, tuple[str, str, str]] = {  # symbol, colour where there is o
     "W": ("░", "yellow", "weight gradients"),
 }
 MODULES = ("blue", "yellow", "green", "magenta", "cyan", "red")
+WAITING = ":"
+LanePhase = Phase | Literal["wait"]
 COMMUNICATING: Cell = ("~", "bright_black")
 SHOWN = 16  # lines
 CLEAR = 0.75  # share of a column above which it shows only that
 
 
 class PassCell(NamedTuple):
-    """The pass that a cell shows."""
+    """The pass that a cell shows, or the module that it waits for."""
 
-    phase: Phase
+    phase: LanePhase
     module: str
     micro_batch: str
 
@@ -91,7 +94,8 @@ def spans_by_kind(timeline: Timeline) -> list[tuple[list[int], "LaneSpans"]]:
         for rank in event.ranks:
             if rank in events:
                 events[rank].append(place)
-    return [(ranks, lane_spans(timeline, events[kind])) for kind, ranks in kinds.items()]
+    waits = waits_for_modules(timeline, [*kinds])
+    return [(ranks, with_waits(lane_spans(timeline, events[kind]), waits[kind])) for kind, ranks in kinds.items()]
 
 
 class LaneSpans(NamedTuple):
@@ -101,7 +105,7 @@ class LaneSpans(NamedTuple):
     end: FloatArray
     owner: IntArray  # number in `owners`, or COMMUNICATION, or NO_OWNER
     micro_batch: IntArray
-    owners: list[tuple[Phase, str]]  # phase and module
+    owners: list[tuple[LanePhase, str]]  # phase and module
 
 
 COMMUNICATION, NO_OWNER = -1, -2
@@ -110,7 +114,9 @@ COMMUNICATION, NO_OWNER = -1, -2
 def lane_spans(timeline: Timeline, places: Sequence[int]) -> LaneSpans:
     """The spans of these events, and of rounds that were not simulated."""
     events = [timeline.events[place] for place in places]
-    owners = [*dict.fromkeys((event.phase, event.module) for event in events if event.phase in PASSES)]
+    owners: list[tuple[LanePhase, str]] = [
+        *dict.fromkeys((event.phase, event.module) for event in events if event.phase in PASSES)
+    ]
     number = {owner: at for at, owner in enumerate(owners)}
     other = {True: NO_OWNER, False: COMMUNICATION}
     spans = np.array(
@@ -134,6 +140,21 @@ def lane_spans(timeline: Timeline, places: Sequence[int]) -> LaneSpans:
         spans = np.concatenate([spans[rounds < BEHIND], *copies, spans[rounds == BEHIND] + later * found.rounds])
     whole = spans[:, 2:].astype(np.int64)
     return LaneSpans(spans[:, 0], spans[:, 1], whole[:, 0], whole[:, 1], owners)
+
+
+def with_waits(spans: LaneSpans, waits: Sequence[ModuleWait]) -> LaneSpans:
+    """The spans of a rank, with those in which it waits for other modules."""
+    if not waits:
+        return spans
+    owners = [*spans.owners, *dict.fromkeys(("wait", wait.module) for wait in waits)]
+    number = {owner: at for at, owner in enumerate(owners)}
+    return LaneSpans(
+        start=np.concatenate([spans.start, [wait.start for wait in waits]]),
+        end=np.concatenate([spans.end, [wait.end for wait in waits]]),
+        owner=np.concatenate([spans.owner, [number["wait", wait.module] for wait in waits]]),
+        micro_batch=np.concatenate([spans.micro_batch, [0 for _ in waits]]),
+        owners=owners,
+    )
 
 
 def column_owners(spans: LaneSpans, seconds: float, columns: int) -> tuple[PassCell | bool, ...]:
@@ -194,6 +215,8 @@ class LaneStyle(NamedTuple):
     plain: bool
 
     def look(self, owner: PassCell) -> tuple[str, str]:
+        if owner.phase == "wait":
+            return WAITING, self.colour(owner.module)
         symbol, colour, _ = PASSES[owner.phase]
         return symbol, colour if len(self.modules) == 1 else self.colour(owner.module)
 
@@ -221,13 +244,13 @@ def painted(owned: Sequence[PassCell | bool], style: LaneStyle) -> list[Cell]:
             continue
         start = column if column == 0 or owned[column - 1] != owner else start
         symbol, colour = style.look(owner)
-        number, place = style.number(owner), column - start
+        number, place = "" if owner.phase == "wait" else style.number(owner), column - start
         wide = owned[start : start + len(number) + 1].count(owner) == len(number) + 1
         cells.append((number[place], f"black on {colour}") if wide and place < len(number) else (symbol, colour))
     return cells
 
 
-def legend(phases: set[Phase], style: LaneStyle, communicates: bool, seconds: float) -> Text:
+def legend(phases: set[LanePhase], style: LaneStyle, communicates: bool, seconds: float) -> Text:
     text = Text()
     for module in style.modules if len(style.modules) > 1 else ():
         letter = style.letter(module)
@@ -235,6 +258,8 @@ def legend(phases: set[Phase], style: LaneStyle, communicates: bool, seconds: fl
     for phase, (symbol, colour, name) in PASSES.items():
         if phase in phases:
             text.append(symbol, style=colour if len(style.modules) == 1 else "").append(f" {name} ", style="dim")
+    if "wait" in phases:
+        text.append(WAITING).append(" waits for another module ", style="dim")
     return text.append(
         "~ communication " * communicates + f"· idle, {duration(seconds)} across, simulated", style="dim"
     )

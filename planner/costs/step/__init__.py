@@ -1,6 +1,12 @@
 """The closed form of a static step: seconds of stages, pipeline and replicas, for columns of layouts."""
 
-from planner.costs.step.least_step import StepItems, least_busy_seconds, least_path_seconds, least_step_seconds
+from planner.costs.step.least_step import (
+    StepItems,
+    least_busy_seconds,
+    least_first_stage_seconds,
+    least_path_seconds,
+    least_step_seconds,
+)
 from planner.costs.step.stage_seconds import item_seconds
 from planner.costs.step.static_step import StepSeconds, static_step_seconds
 
@@ -9,6 +15,7 @@ __all__ = [
     "StepSeconds",
     "item_seconds",
     "least_busy_seconds",
+    "least_first_stage_seconds",
     "least_path_seconds",
     "least_step_seconds",
     "static_step_seconds",

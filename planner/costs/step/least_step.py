@@ -31,6 +31,7 @@ from planner.costs.machine_model import MachineModel
 from planner.costs.memory.model_states import layers_before
 from planner.costs.network.layer_traffic import stage_send_seconds
 from planner.costs.network.mesh_groups import stage_stride
+from planner.costs.network.replica_exchange import optimizer_seconds
 from planner.costs.network_model import CommGroup
 from planner.costs.step.least_exchange import (
     behind_any_rank,
@@ -110,6 +111,18 @@ def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel)
     return (passes + least_update_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
 
 
+def least_first_stage_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """The same of the mean rank of the first stage."""
+    pause = machine.timing.micro_batch_ms * MS
+    layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, 0))
+    share = np.minimum(1.0, layers.recomputed(at) / np.maximum(1.0, layers.on_first))
+    layer = least_layer_seconds(module, replace(at, full_recompute=share), machine)
+    head = np.where(np.asarray(at.pp) > 1, 0.0, head_seconds(module, at, machine).seconds)
+    passes = at.micro_batches * (layer.seconds * layers.on_first + head + 2.0 * pause)
+    jitter = 1.0 + machine.jitter(at.ranks)
+    return (passes + optimizer_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
+
+
 def least_path_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
     """Seconds of a step at least in which one micro-batch goes through all stages and back, (layouts,): in whatever
     chunks; where weight gradients may wait, without these.
@@ -150,12 +163,10 @@ def rank_layers(module: Module, back: int, at: LayoutColumns) -> RankLayers:
     """The layers of the pipeline rank that is `back` from the last; of the first where there are fewer ranks."""
     rank = np.maximum(0.0, at.pp - 1.0 - back)
     before = layers_before(module.layers, at, rank)
-    held: Number = 0.0
-    on_first: Number = 0.0
-    for chunk in range(int(np.max(at.vpp))):
-        own, first, there = chunk * at.pp + rank, chunk * at.pp, chunk < np.asarray(at.vpp)
-        held = held + np.where(there, chunk_size(module, at, own), 0.0)
-        on_first = on_first + np.where(there, chunk_size(module, at, first), 0.0)
+    dims = np.broadcast(at.pp, at.vpp).ndim
+    chunk = np.arange(float(np.max(at.vpp))).reshape(-1, *(1,) * dims)
+    own, first, there = chunk * at.pp + rank, chunk * at.pp, chunk < np.asarray(at.vpp)
+    held, on_first = (np.where(there, chunk_size(module, at, each), 0.0).sum(axis=0) for each in (own, first))
     return RankLayers(held, before, on_first)
 
 

@@ -12,16 +12,24 @@ from planner.plan.plan_file import Plan, Step, parse_module_key
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.encoder_reads import EdgeReads, EncoderRead
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, group_tasks, slot_tasks
+from planner.plan.tasks.nominal_times import NominalOrder, NominalTimes
 from planner.plan.tasks.placements import ModulePlacements, ResolvedPlacement, TaskUnit, insert_placed_tasks
 from planner.plan.tasks.task_inserter import TaskInserter
 from planner.plan.tokens.reading_stages import reading_stages
 from planner.specs.base import Layers
 
+LateRecv = tuple[EncoderRead, Task, Task]  # what reads, and the send and recv of its outputs
+
 
 def insert_encoder_tasks(
-    plan: Plan, step: Step, encoder: ModuleWork, works: Mapping[str, ModuleWork], order: list[Task]
+    plan: Plan,
+    step: Step,
+    encoder: ModuleWork,
+    works: Mapping[str, ModuleWork],
+    order: list[Task],
+    times: NominalTimes,
 ) -> list[Task]:
-    """Return `order` with the encoder's tasks inserted: all forwards first, then all backwards."""
+    """Return `order`, which is by these times, with the encoder's tasks inserted."""
     edges = [edge for edge in plan.edges if edge.source == encoder.module]
     readings = [
         EdgeReads(plan, edge, works[edge.target], stage, order)
@@ -33,13 +41,15 @@ def insert_encoder_tasks(
         for cells in task_units(encoder)
     ]
     placements = ModulePlacements(step, encoder, [edge.target for edge in edges])
-    insertion = EncoderInsertion(encoder, works, placements, TaskInserter(order))
-    forwards = insertion.insert_forwards(units)
+    insertion = EncoderInsertion(encoder, works, placements, TaskInserter(order), times)
+    forwards, late = insertion.insert_forwards(units)
     insertion.insert_backwards(units, forwards)
+    for read, send, recv in late:  # behind all that other micro-batches have in front of the same reader
+        insertion.line.insert_late([recv], read.blocked_ids, {send.id})
     return insertion.line.resulting_order()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EncoderInsertion:
     """The tasks of an encoder on their way into an order, `line`. `works`: of all modules."""
 
@@ -47,27 +57,38 @@ class EncoderInsertion:
     works: Mapping[str, ModuleWork]
     placements: ModulePlacements
     line: TaskInserter
+    times: NominalTimes
+    known_order: NominalOrder | None = None
 
-    def insert_forwards(self, units: Sequence[TaskUnit]) -> dict[TaskUnit, list[Task]]:
-        """Insert forwards and transfers of outputs. Return, for units with placements, the forward as these cut it."""
+    @property
+    def order(self) -> NominalOrder:
+        """The order with times; it changes where placements are around tasks of the same encoder."""
+        if self.known_order is None or self.known_order.order is not self.line.order:
+            self.known_order = NominalOrder(self.line.order, self.times)
+        return self.known_order
+
+    def insert_forwards(self, units: Sequence[TaskUnit]) -> tuple[dict[TaskUnit, list[Task]], list[LateRecv]]:
+        """Insert forwards and sends of outputs. Return, for units with placements, the forward as these cut it; and the
+        recvs that are not inserted yet.
+        """
         unit_forwards: dict[TaskUnit, list[Task]] = {}
-        late: list[tuple[EncoderRead, Task, Task]] = []
+        late: list[LateRecv] = []
         for unit in self.placements.insertion_order(units, forward=True):
             placed = self.placements.of(unit, forward=True)
-            early = bool(self.encoder.layout.ahead and not placed)
-            tasks = forward_tasks(self.encoder, unit, placed, early)
+            tasks = forward_tasks(self.encoder, unit, placed)
             unplaced = insert_placed_tasks(self.line, tasks, placed, self.works)
-            placed_ids = {task.id for task in tasks} - {task.id for task in unplaced}
-            followers = {i for read in unit.reads for i in (read.before_ids if early else read.blocked_ids)}
-            self.line.insert_late(unplaced, followers, placed_ids)
+            if placed:
+                placed_ids = {task.id for task in tasks} - {task.id for task in unplaced}
+                self.line.insert_late(unplaced, {i for read in unit.reads for i in read.blocked_ids}, placed_ids)
+            else:
+                first = self.line.first_position(i for read in unit.reads for i in read.before_ids)
+                self.line.insert_before(unplaced, self.order.running(unit.ranks, first))
             for read in unit.reads:
                 send, recv = read.transfer(self.encoder, "F")
                 self.line.add_wait(read.blocked_ids, recv.id)
-                late += [(read, send, recv)] if read.stage or early else []
+                late += [(read, send, recv)] if read.stage or not placed else []
             unit_forwards[unit] = tasks if placed else []
-        for read, send, recv in late:  # behind what other micro-batches compute in front of the same reader
-            self.line.insert_late([recv], read.blocked_ids, {send.id})
-        return unit_forwards
+        return unit_forwards, late
 
     def insert_backwards(self, units: Sequence[TaskUnit], unit_forwards: Mapping[TaskUnit, list[Task]]) -> None:
         """Insert transfers of gradients, and backwards."""
@@ -78,8 +99,11 @@ class EncoderInsertion:
             gradients = {i for read in unit.reads for i in read.behind_ids}
             if placed or not gradients or self.encoder.layout.backward == "last":
                 self.line.insert_at_end(unplaced)
-            else:
+            elif forward:
                 self.line.insert_directly_after(unplaced, gradients | {task.id for task in forward})
+            else:
+                behind = max(self.order.behind(gradients), *self.line.positions_after(gradients))
+                self.line.insert_before(unplaced, behind)
 
 
 def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
@@ -94,10 +118,10 @@ def task_units(encoder: ModuleWork) -> list[tuple[GroupWork, ...]]:
     ]
 
 
-def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement], early: bool) -> list[Task]:
-    """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends, each
-    with the recv of a first stage. Later stages receive right before they read, and so do all of what runs `early`:
-    before, they would wait for outputs of micro-batches that have yet to come to them.
+def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[ResolvedPlacement]) -> list[Task]:
+    """Return a unit's forward over all stages, split where a placement names part of its layers, then the sends, which
+    take along the recv of a first stage where something is placed. Else it is received right before it is read: before,
+    ranks would wait for outputs of micro-batches that have yet to come to them.
     """
     tasks: list[Task] = []
     for stage in range(len(encoder.stages)):
@@ -110,7 +134,7 @@ def forward_tasks(encoder: ModuleWork, unit: TaskUnit, placed: Sequence[Resolved
     return tasks + [
         task
         for (stage, _, recv), send in zip(transfers, sends, strict=True)
-        for task in (send, *(() if stage or early else (recv,)))
+        for task in (send, *((recv,) if placed and not stage else ()))
     ]
 
 

@@ -16,6 +16,7 @@ from planner.plan.tasks.encoder_tasks import insert_encoder_tasks
 from planner.plan.tasks.last_expansion import LastExpansion
 from planner.plan.tasks.merge_orders import merge_orders, topological_order
 from planner.plan.tasks.module_work import ModuleWork, collective_task, module_work, pass_task, stage_tasks
+from planner.plan.tasks.nominal_times import in_nominal_order
 from planner.plan.tasks.placements import PLACE_KEY, ModulePlacements, check_placements, encoder_insertion_order
 from planner.specs.base import with_fields
 
@@ -66,12 +67,14 @@ def step_tasks(plan: Plan, step: Step, omitted_ranks: Container[int]) -> list[Ta
     )
     for name, work in sorted(works.items(), key=lambda entry: entry[0] in feeding):  # encoders end last
         order += closing_tasks(work, final_passes(slots[name]) if name in slots else placed_passes(step, work))
-    for module in encoder_insertion_order(plan, step):
-        order = insert_encoder_tasks(plan, step, works[module], works, order)
     if not plan.edges:
         return order
+    synchronised = synchronised_phases(plan)
+    order, times = in_nominal_order(order, synchronised)
+    for module in encoder_insertion_order(plan, step):
+        order = insert_encoder_tasks(plan, step, works[module], works, order, times)
     check_placements(step, works, order)
-    return topological_order(order, synchronised_phases(plan))
+    return topological_order(order, synchronised)
 
 
 def closing_tasks(work: ModuleWork, finals: Sequence[FinalPasses | None]) -> list[Task]:

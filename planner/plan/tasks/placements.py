@@ -36,6 +36,11 @@ class TaskUnit:
         """The micro-batch by number."""
         return self.cells[0].micro_batch
 
+    @property
+    def ranks(self) -> set[int]:
+        """All ranks that work on it."""
+        return {rank for c in self.cells for rank in c.ranks}
+
 
 class ResolvedPlacement:
     """One placement of a step, resolved against the work of its module."""

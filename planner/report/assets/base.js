@@ -5,7 +5,8 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-const state = { step: 0, t0: 0, t1: 1, r0: 0, r1: 1, rank: 0, event: -1, colour: "pass", path: false };
+const HUES = 5; // of modules: each has its own for forward, backward and weights
+const state = { step: 0, t0: 0, t1: 1, r0: 0, r1: 1, rank: 0, event: -1, tick: 0, colour: "pass", path: false };
 const painters = []; // functions that draw from the state
 let asked = false;
 
@@ -45,7 +46,8 @@ let tokens = {}; // of the theme: name → colour
 
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
-  const names = "page sheet ink soft line faint idle cap mark f0 b0 w0 f1 b1 w1 f2 b2 w2 u c o".split(" ");
+  const names = "page sheet ink soft line faint idle cap mark u c o".split(" ");
+  for (let i = 0; i < HUES; i++) names.push(`f${i}`, `b${i}`, `w${i}`);
   for (let i = 0; i < 8; i++) names.push(`d${i}`, `p${i}`);
   for (let i = 0; i < 4; i++) names.push(`s${i}`);
   tokens = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));

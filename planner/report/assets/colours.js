@@ -35,9 +35,40 @@ function tokenOf(step, kind, group) {
     const size = step.sizes.get(group) || 1;
     return [`d${Math.min(7, Math.floor(Math.log2(size)))}`, size === 1 ? "1 rank" : `${size} ranks`];
   }
-  const hue = modules.indexOf(module) % 3;
+  const hue = modules.indexOf(module) % HUES;
   const [letter, pass] = PASSES[phase];
   return [`${letter}${hue}`, modules.length > 1 ? `${module} ${pass}` : pass];
+}
+
+const WAITING = 0.38; // of a module's colour in the idle time of ranks that wait for it
+const hatches = new Map(); // theme and module → pattern
+
+/** The colour of idle time in which a rank waits for a module, where there is no room for lines. */
+function waitTint(module) {
+  const [own, idle] = [rgb(tokens[`b${modules.indexOf(module) % HUES}`]), rgb(tokens.idle)];
+  return own.map((c, i) => c * WAITING + idle[i] * (1 - WAITING));
+}
+
+/** Lines in the colour of the module that is waited for. */
+function hatch(context, module) {
+  const key = `${tokens.page}/${module}`;
+  if (!hatches.has(key)) {
+    const tile = document.createElement("canvas");
+    Object.assign(tile, { width: 8, height: 8 });
+    const pen = tile.getContext("2d");
+    pen.fillStyle = tokens.idle;
+    pen.fillRect(0, 0, 8, 8);
+    pen.strokeStyle = tokens[`b${modules.indexOf(module) % HUES}`];
+    pen.lineWidth = 2;
+    for (const x of [-8, 0, 8]) {
+      pen.beginPath();
+      pen.moveTo(x - 2, 10);
+      pen.lineTo(x + 10, -2);
+      pen.stroke();
+    }
+    hatches.set(key, context.createPattern(tile, "repeat"));
+  }
+  return hatches.get(key);
 }
 
 let ofKinds = []; // colours by kind, in a frame in which nothing else decides them

@@ -24,6 +24,18 @@ function mixed(step, ofRow, pixels, view, background) {
       colours[3 * x + 2] += share * b;
     }
   }
+  const waited = new Float32Array(pixels);
+  const tints = new Float32Array(3 * pixels);
+  for (const wait of state.path ? [] : ofRow.waits) {
+    const from = Math.max(0, (wait.start - t0) * scale);
+    const until = Math.min(pixels, (wait.end - t0) * scale);
+    const tint = until > from ? waitTint(wait.module) : null;
+    for (let x = Math.floor(from); tint && x <= Math.min(pixels - 1, Math.floor(until)); x++) {
+      const share = Math.min(x + 1, until) - Math.max(x, from);
+      waited[x] += share;
+      for (let c = 0; c < 3; c++) tints[3 * x + c] += share * tint[c];
+    }
+  }
   for (let x = 0; x < pixels; x++) {
     const busy = Math.min(1, computing[x]);
     const waits = Math.min(1 - busy, moving[x]);
@@ -31,7 +43,9 @@ function mixed(step, ofRow, pixels, view, background) {
     for (let c = 0; c < 3; c++) {
       const worked = computing[x] > 0 ? (out[3 * x + c] * busy) / computing[x] : 0;
       const moved = waits > 0 ? (under[3 * x + c] * waits) / moving[x] : 0;
-      out[3 * x + c] = worked + moved + idle * background[c];
+      const told = waited[x] > 0 ? Math.min(idle, waited[x]) : 0;
+      const marked = told ? (tints[3 * x + c] * told) / waited[x] : 0;
+      out[3 * x + c] = worked + moved + marked + (idle - told) * background[c];
     }
   }
   return out;
@@ -42,7 +56,7 @@ function mixedImage(step, lines, pixels, view) {
   const image = new ImageData(pixels, lines.length);
   const background = rgb(tokens.idle);
   const coloured = (number) => {
-    const looks = byKind() ? `p${data.rows[number][0]}` : number;
+    const looks = byKind() ? `p${data.rows[number][0]}/${(data.rowWaits || [])[number]}` : number;
     if (!view.known.has(looks)) view.known.set(looks, mixed(step, row(number), pixels, view, background));
     return view.known.get(looks);
   };

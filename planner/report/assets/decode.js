@@ -41,12 +41,21 @@ function pattern(number) {
 
 const rowsMade = [];
 
+/** When a row waits for another module: {module, start, end} in ticks. */
+function waitsOf(number) {
+  const found = (data.rowWaits || [])[number];
+  if (found === undefined || found < 0) return [];
+  const [of, since, lengths] = data.waits[found];
+  const starts = summed(since);
+  return of.map((module, i) => ({ module: data.waited[module], start: starts[i], end: starts[i] + lengths[i] }));
+}
+
 /** A row: its pattern and the groups that stand in its slots. */
 function row(number) {
   if (number < 0) return null;
   if (!rowsMade[number]) {
     const [first, ...groups] = data.rows[number];
-    rowsMade[number] = { number, events: pattern(first), groups };
+    rowsMade[number] = { number, events: pattern(first), groups, waits: waitsOf(number) };
   }
   return rowsMade[number];
 }

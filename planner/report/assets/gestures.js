@@ -134,9 +134,15 @@ function pick(at, atRank, chosen) {
   if (at.y < AXIS || at.x < GUTTER - 50) return;
   const rank = clamp(Math.floor(atRank), 0, step.ranks - 1);
   const ofRow = row(bandOf(step, rank).number);
-  change({ rank, event: ofRow ? eventAt(ofRow, toTick(at.x, at.width), 4 / scaleX(at.width)) : -1 });
+  const tick = toTick(at.x, at.width);
+  change({ rank, tick, event: ofRow ? eventAt(ofRow, tick, 4 / scaleX(at.width)) : -1 });
+  const wait = ofRow && state.event < 0 ? waitAt(ofRow, tick) : null;
+  canvas.title = wait ? `waits for ${wait.module}` : "";
   say(chosen);
 }
+
+/** The wait for another module in which a tick lies. */
+const waitAt = (ofRow, tick) => ofRow.waits.find(({ start, end }) => start <= tick && tick <= end) || null;
 
 /** Compute first, then what is nearest. */
 function eventAt(ofRow, tick, near) {

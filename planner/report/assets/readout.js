@@ -10,6 +10,13 @@ function say(aloud) {
   const step = currentStep();
   const band = bandOf(step, state.rank);
   const ofRow = row(band.number);
+  const wait = ofRow && state.event < 0 ? waitAt(ofRow, state.tick) : null;
+  if (wait) {
+    const [from, until] = [wait.start, wait.end].map((tick) => duration(tick * data.tick, 3));
+    const long = duration((wait.end - wait.start) * data.tick, 3);
+    box.replaceChildren(element("p", `Rank ${state.rank} waits for ${wait.module}: ${long}, from ${from} to ${until}, ${step.label}.`, { class: "note" }));
+    return;
+  }
   if (!ofRow || state.event < 0) {
     box.replaceChildren(element("p", `Rank ${state.rank}: nothing runs here.`, { class: "note" }));
     return;
@@ -53,16 +60,18 @@ let keyed = "";
 /** The colours in use in this step. */
 function drawKey() {
   const step = currentStep();
-  const key = [state.step, state.colour, tokens.page].join();
+  const key = [state.step, state.colour, state.path, tokens.page].join();
   if (key === keyed) return;
   keyed = key;
   const names = new Map();
   let waits = false;
   const seen = new Set();
+  const waited = new Set();
   for (const band of step.bands) {
     const ofRow = row(band.number);
     if (!ofRow || seen.has(band.number)) continue;
     seen.add(band.number);
+    ofRow.waits.forEach((wait) => waited.add(wait.module));
     for (let at = 0; at < ofRow.events.count; at++) {
       const kind = ofRow.events.kinds[at];
       if (data.kinds[kind][1] <= 0) continue;
@@ -74,11 +83,14 @@ function drawKey() {
   const place = ([, token]) => 10 * "fbwdsuoc".indexOf(token[0]) + (token[0] === "d" ? 9 - token[1] : Number(token[1] || 0));
   const sorted = [...names].sort((a, b) => place(a) - place(b));
   if (waits && state.colour !== "source" && !names.has("communication")) sorted.push(["waiting for communication", "c"]);
+  if (!state.path) [...waited].sort().forEach((module) => sorted.push([`waits for ${module}`, `wait ${module}`]));
   sorted.push(["idle", "idle"]);
   $("#key").replaceChildren(...sorted.map(([name, token]) => {
     const item = element("li");
     const mark = element("i");
-    mark.style.background = tokens[token];
+    const hue = tokens[`b${modules.indexOf(token.slice(5)) % HUES}`];
+    const lines = `repeating-linear-gradient(135deg, ${hue} 0 2px, ${tokens.idle} 2px 6px)`;
+    mark.style.background = token.startsWith("wait ") ? lines : tokens[token];
     if (token === "idle") mark.className = "idle";
     item.append(mark, name);
     return item;

@@ -2,6 +2,7 @@
 
 const THIN = 2; // px of a band below which bands are mixed
 const CROWDED = 0.6; // events a pixel beyond which a band is mixed
+const LINED = 10; // px of a wait that is lined in a mixed band
 const BLOCKS = 6000; // of all bands, that are drawn one by one
 
 let canvas = null;
@@ -51,12 +52,14 @@ function drawBands(context, step, view, { bands, tall, width, room, ratio }) {
     const ofRow = row(band.number);
     const next = new Map();
     if (ofRow) {
+      drawWaits(context, ofRow, { top, high: high - gap, width }, 0);
       const from = firstAfter(ofRow.events, state.t0);
       let until = from;
       while (until < ofRow.events.count && ofRow.events.start[until] < state.t1) until++;
       if (until - from > mostBlocks(across, bands.length)) {
         const image = mixedImage(step, [[[band.number, 1]]], Math.max(1, Math.round(across * ratio)), view);
         drawLine(context, image, GUTTER, top, across, high - gap);
+        drawWaits(context, ofRow, { top, high: high - gap, width }, LINED);
         drawRuns(context, ofRow, { top, high: high - gap, width });
       } else collect(step, ofRow, from, until, { top, high: high - gap, width }, blocks, next);
     }
@@ -67,6 +70,17 @@ function drawBands(context, step, view, { bands, tall, width, room, ratio }) {
   finished.sort((a, b) => a.order - b.order);
   for (const block of finished) drawBlock(context, block);
   context.restore();
+}
+
+/** Idle time in which a row waits for another module, in lines of that module's colour, where it is so wide. */
+function drawWaits(context, ofRow, { top, high, width }, least) {
+  for (const wait of state.path ? [] : ofRow.waits) {
+    if (wait.end <= state.t0 || wait.start >= state.t1) continue;
+    const x = toX(wait.start, width);
+    if (toX(wait.end, width) - x < least) continue;
+    context.fillStyle = hatch(context, wait.module);
+    context.fillRect(x, top, Math.max(0.6, toX(wait.end, width) - x), high);
+  }
 }
 
 let scratch = null;

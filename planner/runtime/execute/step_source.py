@@ -75,10 +75,8 @@ class StepInbox:
         timeout = timedelta(seconds=2 * STEP_TIMEOUT_S)
         self.group = dist.new_group(backend="gloo", timeout=timeout, group_desc="upcoming steps")
         self.failed = folder / FAILED_FILE
-        folder_of_samples = data if self.first and data and has_media(data) else None
-        self.samples = (
-            open_sample_folder(folder_of_samples) if folder_of_samples else None
-        )  # steps are compared with it
+        compared = self.first and data is not None and has_media(data)
+        self.samples = open_sample_folder(data) if compared and data else None  # what rank 0 compares steps with
         self.seen = False  # whether a planner was running at some time
         self.over = threading.Event()  # set when the run has ended
         self.broadcasted = False  # whether rank 0 has broadcast the step that is fetched

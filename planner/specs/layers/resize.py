@@ -87,6 +87,17 @@ def part_grid(rule: Resize, size: ImageSize, patch: int, merge: int) -> tuple[in
     return side, side
 
 
+def half_grid(rule: Resize, grid: tuple[int, int], patch: int, merge: int) -> tuple[int, int]:
+    """Rows and columns of patches of an image that has half the area of one with this grid; the same where no image of
+    the model has that size.
+    """
+    height, width = (max(1, round(side * patch / sqrt(2.0))) for side in grid)
+    try:
+        return part_grid(rule, ImageSize(width, height), patch, merge)
+    except ValueError:
+        return grid
+
+
 def video_parts(
     sampling: VideoSampling, seconds: float, frame: ImageSize, patch: tuple[int, int, int]
 ) -> tuple[int, ...]:

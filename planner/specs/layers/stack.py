@@ -19,6 +19,7 @@ Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, o
 Activation = Literal[
     "silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"
 ]  # quick_gelu: x · sigmoid(1.702 x) (arXiv 1606.08415); relu2: max(x, 0)² (arXiv 2109.08668)
+Grids = tuple[tuple[int, int], ...]  # rows and columns of patches of each part of an item
 InputUnit = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
 S = TypeVar("S", bound="ModuleStack")
 
@@ -120,6 +121,16 @@ class ModuleStack(Spec):
     def frame_grid(self, size: ImageSize) -> tuple[int, int] | None:
         """Rows and columns of patches of each part of a video, as `image_grid`."""
         return None
+
+    def half_images(self, parts: tuple[int, ...], grids: Grids) -> tuple[tuple[int, ...], Grids]:
+        """Parts of an item, with their grids if any, whose images have half of their pixels; as they are where it reads
+        no images.
+        """
+        return parts, grids
+
+    def half_frames(self, parts: tuple[int, ...], grids: Grids) -> tuple[tuple[int, ...], Grids]:
+        """Parts of an item with every second frame of a video; as they are where parts are no frames."""
+        return parts, grids
 
     def clip_parts(self, seconds: float) -> tuple[int, ...]:
         """Frames of each part of a clip of sound, as `image_parts`. Raises ValueError."""

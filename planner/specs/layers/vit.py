@@ -12,13 +12,15 @@ from planner.specs.layers.resize import (
     ImageSize,
     Resize,
     SmartResize,
+    TiledResize,
     VideoSampling,
     frame_resize,
+    half_grid,
     image_parts,
     part_grid,
     video_parts,
 )
-from planner.specs.layers.stack import Activation, Bias, InputUnit, ModuleStack, Norm
+from planner.specs.layers.stack import Activation, Bias, Grids, InputUnit, ModuleStack, Norm
 
 
 class Projector(Spec):
@@ -136,6 +138,27 @@ class Vit(ModuleStack, kw_only=True, tag_field="kind", tag="vit"):
         if self.video is None or self.position_axes == 1:
             return None
         return part_grid(frame_resize(self.video), size, self.patch, self.merge)
+
+    def half_images(self, parts: tuple[int, ...], grids: Grids) -> tuple[tuple[int, ...], Grids]:
+        if isinstance(self.resize, TiledResize) and len(parts) > 1:
+            kept = (len(parts) + 1) // 2
+            return parts[:kept], grids[:kept]
+        if self.resize and self.keeps_size and grids:
+            halved = tuple(half_grid(self.resize, grid, self.patch, self.merge) for grid in grids)
+            return tuple(height * width for height, width in halved), halved
+        unit = self.tokens_per_output
+        outputs = (max(1, round((patches - self.class_tokens) / (2 * unit))) for patches in parts)
+        return tuple(unit * count + self.class_tokens for count in outputs), ()
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether images keep about the size that they have."""
+        return isinstance(self.resize, SmartResize)
+
+    def half_frames(self, parts: tuple[int, ...], grids: Grids) -> tuple[tuple[int, ...], Grids]:
+        if self.video is None or isinstance(self.resize, TiledResize):
+            return parts, grids
+        return parts[::2], grids[::2]
 
     def video_parts(self, size: ImageSize, seconds: float) -> tuple[int, ...]:
         if self.video is None:

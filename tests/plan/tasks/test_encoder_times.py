@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from planner.costs.cost import Cost
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Edge, Group, Layout, Plan, Step, TaskPlacement
 from planner.plan.tasks.expand import expand
+from planner.simulate import simulate
 from planner.specs.base import Ranks, with_fields
 from tests.plan.tasks.test_encoder_tasks import check_order
 from tests.plans import decoder, encoder_plan, plan_of, stages_of, uses, vit
@@ -42,6 +44,17 @@ def colocated(micro_batches: int, schedule: str = "1f1b", ranks: Ranks | None = 
     return plan_of(size, facts, layouts, groups, step, (Edge(source="vit", target="llm"),))
 
 
+def without_encoder(plan: Plan) -> Plan:
+    facts = with_fields(
+        plan.uses, models={"llm": plan.uses.models["llm"]}, items={"llm": plan.uses.items["llm"]}, feeds={}
+    )
+    step = with_fields(
+        plan.steps[0], micro_batches=tuple({"all": row["llm"]["all"]} for row in plan.steps[0].micro_batches)
+    )
+    layouts = {"llm": plan.layouts["llm"]}
+    return with_fields(plan, uses=facts, layouts=layouts, edges=(), steps=(step,), groups={"all": plan.groups["all"]})
+
+
 def timed(plan: Plan, name: str, **times) -> Plan:
     return with_fields(plan, layouts={**plan.layouts, name: with_fields(plan.layouts[name], **times)})
 
@@ -55,23 +68,63 @@ def passes(plan: Plan, rank: int) -> list[str]:
     ]
 
 
+def unit_step(plan: Plan, **seconds: float) -> float:
+    """The step where a forward of the decoder takes a second, its backward two, and the encoder's as they are said."""
+    own = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
+
+    def price(task) -> Cost:
+        return Cost((own if task.module == "llm" else seconds).get(task.phase, 0.0), "analytic", 0.0)
+
+    return simulate(expand(plan), price).step_seconds
+
+
+TIMES = [(ahead, backward) for ahead in (0, 1, 3, 9) for backward in ("last", "at_once")]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("ahead", "backward"), TIMES)
+def test_an_encoder_without_any_work_delays_nothing(schedule, ahead, backward):
+    """On all ranks, some of them, or its own, whenever it runs: the step is that of the decoder alone."""
+    alone = unit_step(without_encoder(colocated(8, schedule)))
+    assert alone == {"1f1b": 33, "gpipe": 33, "zb_h1": 27, "interleaved": 57}[schedule]
+    for ranks in (None, Ranks((0,)), Ranks((1, 2)), Ranks((3, 4)), Ranks((4, 5))):
+        plan = colocated(8, schedule, ranks, ahead=ahead, backward=backward)
+        if ranks == Ranks((4, 5)) and not ahead:
+            continue
+        assert unit_step(plan) == alone, ranks
+
+
+@pytest.mark.parametrize(("ahead", "backward"), TIMES)
+def test_an_encoder_on_all_ranks_adds_no_more_than_its_work(ahead, backward):
+    for share in (0.1, 0.25, 0.5, 1.0):
+        plan = colocated(8, ahead=ahead, backward=backward)
+        assert unit_step(plan, F=share, B=2 * share) <= 33 + 8 * 3 * share + 1e-9
+
+
 @pytest.mark.parametrize("ahead", range(1, 7))
-def test_on_the_first_stage_forwards_fill_the_wait_for_the_first_backward_and_stay_ahead(ahead):
+def test_on_the_first_stage_forwards_run_ahead_from_when_the_last_begins(ahead):
     """While the pipeline fills each runs for the micro-batch that reads it, then so many before."""
     count = 10
     plan = colocated(count, ahead=ahead)
     assert not violations(plan)
     own = passes(plan, 0)
-    reading = [name for name in own if name.startswith("llm.")]
     for m in range(count):
         follower = next(name for name in own[own.index(f"F{m}") :] if name.startswith("llm."))
         if m < STAGES:
             assert follower == f"llm.F{m}"
         elif m - ahead < STAGES:
-            assert follower == "llm.B0"
+            assert follower == f"llm.F{STAGES - 1}"
         else:
             assert follower == f"llm.F{m - ahead}"
-    assert reading == [name for name in passes(colocated(count), 0) if name.startswith("llm.")]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_decoder_has_its_own_order(schedule):
+    for rank in range(STAGES):
+        usual = [name for name in passes(without_encoder(colocated(8, schedule)), rank)]
+        for ahead, backward in TIMES:
+            own = passes(colocated(8, schedule, ahead=ahead, backward=backward), rank)
+            assert [name for name in own if name.startswith("llm.")] == usual
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -95,12 +148,12 @@ def test_no_stage_begins_later_for_what_is_ahead(schedule, ahead):
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_backward_at_once_is_next_behind_the_gradient_of_its_outputs(schedule):
+def test_between_the_gradient_of_its_outputs_and_a_backward_at_once_is_no_pass_of_the_decoder(schedule):
     own = passes(colocated(8, schedule, backward="at_once"), 0)
     gradient = "I" if schedule == "zb_h1" else "B"
     for m in range(8):
         made = max(at for at, name in enumerate(own) if name == f"llm.{gradient}{m}")
-        assert own[made + 1] == f"B{m}"
+        assert not any(name.startswith("llm.") for name in own[made + 1 : own.index(f"B{m}")])
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 9])
