@@ -4,6 +4,8 @@ The least seconds of a run up to a part, by the layouts that it ends with, from 
 (Bellman 1957):
 
     T(part, layouts) = steps · seconds + min(T(part − 1, layouts), min over others T(part − 1, others) + R)
+
+R is what a restart takes.
 """
 
 from collections.abc import Mapping, Sequence
