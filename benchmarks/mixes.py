@@ -11,6 +11,7 @@ from time import perf_counter
 
 from benchmarks.registry import Figures
 from planner import pipeline
+from planner.plan.descriptions import layout_text
 from planner.specs.workload.mix_schedule import parse_mixes
 from planner.why import MixChoice, MixComparison
 
@@ -48,11 +49,11 @@ def run(data: Path | None) -> Iterator[Figures]:
     yield from figures(found)
     yield {
         "of": "all mixes",
-        "worst_regret": found.candidates[0].worst,
-        "expected_regret": found.candidates[0].expected,
+        "worst_regret": round(found.candidates[0].worst or 0.0, 4),
+        "expected_regret": round(found.candidates[0].expected or 0.0, 4),
         "candidates": len(found.candidates),
         "fit_at_all_mixes": sum(not each.because for each in found.candidates),
-        "layouts": {name: str(layout) for name, layout in found.candidates[0].layouts.items()},
+        "layouts": {name: layout_text(layout) for name, layout in found.candidates[0].layouts.items()},
         "solve_seconds": round(seconds, 1),
         "times": "simulated",
     }

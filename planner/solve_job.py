@@ -10,7 +10,7 @@ from planner import files
 from planner.callbacks import OnProgress
 from planner.costs import OBJECTIVES, StepWork, find_objective
 from planner.errors import Infeasible, InputError, Unsupported
-from planner.layouts import fixed_fields
+from planner.layouts import fixed_fields, with_joint_fields
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import join_plans
 from planner.plan.launchable import refusal_text, require_launchable
@@ -241,14 +241,12 @@ def inputs_of_mixes(job: str, options: JobOptions) -> Inputs:
         where = "--lengths" if options.lengths else files.place(path, "workload", "lengths")
         fix = "lengths: {from: sample_mix, text: ..., images: ...}"
         raise InputError("the job's samples are not drawn, and have the one mix that they have", where=where, fix=fix)
-    if fixes_every_module(inputs):
-        message, where = "the job fixes the layout of every module", files.place(path, "fix", "layouts")
-        raise InputError(message, where=where, fix="leave one of them out; or planner predict, with one --mix each")
     if inputs.job.strategy not in (TOGETHER, BEST):
         message = f"the strategy {inputs.job.strategy} does not decide layouts of several modules together"
         raise InputError(message, where=f"{path} (strategy)", fix=f"strategy: {TOGETHER}")
-    inputs = replace(inputs, job=with_fields(inputs.job, strategy=TOGETHER, planning="ahead"))
+    inputs = with_joint_fields(replace(inputs, job=with_fields(inputs.job, strategy=TOGETHER, planning="ahead")))
     require_objective(inputs)
+    require_items(inputs)
     require_supported(replace(inputs, batches=inputs.batches[:1]))
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)

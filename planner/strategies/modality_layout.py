@@ -8,7 +8,8 @@ each module,
 
     T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
 
-the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py).
+the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py). Among them are
+plans as trainers have them today (modality/baselines.py): the answer is never slower than any of these.
 
 The placements are those of MegaScale-Omni (encoders multiplexed with every pipeline stage), of Megatron-LM's first
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.

@@ -1,5 +1,6 @@
 """Explains a plan, and what another would cost, by solving its problem again with a change."""
 
+from planner.why.best_changes import Changes
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup
 from planner.why.item_reasons import WhyItem
@@ -18,6 +19,7 @@ from planner.why.why_not import WhyNot, why_not
 from planner.why.why_plan import WhyPlan
 
 __all__ = [
+    "Changes",
     "GroupLoad",
     "JointFacts",
     "JointWhyNot",

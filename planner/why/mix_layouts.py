@@ -16,6 +16,7 @@ from planner.specs.inputs import Inputs, JobOptions
 from planner.specs.mix_inputs import inputs_at_mix
 from planner.specs.workload.mix_schedule import MixPart, distinct_mixes, mixes_between
 from planner.strategies.modality import LayoutsAtMix
+from planner.why.best_changes import best_changes
 from planner.why.mix_regret import Regret, quickest, ranking, regrets
 from planner.why.mix_table import MixComparison, TriedLayouts, misfit, mix_candidates, own_bests
 from planner.why.restart_repaid import RESTART_SECONDS, MixPoint, switches
@@ -53,9 +54,11 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
     InputError, and Infeasible where no layouts fit at all mixes.
     """
     mixes = choice.mixes
+    planned = LayoutsAtMix(options.mix, inputs_at_mix(inputs, options.mix, options)) if options.mix else None
     at_mix = {each.share: LayoutsAtMix(each.mix, inputs_at_mix(inputs, each.mix, options)) for each in mixes}
     tried = by_regret(tried_layouts([*at_mix.values()], on_mix), choice)
-    best = quickest([each.seconds for each in tried])
+    table = [each.seconds for each in tried]
+    best = quickest(table)
     points: dict[float, MixPoint] = {}
     for part in mixes_between(choice.schedule):
         on_mix(len(points), len(mixes_between(choice.schedule)), f"between, {part.mix}")
@@ -73,9 +76,9 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
         restart_seconds=choice.restart_seconds,
         points=tuple(points.values()),
         switches=switches(choice.schedule, points, choice.restart_seconds),
+        changes=best_changes(choice.schedule, mixes, table, choice.restart_seconds),
     )
-    where = LayoutsAtMix(options.mix, inputs_at_mix(inputs, options.mix, options)) if options.mix else None
-    return MixPlan(plan_at(where or at_mix[mixes[0].share], tried, mixes), comparison)
+    return MixPlan(plan_at(planned or at_mix[mixes[0].share], tried, mixes), comparison)
 
 
 def tried_layouts(at_mix: Sequence[LayoutsAtMix], on_mix: OnProgress) -> list[TriedLayouts]:
@@ -83,8 +86,8 @@ def tried_layouts(at_mix: Sequence[LayoutsAtMix], on_mix: OnProgress) -> list[Tr
     found: dict[str, tuple[dict[str, Layout], str, str]] = {}
     for number, at in enumerate(at_mix):
         on_mix(number, len(at_mix), f"at {at.mix}")
-        for each in at.quickest():
-            found.setdefault(str(each.layouts), (each.layouts, each.kind, at.mix))
+        for layouts, kind in at.quickest():
+            found.setdefault(str(layouts), (layouts, kind, at.mix))
     tried = []
     for number, (layouts, kind, found_at) in enumerate(found.values()):
         on_mix(number, len(found), "candidates")
@@ -132,4 +135,4 @@ def plan_at(at: LayoutsAtMix, tried: Sequence[TriedLayouts], mixes: Sequence[Mix
         raise Infeasible(message, where="memory", fix="that mix among --mixes, or another one as --mix")
     work = f"{len(tried)} joint layouts simulated at {' and '.join(mix.mix for mix in mixes)}"
     others = own_bests(tried, mixes, at)
-    return restate_in_objective(chosen.plan(work, others), at.inputs.job.objective)
+    return restate_in_objective(at.plan(tried[0].layouts, work, others), at.inputs.job.objective)

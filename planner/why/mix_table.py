@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout
 from planner.specs.base import Spec
 from planner.specs.parallelism import Parallelism
 from planner.specs.workload.mix_schedule import MixPart
 from planner.strategies.modality import LayoutsAtMix, LayoutsOnBatches, placed_layout
 from planner.units import percent
+from planner.why.best_changes import Changes
 from planner.why.mix_regret import Regret, Seconds, expected_regret, least_seconds, quickest, regrets, worst_regret
 from planner.why.restart_repaid import MixPoint, Switch
 
@@ -39,6 +39,7 @@ class MixComparison(Spec, omit_defaults=False):
     restart_seconds: float
     points: tuple[MixPoint, ...]  # by share: the mixes, and others between
     switches: tuple[Switch, ...]
+    changes: Changes | None  # None: the schedule has no steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: Layou
     """The quickest layouts of each mix but the chosen ones, as alternatives of a plan `at` some mix, where they may
     well be quicker.
     """
-    module, size = at.inputs.module, at.inputs.cluster.size
+    size = at.inputs.cluster.size
     table = [each.seconds for each in tried]
     least = least_seconds(table)
     of_layouts: dict[int, list[str]] = {}
@@ -95,8 +96,6 @@ def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: Layou
     return tuple(
         Alternative(
             strategy="modality_layout",
-            zero=tried[number].layouts[module].zero,
-            sync=sync_of(tried[number].layouts[module]),
             value=at.steps(tried[number].layouts, tried[number].kind).total_seconds,
             because=f"the quickest at {' and '.join(names)}; {elsewhere(tried[number], mixes, least)}",
             layouts={name: placed_layout(layout, size) for name, layout in tried[number].layouts.items()},

@@ -15,7 +15,7 @@ from planner.plan.plan_file import Plan, assignments
 from planner.scoring import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_assignment import JointItems, pass_places
 from planner.strategies.static.joint_plan import joint_items, plan_of_layouts, plan_together
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.rank_loads import pipeline_loads
@@ -166,22 +166,49 @@ def test_stages_wait_for_those_in_front_of_them(tmp_path):
     assert found.warm_up.tolist() == [0.0, 0.0, 1.0, 1.0] and found.drain.tolist() == [0.0, 0.0, 2.0, 2.0]
 
 
+PAIR, TWO_READ = [Ranks((0,)), Ranks((1,))], [[Read(0, 0, 1), Read(1, 0, 1)], []]
+NONE = np.full((2, 2), 2)
+
+
+def work(forward, backward, before=((0, 0), (2, 2)), behind=NONE, reads=TWO_READ, synchronised=False) -> EncoderWork:
+    seconds = [np.array([each, (0.0, 0.0)]) for each in (forward, backward)]
+    return EncoderWork(PAIR, *seconds, np.array(before), np.array(behind), reads, synchronised)
+
+
 def test_the_estimate_of_a_step_by_hand():
     """Two replicas of one rank, two micro-batches of 10 s. The second replica encodes for both ahead of its first
     micro-batch (3 s), and backwards take 5 s; kept at home, each encodes its own.
     """
-    replicas = [Ranks((0,)), Ranks((1,))]
-    llm = PipelineWork(replicas, np.full((2, 2), 10.0), np.zeros(2), synchronised=False)
-    given_away = EncoderWork(
-        replicas, np.array([[0.0, 3.0], [0, 0]]), np.array([[0.0, 5.0], [0, 0]]),
-        [[Read(0, 0, 1), Read(1, 0, 1)], []], synchronised=False,
-    )  # fmt: skip
+    llm = PipelineWork(PAIR, np.full((2, 2), 10.0), np.zeros(2), np.zeros(2), synchronised=False)
+    given_away = work((0.0, 3.0), (0.0, 5.0))
     assert step_estimate(llm, [given_away]) == 3 + 20 + 5
-    at_home = EncoderWork(
-        replicas, np.array([[1.0, 2.0], [0, 0]]), np.array([[3.0, 2.0], [0, 0]]),
-        [[Read(0, 0, 0), Read(1, 0, 1)], []], synchronised=False,
-    )  # fmt: skip
+    at_home = work((1.0, 2.0), (3.0, 2.0), reads=[[Read(0, 0, 0), Read(1, 0, 1)], []])
     assert step_estimate(llm, [at_home]) == 24
     assert step_estimate(llm, [replace(at_home, synchronised=True)]) == 2 + 20 + 3
-    drained = replace(llm, drain=np.array([4.0, 1.0]))
-    assert step_estimate(drained, [at_home]) == 23
+    assert step_estimate(replace(llm, drain=np.array([4.0, 1.0])), [at_home]) == 23
+    assert step_estimate(replace(llm, synchronised=True), [at_home]) == 2 + 20 + 3
+    at_once = replace(at_home, behind=np.array([(0, 0), (2, 2)]))
+    assert step_estimate(replace(llm, drain=np.array([4.0, 1.0])), [at_once]) == 24  # then no drain helps
+
+
+def test_outputs_that_are_read_later_are_not_waited_for_before():
+    """Of 3 s ahead of the first micro-batch, which nobody reads until the second, only the rank that computes them
+    stops; if its pipeline fills meanwhile, not even that.
+    """
+    llm = PipelineWork(PAIR, np.array([[10.0, 10.0], [5.0, 5.0]]), np.zeros(2), np.zeros(2), synchronised=False)
+    early = work((0.0, 3.0), (0.0, 0.0), reads=[[], [Read(0, 0, 1)]])
+    assert step_estimate(llm, [early]) == 20
+    slower = replace(llm, passes=np.full((2, 2), 10.0))
+    assert step_estimate(slower, [early]) == 23
+    assert step_estimate(replace(slower, warm_up=np.array([0.0, 2.0])), [early]) == 21
+
+
+def test_passes_run_as_far_ahead_as_their_layout_says(tmp_path):
+    layout = placed_layouts(load_job(placed_job(tmp_path, PLACEMENTS["all ranks"]), JobOptions()), False)["vit"]
+    cells, when = [[[0], []], [[], []], [[1, 2], [3]], [[], []]], {0: 1, 1: 3, 2: 2, 3: 3}
+    before, behind = pass_places(cells, when, layout)
+    assert before.tolist() == [[1, 4], [4, 4], [2, 3], [4, 4]] and (behind == 4).all()
+    before, behind = pass_places(cells, when, with_fields(layout, ahead=2, backward="at_once"))
+    assert before.tolist() == [[0, 4], [4, 4], [0, 1], [4, 4]] and behind.tolist() == [[1, 4], [4, 4], [3, 3], [4, 4]]
+    before, behind = pass_places(cells, when, with_fields(layout, zero=3, backward="at_once"))
+    assert before.tolist() == [[1, 1], [4, 4], [2, 2], [4, 4]] and behind.tolist() == [[1, 1], [4, 4], [3, 3], [4, 4]]

@@ -1,20 +1,28 @@
-"""One set of layouts for several mixes: the strategy's plan at one mix, what fixed layouts give, and a plan as any other."""
+"""One set of layouts for several mixes: at one it is the strategy's, its numbers are those of fixed layouts."""
 
+import io
 import json
+from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from planner import files, pipeline
 from planner.cli.app import app
+from planner.cli.views.mix_tables import mix_lines
+from planner.cli.views.why_tables import why_answer
 from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Plan
-from planner.specs.inputs import JobOptions
+from planner.specs.inputs import JobOptions, load_job
+from planner.specs.mix_inputs import inputs_at_mix
 from planner.specs.workload.mix_schedule import parse_mixes
+from planner.strategies.modality import LayoutsAtMix
 from planner.why import MixCandidate, MixChoice
+from planner.why.restart_repaid import switches
 from tests.mixed_jobs import DRAWN, TIGHT, mixed_job
 
-SCHEDULE = "1:9=2000,9:1=50000000"
+SCHEDULE = "9:1=2000,1:9=2000"
 ONE = JobOptions(effort=1)
 
 
@@ -24,7 +32,7 @@ def choose(job, mixes=SCHEDULE, options=ONE, **choice):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    return mixed_job(tmp_path_factory.mktemp("mixed"))
+    return mixed_job(tmp_path_factory.mktemp("mixed"), TIGHT)
 
 
 @pytest.fixture(scope="module")
@@ -32,31 +40,38 @@ def found(job):
     return choose(job)
 
 
-@pytest.fixture(scope="module")
-def tight(tmp_path_factory):
-    return choose(mixed_job(tmp_path_factory.mktemp("tight"), TIGHT))
+def test_with_one_mix_it_is_the_plan_of_the_strategy(tmp_path):
+    job = mixed_job(tmp_path)
+    one, strategy = choose(job, "3:7"), pipeline.solve(job, replace(ONE, mix="3:7")).plan
+    for same in ("layouts", "groups", "edges", "steps", "prediction", "uses", "made"):
+        assert getattr(one.plan, same) == getattr(strategy, same)
+    assert (one.plan.outcome.value, one.plan.outcome.bound) == (strategy.outcome.value, strategy.outcome.bound)
+    assert one.comparison.candidates[0].seconds == (strategy.prediction.step_seconds,)
+    assert one.comparison.candidates[0].worst == 0.0 and one.comparison.switches == ()
 
 
-def test_with_one_mix_it_is_the_plan_of_the_strategy(job):
-    for by in ("worst", "expected"):
-        one, strategy = choose(job, "3:7", by=by).plan, pipeline.solve(job, JobOptions(effort=1, mix="3:7")).plan
-        for same in ("layouts", "groups", "edges", "steps", "prediction", "uses", "made"):
-            assert getattr(one, same) == getattr(strategy, same)
-        assert (one.outcome.value, one.outcome.bound) == (strategy.outcome.value, strategy.outcome.bound)
+def test_several_batches_count_by_their_mean(job, found):
+    inputs = inputs_at_mix(load_job(job, ONE), "5:5", JobOptions(batches=3))
+    at = LayoutsAtMix("5:5", inputs)
+    plan = at.plan(found.plan.layouts, "as chosen", ())
+    seconds = [score.step_seconds for score in pipeline.verify(plan)]
+    assert len({*seconds}) == 3
+    assert at.steps(found.plan.layouts, "").seconds == pytest.approx(sum(seconds) / 3, rel=1e-8)
+    assert at.steps(found.plan.layouts, "").total_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
 
 
-def test_regret_is_over_the_quickest_of_all_candidates(found, tight):
-    for comparison in (found.comparison, tight.comparison):
-        for at, number in enumerate(comparison.own_best):
-            seconds = [each.seconds[at] for each in comparison.candidates]
-            least = min(each for each in seconds if each is not None)
-            assert seconds[number] == least
-            for each in comparison.candidates:
-                taken, regret = each.seconds[at], each.regrets[at]
-                assert (taken is None) == (regret is None)
-                assert taken is None or regret == pytest.approx(taken / least - 1, abs=1e-12)
-        worst = [max(r or 0.0 for r in each.regrets) for each in comparison.candidates if None not in each.regrets]
-        assert max(r or 0.0 for r in comparison.candidates[0].regrets) == min(worst)
+def test_regret_is_over_the_quickest_of_all_candidates(found):
+    comparison = found.comparison
+    for at, number in enumerate(comparison.own_best):
+        seconds = [each.seconds[at] for each in comparison.candidates]
+        least = min(each for each in seconds if each is not None)
+        assert seconds[number] == least
+        for each in comparison.candidates:
+            taken, regret = each.seconds[at], each.regrets[at]
+            assert (taken is None) == (regret is None)
+            assert taken is None or regret == pytest.approx(taken / least - 1, abs=1e-12)
+    worst = [max(r or 0.0 for r in each.regrets) for each in comparison.candidates if None not in each.regrets]
+    assert max(r or 0.0 for r in comparison.candidates[0].regrets) == min(worst)
 
 
 def fixing(folder, candidate: MixCandidate, more: str = "") -> str:
@@ -65,79 +80,89 @@ def fixing(folder, candidate: MixCandidate, more: str = "") -> str:
     return mixed_job(folder, f"fix: {said}\n{more}", name="fixed.yaml")
 
 
-def test_every_number_is_what_a_job_with_those_layouts_gives(tmp_path, found, tight):
+def test_every_number_is_what_a_job_with_those_layouts_gives(tmp_path, found):
     """By another way: the layouts copied into a job, which is predicted at each mix."""
-    for comparison, more in ((found.comparison, ""), (tight.comparison, TIGHT)):
-        for candidate in comparison.candidates:
-            for mix, seconds in zip(comparison.mixes, candidate.seconds, strict=True):
-                predicted = pipeline.predict(fixing(tmp_path, candidate, more), JobOptions(mix=mix.mix))
-                assert predicted.fits == (seconds is not None)
-                if seconds is not None:
-                    assert predicted.scores[0].step_seconds == pytest.approx(seconds, rel=1e-8)
+    comparison = found.comparison
+    for candidate in comparison.candidates:
+        for mix, seconds in zip(comparison.mixes, candidate.seconds, strict=True):
+            predicted = pipeline.predict(fixing(tmp_path, candidate, TIGHT), JobOptions(mix=mix.mix))
+            assert predicted.fits == (seconds is not None)
+            if seconds is not None:
+                assert predicted.scores[0].step_seconds == pytest.approx(seconds, rel=1e-8)
 
 
-def test_what_does_not_fit_at_a_mix_is_out_and_says_at_which(tight):
-    out = [each for each in tight.comparison.candidates if None in each.seconds]
-    assert out and tight.comparison.candidates[-len(out) :] == tuple(out)
+def test_what_does_not_fit_at_a_mix_is_out_and_says_at_which(found):
+    comparison = found.comparison
+    out = [each for each in comparison.candidates if None in each.seconds]
+    assert out and comparison.candidates[-len(out) :] == tuple(out)
     for each in out:
-        at = next(mix.mix for mix, s in zip(tight.comparison.mixes, each.seconds, strict=True) if s is None)
+        at = next(mix.mix for mix, s in zip(comparison.mixes, each.seconds, strict=True) if s is None)
         assert each.because.startswith(f"at {at}: ") and "GiB" in each.because
         assert each.worst is None and each.expected is None
-    assert tight.comparison.own_best[0] >= len(tight.comparison.candidates) - len(out)  # quickest where it fits
-    (alternative,) = tight.plan.alternatives
-    assert alternative.because.startswith("the quickest at 1:9; at 9:1: ")
-    assert alternative.value == tight.comparison.candidates[tight.comparison.own_best[0]].seconds[0]
+    assert comparison.own_best[1] >= len(comparison.candidates) - len(out)  # quickest where it fits
+    (alternative,) = (each for each in found.plan.alternatives if each.because.startswith("the quickest at 1:9"))
+    assert alternative.because.startswith("the quickest at 1:9; at 9:1: ") and alternative.value is None
 
 
 def test_the_points_between_are_the_chosen_layouts_beside_the_best(found):
     comparison = found.comparison
     assert [point.mix for point in comparison.points] == [f"{n}:{10 - n}" for n in range(1, 10)]
-    for mix, at in ((comparison.points[0], 0), (comparison.points[-1], 1)):
-        assert mix.kept_seconds == comparison.candidates[0].seconds[at]
-        assert mix.least_seconds == comparison.candidates[comparison.own_best[at]].seconds[at]
-    (switch,) = comparison.switches
-    saved = (comparison.points[-1].kept_seconds or 0.0) - comparison.points[-1].least_seconds
-    assert switch.saved_seconds == pytest.approx(saved, abs=1e-12)
+    for point, at in ((comparison.points[-1], 0), (comparison.points[0], 1)):
+        assert point.kept_seconds == comparison.candidates[0].seconds[at]
+        assert point.least_seconds == comparison.candidates[comparison.own_best[at]].seconds[at]
 
 
-def test_a_restart_is_repaid_once_it_is_short_enough(tmp_path):
+def test_a_restart_is_repaid_once_it_is_short_enough(found):
     """The layouts that have room at both mixes are slower with few images than those that have room only there."""
-    job = mixed_job(tmp_path, TIGHT)
-    free = choose(job, "9:1=2000,1:9=2000", restart_seconds=0.0).comparison
-    (switch,) = free.switches
-    assert switch.saved_seconds > 0.0 and switch.repaid_after == 0 and switch.repays and switch.from_mix
-    dear = choose(job, "9:1=2000,1:9=2000", restart_seconds=1e6).comparison
-    assert dear.candidates == free.candidates and dear.points == free.points
-    assert dear.switches[0].repays is False and dear.switches[0].from_mix is None
+    comparison, schedule = found.comparison, parse_mixes(SCHEDULE)
+    points = {point.share: point for point in comparison.points}
+    assert comparison.switches == switches(schedule, points, 600.0)
+    (free,) = switches(schedule, points, 0.0)
+    assert free.saved_seconds > 0.0 and free.repaid_after == 0 and free.repays and free.from_mix
+    (dear,) = switches(schedule, points, 1e6)
+    assert dear.repays is False and dear.from_mix is None
+    changes = comparison.changes
+    assert changes.least_seconds <= changes.kept_seconds
+    kept = comparison.candidates[0].seconds
+    assert changes.kept_seconds == pytest.approx(2000 * (kept[0] + kept[1]))
 
 
-def test_the_plan_is_one_as_any_other(tmp_path, job, found):
+def test_the_plan_is_one_as_any_other(tmp_path, found):
     path = tmp_path / "plan.yaml"
     files.write(path, found.plan)
     again = files.read(path, Plan)
     (score,) = pipeline.verify(again)
     assert score.step_seconds == pytest.approx(found.comparison.candidates[0].seconds[0], rel=1e-8)
     assert again.prediction == found.plan.prediction
-    said = CliRunner().invoke(app, ["check", str(path), str(path)])
-    assert said.exit_code == 0 and "no differences" in said.stdout
-    other = choose(job, options=JobOptions(effort=1, mix="5:5"))
-    assert other.comparison == found.comparison and other.plan.layouts == found.plan.layouts
-    at = next(point for point in found.comparison.points if point.mix == "5:5")
-    assert other.plan.prediction.step_seconds == at.kept_seconds
+    checked = CliRunner().invoke(app, ["check", str(path), str(path)])
+    assert checked.exit_code == 0 and "no differences" in checked.stdout
 
 
-def test_the_same_bytes_again(job, found):
-    again = choose(job)
-    assert files.json_text({"answer": again.comparison}) == files.json_text({"answer": found.comparison})
-    assert files.dump(again.plan) == files.dump(found.plan)
+def test_an_answer_in_words_has_every_mix_and_what_is_chosen(found):
+    out = Console(width=120, record=True, file=io.StringIO())
+    for line in mix_lines(found.comparison):
+        out.print(line)
+    text = out.export_text()
+    assert "one set of layouts for the mixes 9:1, 1:9" in text and "no room" in text and "600.00 s" in text
+    for point in found.comparison.points:
+        assert f"\n{point.mix:>6}  " in text
+    for name, fields in found.comparison.candidates[0].layouts.items():
+        assert f"{name}: {{" in text and f"zero: {fields.zero}" in text
 
 
-def test_several_batches_count_by_their_mean(job):
-    several = choose(job, "1:9", JobOptions(effort=1, batches=2))
-    assert len(several.plan.steps) == 2
-    seconds = [score.step_seconds for score in pipeline.simulate(several.plan)]
-    assert several.comparison.candidates[0].seconds[0] == pytest.approx(sum(seconds) / 2, rel=1e-8)
-    assert several.plan.prediction.step_seconds == pytest.approx(sum(seconds), rel=1e-8)
+@pytest.mark.slow  # it searches again
+def test_the_verb_answers_the_same_again_with_the_plan_of_a_mix_between(tmp_path, monkeypatch, job, found):
+    monkeypatch.chdir(tmp_path)
+    words = ["solve", job, "--static", "--mixes", SCHEDULE, "--mix", "5:5", "--effort", "1", "--json"]
+    done = CliRunner().invoke(app, words, env={"COLUMNS": "120"})
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told.pop("plan") == "mixed.static.plan.yaml"
+    assert told == json.loads(files.json_text(why_answer(found.comparison)))
+    plan = files.read(tmp_path / "mixed.static.plan.yaml", Plan)
+    assert plan.layouts == found.plan.layouts
+    assert plan.prediction.step_seconds == found.comparison.points[4].kept_seconds
+    assert "repays after" in done.stderr
 
 
 # ----------------------------------------------------------------------------------------------------- what is refused
@@ -148,7 +173,6 @@ def test_several_batches_count_by_their_mean(job):
     [
         ("", "1024", "are not drawn, and have the one mix"),
         ("strategy: parallel_search", DRAWN, "the strategy parallel_search does not decide layouts of several"),
-        ("fix: {layouts: {llm: {}, vit: {}}}", DRAWN, "the job fixes the layout of every module"),
         ("objective: dollar", DRAWN, "`dollar`"),
     ],
 )
@@ -161,26 +185,7 @@ def test_a_job_without_mixes_or_layouts_to_decide_is_refused(tmp_path, more, len
 def test_where_nothing_fits_the_mix_is_named(tmp_path):
     with pytest.raises(Infeasible) as error:
         choose(mixed_job(tmp_path, "limits: {memory_margin: 0.99}"))
-    assert "at the mix 1:9" in error.value.message
-
-
-def said(*words):
-    done = CliRunner().invoke(app, list(words), env={"COLUMNS": "120"})
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def test_the_verb_answers_in_words_and_in_json(tmp_path, monkeypatch, job, found):
-    monkeypatch.chdir(tmp_path)
-    asked = ("solve", job, "--static", "--mixes", SCHEDULE, "--effort", "1")
-    told = json.loads(said(*asked, "--json"))
-    assert told["plan"] == "mixed.static.plan.yaml"
-    assert (tmp_path / told["plan"]).read_text() == files.dump(found.plan)
-    assert told["own_best"] == list(found.comparison.own_best)
-    assert [each["seconds"] for each in told["candidates"]] == [list(e.seconds) for e in found.comparison.candidates]
-    text = said(*asked, "--restart-s", "30", "--regret", "expected")
-    assert "one set of layouts for the mixes 1:9, 9:1" in text and "5:5" in text and "repays after" in text
-    assert "30.00 s" in text and told["restart_seconds"] == 600.0
+    assert error.value.message.startswith("at the mix 9:1, ")
 
 
 @pytest.mark.parametrize(

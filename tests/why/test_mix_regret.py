@@ -1,12 +1,13 @@
 """Regret over mixes against brute force, on tables of any seconds; and restarts against counting steps."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.specs.workload.mix_schedule import MixPart
+from planner.why.best_changes import best_changes
 from planner.why.mix_regret import (
     expected_regret,
     least_seconds,
@@ -142,3 +143,40 @@ def test_a_switch_looks_at_the_mixes_on_its_way(turned):
         assert (found.repays, found.from_mix, found.repaid_after) == (False, None, 475)
     else:
         assert (found.repays, found.from_mix, found.repaid_after) == (True, "0.5", 53)
+
+
+@st.composite
+def schedules(draw):
+    """A schedule over the mixes of a table, some of them more than once, and a restart."""
+    table, _ = draw(tables())
+    mixes = [MixPart(mix=str(at), share=at / 10) for at in range(len(table[0]))]
+    order = draw(st.lists(st.integers(0, len(mixes) - 1), min_size=1, max_size=4))
+    steps = [draw(st.integers(1, 50)) for _ in order]
+    parts = [MixPart(mix=str(at), share=at / 10, steps=n) for at, n in zip(order, steps, strict=True)]
+    whole = sorted(table, key=lambda seconds: None in seconds)  # the chosen ones fit everywhere
+    return parts, mixes, whole[:4], draw(st.floats(0.0, 60.0))
+
+
+@examples(200)
+@given(schedules())
+def test_the_best_changes_are_the_best_of_all_sequences(found):
+    schedule, mixes, table, restart = found
+    places = [int(part.mix) for part in schedule]
+
+    def run(layouts):
+        each = [(table[n][at], part.steps) for n, at, part in zip(layouts, places, schedule, strict=True)]
+        changed = sum(before != after for before, after in pairwise(layouts))
+        return None if any(s is None for s, _ in each) else sum(s * n for s, n in each) + restart * changed
+
+    every = [run(layouts) for layouts in product(range(len(table)), repeat=len(schedule))]
+    best = best_changes(schedule, mixes, table, restart)
+    assert best is not None
+    assert best.least_seconds == pytest.approx(min(each for each in every if each is not None), rel=1e-12)
+    assert run(best.layouts) == pytest.approx(best.least_seconds, rel=1e-12)
+    assert best.restarts == sum(before != after for before, after in pairwise(best.layouts))
+    assert best.kept_seconds == pytest.approx(run((0,) * len(schedule)), rel=1e-12)
+
+
+def test_without_steps_there_is_no_run_to_plan():
+    mixes = [MixPart(mix="1:9", share=0.1), MixPart(mix="9:1", share=0.9)]
+    assert best_changes(mixes, mixes, [(1.0, 2.0)], 600.0) is None

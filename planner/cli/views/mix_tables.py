@@ -3,6 +3,7 @@ seconds are simulated.
 """
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -12,8 +13,8 @@ from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.parallelism import decided_fields
-from planner.units import duration, percent
-from planner.why import MixCandidate, MixComparison, MixPoint, Switch
+from planner.units import duration, percent, plural
+from planner.why import Changes, MixCandidate, MixComparison, MixPoint, Switch
 
 MOST = 8  # candidates in the table: the JSON answer has all
 BAR = 32  # columns of the longest bar
@@ -31,7 +32,7 @@ def mix_lines(answer: MixComparison) -> Iterator[RenderableType]:
     yield Text.assemble((answer.name, "bold"), f"  one set of layouts for the mixes {mixes}, simulated")
     yield Text(
         f"chosen: 1, up to {percent(chosen.worst or 0.0)} slower than the quickest of each mix, "
-        f"{percent(chosen.expected or 0.0)} over all steps\n"
+        f"{percent(chosen.expected or 0.0)} expected\n"
     )
     shown = sorted({*range(min(MOST, len(answer.candidates))), *answer.own_best})
     yield candidate_table(answer, shown)
@@ -49,13 +50,15 @@ def mix_lines(answer: MixComparison) -> Iterator[RenderableType]:
         restart = duration(answer.restart_seconds)
         yield Text(f"\nother layouts from a mix on, with a restart of {restart} (assumed: --restart-s)")
         yield switch_table(answer.switches)
+    if answer.changes and answer.switches:
+        yield changes_line(answer.changes)
 
 
 def candidate_table(answer: MixComparison, shown: list[int]) -> RenderableType:
     """Seconds and regret of candidates at each mix; numbers are those of the candidates, the chosen ones first."""
     beside = len(answer.mixes) <= FEW
     columns = [column for mix in answer.mixes for column in (f">{mix.mix}", *([">"] if beside else []))]
-    rows = table(">", *columns, ">worst", ">all steps", "encoders")
+    rows = table(">", *columns, ">worst", ">expected", "kind")
     for column in rows.columns[:-1]:
         column.no_wrap = True
     for number in shown:
@@ -118,3 +121,13 @@ def switch_table(switches: tuple[Switch, ...]) -> RenderableType:
         saved = duration(each.saved_seconds) if each.saved_seconds else "nothing"
         rows.add_row(each.before, each.after, saved, after, steps, repays, each.from_mix or "")
     return rows
+
+
+def changes_line(changes: Changes) -> Text:
+    """The whole schedule with one set of layouts, and with the best changes."""
+    kept = f"all steps take {changes.kept_seconds:,.0f} s with 1 kept"
+    if changes.layouts == (0,) * len(changes.layouts):
+        return Text(f"{kept}; no change of layouts repays its restart")
+    order = ", then ".join(str(number + 1) for number, _ in groupby(changes.layouts))
+    restarts = plural(changes.restarts, "restart")
+    return Text(f"{kept}, and {changes.least_seconds:,.0f} s at best: with {order}, {restarts} among them")

@@ -14,7 +14,7 @@ FEWEST_BETWEEN = 8  # steps of share over a range of mixes, at least
 SHARE_PERCENTS = (10, 5, 2, 1)  # steps of share, in percent, that are tried
 
 
-class MixPart(Spec):
+class MixPart(Spec, omit_defaults=False):
     """A mix of a schedule, and how long it lasts."""
 
     mix: str  # multimodal samples to text-only ones, as 9:1

@@ -11,7 +11,7 @@ from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.baseline_trial import Layouts, with_open_fields
 from planner.strategies.modality.equal_dp_apart import ModuleApart, equal_dp_layouts
-from planner.strategies.modality.joint_candidates import PASSES, JointSpace
+from planner.strategies.modality.joint_candidates import MEMORY_SHARES, PASSES, JointSpace
 from planner.strategies.modality.level_stages import batch_pricing, passes_seconds
 from planner.strategies.modality.module_space import encoder_space, samples_space
 
@@ -61,16 +61,22 @@ def module_apart(inputs: Inputs, name: str, samples: int) -> ModuleApart:
 
 
 def fsdp_all(space: JointSpace) -> Iterator[Layouts]:
-    """All modules under ZeRO-3 over all ranks, dp as many as the samples allow, each over more ranks where there are
-    more of them: Ulysses as far as heads divide.
+    """All modules under ZeRO-3 over all ranks, without tp and pp: of the LLM the quickest cp, micro-batch and
+    recomputation beside encoders that have a small or a large share of memory. Raises Infeasible.
     """
     inputs, ranks = space.inputs, Ranks(range(space.size))
-    samples, heads = len(inputs.batches[0].items), inputs.spec.heads
-    able = [cp for cp in range(1, space.size + 1) if space.size % cp == 0 and heads % cp == 0]
-    fewest = next((cp for cp in able if space.size // cp <= samples), able[-1])
-    for cp in (cp for cp in able if cp >= fewest):
-        degrees = {name: cp if name == inputs.module else 1 for name in inputs.model.modules}
-        yield {name: plain_layout(inputs, name, ranks, cp=cp, ulysses=cp, zero=3) for name, cp in degrees.items()}
+    sharded = with_open_fields(inputs, inputs.module, tp=1, pp=1, vpp=1, zero=3, replica=1)
+    llms = samples_space(sharded, space.size)
+    encoders = {name: plain_layout(inputs, name, ranks, zero=3) for name in space.encoders}
+    tried: list[Layout] = []
+    for share in reversed(MEMORY_SHARES):
+        for llm in llms.quickest(1, beside=share * space.allowed):
+            if llm.layout not in tried:
+                tried.append(llm.layout)
+                layouts = {**encoders, inputs.module: llm.layout}
+                yield {name: layouts[name] for name in inputs.model.modules}
+    if not tried:
+        raise Infeasible("the LLM does not fit under ZeRO-3 over all ranks", where="memory")
 
 
 def plain_layout(inputs: Inputs, name: str, ranks: Ranks, **numbers: int) -> Layout:

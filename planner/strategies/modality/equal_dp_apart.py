@@ -1,12 +1,12 @@
 """Cards of each module where all are apart with equal dp, tp 1 and cp 1: the problem of MindSpeed's multimodal search.
 
-A replica has pp_i cards of module i. A micro-batch takes a stage of it t_i / pp_i seconds, and the slowest stage sets
-the pace of the batch / dp micro-batches of a replica:
+A replica has pp_i cards of module i. A micro-batch takes a stage of it t_i / pp_i seconds, and the slowest stage is
+what each of the batch / dp micro-batches of a replica takes:
 
     min over dp, pp   (batch / dp) · max_i t_i / pp_i    where  dp · Σ pp_i ≤ cards,  least_i ≤ pp_i ≤ most_i
 
 `least` is what memory asks for. For each dp a card more goes to the slowest stage as long as there are any: no module
-needs fewer cards for the same pace, so that this is exact.
+needs fewer cards for the same time, so that this is exact.
 """
 
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ def equal_dp_layouts(modules: Sequence[ModuleApart], cards: int, batch: int, eve
     for dp in range(1, min(cards, batch) + 1):
         shares = None if every and cards % dp else level_shares(modules, cards // dp)
         if shares and not (every and sum(shares) * dp < cards):
-            pace = max(each.seconds / share for each, share in zip(modules, shares, strict=True))
-            found.append(EqualDp(ceil(batch / dp) * pace, dp, shares))
+            slowest = max(each.seconds / share for each, share in zip(modules, shares, strict=True))
+            found.append(EqualDp(ceil(batch / dp) * slowest, dp, shares))
     return sorted(found, key=lambda each: (each.seconds, each.dp))
 
 

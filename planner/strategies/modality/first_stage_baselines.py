@@ -19,8 +19,9 @@ from planner.strategies.modality.baseline_trial import Layouts, best_trial, with
 from planner.strategies.modality.joint_candidates import MEMORY_SHARES, PASSES, JointSpace
 from planner.strategies.modality.level_stages import with_level_stages
 from planner.strategies.modality.module_space import ModuleOption, encoder_space
+from planner.units import GIB
 
-LLM_LAYOUTS = 4  # with each share of memory beside encoders
+LLM_LAYOUTS = 4  # of the LLM, with each share of memory for encoders
 REFERENCE_MIX = "5:5"  # for which kept_stages are balanced
 
 
@@ -72,8 +73,9 @@ def encoders_beside(space: JointSpace, llm: Layout, share: float) -> dict[str, M
     none.
     """
     ranks, found = stage_ranks(llm, 0), dict[str, ModuleOption]()
+    context = space.llm(space.size).problem.accounting.context_gib * GIB  # of a device, once: the LLM's part has it
     for name in space.encoders:
-        beside = (1.0 - share / len(space.encoders)) * space.allowed
+        beside = max(0.0, (1.0 - share / len(space.encoders)) * space.allowed - context)
         option = option_of_width(space.inputs, name, (len(ranks), llm.tp), beside)
         if option is None:
             return None

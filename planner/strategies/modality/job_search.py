@@ -13,6 +13,7 @@ def search_job(inputs: Inputs) -> JointSearch:
     """What was simulated for a job. Raises Infeasible where no module, or not all of them, fit by the closed form."""
     space, most = JointSpace(inputs), most_simulated(inputs)
     candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
-    if not candidates:
+    starts = baseline_trials(inputs, space)
+    if not candidates and not any(each.plan for each in starts):
         raise nothing_fits(space)
-    return search(inputs, candidates, most, baseline_trials(inputs, space))
+    return search(inputs, candidates, most, starts)

@@ -19,10 +19,9 @@ def joint_alternatives(done: JointSearch) -> tuple[Alternative, ...]:
     for each in done.tried.values():
         if each.kind not in of_kind or each.seconds < of_kind[each.kind].seconds:
             of_kind[each.kind] = each
-    baselines = [*done.baselines]
-    others = [each for kind, each in of_kind.items() if kind != chosen.kind and each not in baselines]
-    ranked = sorted([*others, *baselines], key=lambda each: each.seconds)
-    return tuple(joint_alternative(each, chosen) for each in ranked)
+    others = [each for kind, each in of_kind.items() if kind != chosen.kind]
+    others += [each for each in done.starts if each is not chosen]
+    return tuple(joint_alternative(each, chosen) for each in sorted(others, key=lambda each: each.seconds))
 
 
 def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternative:

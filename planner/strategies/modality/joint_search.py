@@ -59,7 +59,7 @@ class JointSearch:
     inputs: Inputs
     most: int
     priced: int  # candidates, by the closed form
-    baselines: Sequence[SimulatedJoint]  # simulated before, and among what was tried
+    starts: Sequence[SimulatedJoint] = ()  # simulated before, and not counted: baselines, by their names as kinds
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
 
     def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
@@ -72,12 +72,13 @@ class JointSearch:
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
-        return len(self.tried) >= self.most + len(self.baselines)
+        return len(self.tried) >= self.most
 
     @property
     def rising(self) -> list[SimulatedJoint]:
         """Those that fit, the quickest first; of equals the first one."""
-        return sorted((each for each in self.tried.values() if each.plan), key=lambda each: each.seconds)
+        every = (*self.tried.values(), *self.starts)
+        return sorted((each for each in every if each.plan), key=lambda each: each.seconds)
 
     @property
     def best(self) -> SimulatedJoint | None:
@@ -98,13 +99,12 @@ def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> Si
 
 
 def search(
-    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, baselines: Sequence[SimulatedJoint] = ()
+    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, starts: Sequence[SimulatedJoint] = ()
 ) -> JointSearch:
-    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best; no more than
-    `most` beside the baselines.
+    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best, of `starts` or
+    of these.
     """
-    done = JointSearch(inputs, most, len(candidates), baselines)
-    done.tried.update({str(each.layouts): each for each in baselines if each.plan})
+    done = JointSearch(inputs, most, len(candidates), starts)
     first, others = quickest_of_kinds(candidates)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by
     for each in first:
@@ -156,8 +156,9 @@ def improve(done: JointSearch) -> None:
             return
         expanded.add(str(start.layouts))
         least = done.rising[0].seconds
+        kind = f"{start.kind} changed" if any(start is each for each in done.starts) else start.kind
         for layouts in neighbours(done.inputs, start.layouts):
-            if done.spent or done.simulate(layouts, start.kind).seconds < least:
+            if done.spent or done.simulate(layouts, kind).seconds < least:
                 break
 
 

@@ -8,51 +8,36 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from planner.errors import Infeasible
+from planner.layouts import joint_space_bound, unbounded_jointly
 from planner.plan.join_plans import join_plans, round_digits
 from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import outcome_of, prediction_of
+from planner.scoring import outcome_of, over_space, prediction_of
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
-from planner.strategies.modality.joint_search import SimulatedJoint, simulated_joint
+from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
+from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint, simulated_joint
 
+Layouts = dict[str, Layout]
 QUICKEST = {1: 2, 2: 4, 3: 8, 4: 16}  # joint layouts of a mix that others are given, by effort
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutsOnBatches:
-    """One set of layouts on every batch of a mix."""
+    """What one set of layouts takes on every batch of a mix."""
 
-    batches: tuple[SimulatedJoint, ...]  # up to the first that does not fit
-
-    @property
-    def because(self) -> str:
-        """Why a batch does not fit; empty where all do."""
-        return self.batches[-1].because
+    of_batches: tuple[float, ...]  # seconds; of those before the first that does not fit
+    because: str = ""  # why that one does not fit; empty where all do
 
     @property
     def seconds(self) -> float | None:
         """Seconds of the mean step; None where a batch does not fit."""
-        return None if self.because else round_digits(fmean(each.seconds for each in self.batches))
+        return None if self.because else round_digits(fmean(self.of_batches))
 
     @property
     def total_seconds(self) -> float | None:
         """Seconds of all batches; None where one does not fit."""
-        return None if self.because else round_digits(sum(each.seconds for each in self.batches))
-
-    def plan(self, effort: str, alternatives: tuple[Alternative, ...] = ()) -> Plan:
-        """The plan of all batches, with these alternatives."""
-        plans = [
-            with_fields(
-                each.plan,
-                outcome=outcome_of(each.found, effort),
-                prediction=prediction_of(each.found),
-                alternatives=alternatives,
-            )
-            for each in self.batches
-            if each.plan and each.found
-        ]
-        return join_plans(plans)
+        return None if self.because else round_digits(sum(self.of_batches))
 
 
 @dataclass(frozen=True)
@@ -63,36 +48,55 @@ class LayoutsAtMix:
     inputs: Inputs  # with the batches of the mix
     known: dict[str, LayoutsOnBatches] = field(default_factory=dict)
 
-    def quickest(self) -> list[SimulatedJoint]:
-        """The quickest joint layouts that the search simulated on the first batch, without those that take as long as
-        one before: the first is the strategy's. Raises Infeasible where none fits.
+    def quickest(self) -> list[tuple[Layouts, str]]:
+        """The quickest joint layouts that the search simulated on the first batch, and their kinds, without those that
+        take as long as one before: the first is the strategy's. Raises Infeasible where none fits.
         """
-        first = replace(self.inputs, batches=self.inputs.batches[:1])
-        tried = [*search_job(first).tried.values()]
         found: dict[float, SimulatedJoint] = {}
-        for each in sorted((each for each in tried if each.plan), key=lambda each: each.seconds):
+        for each in self.searched().rising:
             found.setdefault(each.seconds, each)
-        if not found:
-            because = tried[0].because if tried else "no layout of some module fits into memory"
-            fix = "more ranks, a smaller batch, fewer fields in fix.layouts, or the other mixes alone"
-            raise Infeasible(f"no layouts fit at the mix {self.mix}: {because}", where="memory", fix=fix)
         chosen = [*found.values()][: QUICKEST[self.inputs.effort]]
         for each in chosen:
-            self.known[str(each.layouts)] = self.on_batches(each.layouts, each.kind, (each,))
-        return chosen
+            self.known[str(each.layouts)] = self.on_batches(each.layouts, each.kind, (each.seconds,))
+        return [(each.layouts, each.kind) for each in chosen]
 
-    def steps(self, layouts: dict[str, Layout], kind: str) -> LayoutsOnBatches:
+    def searched(self) -> JointSearch:
+        """What the strategy simulates on the first batch. Raises Infeasible, naming the mix, where nothing fits."""
+        first = replace(self.inputs, batches=self.inputs.batches[:1])
+        require_possible_fields(first)
+        try:
+            done = search_job(first)
+            if done.best is None:
+                raise nearest_error(done)
+        except Infeasible as error:
+            raise Infeasible(f"at the mix {self.mix}, {error.message}", where=error.where, fix=error.fix) from error
+        return done
+
+    def steps(self, layouts: Layouts, kind: str) -> LayoutsOnBatches:
         """Layouts on the batches of the mix; what was simulated before is not simulated again."""
         key = str(layouts)
         if key not in self.known:
             self.known[key] = self.on_batches(layouts, kind, ())
         return self.known[key]
 
-    def on_batches(self, layouts: dict[str, Layout], kind: str, known: tuple[SimulatedJoint, ...]) -> LayoutsOnBatches:
-        """Layouts on all batches; `known`: the first ones."""
-        found = [*known]
-        for batch in self.inputs.batches[len(found) :]:
-            if found and found[-1].because:
-                break
-            found.append(simulated_joint(replace(self.inputs, batches=(batch,)), layouts, kind))
-        return LayoutsOnBatches(tuple(found))
+    def on_batches(self, layouts: Layouts, kind: str, known: tuple[float, ...]) -> LayoutsOnBatches:
+        """Layouts on all batches; `known`: seconds of the first ones."""
+        seconds = [*known]
+        for batch in self.inputs.batches[len(known) :]:
+            found = simulated_joint(replace(self.inputs, batches=(batch,)), layouts, kind)
+            if not found.plan:
+                return LayoutsOnBatches(tuple(seconds), found.because)
+            seconds.append(found.seconds)
+        return LayoutsOnBatches(tuple(seconds))
+
+    def plan(self, layouts: Layouts, effort: str, alternatives: tuple[Alternative, ...]) -> Plan:
+        """The plan of layouts for all batches, which they fit, with these alternatives."""
+        plans = []
+        for batch in self.inputs.batches:
+            alone = replace(self.inputs, batches=(batch,))
+            found = simulated_joint(alone, layouts, "")
+            assert found.plan and found.found, "they fit"
+            outcome, prediction = outcome_of(found.found, effort), prediction_of(found.found)
+            plan = with_fields(found.plan, outcome=outcome, prediction=prediction, alternatives=alternatives)
+            plans.append(plan if unbounded_jointly(alone) else over_space(plan, joint_space_bound(alone).seconds))
+        return join_plans(plans)

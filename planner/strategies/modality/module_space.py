@@ -126,14 +126,14 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
 
     Its items are in so many `passes`, one of which is kept until its backward. Under ZeRO-3 each micro-batch would
     gather the parameters anew, so that it is there only where nothing else fits. Attention never crosses the parts of
-    an item.
+    an item, and replicas need not have equally many.
     """
     one = replace(inputs, module=name)
     problem, given = layout_problem(one), fixed_fields(one)
     kept = {"vpp": 1, **({} if piped else {"pp": 1})}
     left = {key: value for key, value in kept.items() if getattr(given, key) is None}
     parts = encoder_parts(inputs, name)
-    trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left))
+    trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left), any_assignment=True)
     problem = replace(problem, trained=trained)
     found = of_passes(layouts_of(problem, trained.fixed), trained, passes)
     light = {key: column[found["zero"] < 3] for key, column in found.items()}

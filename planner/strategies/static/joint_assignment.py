@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs import Floats, Pricing
+from planner.costs import Floats, Ints, Pricing
 from planner.layouts import layout_problem
 from planner.packing import exchange_loads, longest_first
 from planner.plan.mesh.rank_mesh import stage_ranks
@@ -171,7 +171,8 @@ class JointItems:
             busy.add(stream.places, taken.sum(axis=0))
             groups[name] = stream.groups
             work.append(self.encoder_work(stream, cells[name], taken, reads, by))
-        llm = PipelineWork(self.replicas, seconds * self.shares.max(), of_ranks.drain, self.layout.zero == 3)
+        passes, synchronised = seconds * self.shares.max(), self.layout.zero == 3
+        llm = PipelineWork(self.replicas, passes, of_ranks.warm_up, of_ranks.drain, synchronised)
         return JointAssignment(cells, groups, step_estimate(llm, work))
 
     def homes(self, name: str, layout: Layout) -> Iterator[tuple[Reader, Ranks]]:
@@ -188,23 +189,33 @@ class JointItems:
         when: MicroBatchOf,
         by: Mapping[int, Reader],
     ) -> EncoderWork:
-        """The work of an encoder as the estimate of a step has it: a forward runs when the first of its items is read,
-        those of ZeRO-3's ranks together.
-        """
+        """The work of an encoder as the estimate of a step has it."""
         replica_of = {reader: number for number, (reader, _) in enumerate(self.homes(self.inputs.module, self.layout))}
-        forward, synchronised = np.zeros_like(seconds), self.layouts[stream.name].zero == 3
         reads: list[list[Read]] = [[] for _ in cells]
         for number, of_places in enumerate(cells):
-            first = [min((when[item] for item in items), default=len(cells)) for items in of_places]
-            first = [min(first)] * len(first) if synchronised else first
             for source, items in enumerate(of_places):
                 for item in items:
                     if by[item] in replica_of:  # what other encoders read is waited for by those who read them
-                        reads[when[item]].append(Read(replica_of[by[item]], first[source], source))
-                if items:
-                    forward[first[source], source] += seconds[number, source] * FORWARD_SHARE
+                        reads[when[item]].append(Read(replica_of[by[item]], number, source))
+        layout = self.layouts[stream.name]
+        before, behind = pass_places(cells, when, layout)
+        forward = stream.in_turn(seconds * FORWARD_SHARE)
         backward = seconds * (1.0 - FORWARD_SHARE)
-        return EncoderWork(stream.places, stream.in_turn(forward), backward, reads, synchronised)
+        return EncoderWork(stream.places, forward, backward, before, behind, reads, layout.zero == 3)
+
+
+def pass_places(cells: Sequence[Sequence[Sequence[int]]], when: MicroBatchOf, layout: Layout) -> tuple[Ints, Ints]:
+    """(micro-batches, places) the micro-batch of the LLM ahead of which each forward runs, and that behind which each
+    backward does; the number of micro-batches where there is none, or it is at the end.
+    """
+    count, never = len(cells), [len(cells)]
+    before = np.array([[min(map(when.__getitem__, items), default=count) for items in places] for places in cells])
+    behind = np.array([[max(map(when.__getitem__, items), default=-1) for items in places] for places in cells])
+    if layout.zero == 3:
+        before = np.broadcast_to(before.min(axis=1, keepdims=True), before.shape)
+        behind = np.broadcast_to(behind.max(axis=1, keepdims=True), behind.shape)
+    ahead = np.where(before < count, np.maximum(before - layout.ahead, 0), count)
+    return ahead, np.where((behind < 0) | (layout.backward == "last"), never, behind)
 
 
 def sample_readers(batch: SampleBatch, name: str, readers: Mapping[str, ReadersByItem]) -> ReadersByItem:

@@ -132,7 +132,8 @@ class StreamItems:
 
     def replica_of(self, item: int, reader: Reader, load: Floats, allowed: Ints) -> int:
         """The replica that has an item's outputs at its readers first: one beside them, or the least loaded."""
-        least, beside = int(allowed[load[allowed].argmin()]), self.near(reader[1])
+        least = int(allowed[load[allowed].argmin()])
+        beside = (each for each in self.near(reader[1]) if each < len(self.replicas))
         near = min(beside, key=lambda each: (load[each], each), default=least)
         if near == least or load[near] <= load[least] + self.sending_seconds(item, reader, least):
             return near

@@ -1,0 +1,45 @@
+"""Modules apart with equal dp, tp 1 and cp 1, as MindSpeed's multimodal search has them: how long the exact choice of
+cards takes, and what unequal dp, tensor parallelism and shared ranks save beside it, by simulation.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.registry import Figures
+from planner.solve_job import read_job
+from planner.specs.inputs import JobOptions
+from planner.strategies.modality.equal_dp_apart import ModuleApart, equal_dp_layouts
+from planner.strategies.modality_layout import plan as plan_jointly
+
+JOB, BASELINE = "qwen2.5-omni-7b-h100x16", "equal_dp_apart"
+MODULES = (ModuleApart(0.11, 32), ModuleApart(0.05, 32), ModuleApart(0.9, 28, least=2))
+CARDS, BATCH, REPEATS = 64, 256, 200
+
+
+def run(data: Path | None) -> Iterator[Figures]:
+    began = perf_counter()
+    for _ in range(REPEATS):
+        found = equal_dp_layouts(MODULES, CARDS, BATCH)
+    yield {
+        "modules": len(MODULES),
+        "cards": CARDS,
+        "ms": round(1e3 * (perf_counter() - began) / REPEATS, 4),
+        "dp": found[0].dp,
+        "cards_of_modules": found[0].cards,
+        "published_ms": 0.13,
+    }
+    plan = plan_jointly(read_job(JOB, JobOptions()), None)
+    told = {each.because.partition(":")[0]: each.value for each in plan.alternatives}
+    seconds = told.get(BASELINE, plan.outcome.value)
+    yield {
+        "job": JOB,
+        "step_seconds": round(plan.outcome.value, 4),
+        "equal_dp_apart_seconds": seconds and round(seconds, 4),
+        "gain": seconds and round(seconds / plan.outcome.value, 3),
+        "layouts": {
+            name: f"{len(each.ranks)} ranks, tp {each.tp} dp {each.dp} pp {each.pp}"
+            for name, each in plan.layouts.items()
+        },
+        "times": f"simulated, rates of {plan.uses.prices.profile}",
+    }
