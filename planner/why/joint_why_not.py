@@ -32,6 +32,7 @@ class JointWhyNot(Spec, omit_defaults=False):
     after: JointFacts | None
     kept: bool  # whether `after` keeps the layouts of all modules that were not asked about
     kept_seconds: float | None  # of the step where they are kept; None: that is not possible
+    kept_because: str  # what binds then
     seconds: float | None  # that the change adds to the step; negative: saves
     share: float | None  # of the step
     because: tuple[PartDifference, ...]
@@ -48,13 +49,14 @@ def joint_why_not(plan: Plan, number: int, step: Plan, words: tuple[str, ...], r
     change = changed_problem(problem, words)
     before = joint_facts(step, score(step))
     again = solved(lambda: plan_of_layouts(problem, step.layouts))
-    found = {True: solved(lambda: kept_plan(change, step.layouts))}
+    alone = solved(lambda: kept_plan(change, step.layouts))
+    found = {True: alone}
     if step.made.strategy in STRATEGIES:
         found[False] = solved(lambda: resolve(problem_of_strategy(step, change)))
     plans = {kept: each for kept, each in found.items() if isinstance(each, Solved)}
     kept = min(plans, key=lambda each: (plans[each].seconds, not each), default=True)
     after = joint_facts(*plans[kept]) if kept in plans else None
-    refusal = found.get(False, found[True])
+    refusal = found.get(False, alone)
     return JointWhyNot(
         plan=plan.name,
         step=number,
@@ -65,10 +67,11 @@ def joint_why_not(plan: Plan, number: int, step: Plan, words: tuple[str, ...], r
         after=after,
         kept=kept,
         kept_seconds=plans[True].seconds if True in plans else None,
+        kept_because=alone.message if isinstance(alone, Infeasibility) else "",
         seconds=after.value - before.value if after else None,
         share=after.value / before.value - 1 if after and before.value else None,
         because=joint_differences(before, after) if after else (),
-        infeasible=with_nearest(refusal, change, step.layouts)
+        infeasible=with_nearest(refusal, alone, change, step.layouts)
         if isinstance(refusal, Infeasibility) and not after
         else None,
     )
@@ -110,9 +113,11 @@ def problem_of_strategy(step: Plan, change: JointChange) -> Inputs:
     return fixing(change.inputs, fixed)
 
 
-def with_nearest(binding: Infeasibility, change: JointChange, layouts: Mapping[str, Layout]) -> Infeasibility:
-    """What binds, with the nearest further change that fits as its fix where memory binds."""
-    if binding.where != "memory":
+def with_nearest(
+    binding: Infeasibility, kept: Solved | Infeasibility, change: JointChange, layouts: Mapping[str, Layout]
+) -> Infeasibility:
+    """What binds, with the nearest further change that fits as its fix where memory binds with the others `kept`."""
+    if isinstance(kept, Solved) or kept.where != "memory":
         return binding
     changed = changed_layouts(change.inputs, change.asked, layouts)
     nearest = fitting_change(change.inputs, changed, asked=change.asked)

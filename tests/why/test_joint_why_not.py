@@ -251,3 +251,19 @@ def test_each_step_of_several_is_asked_by_itself(tmp_path):
         assert isinstance(answer, JointWhyNot) and answer.after is not None
         assert answer.after.value == score(alone).step_seconds
         assert isinstance(pipeline.why(plan, step=number), JointWhyPlan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("word", "fixed"), [("vit.zero=3", "vit: {zero: 3}"), ("llm.pp=2", "llm: {pp: 2}")])
+def test_what_the_search_of_joint_layouts_decides_is_decided_again(tmp_path, word, fixed):
+    """The answer is the better of what its strategy gives with the field fixed, and of the layouts that it had."""
+    job = Path(placed_job(tmp_path, {"llm": "pp: 2"}))
+    text = job.read_text().replace("fix: {layouts: {llm: {pp: 2}}}", "strategy: modality_layout\nFIX")
+    job.write_text(text.replace("FIX\n", ""))
+    made = pipeline.solve(str(job)).plan
+    job.write_text(text.replace("FIX", f"fix: {{layouts: {{{fixed}}}}}"))
+    wanted = score(pipeline.solve(str(job)).plan).step_seconds
+    answer = asked(made, word)
+    assert answer.after is not None
+    assert answer.after.value == min(wanted, *([answer.kept_seconds] if answer.kept_seconds else []))
+    assert pipeline.why(made).again == pytest.approx(made.outcome.value, rel=1e-9)

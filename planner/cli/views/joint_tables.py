@@ -63,7 +63,7 @@ def cost_line(answer: JointWhyNot, asked: str) -> Text:
 def kept_line(answer: JointWhyNot) -> Iterator[RenderableType]:
     """What the change costs where other modules keep their layouts, if they do not."""
     if not answer.kept:
-        alone = duration(answer.kept_seconds) if answer.kept_seconds is not None else "not possible"
+        alone = f"not possible: {answer.kept_because}" if answer.kept_seconds is None else duration(answer.kept_seconds)
         yield Text(f"with the layouts of the other modules as they were: {alone}", style="dim")
 
 
@@ -128,7 +128,8 @@ def joint_why_lines(answer: JointWhyPlan) -> Iterator[RenderableType]:
     if answer.placements:
         yield Text()
         elsewhere = [with_fields(each.gain, what=" ".join(each.changes)) for each in answer.placements]
-        yield gains_table("with encoders elsewhere (planner why-not PLAN …)", elsewhere)
+        yield gains_table("with encoders elsewhere", elsewhere)
+        yield from refusals(elsewhere)
     if answer.data:
         yield Text()
         yield gains_table("with other data (priced only)", answer.data)
@@ -166,12 +167,20 @@ def binds_text(facts: JointFacts) -> str:
     return f"what binds: {told} of the longest chain; rank {facts.busiest_rank} idles least ({stages})"
 
 
+def refusals(gains: Sequence[Sensitivity]) -> Iterator[RenderableType]:
+    """Why what is not possible is not."""
+    for gain in gains:
+        if gain.because:
+            yield Text(f"  {gain.what}: {gain.because}", style="dim")
+    yield Text("  planner why-not PLAN takes these words, and says more", style="dim")
+
+
 def gains_table(what: str, gains: Sequence[Sensitivity]) -> RenderableType:
     """The step with each of several changes, and what it saves."""
     rows = table(what, ">step", ">saves", ">share")
     for gain in gains:
         if gain.seconds is None or gain.saved is None or gain.share is None:
-            rows.add_row(gain.what, gain.because, "", "")
+            rows.add_row(gain.what, "not possible", "", "")
         else:
             rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
     return rows
