@@ -155,7 +155,7 @@ def improve(done: JointSearch) -> None:
             return
         expanded.add(str(start.layouts))
         least = done.rising[0].seconds
-        kind = f"{start.kind} changed" if any(start is each for each in done.baselines) else start.kind
+        kind = f"{start.kind} changed" if any(start is each for each in done.starts) else start.kind
         for layouts in neighbours(done.inputs, start.layouts):
             if done.spent or done.simulate(layouts, kind).seconds < least:
                 break
