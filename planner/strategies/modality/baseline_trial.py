@@ -18,13 +18,18 @@ FITTING = {1: 1, 2: 1, 3: 4, 4: 8}  # candidates that fit, of which the best is 
 CANDIDATES = 4  # times as many are looked at
 
 
-def best_trial(inputs: Inputs, name: str, candidates: Iterable[Layouts]) -> SimulatedJoint:
-    """The quickest by simulation; where none fits, the first, with what binds."""
+def best_trial(
+    inputs: Inputs, name: str, candidates: Iterable[Layouts], known: dict[str, SimulatedJoint] | None = None
+) -> SimulatedJoint:
+    """The quickest by simulation; where none fits, the first, with what binds. `known`: what was simulated before, to
+    which this is added.
+    """
+    known = {} if known is None else known
     most, tried = FITTING[inputs.effort], dict[str, SimulatedJoint]()
     try:
         for layouts in islice(candidates, CANDIDATES * most):
             if str(layouts) not in tried:
-                tried[str(layouts)] = with_recomputation(inputs, name, layouts)
+                tried[str(layouts)] = replace(with_recomputation(inputs, layouts, known), kind=name)
             if sum(bool(each.plan) for each in tried.values()) == most:
                 break
     except (Infeasible, InputError) as error:
@@ -43,16 +48,14 @@ def with_open_fields(inputs: Inputs, name: str, **fields: int) -> Inputs:
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 
-def with_recomputation(inputs: Inputs, name: str, layouts: Layouts) -> SimulatedJoint:
+def with_recomputation(inputs: Inputs, layouts: Layouts, known: dict[str, SimulatedJoint]) -> SimulatedJoint:
     """The layouts simulated; where they do not fit, with encoders, then with all modules recomputed in full."""
-    first = simulated_joint(inputs, layouts, name)
-    if first.plan:
-        return first
-    for leaner in leaner_layouts(inputs, layouts):
-        found = simulated_joint(inputs, leaner, name)
-        if found.plan:
-            return found
-    return first
+    for each in (layouts, *leaner_layouts(inputs, layouts)):
+        if str(each) not in known:
+            known[str(each)] = simulated_joint(inputs, each, "")
+        if known[str(each)].plan:
+            return known[str(each)]
+    return known[str(layouts)]
 
 
 def leaner_layouts(inputs: Inputs, layouts: Layouts) -> Iterator[Layouts]:

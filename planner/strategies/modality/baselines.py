@@ -38,4 +38,5 @@ BASELINE_TEXTS = {  # what each is, in a few words
 
 def baseline_trials(inputs: Inputs, space: JointSpace) -> list[SimulatedJoint]:
     """Every baseline simulated, its name as its kind: its plan, or why there is none."""
-    return [best_trial(inputs, name, candidates(space)) for name, candidates in BASELINES.items()]
+    known: dict[str, SimulatedJoint] = {}
+    return [best_trial(inputs, name, candidates(space), known) for name, candidates in BASELINES.items()]

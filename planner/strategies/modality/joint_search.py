@@ -11,13 +11,14 @@ from typing import Any
 
 from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
+from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import Score, require_memory, score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies.modality.joint_candidates import JointCandidate
-from planner.strategies.static import plan_of_layouts
+from planner.strategies.static import draft_of_layouts
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 MOST_AHEAD = 256  # micro-batches
@@ -89,12 +90,21 @@ def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> Si
     """Joint layouts as a plan with its score, or why they are none."""
     found = None
     try:
-        plan = plan_of_layouts(inputs, layouts)
+        plan = draft_of_layouts(inputs, layouts)
+        require_lawful_layouts(plan)
         found = score(plan)
         require_memory(plan, found)
     except (Infeasible, InputError) as error:
         return SimulatedJoint(layouts, kind, found=found, because=error.message)
     return SimulatedJoint(layouts, kind, plan, found)
+
+
+def require_lawful_layouts(plan: Plan) -> None:
+    """Raises InputError with the first law of layouts that a plan breaks: of the others only those of the chosen plan
+    are looked at, as it takes as long as to simulate it.
+    """
+    for broken in layout_laws(plan):
+        raise InputError(f"illegal plan: {broken.message}", where=broken.where, fix=broken.fix)
 
 
 def search(
