@@ -31,7 +31,7 @@ def run(data: Path | None) -> Iterator[Figures]:
     }
     plan = plan_jointly(read_job(JOB, JobOptions()), None)
     told = {each.strategy: each.value for each in plan.alternatives}
-    seconds = told[BASELINE]
+    seconds = told.get(BASELINE, plan.outcome.value)
     yield {
         "job": JOB,
         "step_seconds": round(plan.outcome.value, 4),

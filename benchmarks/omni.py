@@ -114,7 +114,7 @@ def at_mixes(folder: Path, name: str) -> Iterator[tuple[str, AtMix]]:
         inputs = read_job(str(folder / "job.yaml"), JobOptions(mix=mix))
         plan = plan_jointly(inputs, None)
         told = {each.strategy: each.value for each in plan.alternatives}
-        yield mix, AtMix(inputs, plan, {baseline: told[baseline] for baseline in BASELINES})
+        yield mix, AtMix(inputs, plan, {baseline: told.get(baseline, plan.outcome.value) for baseline in BASELINES})
 
 
 def step_figures(found: AtMix) -> Figures:

@@ -67,7 +67,7 @@ def solved(cluster: str, longest: int, batch: int) -> Plan:
 def baseline_seconds(plan: Plan, name: str) -> float | None:
     """Seconds of a baseline; None where it does not fit."""
     told = {each.strategy: each.value for each in plan.alternatives}
-    return told[name]
+    return told.get(name, plan.outcome.value)
 
 
 def tokens_per_second(plan: Plan) -> float:

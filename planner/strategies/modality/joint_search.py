@@ -78,7 +78,8 @@ class JointSearch:
     @property
     def rising(self) -> list[SimulatedJoint]:
         """Those that fit, the quickest first; of equals the first one."""
-        return sorted((each for each in self.tried.values() if each.plan), key=lambda each: each.seconds)
+        every = (*self.tried.values(), *self.starts)
+        return sorted((each for each in every if each.plan), key=lambda each: each.seconds)
 
     @property
     def best(self) -> SimulatedJoint | None:

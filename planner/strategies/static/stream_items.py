@@ -99,7 +99,7 @@ class StreamItems:
         seconds = np.full((len(items), len(self.replicas)), np.inf)
         for of_item, item in zip(seconds, items, strict=True):
             of_item[self.allowed(by[item], choice)] = self.loads[item] + self.farthest_seconds(item, by[item])
-            of_item[self.near(by[item][1])] = self.loads[item]
+            of_item[[near for near in self.near(by[item][1]) if near < len(self.replicas)]] = self.loads[item]
         bins = np.array([placed[item] for item in items], dtype=np.int64)
         return dict(zip(items, exchange_loads(seconds, bins, choice.start, EXCHANGES).tolist(), strict=True))
 
