@@ -60,6 +60,7 @@ class Pricing:
     flows: dict[str, GradientFlow] = field(default_factory=dict)  # by module; left out: gradients go through its layers
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
+    weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
@@ -107,7 +108,7 @@ class Pricing:
         kind = max(costs, key=lambda each: costs[each].value)
         if task.phase in ("F", "B"):
             return costs[kind]
-        weights = self.module_pricing(task.module, kind).weight_gradient_line(part).seconds(task.lengths)
+        weights = self.weight_line(part, kind).seconds(task.lengths)
         if task.phase == "W":
             return Cost(weights, "analytic", costs[kind].spread)
         return Cost(costs[kind].value - weights, "analytic", costs[kind].spread, costs[kind].comm)
@@ -185,6 +186,12 @@ class Pricing:
         if (part, kind) not in self.lines:
             self.lines[part, kind] = self.module_pricing(part.module, kind).pass_line(part)
         return self.lines[part, kind]
+
+    def weight_line(self, part: LayerPass, kind: str) -> CostLine:
+        """The cost line of the gradients of weights on ranks of one device kind, cached."""
+        if (part, kind) not in self.weight_lines:
+            self.weight_lines[part, kind] = self.module_pricing(part.module, kind).weight_gradient_line(part)
+        return self.weight_lines[part, kind]
 
     def exposed_cost(self, task: Task, basis: ModulePricing, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """The exposed part of a collective among replicas: in a micro-batch, next to the slowest group's passes; once a

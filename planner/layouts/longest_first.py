@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 
-def assign_least_loaded(items: Sequence[int], loads: Mapping[int, float], bins: int, room: int) -> list[list[int]]:
+def assign_least_loaded(
+    items: Sequence[int], loads: Mapping[int, float] | Sequence[float], bins: int, room: int
+) -> list[list[int]]:
     """Assign each item in turn to the least loaded bin with room for another; of equal ones to the first."""
     assigned: list[list[int]] = [[] for _ in range(bins)]
     least = [(0.0, bin_) for bin_ in range(bins)]

@@ -5,6 +5,7 @@ A plan gives each item, longest first, to the least loaded replica and there to 
 one, with the seconds of an item on one rank; what other degrees weigh differently is left to simulation.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -33,10 +34,8 @@ def unequal_batches(trained: TrainingSetup, at: LayoutColumns, machine: MachineM
     each = (at.pipelines, micro_batch_counts(trained, at), sequences)
     columns = [np.atleast_1d(np.asarray(column, dtype=float)) for column in each]
     first, place = distinct_values(np.broadcast_arrays(*columns))
-    order = sorted(range(len(trained.sizes)), key=lambda item: -trained.sizes[item])
-    sizes = np.array(trained.sizes, dtype=float)
-    loads = dict(enumerate(item_seconds(trained.module, at, machine, sizes).tolist()))
-    found = np.array([cell_shares(order, loads, sizes, *(int(each[n]) for each in columns)) for n in first])
+    loads = tuple(item_seconds(trained.module, at, machine, np.array(trained.sizes, dtype=float)).tolist())
+    found = np.array([cell_shares(loads, trained.sizes, *(int(each[n]) for each in columns)) for n in first])
     return UnequalBatches(*found[place].T)
 
 
@@ -47,10 +46,12 @@ def micro_batch_counts(trained: TrainingSetup, at: LayoutColumns) -> Floats:
     return np.asarray(np.where(np.asarray(at.vpp) > 1, np.ceil(count / at.pp) * at.pp, count))
 
 
+@lru_cache(maxsize=2**14)
 def cell_shares(
-    order: list[int], loads: dict[int, float], sizes: Floats, replicas: int, count: int, most: int
+    loads: tuple[float, ...], lengths: tuple[int, ...], replicas: int, count: int, most: int
 ) -> tuple[float, ...]:
     """The four numbers of UnequalBatches, of `replicas` with `count` micro-batches of at most so many sequences."""
+    order, sizes = sorted(range(len(lengths)), key=lambda item: -lengths[item]), np.array(lengths, dtype=float)
     cells = [
         assign_least_loaded(items, loads, count, most)
         for items in assign_least_loaded(order, loads, replicas, count * most)

@@ -22,7 +22,7 @@ from planner.strategies.static import draft_of_layouts
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 MOST_AHEAD = 256  # micro-batches
-FEW, MANY = 16, 48  # of large jobs, and of small ones
+FEW, MANY = 12, 48  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
 NOTHING = Parallelism()
 Change = dict[str, Any]  # field of a layout → another value
