@@ -1,7 +1,7 @@
 """Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, else as its
-layout says: each forward directly before its first reader, or before the readers of an earlier micro-batch; backwards
-after everything else, or each behind the last gradient of its outputs. Gradients of outputs are summed over all
-readers, so a backward waits for every one of these.
+layout says: each forward when it is read, or when an earlier micro-batch is; backwards after everything else, or each
+when the last gradient of its outputs is there. Gradients of outputs are summed over all readers, so a backward waits for
+every one of these.
 """
 
 from collections.abc import Mapping, Sequence
