@@ -1,7 +1,7 @@
 """Inserts the tasks of an encoder into the order of the modules that read it: where the plan places them, else as its
-layout says: each forward directly before its first reader, or before the readers of an earlier micro-batch; backwards
-after everything else, or each behind the last gradient of its outputs. Gradients of outputs are summed over all
-readers, so a backward waits for every one of these.
+layout says: each forward when it is read, or when an earlier micro-batch is; backwards after everything else, or each
+when the last gradient of its outputs is there. Gradients of outputs are summed over all readers: a backward waits for
+every one of these.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,8 +44,7 @@ def insert_encoder_tasks(
     insertion = EncoderInsertion(encoder, works, placements, TaskInserter(order), times)
     forwards, late = insertion.insert_forwards(units)
     insertion.insert_backwards(units, forwards)
-    for read, send, recv in late:  # behind all that other micro-batches have in front of the same reader
-        insertion.line.insert_late([recv], read.blocked_ids, {send.id})
+    insertion.insert_recvs(late)  # behind all that other micro-batches have in front of the same readers
     return insertion.line.resulting_order()
 
 
@@ -86,9 +85,18 @@ class EncoderInsertion:
             for read in unit.reads:
                 send, recv = read.transfer(self.encoder, "F")
                 self.line.add_wait(read.blocked_ids, recv.id)
-                late += [(read, send, recv)] if read.stage or not placed else []
+                if read.stage or not placed:
+                    late.append((read, send, recv))
+            if self.placements.by_cell:  # which may be around what is received
+                self.insert_recvs(late)
+                late.clear()
             unit_forwards[unit] = tasks if placed else []
         return unit_forwards, late
+
+    def insert_recvs(self, late: Sequence[LateRecv]) -> None:
+        """Insert each recv right before what reads, behind its send."""
+        for read, send, recv in late:
+            self.line.insert_late([recv], read.blocked_ids, {send.id})
 
     def insert_backwards(self, units: Sequence[TaskUnit], unit_forwards: Mapping[TaskUnit, list[Task]]) -> None:
         """Insert transfers of gradients, and backwards."""
