@@ -41,10 +41,12 @@ edges: [{{from: vit, to: llm}}, {{from: ear, to: llm}}]
 LLM = (
     "tp: 2", "pp: 2", "cp: 2", "dp: 4", "pp: 4", "pp: 2, tp: 2", "pp: 2, vpp: 2", "zero: 3", "zero: 3, pp: 2",
     "pp: 2, schedule: gpipe", "pp: 2, schedule: zb_h1", "tp: 2, recompute: full", "micro_batch: 2",
+    "recompute: {0-1: full}", "pp: 2, recompute: {0-2: full}",
     "ranks: 1-3", "ranks: 2-3, tp: 2", "ranks: 0-1, pp: 2", "ranks: 0-2, pp: 3", "ranks: 3", "zero: 2, micro_batch: 3",
 )  # fmt: skip
 OTHER = (
     "dp: 4", "tp: 2", "tp: 4, zero: 0", "zero: 3", "pp: 2", "cp: 2", "recompute: full", "ranks: 0", "ranks: 0-1",
+    "recompute: {0: full}",
     "ranks: 1-3", "ranks: first_stage", "ranks: 0-2, zero: 3", "zero: 0",
 )  # fmt: skip
 
