@@ -95,13 +95,12 @@ class LayoutsBesideOthers:
 
     def bound(self, known: SpaceBound) -> SpaceBound:
         """The bound over these layouts and those of a known one."""
-        fixed, found = self.own.trained.fixed, layouts_of(self.own, self.own.trained.fixed)
+        found = layouts_of(self.own, self.own.trained.fixed)
         self.orders, seconds, excluded = order_choices(self.own, found), known.seconds, 0
         for places, at in column_batches(self.own.trained, found):
             at = replace(at, dispatch=self.own.dispatches)
-            if fixed.recompute is None or isinstance(fixed.recompute, dict):
-                at = replace(at, full_recompute=0.0)
-            shared = self.shared_seconds(at, orders_of(self.orders, places, np.ones(len(places), np.bool_)))
+            everywhere = orders_of(self.orders, places, np.ones(len(places), np.bool_))
+            shared = self.shared_seconds(self.without_ranges(at), everywhere)
             for part in np.split(np.argsort(shared, kind="stable"), () if np.isfinite(known.seconds) else FIRST):
                 some = part[shared[part] < seconds]
                 if len(some):
@@ -114,9 +113,15 @@ class LayoutsBesideOthers:
         left = np.ones(len(places), np.bool_)
         for least, fits in self.fitting(at):
             for choice in orders_of(self.orders, places, fits):
-                most = min(most, self.least_seconds(least, choice, fits, most))
+                most = min(most, self.least_seconds(self.without_ranges(least), choice, fits, most))
             left &= ~fits
         return most, int(left.sum())
+
+    def without_ranges(self, at: LayoutColumns) -> LayoutColumns:
+        """The layouts; where the job names ranges of layers to recompute, of which stages may have none, without."""
+        if not isinstance(self.own.trained.fixed.recompute, dict):
+            return at
+        return replace(at, full_recompute=0.0, recomputed_parts=frozenset())
 
     def fitting(self, at: LayoutColumns) -> Iterator[tuple[LayoutColumns, Mask]]:
         """The layouts with as little recomputed as may fit, and which of them fit; then, of those that recompute, the
@@ -164,7 +169,9 @@ class LayoutsBesideOthers:
         return np.asarray(share * least_busy_seconds(self.module, self.in_few_micro_batches(at), self.own.machine))
 
     def in_few_micro_batches(self, at: LayoutColumns) -> LayoutColumns:
-        """The layouts, where samples are packed with as few micro-batches as packs can be."""
+        """The layouts, where samples are packed with as few micro-batches as packs can be; those with the largest of
+        the space stand for larger ones, too.
+        """
         if not self.packs:
             return at
         ranks, sizes = np.asarray(at.tp * at.cp), np.array(self.own.trained.sizes, dtype=np.int64)
@@ -172,7 +179,8 @@ class LayoutsBesideOthers:
         for count in np.unique(ranks) if self.pack_tokens is not None else ():
             packs = np.where(ranks == count, fewest_by_resource(sizes, int(self.pack_tokens * count)), packs)
         fullest = self.own.trained.mean_sequences / packs
-        return replace(at, micro_batch=np.minimum(at.micro_batch, fullest), alike={})
+        largest = 2.0 * at.micro_batch * at.pipelines > self.own.trained.mean_sequences
+        return replace(at, micro_batch=np.where(largest, fullest, np.minimum(at.micro_batch, fullest)), alike={})
 
     def own_seconds(self, at: LayoutColumns) -> Floats:
         """Lower bounds of a step of this module alone, (layouts,), for every assignment of samples."""

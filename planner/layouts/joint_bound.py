@@ -35,7 +35,9 @@ def joint_space_bound(inputs: Inputs) -> SpaceBound:
 
 
 def joint_bound(problem: JointProblem) -> SpaceBound:
-    """The bound over all plans of these modules; infinite seconds where nothing fits."""
+    """The bound over all plans of these modules; infinite seconds where nothing fits. Layouts that cannot be quicker
+    than another are not held against memory, and not counted as excluded.
+    """
     others, work = other_work(problem), problem.least_pass_seconds(problem.module)
     found = SpaceBound(np.inf, 0, 0)
     for count in reversed(problem.counts(problem.module)):
@@ -69,5 +71,5 @@ def module_work(problem: JointProblem, name: str) -> ModuleWork:
     machine, updated = problem.own.machine, problem.updated(name)
     on_device = parameter_update_seconds(LayoutColumns(ranks=1, seq=1, batch=1), machine)  # of each parameter
     seconds = problem.least_pass_seconds(name) + updated * on_device
-    constant = machine.timing.step_ms * MS if updated else 0.0
+    constant = problem.prices.timing.step_ms * MS if updated else 0.0
     return ModuleWork(seconds, constant, problem.flows[name].trains_layers, machine)

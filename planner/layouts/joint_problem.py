@@ -170,9 +170,12 @@ def joint_problem(inputs: Inputs) -> JointProblem:
 
 
 def fixed_of_module(inputs: Inputs, name: str) -> Parallelism:
-    """All fields that the job fixes of a module: its own, else those of every module."""
+    """All fields that the job fixes of a module: its own, else those of every module. Passes of one that feeds another
+    have no schedule unless it has one of its own.
+    """
     own = inputs.job.fix.layouts.get(name, Parallelism())
-    return with_fields(inputs.job.layout, **decided_fields(own))
+    common = with_fields(inputs.job.layout, schedule=None) if inputs.model.targets(name) else inputs.job.layout
+    return with_fields(common, **decided_fields(own))
 
 
 def with_joint_fields(inputs: Inputs) -> Inputs:

@@ -33,7 +33,7 @@ format: planner.model/1
 name: senses
 source: made up
 modules:
-  llm: {{kind: decoder, layers: 4, hidden: {wide}, heads: 8, kv_heads: 4, ffn: {ffn}, vocab: 2048}}
+  llm: {{kind: decoder, layers: 4, hidden: {wide}, heads: 8, kv_heads: 4, ffn: {ffn}, vocab: 2048{llm}}}
   vit: {{kind: vit, layers: 4, hidden: {wide}, heads: 8, ffn: {ffn}, patch: 14, merge: 2, out: {wide}{vit}}}
   ear: {{kind: audio, layers: 2, hidden: {wide}, heads: 8, ffn: {ffn}, mels: 80, pool: 2, out: {wide}}}
 edges: [{{from: vit, to: llm}}, {{from: ear, to: llm}}]
@@ -41,10 +41,12 @@ edges: [{{from: vit, to: llm}}, {{from: ear, to: llm}}]
 LLM = (
     "tp: 2", "pp: 2", "cp: 2", "dp: 4", "pp: 4", "pp: 2, tp: 2", "pp: 2, vpp: 2", "zero: 3", "zero: 3, pp: 2",
     "pp: 2, schedule: gpipe", "pp: 2, schedule: zb_h1", "tp: 2, recompute: full", "micro_batch: 2",
+    "recompute: {0-1: full}", "pp: 2, recompute: {0-2: full}",
     "ranks: 1-3", "ranks: 2-3, tp: 2", "ranks: 0-1, pp: 2", "ranks: 0-2, pp: 3", "ranks: 3", "zero: 2, micro_batch: 3",
 )  # fmt: skip
 OTHER = (
     "dp: 4", "tp: 2", "tp: 4, zero: 0", "zero: 3", "pp: 2", "cp: 2", "recompute: full", "ranks: 0", "ranks: 0-1",
+    "recompute: {0: full}",
     "ranks: 1-3", "ranks: first_stage", "ranks: 0-2, zero: 3", "zero: 0",
 )  # fmt: skip
 
@@ -72,7 +74,8 @@ def sized(random: Random) -> dict[str, object]:
 def drawn_inputs(random: Random, folder: Path, fixed: dict[str, str]) -> Inputs:
     wide = random.choice([64, 512, 1024])
     vit = random.choice(["", "", ", trained: none", ", trained: projector"])
-    model = MODEL.format(wide=wide, ffn=3 * wide, vit=vit)
+    llm = random.choice(["", "", ", trained: none"])
+    model = MODEL.format(wide=wide, ffn=3 * wide, vit=vit, llm=llm)
     path = Path(placed_job(folder, fixed, **sized(random), model=model, layout="{}"))
     cluster = small_cluster(folder, "h100-80gb", 4, random.choice([2, 4, 8]))
     margin = random.choice([0.06, 0.95, 0.96, 0.965, 0.97, 0.975])  # of the memory, that is kept free
