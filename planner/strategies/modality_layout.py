@@ -30,14 +30,14 @@ SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: a
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Needs several modules whose items the job defines, ranks of one kind, and one batch."""
+    """Needs several modules whose items the job defines, and ranks of one kind. Layouts of several
+    batches are those of the first.
+    """
     if len(inputs.model.modules) == 1:
         return "modality_layout plans encoders beside an LLM, and the model has one module | strategy: parallel_search"
     reason = unsupported_together(inputs)
     if reason:
         return reason
-    if len(inputs.batches) > 1:
-        return "modality_layout decides layouts from one batch | solve it with --batches 1"
     if inputs.job.fix.items:
         return "modality_layout treats all samples alike: it does not take fix.items"
     return None

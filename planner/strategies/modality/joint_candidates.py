@@ -176,11 +176,12 @@ def encoder_options(
     space: JointSpace, llm: Layout, places: Mapping[str, str], share: float, backward: EncoderBackward
 ) -> dict[str, ModuleOption] | None:
     """The quickest layout of each encoder in its place with this share of memory beside the LLM, or all of it apart;
-    None where one has none. All forwards of those whose backwards come last are in front of the LLM's: they are kept
-    until then in any case.
+    None where one has none. Those whose backwards come last compute all items in one pass in front of the LLM's: they
+    are kept until then in any case. Others run one micro-batch ahead of it.
     """
     found: dict[str, ModuleOption] = {}
-    ahead = micro_batch_count(space, llm) if backward == "last" else 1
+    last = backward == "last"
+    timing = {"ahead": 0 if last else 1, "serves": micro_batch_count(space, llm) if last else 1, "backward": backward}
     apart = [name for name in space.encoders if places[name] == "apart"]
     for name in space.encoders:
         ranks = place_ranks(space, name, places[name], llm)
@@ -190,7 +191,7 @@ def encoder_options(
         if not options:
             return None
         (option,) = options
-        placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, "ahead": ahead, "backward": backward}
+        placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, **timing}
         layout = with_fields(option.layout, **{**placed, **timing_fixed(space, name)})
         found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
     return found
@@ -199,7 +200,7 @@ def encoder_options(
 def timing_fixed(space: JointSpace, name: str) -> dict[str, Any]:
     """When an encoder's passes run, as far as the job fixes it."""
     fixed = decided_fields(space.inputs.job.fix.layouts.get(name, Parallelism()))
-    return {key: fixed[key] for key in ("ahead", "backward") if key in fixed}
+    return {key: fixed[key] for key in ("ahead", "serves", "backward") if key in fixed}
 
 
 def micro_batch_count(space: JointSpace, llm: Layout) -> int:

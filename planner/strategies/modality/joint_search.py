@@ -26,7 +26,10 @@ FEW, MANY = 12, 48  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
 NOTHING = Parallelism()
 Change = dict[str, Any]  # field of a layout → another value
-MENDS: tuple[Change, ...] = ({"ahead": 0, "backward": "at_once"}, {"recompute": "full", "offload": 0.0})
+MENDS: tuple[Change, ...] = (
+    {"ahead": 1, "serves": 1, "backward": "at_once"},
+    {"recompute": "full", "offload": 0.0},
+)
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not changed further
 
 
@@ -188,6 +191,9 @@ def changes_of(layout: Layout, encoder: bool) -> Iterator[Change]:
         for tp in (tp for tp in widths if tp and layout.tp * layout.dp % tp == 0):
             yield {"tp": tp, "dp": layout.tp * layout.dp // tp}
         yield from ({"ahead": count} for count in (layout.ahead * 2, layout.ahead // 2, 1, 0) if count < MOST_AHEAD)
+        yield from (
+            {"serves": count} for count in (layout.serves * 2, layout.serves // 2, 1, 4) if 0 < count < MOST_AHEAD
+        )
         yield from ({"backward": when} for when in ("last", "at_once"))
         yield from ({"recompute": how} for how in ("none", "selective", "full"))
         yield from ({"zero": stage} for stage in range(4))
