@@ -23,6 +23,7 @@ from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
 from planner.strategies.modality.module_space import ModuleOption, ModuleSpace, encoder_space, samples_space
+from planner.units import GIB
 
 Place = Literal["all", "beside", "first_stage", "apart"]
 MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
@@ -82,6 +83,11 @@ class JointSpace:
         """The ranks that the job fixes for a module."""
         fixed = self.inputs.job.fix.layouts.get(name)
         return fixed.ranks if fixed else None
+
+    @property
+    def context(self) -> float:
+        """Bytes that a device takes once for all modules, and the closed form counts for each."""
+        return self.llm(self.size).problem.accounting.context_gib * GIB
 
     def most_ranks(self, name: str) -> Ranks:
         """All ranks that a module may have: as the job fixes them, else every one."""
@@ -187,7 +193,8 @@ def encoder_options(
         ranks = place_ranks(space, name, places[name], llm)
         mine = 1.0 / len(apart) if name in apart else share
         able = space.space(name, len(ranks), name in apart, PASSES[backward])
-        options = able.quickest(1, beside=(1.0 - mine) * space.allowed)
+        context = 0.0 if name in apart else space.context  # which the LLM has counted already
+        options = able.quickest(1, beside=(1.0 - mine) * space.allowed - context)
         if not options:
             return None
         (option,) = options

@@ -13,7 +13,7 @@ from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.plan_file import Layout, Plan
-from planner.scoring import Score, require_memory, score
+from planner.scoring import Score, memory_share_in_order, require_memory, require_memory_in_order, score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
@@ -30,30 +30,25 @@ MENDS: tuple[Change, ...] = (
     {"ahead": 1, "serves": 1, "backward": "at_once"},
     {"recompute": "full", "offload": 0.0},
 )
+CHEAPER = 3  # joint layouts that do not fit count as one that was simulated
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not changed further
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJoint:
-    """Joint layouts that were simulated: their plan and score; or why there is none, where they do not fit beside the
-    score.
-    """
+    """Joint layouts that were simulated: their plan and score; or why there is none."""
 
     layouts: dict[str, Layout]
     kind: str  # where the encoders are, as `vision all`
     plan: Plan | None = None
     found: Score | None = None
     because: str = ""
+    memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
 
     @property
     def seconds(self) -> float:
         """Seconds of the step; infinite where there is no plan."""
-        return round_digits(self.found.step_seconds) if self.plan and self.found else inf
-
-    @property
-    def memory_share(self) -> float:
-        """The fullest rank's bytes over what it may hold; infinite where nothing was simulated."""
-        return self.found.memory_share(self.found.fullest_rank) if self.found else inf
+        return round_digits(self.found.step_seconds) if self.found else inf
 
 
 @dataclass
@@ -76,7 +71,8 @@ class JointSearch:
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
-        return len(self.tried) >= self.most
+        simulated = sum(bool(each.plan) for each in self.tried.values())
+        return simulated + (len(self.tried) - simulated) / CHEAPER >= self.most
 
     @property
     def rising(self) -> list[SimulatedJoint]:
@@ -91,15 +87,20 @@ class JointSearch:
 
 
 def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
-    """Joint layouts as a plan with its score, or why they are none."""
-    found = None
+    """Joint layouts as a plan with its score, or why they are none. What does not fit in the order of its tasks is not
+    simulated.
+    """
     try:
         plan = draft_of_layouts(inputs, layouts)
         require_lawful_layouts(plan)
+    except (Infeasible, InputError) as error:
+        return SimulatedJoint(layouts, kind, because=error.message)
+    try:
+        require_memory_in_order(plan)
         found = score(plan)
         require_memory(plan, found)
     except (Infeasible, InputError) as error:
-        return SimulatedJoint(layouts, kind, found=found, because=error.message)
+        return SimulatedJoint(layouts, kind, because=error.message, memory_share=memory_share_in_order(plan))
     return SimulatedJoint(layouts, kind, plan, found)
 
 
