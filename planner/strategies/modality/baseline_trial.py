@@ -11,7 +11,8 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
-from planner.strategies.modality.joint_search import NOTHING, SimulatedJoint, simulated_joint
+from planner.strategies.modality.joint_changes import NOTHING
+from planner.strategies.modality.joint_search import SimulatedJoint, simulated_joint
 
 Layouts = dict[str, Layout]
 FITTING = {1: 1, 2: 1, 3: 4, 4: 8}  # candidates that fit, of which the best is taken, by effort

@@ -4,28 +4,23 @@ A candidate that does not fit by simulation, because encoders keep what the clos
 encoders' backwards run at once, or recompute all, whichever fits first.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, sqrt
-from typing import Any
 
 from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import Score, memory_share_in_order, require_memory, require_memory_in_order, score
-from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies.modality.joint_candidates import JointCandidate
+from planner.strategies.modality.joint_changes import Change, changed, neighbours
 from planner.strategies.static import draft_of_layouts
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
-MOST_AHEAD = 256  # micro-batches
 FEW, MANY = 12, 48  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
-NOTHING = Parallelism()
-Change = dict[str, Any]  # field of a layout → another value
 MENDS: tuple[Change, ...] = (
     {"ahead": 1, "serves": 1, "backward": "at_once"},
     {"recompute": "full", "offload": 0.0},
@@ -174,43 +169,3 @@ def improve(done: JointSearch) -> None:
         for layouts in neighbours(done.inputs, start.layouts):
             if done.spent or done.simulate(layouts, kind).seconds < least:
                 break
-
-
-def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:
-    """Joint layouts that differ in one field of one module, which the job leaves open."""
-    for name, layout in layouts.items():
-        for change in changes_of(layout, name != inputs.module):
-            other = changed(inputs, name, layout, change)
-            if other != layout:
-                yield {**layouts, name: other}
-
-
-def changes_of(layout: Layout, encoder: bool) -> Iterator[Change]:
-    """Fields of a module with other values."""
-    if encoder:
-        widths = (layout.tp * 2, layout.tp // 2)
-        for tp in (tp for tp in widths if tp and layout.tp * layout.dp % tp == 0):
-            yield {"tp": tp, "dp": layout.tp * layout.dp // tp}
-        yield from ({"ahead": count} for count in (layout.ahead * 2, layout.ahead // 2, 1, 0) if count < MOST_AHEAD)
-        yield from (
-            {"serves": count} for count in (layout.serves * 2, layout.serves // 2, 1, 4) if 0 < count < MOST_AHEAD
-        )
-        yield from ({"backward": when} for when in ("last", "at_once"))
-        yield from ({"recompute": how} for how in ("none", "selective", "full"))
-        yield from ({"zero": stage} for stage in range(4))
-        yield {"offload": 0.0}
-    else:
-        yield from ({"zero": stage} for stage in range(4))
-        yield from ({"micro_batch": n} for n in (layout.micro_batch * 2, layout.micro_batch // 2) if n)
-        yield from ({"recompute": how} for how in ("none", "selective"))
-
-
-def changed(inputs: Inputs, name: str, layout: Layout, change: Change) -> Layout:
-    """A layout with other values of fields that the job leaves open; itself where they exclude each other."""
-    fixed = decided_fields(with_fields(inputs.job.layout, **decided_fields(inputs.job.fix.layouts.get(name, NOTHING))))
-    if {*change} & {*fixed}:
-        return layout
-    try:
-        return with_fields(layout, **change)
-    except ValueError:
-        return layout
