@@ -187,7 +187,11 @@ def encoder_options(
     """
     found: dict[str, ModuleOption] = {}
     last = backward == "last"
-    timing = {"ahead": 0 if last else 1, "serves": micro_batch_count(space, llm) if last else 1, "backward": backward}
+    timing = {
+        "ahead": 0 if last else 1,
+        "serves": micro_batch_count(space.inputs, llm) if last else 1,
+        "backward": backward,
+    }
     apart = [name for name in space.encoders if places[name] == "apart"]
     for name in space.encoders:
         ranks = place_ranks(space, name, places[name], llm)
@@ -210,9 +214,10 @@ def timing_fixed(space: JointSpace, name: str) -> dict[str, Any]:
     return {key: fixed[key] for key in ("ahead", "serves", "backward") if key in fixed}
 
 
-def micro_batch_count(space: JointSpace, llm: Layout) -> int:
-    """Micro-batches of the LLM, about."""
-    return max(1, -(-len(space.inputs.batches[0].items) // (llm.dp * llm.replica * llm.micro_batch)))
+def micro_batch_count(inputs: Inputs, llm: Layout) -> int:
+    """Micro-batches of the LLM; interleaving has a multiple of its stages."""
+    count = max(1, -(-len(inputs.batches[0].items) // (llm.dp * llm.replica * llm.micro_batch)))
+    return -(-count // llm.pp) * llm.pp if llm.vpp > 1 else count
 
 
 def place_ranks(space: JointSpace, name: str, place: str, llm: Layout) -> Ranks:
@@ -236,4 +241,4 @@ def step_estimate(
     """
     apart = sum(each.seconds for name, each in encoders.items() if places[name] == "apart")
     sharing = sum(each.seconds for name, each in encoders.items() if places[name] != "apart")
-    return max(llm.seconds + sharing, apart) + apart / micro_batch_count(space, llm.layout)
+    return max(llm.seconds + sharing, apart) + apart / micro_batch_count(space.inputs, llm.layout)

@@ -7,39 +7,41 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
+from planner.strategies.modality.joint_candidates import micro_batch_count
 
 Change = dict[str, Any]  # field of a layout → another value
 NOTHING = Parallelism()
-MOST_AHEAD = 256  # micro-batches
 
 
 def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:
     """Joint layouts that differ in one field of one module, which the job leaves open."""
+    count = micro_batch_count(inputs, layouts[inputs.module])
     for name, layout in layouts.items():
-        for change in changes_of(layout, name != inputs.module):
+        for change in llm_changes(layout) if name == inputs.module else encoder_changes(layout, count):
             other = changed(inputs, name, layout, change)
             if other != layout:
                 yield {**layouts, name: other}
 
 
-def changes_of(layout: Layout, encoder: bool) -> Iterator[Change]:
-    """Fields of a module with other values."""
-    if encoder:
-        widths = (layout.tp * 2, layout.tp // 2)
-        for tp in (tp for tp in widths if tp and layout.tp * layout.dp % tp == 0):
-            yield {"tp": tp, "dp": layout.tp * layout.dp // tp}
-        yield from ({"ahead": count} for count in (layout.ahead * 2, layout.ahead // 2, 1, 0) if count < MOST_AHEAD)
-        yield from (
-            {"serves": count} for count in (layout.serves * 2, layout.serves // 2, 1, 4) if 0 < count < MOST_AHEAD
-        )
-        yield from ({"backward": when} for when in ("last", "at_once"))
-        yield from ({"recompute": how} for how in ("none", "selective", "full"))
-        yield from ({"zero": stage} for stage in range(4))
-        yield {"offload": 0.0}
-    else:
-        yield from ({"zero": stage} for stage in range(4))
-        yield from ({"micro_batch": n} for n in (layout.micro_batch * 2, layout.micro_batch // 2) if n)
-        yield from ({"recompute": how} for how in ("none", "selective"))
+def encoder_changes(layout: Layout, count: int) -> Iterator[Change]:
+    """Fields of an encoder with other values; `count`: micro-batches of who reads it."""
+    for tp in (tp for tp in (layout.tp * 2, layout.tp // 2) if tp and layout.tp * layout.dp % tp == 0):
+        yield {"tp": tp, "dp": layout.tp * layout.dp // tp}
+    yield {"ahead": count, "serves": 1}
+    yield {"ahead": 0, "serves": count}
+    yield from ({"serves": each} for each in (layout.serves * 2, layout.serves // 2, 4, 1) if 0 < each <= count)
+    yield from ({"ahead": each} for each in (layout.ahead * 2, layout.ahead // 2, 1, 0) if each <= count)
+    yield from ({"backward": when} for when in ("last", "at_once"))
+    yield from ({"recompute": how} for how in ("none", "selective", "full"))
+    yield from ({"zero": stage} for stage in range(4))
+    yield {"offload": 0.0}
+
+
+def llm_changes(layout: Layout) -> Iterator[Change]:
+    """Fields of the LLM with other values."""
+    yield from ({"zero": stage} for stage in range(4))
+    yield from ({"micro_batch": each} for each in (layout.micro_batch * 2, layout.micro_batch // 2) if each)
+    yield from ({"recompute": how} for how in ("none", "selective"))
 
 
 def changed(inputs: Inputs, name: str, layout: Layout, change: Change) -> Layout:
