@@ -182,16 +182,11 @@ def encoder_options(
     space: JointSpace, llm: Layout, places: Mapping[str, str], share: float, backward: EncoderBackward
 ) -> dict[str, ModuleOption] | None:
     """The quickest layout of each encoder in its place with this share of memory beside the LLM, or all of it apart;
-    None where one has none. Those whose backwards come last compute all items in one pass in front of the LLM's: they
-    are kept until then in any case. Others run one micro-batch ahead of it.
+    None where one has none. Those whose backwards come last compute all items in one pass in front of the LLM's, which
+    are kept until then in any case; apart they run as far ahead. Others run one micro-batch ahead of it.
     """
     found: dict[str, ModuleOption] = {}
-    last = backward == "last"
-    timing = {
-        "ahead": 0 if last else 1,
-        "serves": micro_batch_count(space.inputs, llm) if last else 1,
-        "backward": backward,
-    }
+    every = micro_batch_count(space.inputs, llm) if backward == "last" else 1
     apart = [name for name in space.encoders if places[name] == "apart"]
     for name in space.encoders:
         ranks = place_ranks(space, name, places[name], llm)
@@ -202,7 +197,8 @@ def encoder_options(
         if not options:
             return None
         (option,) = options
-        placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, **timing}
+        placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, "backward": backward}
+        placed |= {"ahead": every} if name in apart or every == 1 else {"serves": every}
         layout = with_fields(option.layout, **{**placed, **timing_fixed(space, name)})
         found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
     return found

@@ -25,6 +25,7 @@ MENDS: tuple[Change, ...] = (
     {"ahead": 1, "serves": 1, "backward": "at_once"},
     {"recompute": "full", "offload": 0.0},
 )
+KINDS_SHARE = 4  # of all simulations, the part that goes to the first of each kind
 CHEAPER = 3  # joint layouts that do not fit count as one that was simulated
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not changed further
 
@@ -114,10 +115,11 @@ def search(
     of these.
     """
     done = JointSearch(inputs, most, len(candidates), starts)
-    first, others = quickest_of_kinds(candidates)
-    slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by
+    first, others = quickest_of_kinds(candidates, most)
+    slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by, at least
     for each in first:
-        slower[each.kind] = simulate_mended(done, each) / each.seconds
+        found = simulate_mended(done, each) / each.seconds
+        slower[each.kind] = min(found, slower.get(each.kind, found))
     likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
     for _, number in likely[: max(0, (most - len(done.tried)) // 2)]:
         if done.spent:
@@ -133,12 +135,16 @@ def most_simulated(inputs: Inputs) -> int:
     return round(min(MANY, max(FEW, FEW * sqrt(LARGE / size))) * SIMULATED[inputs.effort])
 
 
-def quickest_of_kinds(candidates: Sequence[JointCandidate]) -> tuple[list[JointCandidate], list[JointCandidate]]:
-    """The quickest candidate of each kind, and all others."""
-    first: dict[str, JointCandidate] = {}
+def quickest_of_kinds(
+    candidates: Sequence[JointCandidate], most: int
+) -> tuple[list[JointCandidate], list[JointCandidate]]:
+    """The quickest candidates of each kind, several where many may be simulated, and all others."""
+    kinds: dict[str, list[JointCandidate]] = {}
     for each in candidates:
-        first.setdefault(each.kind, each)
-    return [*first.values()], [each for each in candidates if first[each.kind] is not each]
+        kinds.setdefault(each.kind, []).append(each)
+    few = max(1, most // (KINDS_SHARE * max(1, len(kinds))))
+    first = [each for of_kind in kinds.values() for each in of_kind[:few]]
+    return first, [each for of_kind in kinds.values() for each in of_kind[few:]]
 
 
 def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
