@@ -56,6 +56,8 @@ def of_type(info: Any) -> st.SearchStrategy:
     if isinstance(info, msgspec.inspect.VarTupleType):
         least = info.min_length or 0
         return st.lists(of_type(info.item_type), min_size=least, max_size=least + 2).map(tuple)
+    if isinstance(info, msgspec.inspect.TupleType):
+        return st.tuples(*map(of_type, info.item_types))
     return scalar(info)
 
 

@@ -45,7 +45,7 @@ def test_long_runs_have_room_for_their_numbers(terminal):
 
 
 def test_the_story_counts_steps_from_one_and_shows_the_time_left(terminal):
-    with demo_screen.demo_printer(False) as teller:
+    with demo_screen.demo_printer(False, demo_screen.CHAPTERS, demo_screen.stage_lines) as teller:
         steps(teller.training(SOLVED), 1)
         teller.bars.refresh()
         first = next(line for line in reversed(terminal()) if "step 1/1" in line)

@@ -134,8 +134,8 @@ def problems_of(random: Random, inputs: Inputs, plan: Plan) -> list[JointProblem
 
 
 def decided(layout: Layout) -> dict[str, object]:
-    """The fields of a layout that a job can fix."""
-    fields = {name: getattr(layout, name) for name in Parallelism.__struct_fields__}
+    """The fields of a layout that a job can fix, and a search keep: its stages are even ones."""
+    fields = {name: getattr(layout, name) for name in Parallelism.__struct_fields__ if name != "stages"}
     return {name: value for name, value in fields.items() if value is not None}
 
 
