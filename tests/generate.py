@@ -21,6 +21,7 @@ from planner.specs.layers.resize import FixedResize, SmartResize, TiledResize
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import MESH_DIMS, RECOMPUTED_PARTS, Parallelism
 from planner.specs.workload.items import ItemSize
+from planner.specs.workload.length_sources import DrawnClips, DrawnImages
 
 TEXT = st.one_of(
     st.sampled_from(
@@ -269,6 +270,15 @@ def places() -> st.SearchStrategy:
     )
 
 
+def named_or(kind: type, field: str) -> st.SearchStrategy:
+    """A name of a distribution, or what it would be drawn for."""
+    (given,) = (each for each in msgspec.inspect.type_info(kind).fields if each.name == field)
+    values = of_type(given.type).filter(bool)
+    return unchecked(kind, name=st.just("coco"), **{field: st.just(())}) | unchecked(
+        kind, name=st.just(""), **{field: values}
+    )
+
+
 CHECKED = {
     Job: jobs,
     Decoder: lambda: modules(Decoder),
@@ -285,4 +295,6 @@ CHECKED = {
     Model: models,
     PassCosts: passes,
     TaskPlacement: places,
+    DrawnImages: lambda: named_or(DrawnImages, "sizes"),
+    DrawnClips: lambda: named_or(DrawnClips, "seconds"),
 }
