@@ -273,7 +273,7 @@ def places() -> st.SearchStrategy:
 def named_or(kind: type, field: str) -> st.SearchStrategy:
     """A name of a distribution, or what it would be drawn for."""
     (given,) = (each for each in msgspec.inspect.type_info(kind).fields if each.name == field)
-    values = of_type(given.type).filter(bool)
+    values = st.lists(of_type(given.type.item_type), min_size=1, max_size=3).map(tuple)
     return unchecked(kind, name=st.just("coco"), **{field: st.just(())}) | unchecked(
         kind, name=st.just(""), **{field: values}
     )
