@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from planner import pipeline
+from planner.plan.descriptions import placed_layout
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import assignments
 from planner.runtime import within_tolerance
@@ -12,7 +13,6 @@ from planner.specs.base import with_fields
 from planner.workflows.multimodal_demo import (
     STEP_SAMPLES,
     USUAL,
-    decided_layout,
     demo_job,
     multimodal_demo,
     usual_placement,
@@ -44,7 +44,7 @@ def work(plan):
 
 def test_decided_layouts_are_fixed_for_all_batches_as_they_are(decided):
     folder, job, plan = decided
-    fixed = with_layouts(job, {name: decided_layout(layout, plan) for name, layout in plan.layouts.items()})
+    fixed = with_layouts(job, {name: placed_layout(layout, plan.size) for name, layout in plan.layouts.items()})
     whole = solved(fixed, folder, 2)
     assert whole.layouts == plan.layouts and len(whole.steps) == 2 and not violations(whole)
     assert whole.steps[0].micro_batches == plan.steps[0].micro_batches

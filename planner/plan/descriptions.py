@@ -36,6 +36,12 @@ def is_even(layout: Parallelism, name: str) -> bool:
     return name == "stages" and has_even_stages(layout)
 
 
+def placed_layout(layout: Layout, size: int) -> Parallelism:
+    """Return the same, with the module's ranks where they are not all of `size`."""
+    found = fixable_layout(layout)
+    return found if len(layout.ranks) == size else with_fields(found, ranks=layout.ranks)
+
+
 def is_non_default(layout: Layout, default: Layout, name: str) -> bool:
     """Whether a field has another value than the default."""
     return bool(getattr(layout, name) != getattr(default, name))

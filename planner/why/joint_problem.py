@@ -7,13 +7,13 @@ from planner.errors import InputError
 from planner.plan.descriptions import fixable_layout
 from planner.plan.plan_file import Plan
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
-from planner.specs.hardware.profile import Profile, Provenance
 from planner.specs.inputs import Inputs
 from planner.specs.job import Fix, Job
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parallelism import Parallelism
 from planner.specs.workload.length_sources import LengthsFile, Workload
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
+from planner.why.plan_problem import inputs_from_uses
 
 
 def joint_inputs(plan: Plan) -> Inputs:
@@ -25,7 +25,6 @@ def joint_inputs(plan: Plan) -> Inputs:
     module = sample_module(plan)
     pricing_of(plan)
     uses = plan.uses
-    cluster = with_fields(uses.cluster, ranks=plan.ranks)
     model = Model(
         format=Model.FORMAT,
         name=plan.name,
@@ -34,31 +33,7 @@ def joint_inputs(plan: Plan) -> Inputs:
         edges=tuple(ModelEdge(source=edge.source, target=edge.target, by=edge.by) for edge in plan.edges),
     )
     batch = joint_batch(plan, module)
-    return Inputs(
-        job=joint_job(plan, module, batch),
-        model=model,
-        module=module,
-        cluster=cluster,
-        devices=uses.devices,
-        profile=Profile(
-            format=Profile.FORMAT,
-            name=uses.prices.profile,
-            device=uses.devices[cluster.ranks[0].kind],
-            provenance=Provenance(source="the plan"),
-            modules={f"{plan.name}/{key}": costs for key, costs in uses.prices.modules.items()},
-            collectives=uses.prices.collectives,
-        ),
-        batches=(batch,),
-        sources={},
-        seed=plan.made.seed,
-        effort=plan.made.effort,
-        first_row=plan.made.first_row,
-        rates=uses.prices.rates,
-        software=uses.software,
-        timing=uses.prices.timing,
-        accounting=uses.prices.accounting,
-        software_spread=uses.prices.spread,
-    )
+    return inputs_from_uses(plan, joint_job(plan, module, batch), model, module, batch)
 
 
 def sample_module(plan: Plan) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from planner.plan.descriptions import placed_layout
 from planner.plan.plan_file import Alternative, Layout
 from planner.specs.base import Spec
 from planner.specs.parallelism import Parallelism
 from planner.specs.workload.mix_schedule import MixPart
-from planner.strategies.modality import LayoutsAtMix, LayoutsOnBatches, placed_layout
+from planner.strategies.modality import LayoutsAtMix, LayoutsOnBatches
 from planner.units import percent
 from planner.why.best_changes import Changes
 from planner.why.mix_regret import Regret, Seconds, expected_regret, least_seconds, quickest, regrets, worst_regret

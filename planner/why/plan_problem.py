@@ -123,11 +123,17 @@ def plan_inputs(plan: Plan) -> Inputs:
     module, layout = planned_module(plan)
     pricing_of(plan)
     uses = plan.uses
-    cluster = with_fields(uses.cluster, ranks=plan.ranks)
     batch = SampleBatch({item: uses.tokens(module, item) for item in uses.items[module]}, uses.dropped)
+    model = Model(format=Model.FORMAT, name=plan.name, source="the plan", modules={module: uses.models[module]})
+    return inputs_from_uses(plan, plan_job(plan, layout, batch), model, module, batch)
+
+
+def inputs_from_uses(plan: Plan, job: Job, model: Model, module: str, batch: SampleBatch) -> Inputs:
+    """The inputs of a job about one step of a plan, priced as the plan is."""
+    uses, cluster = plan.uses, with_fields(plan.uses.cluster, ranks=plan.ranks)
     return Inputs(
-        job=plan_job(plan, layout, batch),
-        model=Model(format=Model.FORMAT, name=plan.name, source="the plan", modules={module: uses.models[module]}),
+        job=job,
+        model=model,
         module=module,
         cluster=cluster,
         devices=uses.devices,

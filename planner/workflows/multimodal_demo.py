@@ -11,8 +11,8 @@ from pathlib import Path
 from planner import files, pipeline
 from planner.errors import Infeasible
 from planner.ledger import ComparedRun
-from planner.plan.descriptions import fixable_layout
-from planner.plan.plan_file import Layout, Plan
+from planner.plan.descriptions import placed_layout
+from planner.plan.plan_file import Plan
 from planner.scoring import Score
 from planner.solve_job import TOGETHER
 from planner.specs.base import FirstStage, Ranks, with_fields
@@ -81,7 +81,7 @@ def multimodal_demo(folder: Path, listener: DemoListener, steps: int = STEPS) ->
     job = demo_job(folder, measured_at)
     inputs = written_job(job, folder / "job.yaml", 1)
     decided = pipeline.decide(inputs, progress)
-    layouts = {name: decided_layout(layout, decided.plan) for name, layout in decided.plan.layouts.items()}
+    layouts = {name: placed_layout(layout, decided.plan.size) for name, layout in decided.plan.layouts.items()}
     solved = pipeline.decide(written_job(with_layouts(job, layouts), folder / "fixed.yaml", steps))
     files.write(folder / "plan.yaml", solved.plan)
     listener.end("solve", (inputs, decided))
@@ -130,11 +130,6 @@ def written_job(job: Job, path: Path, batches: int) -> Inputs:
 def with_layouts(job: Job, layouts: dict[str, Parallelism]) -> Job:
     """The job with a layout of each module, so that no strategy has one to decide."""
     return with_fields(job, strategy="sequence_groups", fix=Fix(layouts=layouts))
-
-
-def decided_layout(layout: Layout, plan: Plan) -> Parallelism:
-    """A layout as a job fixes it, with its ranks where they are not all."""
-    return with_fields(fixable_layout(layout), ranks=None if len(layout.ranks) == plan.size else layout.ranks)
 
 
 def usual_placement(job: Job, path: Path, name: str, batches: int) -> UsualPlacement:

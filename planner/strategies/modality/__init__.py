@@ -1,6 +1,5 @@
 """Layouts of all modules of a job at once: their candidates, the search among them, simple plans to compare with."""
 
-from planner.strategies.modality.joint_alternatives import placed_layout
 from planner.strategies.modality.layouts_at_mix import LayoutsAtMix, LayoutsOnBatches
 
-__all__ = ["LayoutsAtMix", "LayoutsOnBatches", "placed_layout"]
+__all__ = ["LayoutsAtMix", "LayoutsOnBatches"]

@@ -1,9 +1,7 @@
 """The best joint layouts of each other kind, as alternatives of a plan: what they take, or why there are none."""
 
-from planner.plan.descriptions import fixable_layout
-from planner.plan.plan_file import Alternative, Layout
-from planner.specs.base import with_fields
-from planner.specs.parallelism import Parallelism
+from planner.plan.descriptions import placed_layout
+from planner.plan.plan_file import Alternative
 from planner.strategies.modality.baselines import BASELINE_TEXTS
 from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
 from planner.units import percent
@@ -35,9 +33,3 @@ def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternat
         because=slower if tried.plan else f"{what}: {tried.because}",
         layouts={name: placed_layout(layout, size) for name, layout in tried.layouts.items()},
     )
-
-
-def placed_layout(layout: Layout, size: int) -> Parallelism:
-    """A layout in the form of a job's `fix.layouts`, with its ranks where they are not all."""
-    found = fixable_layout(layout)
-    return found if len(layout.ranks) == size else with_fields(found, ranks=layout.ranks)

@@ -23,6 +23,7 @@ from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
 from planner.strategies.modality.module_space import ModuleOption, ModuleSpace, encoder_space, samples_space
+from planner.strategies.static.static_plan import micro_batch_count
 from planner.units import GIB
 
 Place = Literal["all", "beside", "first_stage", "apart"]
@@ -186,7 +187,7 @@ def encoder_options(
     are kept until then in any case; apart they run as far ahead. Others run one micro-batch ahead of it.
     """
     found: dict[str, ModuleOption] = {}
-    every = micro_batch_count(space.inputs, llm) if backward == "last" else 1
+    every = micro_batch_count(llm, len(space.inputs.batches[0].items)) if backward == "last" else 1
     apart = [name for name in space.encoders if places[name] == "apart"]
     for name in space.encoders:
         ranks = place_ranks(space, name, places[name], llm)
@@ -210,12 +211,6 @@ def timing_fixed(space: JointSpace, name: str) -> dict[str, Any]:
     return {key: fixed[key] for key in ("ahead", "serves", "backward") if key in fixed}
 
 
-def micro_batch_count(inputs: Inputs, llm: Layout) -> int:
-    """Micro-batches of the LLM; interleaving has a multiple of its stages."""
-    count = max(1, -(-len(inputs.batches[0].items) // (llm.dp * llm.replica * llm.micro_batch)))
-    return -(-count // llm.pp) * llm.pp if llm.vpp > 1 else count
-
-
 def place_ranks(space: JointSpace, name: str, place: str, llm: Layout) -> Ranks:
     """The ranks of an encoder in a place, beside this layout of the LLM."""
     if place == "fixed":
@@ -237,4 +232,5 @@ def step_estimate(
     """
     apart = sum(each.seconds for name, each in encoders.items() if places[name] == "apart")
     sharing = sum(each.seconds for name, each in encoders.items() if places[name] != "apart")
-    return max(llm.seconds + sharing, apart) + apart / micro_batch_count(space.inputs, llm.layout)
+    samples = len(space.inputs.batches[0].items)
+    return max(llm.seconds + sharing, apart) + apart / micro_batch_count(llm.layout, samples)

@@ -7,7 +7,7 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
-from planner.strategies.modality.joint_candidates import micro_batch_count
+from planner.strategies.static.static_plan import micro_batch_count
 
 Change = dict[str, Any]  # field of a layout → another value
 NOTHING = Parallelism()
@@ -15,7 +15,7 @@ NOTHING = Parallelism()
 
 def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:
     """Joint layouts that differ in one field of one module, which the job leaves open."""
-    count = micro_batch_count(inputs, layouts[inputs.module])
+    count = micro_batch_count(layouts[inputs.module], len(inputs.batches[0].items))
     for name, layout in layouts.items():
         for change in llm_changes(layout) if name == inputs.module else encoder_changes(layout, count):
             other = changed(inputs, name, layout, change)

@@ -132,7 +132,7 @@ class JointItems:
         """Samples whose seconds on all modules together are even over replicas; longest first in each."""
         order = sorted(self.loads, key=lambda item: (-self.batch.items[item], item))
         together = np.array([self.loads[item] * self.shares.max() + brought[item] for item in order])
-        count = micro_batch_count(self.layout, layout_problem(self.inputs).trained)
+        count = micro_batch_count(self.layout, len(self.inputs.batches[0].items))
         nothing = np.zeros(len(self.replicas))
         bins = longest_first(together, nothing, count * self.layout.micro_batch)
         seconds = np.repeat(together[:, None], len(nothing), axis=1)

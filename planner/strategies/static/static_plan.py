@@ -35,7 +35,7 @@ def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout, trained: Trai
     """Assign items longest first to the least loaded replica with room for one more, and there likewise to a
     micro-batch: the first micro-batches hold the longest items.
     """
-    line, count = item_line(pricing, inputs.module, layout), micro_batch_count(layout, trained)
+    line, count = item_line(pricing, inputs.module, layout), micro_batch_count(layout, len(trained.sizes))
     sizes = inputs.batches[0].items
     seconds = {size: line.item_seconds(size) for size in set(sizes.values())}
     order = sorted(sizes, key=lambda item: (-sizes[item], item))
@@ -61,9 +61,9 @@ def item_line(pricing: Pricing, module: str, layout: Layout, group: Group | None
     return forward + backward
 
 
-def micro_batch_count(layout: Layout, trained: TrainingSetup) -> int:
+def micro_batch_count(layout: Layout, samples: int) -> int:
     """Micro-batches of each replica; interleaving needs a multiple of the pipeline's ranks."""
-    count = ceil(len(trained.sizes) / (layout.dp * layout.replica * layout.micro_batch))
+    count = ceil(samples / (layout.dp * layout.replica * layout.micro_batch))
     return ceil(count / layout.pp) * layout.pp if layout.vpp > 1 else count
 
 
