@@ -29,7 +29,9 @@ def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
         for share in MEMORY_SHARES:
             each = {name: quickest_layout(space, share / len(names)) for name, space in spaces.items()}
             layouts = {
-                name: timed_layout(inputs, name, layout, backward) for name, layout in each.items() if layout is not None
+                name: timed_layout(inputs, name, layout, backward)
+                for name, layout in each.items()
+                if layout is not None
             }
             if len(layouts) == len(names) and layouts not in found:
                 found.append(layouts)

@@ -1,10 +1,10 @@
 """One plan of samples on groups that change with every micro-batch and of encoders on all ranks.
 
 Decision: for each layout of the encoders that is tried (encoder_layouts.py) the samples are packed into groups as they
-are alone, in the tokens that the encoders' memory leaves; then each item of an encoder gets a replica (grouped_items.py)
-and the plan is simulated. Encoders' work is even over all ranks in every micro-batch, so it adds about as much to each
-packing, and what packing balances is the samples' own. Activations of encoders are known only when items are placed: a
-plan that holds more than ranks may is packed again with fewer tokens a rank.
+are alone, in the tokens that the encoders' memory leaves; then each item of an encoder gets a replica
+(grouped_items.py) and the plan is simulated. Encoders' work is even over all ranks in every micro-batch, so it adds
+about as much to each packing, and what packing balances is the samples' own. Activations of encoders are known only
+when items are placed: a plan that holds more than ranks may is packed again with fewer tokens a rank.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,15 @@ from typing import NamedTuple
 
 from planner.costs import PackingProblem, Pricing, packing_problem
 from planner.errors import Infeasible
+from planner.layouts import with_joint_fields
 from planner.packing import Packing
 from planner.plan.gradient_flow import gradient_flows
+from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, Layout, MicroBatch, Plan, PlanInputs
 from planner.scoring import PlanMemory, memory_share_in_order, with_score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import Parallelism, Sync, decided_fields
+from planner.specs.parallelism import Sync, decided_fields
 from planner.strategies.colocated.encoder_layouts import encoder_layouts
 from planner.strategies.colocated.grouped_items import GroupedItems
 from planner.strategies.plan_drafts import (
@@ -29,7 +31,13 @@ from planner.strategies.plan_drafts import (
     plan_micro_batch,
     plan_uses,
 )
-from planner.strategies.static.joint_plan import micro_batches_of, named_groups, plan_edges, unsupported_together, used_groups
+from planner.strategies.static.joint_plan import (
+    micro_batches_of,
+    named_groups,
+    plan_edges,
+    unsupported_together,
+    used_groups,
+)
 from planner.units import GIB
 
 PACKED_AGAIN = 6  # times at most, with fewer tokens a rank
@@ -50,9 +58,9 @@ def unsupported_beside_encoders(inputs: Inputs, name: str) -> str | None:
     reason = unsupported_together(inputs)
     if reason:
         return reason
-    if inputs.job.limits.inputs_per_rank:
+    if inputs.module in inputs.job.limits.inputs_per_rank:
         fix = "limits.tokens_per_rank, or strategy: modality_layout"
-        return f"{name} packs samples to tokens_per_rank, and the job limits inputs_per_rank | {fix}"
+        return f"{name} packs samples to tokens_per_rank, and the job limits inputs_per_rank of them | {fix}"
     kept = {*decided_fields(inputs.fixed_parallelism)} - {*STATE_FIELDS, "ranks"}
     if kept:
         where = f"{', '.join(sorted(kept))} of `{inputs.module}`"
@@ -72,6 +80,7 @@ def plan_beside_encoders(inputs: Inputs, base: Plan | None, grouping: Grouping) 
     """The best plan found for one batch; `base`: of an earlier batch, whose layouts of encoders it keeps. Raises
     Infeasible, naming what binds with the layouts that need least memory.
     """
+    inputs = with_joint_fields(inputs)
     samples, found, binding = data_parallel_layouts(inputs), list[Plan](), None
     for encoders in [base.layouts] if base else encoder_layouts(inputs):
         layouts = {**encoders, **samples}
@@ -108,7 +117,19 @@ def plan_of_encoders(inputs: Inputs, layouts: dict[str, Layout], grouping: Group
         if not beyond:
             break
         tokens -= beyond
+    require_encoders_hold_items(plan)
     return with_score(plan, effort)
+
+
+def require_encoders_hold_items(plan: Plan) -> None:
+    """Raises Infeasible where a group of an encoder has more than the job's limits allow."""
+    limits = plan.uses.limits
+    if limits.tokens_per_rank is None and not limits.inputs_per_rank:
+        return
+    for broken in violations(plan):
+        raise Infeasible(
+            broken.message, where="limits (what binds)", fix="inputs_per_rank of its encoder, or larger ones"
+        )
 
 
 class TokenRoom:
@@ -124,8 +145,8 @@ class TokenRoom:
         if self.most < 1:
             names = " and ".join(f"`{name}`" for name in pricing.layouts)
             raise Infeasible(
-                f"states of {names}, context and buffers take {memory.static_bytes(0) / GIB:.1f} GiB of each rank, which "
-                f"may use {max(self.allowed, 0.0) / GIB:.1f} GiB",
+                f"states of {names}, context and buffers take {memory.static_bytes(0) / GIB:.1f} GiB of each rank, "
+                f"which may use {max(self.allowed, 0.0) / GIB:.1f} GiB",
                 where="memory (what binds)",
                 fix="more ranks, a higher ZeRO stage, or a smaller memory_margin",
             )
@@ -151,13 +172,10 @@ def packed_plan(inputs: Inputs, pricing: Pricing, used: PlanInputs, grouping: Gr
     found = GroupedItems(pricing, inputs, layouts, problem).best(packed)
     groups: dict[str, Group] = {}
     samples = [plan_micro_batch(each, problem, inputs.spec, groups) for each in packed]
-    encoders = {
-        name: [*used_groups(own, layouts[name], found.cells[name])] for name, own in found.groups.items() if name != module
-    }
+    encoders = {name: own for name, own in found.groups.items() if name != module}
+    used_by = {name: [*used_groups(own, layouts[name], found.cells[name])] for name, own in encoders.items()}
     by_number = [{name: found.cells[name][number] for name in encoders} for number in range(len(packed))]
-    micro_batches: list[MicroBatch] = [
-        {name: cells for name in layouts if (cells := {**items, module: own}.get(name))}
-        for items, own in zip(micro_batches_of(module, by_number, found.groups), samples, strict=True)
-    ]
-    plan = draft_plan(inputs, used, layouts, {**groups, **named_groups(encoders)}, tuple(micro_batches))
+    items = micro_batches_of(module, by_number, encoders)
+    micro_batches: list[MicroBatch] = [{**each, module: own} for each, own in zip(items, samples, strict=True)]  # type: ignore[dict-item]
+    plan = draft_plan(inputs, used, layouts, {**groups, **named_groups(used_by)}, tuple(micro_batches))
     return with_fields(plan, edges=plan_edges(inputs, layouts, groups.values())), effort
