@@ -1,8 +1,8 @@
 """Layouts of encoders on all ranks, beside samples on groups that change: the quickest of each with a share of memory.
 
-Backwards that come last leave nothing to wait for: all items are computed in one pass in front of the first
-micro-batch, evenly over ranks, and are kept until then. Backwards at once keep the items of a micro-batch or two, whose
-passes fill what ranks wait for each other in every micro-batch.
+Backwards at once keep the items of one micro-batch alone, and passes fill what ranks wait for each other in every
+micro-batch. Where backwards come last, all items are kept until then, so they are computed in one pass in front of the
+first micro-batch.
 """
 
 from collections.abc import Iterator
@@ -15,17 +15,18 @@ from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fiel
 from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleSpace, encoder_space
 from planner.units import GIB
 
+ORDER: tuple[EncoderBackward, ...] = ("at_once", "last")  # in which layouts are tried
 TIMING = "ahead", "serves", "backward"  # fields of an encoder's layout that say when its passes run
 
 
 def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
-    """Different layouts of all encoders, those first that have most memory. Raises InputError for fixed fields that
-    exclude each other.
+    """Different layouts of all encoders, those first whose backwards run at once, with most memory. Raises InputError
+    for fixed fields that exclude each other.
     """
     names = [name for name in inputs.model.modules if name != inputs.module]
     found: list[dict[str, Layout]] = []
-    for backward, passes in PASSES.items():
-        spaces = {name: encoder_space(inputs, name, inputs.cluster.size, False, passes) for name in names}
+    for backward in ORDER:
+        spaces = {name: encoder_space(inputs, name, inputs.cluster.size, False, PASSES[backward]) for name in names}
         for share in MEMORY_SHARES:
             each = {name: quickest_layout(space, share / len(names)) for name, space in spaces.items()}
             layouts = {
@@ -53,5 +54,5 @@ def timed_layout(inputs: Inputs, name: str, layout: Layout, backward: EncoderBac
     fixed = decided_fields(inputs.job.fix.layouts.get(name, Parallelism()))
     given = {key: fixed[key] for key in TIMING if key in fixed}
     placed: dict[str, Any] = {"ranks": Ranks(range(inputs.cluster.size)), "schedule": None, "micro_batch": 1}
-    placed |= {"serves": len(inputs.batches[0].items)} if backward == "last" else {"ahead": 1}
+    placed |= {"serves": len(inputs.batches[0].items)} if backward == "last" else {}
     return with_fields(layout, **{**placed, "backward": backward, **given})

@@ -1,7 +1,6 @@
 """Which replica of an encoder computes what the samples of packed groups read: the quickest assignment of a few."""
 
 from collections.abc import Iterator
-from itertools import product
 
 import numpy as np
 
@@ -26,12 +25,14 @@ class GroupedItems(JointStreams):
         return min(self.candidates(packed), key=lambda each: each.seconds)
 
     def candidates(self, packed: Packing) -> Iterator[JointAssignment]:
-        """Items on any rank, or on those that read them; level by what ranks have to do, or by themselves; and with
+        """Items level by themselves, level with what ranks have to do, and so on ranks that read them; the second with
         long ones split.
         """
         placed = self.placed(packed)
-        for degree, ranks, homes in product((1, *self.degrees), (False, True), (False, True)):
-            yield self.beside(placed, Balance(ranks, homes, degree))
+        for balance in (Balance(False, False), Balance(True, False), Balance(True, True)):
+            yield self.beside(placed, balance)
+        for degree in self.degrees:
+            yield self.beside(placed, Balance(True, False, degree))
 
     def placed(self, packed: Packing) -> PlacedSamples:
         """The samples on their groups. Every rank is a clock of its own."""

@@ -8,7 +8,7 @@ when items are placed: a plan that holds more than ranks may is packed again wit
 """
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 from planner.costs import PackingProblem, Pricing, packing_problem
@@ -61,6 +61,9 @@ def unsupported_beside_encoders(inputs: Inputs, name: str) -> str | None:
     if inputs.module in inputs.job.limits.inputs_per_rank:
         fix = "limits.tokens_per_rank, or strategy: modality_layout"
         return f"{name} packs samples to tokens_per_rank, and the job limits inputs_per_rank of them | {fix}"
+    if inputs.job.per_batch:
+        fix = "planning: ahead, or strategy: modality_layout"
+        return f"{name} plans batches of several modules ahead of training | {fix}"
     kept = {*decided_fields(inputs.fixed_parallelism)} - {*STATE_FIELDS, "ranks"}
     if kept:
         where = f"{', '.join(sorted(kept))} of `{inputs.module}`"
@@ -81,15 +84,17 @@ def plan_beside_encoders(inputs: Inputs, base: Plan | None, grouping: Grouping) 
     Infeasible, naming what binds with the layouts that need least memory.
     """
     inputs = with_joint_fields(inputs)
-    samples, found, binding = data_parallel_layouts(inputs), list[Plan](), None
+    samples, found = data_parallel_layouts(inputs), list[PackedPlan]()
+    binding: Infeasible | None = None
     for encoders in [base.layouts] if base else encoder_layouts(inputs):
-        layouts = {**encoders, **samples}
+        layouts = {name: {**encoders, **samples}[name] for name in inputs.model.modules}
         try:
-            found.append(plan_of_encoders(inputs, {name: layouts[name] for name in inputs.model.modules}, grouping))
+            done = plan_of_encoders(inputs, layouts, grouping, min((each.seconds for each in found), default=inf))
+            found += [done] if done else []
         except Infeasible as error:
             binding = error
     if found:
-        return min(found, key=lambda plan: plan.outcome.value)
+        return min((each.plan for each in found), key=lambda plan: plan.outcome.value)
     raise binding or Infeasible(
         "no layout of the encoders on all ranks fits into half of their memory",
         where="memory",
@@ -97,28 +102,34 @@ def plan_beside_encoders(inputs: Inputs, base: Plan | None, grouping: Grouping) 
     )
 
 
-def plan_of_encoders(inputs: Inputs, layouts: dict[str, Layout], grouping: Grouping) -> Plan:
-    """The plan with these layouts of encoders. Raises Infeasible."""
+class PackedPlan(NamedTuple):
+    """A plan, the work spent on it, and seconds of its step by the estimate that assignments are compared by."""
+
+    plan: Plan
+    effort: str
+    seconds: float
+
+
+def plan_of_encoders(inputs: Inputs, layouts: dict[str, Layout], grouping: Grouping, known: float) -> PackedPlan | None:
+    """The priced plan with these layouts of encoders; None where it is estimated no quicker than a `known` one before
+    any token is taken from it. Raises Infeasible.
+    """
     used = plan_uses(inputs, layouts, grouping.degrees)
-    pricing = Pricing(
-        used.models,
-        layouts,
-        inputs.cluster,
-        used.prices,
-        used.devices,
-        flows=gradient_flows(used.models, inputs.model.edges),
-    )
+    flows = gradient_flows(used.models, inputs.model.edges)
+    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
     room = TokenRoom(inputs, pricing, used)
     tokens = room.most
     for _ in range(PACKED_AGAIN):
-        plan, effort = packed_plan(inputs, pricing, with_tokens(used, tokens), grouping)
-        plan = with_fields(plan, uses=used)
+        done = packed_plan(inputs, pricing, with_tokens(used, tokens), grouping)
+        if tokens == room.most and done.seconds >= known:
+            return None
+        plan = with_fields(done.plan, uses=used)
         beyond = room.tokens_beyond(plan)
         if not beyond:
             break
         tokens -= beyond
     require_encoders_hold_items(plan)
-    return with_score(plan, effort)
+    return done._replace(plan=with_score(plan, done.effort))
 
 
 def require_encoders_hold_items(plan: Plan) -> None:
@@ -164,8 +175,8 @@ def with_tokens(used: PlanInputs, tokens: int) -> PlanInputs:
     return with_fields(used, limits=with_fields(used.limits, tokens_per_rank=tokens))
 
 
-def packed_plan(inputs: Inputs, pricing: Pricing, used: PlanInputs, grouping: Grouping) -> tuple[Plan, str]:
-    """Samples packed, and items of encoders assigned, as an unpriced plan; and the work spent. Raises Infeasible."""
+def packed_plan(inputs: Inputs, pricing: Pricing, used: PlanInputs, grouping: Grouping) -> PackedPlan:
+    """Samples packed, and items of encoders assigned, as an unpriced plan. Raises Infeasible."""
     module, layouts, (batch,) = inputs.module, pricing.layouts, inputs.batches
     problem = packing_problem(pricing, module, used, batch.items, grouping.sync)
     packed, effort = grouping.pack(problem, inputs.effort)
@@ -178,4 +189,5 @@ def packed_plan(inputs: Inputs, pricing: Pricing, used: PlanInputs, grouping: Gr
     items = micro_batches_of(module, by_number, encoders)
     micro_batches: list[MicroBatch] = [{**each, module: own} for each, own in zip(items, samples, strict=True)]  # type: ignore[dict-item]
     plan = draft_plan(inputs, used, layouts, {**groups, **named_groups(used_by)}, tuple(micro_batches))
-    return with_fields(plan, edges=plan_edges(inputs, layouts, groups.values())), effort
+    edges = plan_edges(inputs, layouts, groups.values())
+    return PackedPlan(with_fields(plan, edges=edges), effort, found.seconds)
