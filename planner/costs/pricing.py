@@ -241,8 +241,7 @@ class Pricing:
 
     def send_cost(self, task: Task) -> Cost:
         """A send of activations or their gradients from stage to stage, or over an edge between modules (`v0>llm`)."""
-        layout, tokens = self.layouts[task.module], task.tokens
-        whole = tokens * self.send_width(task) * DTYPE_BYTES[layout.dtype]
+        layout, whole = self.layouts[task.module], self.sent_bytes(task)
         if is_between_modules(task):
             size, pair = resharded_bytes(task, whole), farthest_pair(self.cluster, task.ranks, task.peers)
         else:  # without sequence parallelism, each tp rank sends all
@@ -255,6 +254,10 @@ class Pricing:
         receiving = (kind for kind in self.device_kinds(Ranks(pair[1:])) if kind in own)
         both = dict.fromkeys((*self.device_kinds(task.ranks), *receiving))  # the slower side is critical
         return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, group) for kind in both)
+
+    def sent_bytes(self, task: Task) -> float:
+        """Bytes of all that a send carries."""
+        return task.tokens * self.send_width(task) * DTYPE_BYTES[self.layouts[task.module].dtype]
 
     def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""

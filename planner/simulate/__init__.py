@@ -6,7 +6,7 @@ from planner.simulate.drawn_ranks import representatives_of_ranks
 from planner.simulate.engine import simulate
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.simulate.equivalent_ranks import representative_ranks
-from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory, whole_curves
+from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, simulate_memory, whole_curves
 from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.strict_json import GZIP_MAGIC
 from planner.simulate.time_parts import (
@@ -22,6 +22,7 @@ from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
 from planner.simulate.trace_records import RoundsLeftOut, TracedStep
 from planner.simulate.trace_writer import build_trace, write_trace
+from planner.simulate.waiting_outputs import OutputBytes
 
 __all__ = [
     "GZIP_MAGIC",
@@ -30,9 +31,11 @@ __all__ = [
     "ActivityBuilder",
     "ActivityTimes",
     "Curve",
+    "FurtherBytes",
     "IntArray",
     "MemoryCurves",
     "ModuleWait",
+    "OutputBytes",
     "RecordedStep",
     "RoundsLeftOut",
     "TaskEvent",

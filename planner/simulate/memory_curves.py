@@ -13,6 +13,7 @@ from functools import cached_property
 from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task
 from planner.simulate.timeline import Repetition, TaskEvent, Timeline
+from planner.simulate.waiting_outputs import OutputBytes, waiting_outputs
 from planner.specs.base import Layers, Ranks
 
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
@@ -32,23 +33,33 @@ class MemoryCurves:
         return tuple(peak[id(curve)] for curve in self.curves)
 
 
+@dataclass(frozen=True, slots=True)
+class FurtherBytes:
+    """What ranks hold besides. `update`: a rank while the optimizer runs, which may be negative; `outputs`: of a send
+    between modules, while it waits for its readers (waiting_outputs.py).
+    """
+
+    update: Callable[[int], float] = lambda _: 0.0
+    outputs: Callable[[Task], OutputBytes] | None = None
+
+
 def simulate_memory(
     timeline: Timeline,
     tasks: Sequence[Task],
     activation_bytes: Callable[[Task], float],
     state_bytes: Callable[[int], float],
     recomputed_bytes: Callable[[Task], float] = lambda _: 0.0,
-    update_bytes: Callable[[int], float] = lambda _: 0.0,
+    further: FurtherBytes | None = None,
 ) -> MemoryCurves:
     """Memory curves of a simulated step.
 
     `activation_bytes`: what a forward keeps on each of its ranks for the backward; `state_bytes`: what a rank holds
-    throughout; `recomputed_bytes`: what a backward holds in addition on each of its ranks while it runs;
-    `update_bytes`: what a rank holds in addition while the optimizer runs, which may be negative.
+    throughout; `recomputed_bytes`: what a backward holds in addition on each of its ranks while it runs.
 
     A forward without a backward keeps its activations to the end of the step; those of layers that have no backward at
     all are freed when the forward ends.
     """
+    further = further or FurtherBytes()
     by_id = {task.id: task for task in tasks}
     freed = ActivationRelease(timeline, by_id)
     changes: list[list[tuple[float, float]]] = [[] for _ in range(timeline.ranks)]
@@ -65,8 +76,10 @@ def simulate_memory(
                 changes[rank] += [(event.start, extra), (event.end, -extra)]
         elif event.phase == "update":
             for rank in event.ranks:
-                extra = update_bytes(rank)
+                extra = further.update(rank)
                 changes[rank] += [(event.start, extra), (event.end, -extra)] if extra else []
+    for held in waiting_outputs(timeline, tasks, further.outputs) if further.outputs else ():
+        changes[held.rank].append((held.seconds, held.amount))
     keys = [(state_bytes(rank), timeline.representative_of(rank)) for rank in range(timeline.ranks)]
     curves = {(base, of): running_curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
     return MemoryCurves(tuple(curves[key] for key in keys))
