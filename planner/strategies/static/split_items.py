@@ -98,7 +98,7 @@ def split_degrees(inputs: Inputs, name: str, layout: Layout) -> Iterable[int]:
     cp_fixed = fixed.cp or inputs.job.layout.cp
     if cp_fixed or spec.unshardable_reason or layout.cp * layout.pp > 1 or layout.zero == 3:
         return ()
-    if inputs.software.knobs.groups != "any":
+    if inputs.software.knobs.groups != "any" or layout.features != "computed":
         return ()
     heads, replicas = spec.heads // layout.tp, layout.dp * layout.replica
     return [degree for degree in DEGREES if heads % degree == 0 and replicas % degree == 0]
