@@ -136,6 +136,10 @@ class HfConfig:
         """Notes what only the spec has, and how many parameters that is."""
         self.notes.append(Note("added", what, -parameters))
 
+    def assumption(self, what: str) -> None:
+        """Notes what the spec has in another way than the source."""
+        self.notes.append(Note("assumed", what))
+
     def wrong_value(self, key: str, wanted: str) -> InputError:
         """The error for a value of the wrong type or range."""
         return self.key_error(

@@ -153,7 +153,8 @@ def nemotron_experts(config: HfConfig) -> Experts:
 
 def bamba(config: HfConfig) -> Decoder:
     """Bamba: a state space or attention, and an MLP, in each layer."""
-    fields, full = llama_fields(config.assume(**BAMBA_DEFAULTS)), config.numbers("attn_layer_indices")
+    fields = llama_fields(config.assume(**BAMBA_DEFAULTS), BAMBA_ROTARY_SHARE)
+    full = config.numbers("attn_layer_indices")
     config.read_keys |= {"num_logits_to_keep"}
     bias = llama_bias(config)
     rotary = int(BAMBA_ROTARY_SHARE * (fields["head_dim"] or fields["hidden"] // fields["heads"]))

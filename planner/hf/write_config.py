@@ -5,6 +5,8 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.hf.decoders import FULL, SLIDING
+from planner.hf.expert_balance import balance_keys
+from planner.hf.rope import scaling_keys
 from planner.hf.write_hybrids import MAX_POSITIONS, bamba, hybrid_family, nemotron_h
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.head_widths import head_dim, kv_heads
@@ -108,6 +110,7 @@ def llama_keys(module: Decoder) -> dict[str, Any]:
         "hidden_act": "silu",
         "rms_norm_eps": module.norm_eps,
         "rope_theta": module.rope_base,
+        **scaling_keys(module.rope_scaling),
         "tie_word_embeddings": module.tied,
         "max_position_embeddings": MAX_POSITIONS,
     }
@@ -143,8 +146,7 @@ def expert_keys(module: Decoder, kind: str) -> dict[str, Any]:
     moe = module.moe
     if moe is None:
         return {}
-    config: dict[str, Any] = {"num_experts_per_tok": moe.topk, "output_router_logits": moe.balance > 0}
-    config |= {"router_aux_loss_coef": moe.balance} if moe.balance else {}
+    config: dict[str, Any] = {"num_experts_per_tok": moe.topk, **balance_keys(module)}
     if kind == "mixtral":
         return config | {"num_local_experts": moe.experts}
     dense = [layer for layer, has in enumerate(moe_layers(module)) if not has]
