@@ -4,7 +4,7 @@ from math import inf
 from typing import Any, get_args
 
 from planner.hf.decoders import MOST_LAYERS, build_decoder, llama_bias, llama_fields
-from planner.hf.hf_config import MOST, HfConfig, quoted_json
+from planner.hf.hf_config import MOST, HfConfig
 from planner.hf.moe_decoders import expert_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts, StateSpace
@@ -117,7 +117,7 @@ def nemotron_space(config: HfConfig) -> StateSpace:
     config.expect("mamba_hidden_act", ("silu", "swish"))
     config.expect("mamba_proj_bias", (False,))
     if time_step_limits(config) != (0.0, None):
-        config.leave_out(f"time_step_limit {quoted_json(config.value('time_step_limit'))}")
+        config.leave_out_key("time_step_limit")
     fields = {
         "heads": config.count("mamba_num_heads"),
         "head_dim": config.count("mamba_head_dim"),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from planner.hf.hf_config import HfConfig, quoted_json
+from planner.hf.hf_config import HfConfig
 from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
 
 UNSCALED = ("default", "mrope")  # mrope: its sections are read where a model has them
@@ -27,7 +27,7 @@ def rope_fields(config: HfConfig, share: float = 1.0) -> dict[str, Any]:
     if rule in UNSCALED:
         return {"rope_base": base}
     if rule not in SCALING_READERS:
-        config.leave_out(f"{key} {quoted_json(part.values)}")
+        config.leave_out_key(key)
         part.read_keys |= {*part.values}
         return {"rope_base": base}
     try:
