@@ -86,6 +86,7 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
         degrees=degrees,
         limits=inputs.job.limits,
         fix=inputs.job.fix,
+        repeated=inputs.job.workload.repeated,
         software=inputs.software,
         loss=inputs.job.loss,
         prices=price_table(inputs, layouts),

@@ -18,7 +18,7 @@ from planner.packing import Packing
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, Layout, MicroBatch, Plan, PlanInputs
-from planner.scoring import PlanMemory, memory_share_in_order, with_score
+from planner.scoring import PlanMemory, TriedPlan, with_score
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync, decided_fields
@@ -166,7 +166,7 @@ class TokenRoom:
         """How many tokens fewer a rank would have to hold for a plan to fit; 0 where it does."""
         if self.limit is not None:
             return 0
-        beyond = (memory_share_in_order(plan) - 1.0) * self.allowed
+        beyond = (TriedPlan(plan).memory_share - 1.0) * self.allowed
         return max(0, ceil(beyond / self.of_token))
 
 

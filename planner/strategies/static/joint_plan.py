@@ -116,7 +116,7 @@ def pricing_for(inputs: Inputs, layouts: dict[str, Layout]) -> Pricing:
     """What prices items of modules with these layouts."""
     used = plan_uses(inputs, layouts, ())
     flows = gradient_flows(used.models, inputs.model.edges)
-    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
+    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows, repeated=used.repeated)
 
 
 def packed_by_group(
