@@ -106,6 +106,7 @@ class Pricing:
         """
         if not task.tokens:
             return NO_COST
+        task = task.fullest_share()
         part = self.layer_pass(task)
         part = part if embedding_head else part._replace(embedding_head=False)
         costs = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
@@ -131,6 +132,7 @@ class Pricing:
 
     def device_use(self, task: Task) -> DeviceUse:
         """What a pass (of a backward in two, both halves) asks of its devices; of several kinds, of the slowest."""
+        task = task.fullest_share()
         part = self.layer_pass(task)
         each = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
         kind = max(each, key=lambda kind: each[kind].value)

@@ -23,7 +23,6 @@ from planner.scoring.score import (
     OPTIMAL_GAP,
     Score,
     fullest_score,
-    memory_share_in_order,
     outcome_of,
     over_space,
     prediction_of,
@@ -35,6 +34,7 @@ from planner.scoring.score import (
 )
 from planner.scoring.statements import computed_by_hand, false_statements
 from planner.scoring.step_simulation import step_seconds
+from planner.scoring.tried_plan import TriedPlan
 
 __all__ = [
     "BOUNDS",
@@ -45,6 +45,7 @@ __all__ = [
     "ReplicaPipeline",
     "Score",
     "ScoredPlan",
+    "TriedPlan",
     "allowed_bytes_on",
     "bounds_same_work",
     "computed_by_hand",
@@ -54,7 +55,6 @@ __all__ = [
     "fullest_score",
     "impossible_alternatives",
     "mean_objective_value",
-    "memory_share_in_order",
     "objective_of",
     "objective_value",
     "outcome_of",

@@ -59,7 +59,8 @@ class PlanMemory:
         if task.offload:
             rank = task_offloading(self.plan, self.pricing, task)
             kept = sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True))
-            return kept / task.degree * self.fragmentation_factor(task)
+            fullest = task.fullest_share()
+            return kept * (fullest.tokens / task.tokens) / fullest.degree * self.fragmentation_factor(task)
         return max(held.layers + held.head for held in self.activation_bytes(task)) * self.fragmentation_factor(task)
 
     def recomputed_bytes(self, task: Task) -> float:
@@ -95,6 +96,7 @@ class PlanMemory:
 
     def new_activation_bytes(self, task: Task) -> list[ActivationBytes]:
         """Compute what `activation_bytes` keeps."""
+        task = task.fullest_share()
         layers = task.layers if self.pricing.through_layers(task.module) else Layers(task.layers[:1])
         ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
         each = (self.pricing.module_pricing(task.module, kind) for kind in self.pricing.device_kinds(task.ranks))

@@ -3,9 +3,8 @@
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.compiled_clock import run_activities
 from planner.simulate.drawn_ranks import representatives_of_ranks
-from planner.simulate.engine import simulate
+from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
-from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, simulate_memory, whole_curves
 from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.strict_json import GZIP_MAGIC
@@ -53,11 +52,11 @@ __all__ = [
     "rank_parts",
     "read_steps",
     "repeated",
-    "representative_ranks",
     "representatives_of_ranks",
     "run_activities",
     "simulate",
     "simulate_memory",
+    "simulated_end",
     "waits_for_modules",
     "whole_curves",
     "whole_tasks",
