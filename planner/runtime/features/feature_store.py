@@ -50,7 +50,7 @@ class HostStore:
 
 
 class DiskStore:
-    """Features in files of a folder. One that cannot be written is left out: it will be computed again."""
+    """Features in files of a folder. One that cannot be written is left out: it is computed anew."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.full = folder, False

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-import msgspec
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from planner import files
 from planner.models import Batch
 from planner.plan.task import Task
 from planner.runtime.features.feature_store import Damaged, DiskStore, FeatureStore, HostStore, key_of, raw_bytes
@@ -51,7 +51,7 @@ class KeptFeatures:
         for key in self.keys_of(task, batch):
             values = self.store.read(key, self.stage.compute_dtype)
             if isinstance(values, Damaged):
-                logging.getLogger(__name__).warning("damaged, and computed again: %s", values.path)
+                logging.getLogger(__name__).warning("damaged, and so computed anew: %s", values.path)
                 self.counts += FeatureCounts(damaged=1)
             if values is None or isinstance(values, Damaged):
                 self.counts += FeatureCounts(computed=len(task.items))
@@ -114,7 +114,7 @@ def item_parts(batch: Batch, lengths: Sequence[int], span: tuple[int, int], grid
 
 def weight_parts(stage: ShardedStage) -> Iterator[bytes]:
     """Shape, dtype and weights of an encoder, all of which this rank has."""
-    yield msgspec.json.encode(stage.spec)
+    yield files.json_text(stage.spec).encode()
     yield str(stage.compute_dtype).encode()
     for name, weight in sorted(whole_weights(stage.weights()).items()):
         yield f"{name} {weight.dtype} {tuple(weight.shape)}".encode()
