@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add("--dtype", choices=RUN_DTYPES)
     add("--data", type=Path, metavar="DIR")
     add("--weights", type=Path, metavar="DIR")
+    add("--allow-different", action="extend", nargs=1, metavar="KEY")
     add("--seed", type=int)
     add("--max-time", dest="max_seconds", type=parse_duration, metavar="DURATION")
     add("--metrics", type=Path, metavar="FILE")
@@ -86,6 +87,7 @@ def options_in(given: dict[str, Any]) -> RunOptions:
     if "betas" in training:
         training["betas"] = tuple(training["betas"])
     others = {name: value for name, value in given.items() if name not in names}
+    others |= {name: tuple(others[name]) for name in ("allow_different",) if name in others}
     return RunOptions(**others, training=TrainingOptions(**training))
 
 

@@ -24,6 +24,7 @@ class RunOptions:
         None  # a folder of tokens or samples, whose sample i is item i (models/inputs/); None: synthetic items
     )
     weights: Path | None = None  # a Hugging Face checkpoint from which decoders start; None: random weights
+    allow_different: tuple[str, ...] = ()  # in what the plan's model may differ from the config.json of `weights`
     save: Path | None = None  # folder of the checkpoint (runtime/checkpoint/); None: nothing is saved
     save_every: int | None = None  # save after every so many steps; None: after the last one only
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0

@@ -21,7 +21,7 @@ from planner.costs.memory import (
 )
 from planner.orders import MEMORY_ROUNDING
 from planner.plan.mesh.rank_mesh import stage_ranks
-from planner.plan.plan_file import Plan
+from planner.plan.plan_file import Plan, SequenceSplit
 from planner.plan.task import Task
 from planner.scoring.offload_check import task_offloading
 from planner.simulate import FurtherBytes, MemoryCurves, OutputBytes, TaskEvent, Timeline, simulate_memory
@@ -102,6 +102,12 @@ class PlanMemory:
         each = (self.pricing.module_pricing(task.module, kind) for kind in self.pricing.device_kinds(task.ranks))
         reads = self.pricing.cross_reads(task)
         return [basis.activation_bytes(layers, ends, task.split, task.lengths, reads) for basis in each]
+
+    def token_bytes(self, module: str) -> float:
+        """Bytes that a token of a module takes of a rank that holds it alone, on the first rank."""
+        basis = self.pricing.module_pricing(module, self.kind(0))
+        held = basis.activation_bytes(Layers(range(self.plan.uses.models[module].layers)), True, SequenceSplit(), (1,))
+        return held.peak * (1.0 + self.accounting(0).fragmentation)
 
     def fragmentation_factor(self, task: Task) -> float:
         """Factor for what the allocator reserves and cannot use."""

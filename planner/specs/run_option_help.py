@@ -18,6 +18,7 @@ OPTION_HELP = {
     "metrics": "Append a JSON line for each step to this file.",
     "data": "A folder of tokens, with images and sound or without; if left out, items are synthetic.",
     "weights": "A folder with model.safetensors of Hugging Face: the decoder starts from it, and encoders that it has.",
+    "allow_different": "What may differ from the config.json of --weights: a field of the model, or a key; repeatable.",
     "save": "A folder for checkpoints: --resume continues from it, and --weights reads a decoder from it.",
     "save_every": "Also save after every this many steps.",
     "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",

@@ -40,6 +40,9 @@ def run(
     ] = None,
     data: Annotated[Path | None, typer.Option(help=OPTION_HELP["data"])] = None,
     weights: Annotated[Path | None, typer.Option(help=OPTION_HELP["weights"])] = None,
+    allow_different: Annotated[
+        list[str] | None, typer.Option(help=OPTION_HELP["allow_different"], metavar="KEY")
+    ] = None,
     save: Annotated[Path | None, typer.Option(help=OPTION_HELP["save"])] = None,
     save_every: Annotated[int | None, typer.Option(help=OPTION_HELP["save_every"], min=1)] = None,
     resume: Annotated[Path | None, typer.Option(help=OPTION_HELP["resume"])] = None,
@@ -75,6 +78,7 @@ def run(
         base=plan.parent,
         data=data.absolute() if data else None,
         weights=weights.absolute() if weights else None,
+        allow_different=tuple(allow_different or ()),
         save=save.absolute() if save else None,
         save_every=save_every,
         resume=resume.absolute() if resume else None,

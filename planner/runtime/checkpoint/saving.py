@@ -39,6 +39,7 @@ from planner.runtime.checkpoint.checkpoint_index import (
     tensor_file,
 )
 from planner.runtime.execute.task_executor import TaskExecutor
+from planner.runtime.run_options import RunOptions
 from planner.runtime.state.full_tensors import FullTensors, StageTensorReader
 from planner.runtime.state.optimizers import optimizer_states
 from planner.runtime.state.sharded_stage import ShardedStage
@@ -99,7 +100,7 @@ def write_checkpoint(executor: TaskExecutor, folder: Path, steps: int) -> None:
     shutil.rmtree(new, ignore_errors=True)  # left over from a save that was interrupted
     for (module, kind), full in all_tensors(executor):
         write_tensors_streamed(tensor_file(new, module, kind), full.descriptions, finite_tensors(full, steps))
-    write_decoder(local.plan, new)
+    write_decoder(local.plan, local.options, new)
     shutil.rmtree(folder / side, ignore_errors=True)
     for name in (CONFIG, SINGLE_FILE):
         if (new / name).exists():
@@ -147,7 +148,7 @@ def tensor_reader(executor: TaskExecutor, module: str, kind: TensorKind) -> Stag
     return lambda stage: optimizer_states(executor.optimizers[module], stage, kind) if stage.trained else {}
 
 
-def write_decoder(plan: Plan, new: Path) -> None:
+def write_decoder(plan: Plan, options: RunOptions, new: Path) -> None:
     """Writes config.json and model.safetensors of the plan's decoder, from the weights that were just written, if it
     has exactly one that can be written as a Hugging Face model.
     """
@@ -157,7 +158,11 @@ def write_decoder(plan: Plan, new: Path) -> None:
     weights = SafetensorsCheckpoint(tensor_file(new, module, "weights"))
     described = {name: TensorDescription(entry.dtype, entry.shape) for name, entry in weights.entries.items()}
     save_checkpoint_streamed(
-        described, ((name, weights.read(name)) for name in described), plan.uses.models[module], new
+        described,
+        ((name, weights.read(name)) for name in described),
+        plan.uses.models[module],
+        new,
+        options.resume or options.weights,
     )
 
 

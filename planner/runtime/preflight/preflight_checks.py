@@ -85,6 +85,9 @@ def require_options(options: RunOptions) -> None:
         raise InputError(f"cannot save every {options.save_every} steps", where="--save-every", fix="1, or more")
     if options.save_every is not None and options.save is None:
         raise InputError("nothing says where to save", where="--save-every", fix="--save DIR")
+    if options.allow_different and options.weights is None:
+        what = "nothing says which weights may differ from the plan's model"
+        raise InputError(what, where="--allow-different", fix="--weights DIR, or leave it out")
     if options.max_seconds is not None and not options.max_seconds > 0:
         raise InputError(f"invalid time limit of {options.max_seconds} s", where="--max-time", fix="such as 10m")
 
@@ -142,7 +145,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     match the plan. Imports torch.
     """
     from planner.models import unsupported
-    from planner.models.checkpoints import require_checkpoint
+    from planner.models.checkpoints import require_checkpoint, require_same_function
     from planner.models.inputs import check_batch
     from planner.runtime.checkpoint.initial_weights import require_tensor_files
 
@@ -160,7 +163,9 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
         if len(decoders) != 1:
             message = f"--weights is for plans with one decoder, this one has {len(decoders)}"
             raise InputError(message, where="--weights", fix="leave them out")
-        require_checkpoint([plan.uses.models[name] for name in plan.layouts], options.weights)
+        models = {name: plan.uses.models[name] for name in plan.layouts}
+        require_checkpoint([*models.values()], options.weights)
+        require_same_function(models, options.weights, frozenset(options.allow_different))
     if options.resume is not None:
         require_tensor_files(options.resume)
 

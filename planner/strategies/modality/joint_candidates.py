@@ -23,15 +23,19 @@ from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
 from planner.strategies.modality.kept_features import kept_variants, must_keep
-from planner.strategies.modality.module_space import ModuleOption, ModuleSpace, encoder_space, samples_space
+from planner.strategies.static.module_space import (
+    MEMORY_SHARES,
+    PASSES,
+    ModuleOption,
+    ModuleSpace,
+    encoder_space,
+    samples_space,
+)
 from planner.strategies.static.static_plan import micro_batch_count
 from planner.units import GIB
 
 Place = Literal["all", "beside", "first_stage", "apart"]
-MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
 RANKS_APART = 4  # numbers of ranks that are tried for encoders apart
-# Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
-PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
 
 
 @dataclass(frozen=True, slots=True)
