@@ -13,6 +13,7 @@ from planner.runtime.preflight.unenforced_shares import unenforced_shares
 from planner.runtime.run import run
 from planner.runtime.run_options import Progress, RunOptions
 from planner.runtime.run_result import (
+    FeatureCounts,
     ParityErrors,
     PlanningOverlap,
     RankMemory,
@@ -24,6 +25,7 @@ from planner.runtime.run_result import (
 from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 
 __all__ = [
+    "FeatureCounts",
     "LearningRateSchedule",
     "ParityErrors",
     "ParityTolerance",
