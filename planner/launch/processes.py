@@ -98,12 +98,12 @@ def launch(
     on_message: OnMessage = lambda _rank, _message: None,
     kind: DeviceKind = "cpu",
     threads: int | None = None,
-    graceful_interrupt: bool = False,
+    on_interrupt: Callable[[int], None] | None = None,
 ) -> list[Any]:
     """Run `entry(worker, *args)` in `world_size` processes of this machine; returns their results by rank.
 
-    The first worker to fail ends all others, and the error names it and its task. Ctrl-C kills the workers; with
-    `graceful_interrupt` the first one is forwarded to them, and they end with a result in their own time.
+    The first worker to fail ends all others, and the error names it and its task. Ctrl-C and SIGTERM kill the workers;
+    with `on_interrupt`, which is told the first of them, that one is forwarded, and workers end with a result in time.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -119,7 +119,8 @@ def launch(
     try:
         for rank in range(world_size):
             children.append(start_child(rank, world, WorkerBody(entry, args, kind, threads)))
-        with forwarding_interrupts(lambda: alive_process_ids(children)) if graceful_interrupt else nullcontext():
+        forwarding = forwarding_interrupts(lambda: alive_process_ids(children), on_interrupt) if on_interrupt else None
+        with forwarding or nullcontext():
             wait_for_children(children, on_message)
     finally:
         stop_children(children)

@@ -1,6 +1,7 @@
 """Runs a plan on this machine: starts its ranks as local processes and watches them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 
 from planner.errors import InputError
@@ -15,7 +16,7 @@ from planner.runtime.preflight.preflight_checks import (
     require_runnable,
 )
 from planner.runtime.run_options import Progress, RunOptions
-from planner.runtime.run_result import RunResult
+from planner.runtime.run_result import REASON_OF_SIGNAL, RunResult
 
 
 def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]) -> RunResult:
@@ -38,6 +39,7 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
         kind = require_devices(plan, plan.size)
     from planner.runtime.execute.training_loop import run_on_rank
 
+    signals: list[int] = []
     results = launch(
         run_on_rank,
         plan.size,
@@ -45,7 +47,7 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
         options,
         on_message=lambda _, progress: on_progress(progress),
         kind=kind,
-        graceful_interrupt=True,
+        on_interrupt=signals.append,
     )
     result: RunResult = results[0]
-    return result
+    return replace(result, stop_reason=REASON_OF_SIGNAL[signals[0]]) if result.stop_reason == "interrupt" else result

@@ -5,6 +5,7 @@ clock starts, as a data loader would. ZeRO-3's gathers and syncs are issued by F
 their micro-batch, so those two tasks are only recorded here. Sends do not wait; receives are posted one message ahead.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,6 +47,7 @@ class RankStepResult:
     memory: RankMemory | None  # None on the CPU
     sent_bytes: SentBytes
     clipped: GradientClipping | None = None  # the same on all ranks
+    lost_in: str = ""  # first task whose loss is not finite; empty: it is
 
 
 class TaskExecutor:
@@ -89,9 +91,10 @@ class TaskExecutor:
         clipped = self.clip(self.norm) if self.norm else None
         done += [self.run(task) for task in updates]
         self.local.channels.wait_for_sends()
-        seconds = self.clock.stop()
+        seconds, loss = self.clock.stop(), sum(self.losses.values(), self.no_loss).item()
         return RankStepResult(
-            loss=self.loss.item(),
+            loss=loss,
+            lost_in="" if math.isfinite(loss) else self.first_lost_task(),
             seconds=seconds,
             passes=tuple(
                 task_spans(done, [task for task in own if executed_by_fsdp(task, self.local.task_gathered)], self.clock)
@@ -126,12 +129,17 @@ class TaskExecutor:
             self.worker.rank, tasks, self.message_pairs, self.synchronised, self.local.task_gathered
         )
         self.transfers.expect(tasks, buffer, self.edges.receives, self.order)
-        self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        self.no_loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        self.losses: dict[str, torch.Tensor] = {}
         for optimizer in self.optimizers.values():
             optimizer.zero_grad()
         for stage in self.local.all_stages:
             stage.begin_step()
         self.memory.begin()
+
+    def first_lost_task(self) -> str:
+        """The first task of this step whose loss is not finite; the last one with a loss if only their sum is."""
+        return next((task for task, loss in self.losses.items() if not loss.isfinite()), [*self.losses][-1])
 
     def message_pairs(self, send: Task) -> Iterable[RankPair]:
         """Sender and receiver of each message of a send."""
@@ -176,12 +184,13 @@ class TaskExecutor:
         x = flight.input if flight.output is None else flight.output
         with flight.saving_for_backward():
             flight.output = stage.network(flight.batch, x, task.layers)
-        self.loss += flight.batch.auxiliary.total(task.layers)
+        loss = self.no_loss + flight.batch.auxiliary.total(task.layers)
         if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
             stage.end_forward()
         if self.local.computes_loss(task):
             flight.output = flight.output / self.total_weight
-            self.loss += flight.output.detach()
+            loss = loss + flight.output.detach()
+        self.losses[task.id] = loss
 
     def backward(self, task: Task) -> None:
         """Runs a whole backward (B), or its input gradients only (I)."""
