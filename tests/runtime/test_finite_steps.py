@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from planner.errors import RunFailed
+from planner.launch import BegunTask
 from planner.launch.processes import launch
 from planner.launch.worker import Worker, joined_world
 from planner.runtime import RunOptions, TrainingOptions, run
@@ -25,7 +26,7 @@ def test_it_ends_at_the_task_whose_loss_it_is(loss):
     worker = Worker(0, 1, 0, "cpu", 1, lambda kind, value: begun.append((kind, value)))
     with pytest.raises(RunFailed, match=f"the loss is {loss} in step 7") as raised:
         require_finite(worker, result(loss, "llm/F/3"), 7)
-    assert (raised.value.where, begun) == ("step 7", [("task", "llm/F/3")])
+    assert (raised.value.where, begun) == ("step 7", [("task", BegunTask("llm/F/3"))])
     require_finite(worker, result(1.5), 7)
 
 

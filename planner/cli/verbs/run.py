@@ -46,6 +46,7 @@ def run(
     save: Annotated[Path | None, typer.Option(help=OPTION_HELP["save"])] = None,
     save_every: Annotated[int | None, typer.Option(help=OPTION_HELP["save_every"], min=1)] = None,
     resume: Annotated[Path | None, typer.Option(help=OPTION_HELP["resume"])] = None,
+    hang_after: Annotated[str | None, typer.Option(help=OPTION_HELP["hang_after"])] = None,
     memory_snapshot: Annotated[Path | None, typer.Option(help=OPTION_HELP["memory_snapshot"])] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
@@ -81,6 +82,7 @@ def run(
         save=save.absolute() if save else None,
         save_every=save_every,
         resume=resume.absolute() if resume else None,
+        hang_seconds=optional_duration(hang_after),
         memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
         source=str(plan),
     )

@@ -32,6 +32,8 @@ from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
 from planner.runtime.state.rank_state import RankState, empty_activations
 from planner.specs.workload.loss_weighting import total_weight
 
+PREPARING = "items of the step"  # what ranks do before its clock starts
+
 
 @dataclass(frozen=True, slots=True)
 class RankStepResult:
@@ -58,6 +60,8 @@ class TaskExecutor:
     ) -> None:
         self.local, self.optimizers, self.norm = local, optimizers, norm
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
+        self.number = 0  # of the step, from 1; 0: the warm-up
+        self.places: dict[str, int] = {}  # of this rank's tasks, in the order that all ranks share
         self.flights: dict[InFlightKey, MicroBatchInFlight] = {}
         self.active: set[str] = set()  # modules that have an item in this step, on any rank
         self.synchronised = synchronised_phases(local.plan)
@@ -79,7 +83,9 @@ class TaskExecutor:
 
     def step(self, tasks: Sequence[Task]) -> RankStepResult:
         """Executes this rank's tasks of a step; `tasks`: of all ranks."""
-        own = [task for task in tasks if self.worker.rank in task.ranks]
+        self.worker.begin_task(PREPARING, self.number)
+        self.places = {task.id: place for place, task in enumerate(tasks) if self.worker.rank in task.ranks}
+        own = [tasks[place] for place in self.places.values()]
         self.prepare(tasks, own)
         tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.computes_loss(task))
         self.clock.start()
@@ -157,7 +163,7 @@ class TaskExecutor:
 
     def run(self, task: Task) -> ExecutedTask:
         """Executes one task, with marks before and after it."""
-        self.worker.begin_task(task.id)
+        self.worker.begin_task(task.id, self.number, self.places[task.id])
         calls: list[CollectiveCall] = []
         self.clock.calls = calls
         with record_function(f"task:{task.id}"):
@@ -169,7 +175,7 @@ class TaskExecutor:
 
     def clip(self, norm: GradientNorm) -> GradientClipping:
         """Clips gradients. That is no task of the plan: its all-reduce is in the record of none."""
-        self.worker.begin_task("norm of gradients")
+        self.worker.begin_task("norm of gradients", self.number, max(self.places.values(), default=0))
         self.clock.calls = []
         clipped = norm.clip_gradients()
         self.meter.take_measured()

@@ -129,8 +129,10 @@ def train_step(
     executor.local.follow(upcoming_step.plan or executor.local.plan)
     if reference:
         reference.copy_weights()
+    executor.number = number
     step = executor.step(upcoming_step.tasks)
     require_finite(executor.worker, step, number)
+    executor.worker.begin_task("end of the step", number, len(upcoming_step.tasks))
     gathered = gather_steps((upcoming_step.waited_s, step if keep_records else replace(step, passes=())))
     ranks = [step for _, step in gathered]
     if reference:

@@ -29,7 +29,7 @@ def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab+")
+        file = path.open("ab+", buffering=0)  # a line is there as soon as it is written
     except OSError as error:
         fix = "name a file in a folder that can be written"
         raise InputError(f"cannot write the file: {error.strerror}", where=str(path), fix=fix) from error
@@ -40,7 +40,6 @@ def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
         def write(number: int, step: StepResult) -> None:
             try:
                 file.write(json.dumps(metrics_line(number, step)).encode() + b"\n")
-                file.flush()
             except OSError as error:
                 fix = "make room, or fix what is named here; what was saved before can be resumed"
                 message = f"the metrics of step {number} cannot be written: {error.strerror}"
