@@ -14,7 +14,7 @@ from planner.strategies.static import changed_layouts, fitting_change, unsupport
 from planner.why.joint_changes import JointChange, changed_problem, followed
 from planner.why.joint_facts import JointFacts, joint_facts
 from planner.why.joint_problem import joint_inputs
-from planner.why.kept_layouts import kept_plan, placed_again, problem_of_strategy
+from planner.why.kept_layouts import decided_again, kept_plan, placed_again
 from planner.why.plan_difference import PartDifference, change_text, listed_differences
 from planner.why.resolved import Infeasibility, SolveAgain
 
@@ -51,7 +51,7 @@ def joint_why_not(plan: Plan, number: int, step: Plan, words: tuple[str, ...], r
     alone = solved(lambda: kept_plan(change, step))
     found = {True: alone}
     if step.made.strategy in STRATEGIES:
-        found[False] = solved(lambda: resolve(problem_of_strategy(step, change)))
+        found[False] = solved(lambda: decided_again(change, step, resolve))
     plans = {kept: each for kept, each in found.items() if isinstance(each, Solved)}
     kept = min(plans, key=lambda each: (plans[each].seconds, not each), default=True)
     after = joint_facts(*plans[kept]) if kept in plans else None

@@ -12,6 +12,7 @@ from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import STRATEGIES, is_static, strategy_called
 from planner.strategies.static import changed_layouts, fixing, plan_of_layouts
 from planner.why.joint_changes import JointChange
+from planner.why.resolved import SolveAgain
 
 
 def decides_groups(step: Plan) -> bool:
@@ -31,11 +32,29 @@ def placed_again(inputs: Inputs, step: Plan, layouts: Mapping[str, Layout]) -> P
 def kept_plan(change: JointChange, step: Plan) -> Plan:
     """The plan in which all modules that were not asked about keep their layouts. Raises InputError, and Infeasible."""
     grouped = decides_groups(step)
-    if grouped and (reason := strategy_called(step.made.strategy).supports(problem_of_strategy(step, change))):
-        message, _, fix = reason.partition(" | ")
-        raise InputError(message, where="strategy", fix=fix)
+    if grouped:
+        require_supported(step, problem_of_strategy(step, change))
     layouts = changed_layouts(change.inputs, change.asked, step.layouts, runs=not grouped)
     return placed_again(change.inputs, step, layouts)
+
+
+def decided_again(change: JointChange, step: Plan, resolve: SolveAgain) -> Plan:
+    """The plan in which the plan's own strategy decides all that the job leaves open. Raises InputError, and
+    Infeasible.
+    """
+    problem = problem_of_strategy(step, change)
+    if not decides_groups(step):
+        return resolve(problem)
+    require_supported(step, problem)
+    return strategy_called(step.made.strategy).plan(problem, None)
+
+
+def require_supported(step: Plan, problem: Inputs) -> None:
+    """Raises InputError where the strategy of a plan does not keep what is fixed."""
+    reason = strategy_called(step.made.strategy).supports(problem)
+    if reason:
+        message, _, fix = reason.partition(" | ")
+        raise InputError(message, where="strategy", fix=fix)
 
 
 def problem_of_strategy(step: Plan, change: JointChange) -> Inputs:
