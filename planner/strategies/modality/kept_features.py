@@ -11,12 +11,13 @@ from typing import Any
 
 from planner.costs import feature_gb_per_s
 from planner.plan.gradient_flow import gradient_flows
-from planner.plan.kept_features import KEPT, FeatureFacts, KeptSource, layout_reason, token_bytes, unkept_reason
+from planner.plan.kept_features import KEPT, FeatureFacts, KeptSource, layout_reason, unkept_reason
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.shapes import token_output_bytes
 from planner.specs.workload.items import item_tokens
 from planner.strategies.static.module_space import ModuleOption
 from planner.units import GB
@@ -97,6 +98,6 @@ def kept_option(inputs: Inputs, name: str, option: ModuleOption, changes: Mappin
     assert repeated, "else no features are kept"
     device = inputs.devices[device_of_rank(inputs.cluster, layout.ranks[0])]
     tokens = sum(map(item_tokens, inputs.batches[0].streams.get(name, {}).values()))
-    read = tokens * token_bytes(inputs.model.modules[name], layout.dtype) / len(layout.ranks)
+    read = tokens * token_output_bytes(inputs.model.modules[name], layout.dtype) / len(layout.ranks)
     seconds = option.seconds / repeated.epochs + read / (feature_gb_per_s(layout, inputs.cluster, device) * GB)
     return replace(option, layout=layout, seconds=seconds)
