@@ -29,6 +29,7 @@ class RunOptions:
     save_every: int | None = None  # save after every so many steps; None: after the last one only
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
     features: Path | None = None  # folder of features that a plan keeps on a disk
+    hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)
     memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
 
     def step_count(self, plan: Plan) -> int:

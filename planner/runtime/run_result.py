@@ -1,11 +1,17 @@
 """Results of a run: per task, per step, and over all."""
 
+import signal
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from planner.launch import SentBytes
 
-StopReason = Literal["steps", "time", "interrupt"]  # why a run stopped
+StopReason = Literal["steps", "time", "interrupt", "terminate", "hangup"]  # why a run stopped
+REASON_OF_SIGNAL: dict[int, StopReason] = {
+    signal.SIGINT: "interrupt",
+    signal.SIGTERM: "terminate",
+    signal.SIGHUP: "hangup",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from planner.scoring.score import (
     require_memory,
     require_memory_in_order,
     score,
+    task_seconds,
     whole_score,
     with_score,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "splits_backward",
     "step_bounds",
     "step_seconds",
+    "task_seconds",
     "throughput",
     "tie_spread",
     "whole_score",

@@ -9,7 +9,7 @@ from planner.models.checkpoints.hugging_face import (
     saveable,
     set_initial_weights,
 )
-from planner.models.checkpoints.native import fill_from_full, parameter_shapes, require_native_shapes
+from planner.models.checkpoints.native import all_finite, fill_from_full, parameter_shapes, require_native_shapes
 from planner.models.checkpoints.safetensors_files import (
     SINGLE_FILE,
     SafetensorsCheckpoint,
@@ -23,6 +23,7 @@ __all__ = [
     "InitialWeights",
     "SafetensorsCheckpoint",
     "TensorDescription",
+    "all_finite",
     "fill_from_full",
     "parameter_shapes",
     "require_checkpoint",

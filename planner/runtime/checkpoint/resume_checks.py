@@ -16,10 +16,10 @@ from planner.runtime.checkpoint.checkpoint_index import (
     module_dtypes,
     read_index,
 )
+from planner.runtime.resume_command import flag
 from planner.runtime.run_options import RunOptions
 from planner.specs.differences import differences, value_text
 
-FLAGS = {"decay": "--weight-decay"}  # flags whose names are not those of the fields of `TrainingOptions`
 SAME_MODEL = "resume with a plan of the same model"
 
 
@@ -94,10 +94,9 @@ def run_differences(index: CheckpointFile, plan: Plan, options: RunOptions) -> I
     for name, given in {"seed": options.seed, **asdict(options.training)}.items():
         before = index.seed if name == "seed" else getattr(index.training, name)
         if before != given:
-            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-            fix = f"leave {flag} out" if before is None else f"{flag} {value_text(before)}"
+            fix = f"leave {flag(name)} out" if before is None else f"{flag(name)} {value_text(before)}"
             message = f"the checkpoint was trained with {value_text(before)}, this run with {value_text(given)}"
-            yield message, flag, f"{fix}; or, to resume with another, change it in {INDEX_FILE}"
+            yield message, flag(name), f"{fix}; or, to resume with another, change it in {INDEX_FILE}"
     if index.loss != plan.uses.loss:
         message = f"the checkpoint was trained with loss: {index.loss}, and the plan says loss: {plan.uses.loss}"
         yield message, "uses.loss", f"loss: {index.loss}; or, to resume with another, change it in {INDEX_FILE}"

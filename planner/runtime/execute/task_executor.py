@@ -5,6 +5,7 @@ clock starts, as a data loader would. ZeRO-3's gathers and syncs are issued by F
 their micro-batch, so those two tasks are only recorded here. Sends do not wait; receives are posted one message ahead.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
 from planner.runtime.state.rank_state import RankState, empty_activations
 from planner.specs.workload.loss_weighting import total_weight
 
+PREPARING = "items of the step"  # what ranks do before its clock starts
+
 
 @dataclass(frozen=True, slots=True)
 class RankStepResult:
@@ -48,6 +51,7 @@ class RankStepResult:
     sent_bytes: SentBytes
     clipped: GradientClipping | None = None  # the same on all ranks
     features: FeatureCounts = NO_FEATURES
+    lost_in: str = ""  # first task whose loss is not finite; empty: it is
 
 
 class TaskExecutor:
@@ -58,6 +62,8 @@ class TaskExecutor:
     ) -> None:
         self.local, self.optimizers, self.norm = local, optimizers, norm
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
+        self.number = 0  # of the step, from 1; 0: the warm-up
+        self.places: dict[str, int] = {}  # of this rank's tasks, in the order that all ranks share
         self.flights: dict[InFlightKey, MicroBatchInFlight] = {}
         self.active: set[str] = set()  # modules that have an item in this step, on any rank
         self.synchronised = synchronised_phases(local.plan)
@@ -80,7 +86,9 @@ class TaskExecutor:
 
     def step(self, tasks: Sequence[Task]) -> RankStepResult:
         """Executes this rank's tasks of a step; `tasks`: of all ranks."""
-        own = [task for task in tasks if self.worker.rank in task.ranks]
+        self.worker.begin_task(PREPARING, self.number)
+        self.places = {task.id: place for place, task in enumerate(tasks) if self.worker.rank in task.ranks}
+        own = [tasks[place] for place in self.places.values()]
         self.prepare(tasks, own)
         tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.computes_loss(task))
         self.clock.start()
@@ -92,9 +100,10 @@ class TaskExecutor:
         clipped = self.clip(self.norm) if self.norm else None
         done += [self.run(task) for task in updates]
         self.local.channels.wait_for_sends()
-        seconds = self.clock.stop()
+        seconds, loss = self.clock.stop(), sum(self.losses.values(), self.no_loss).item()
         return RankStepResult(
-            loss=self.loss.item(),
+            loss=loss,
+            lost_in="" if math.isfinite(loss) else self.first_lost_task(),
             seconds=seconds,
             passes=tuple(
                 task_spans(done, [task for task in own if executed_by_fsdp(task, self.local.task_gathered)], self.clock)
@@ -130,12 +139,17 @@ class TaskExecutor:
             self.worker.rank, tasks, self.message_pairs, self.synchronised, self.local.task_gathered
         )
         self.transfers.expect(tasks, buffer, self.edges.receives, self.order)
-        self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        self.no_loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        self.losses: dict[str, torch.Tensor] = {}
         for optimizer in self.optimizers.values():
             optimizer.zero_grad()
         for stage in self.local.all_stages:
             stage.begin_step()
         self.memory.begin()
+
+    def first_lost_task(self) -> str:
+        """The first task of this step whose loss is not finite; the last one with a loss if only their sum is."""
+        return next((task for task, loss in self.losses.items() if not loss.isfinite()), [*self.losses][-1])
 
     def message_pairs(self, send: Task) -> Iterable[RankPair]:
         """Sender and receiver of each message of a send."""
@@ -153,7 +167,7 @@ class TaskExecutor:
 
     def run(self, task: Task) -> ExecutedTask:
         """Executes one task, with marks before and after it."""
-        self.worker.begin_task(task.id)
+        self.worker.begin_task(task.id, self.number, self.places[task.id])
         calls: list[CollectiveCall] = []
         self.clock.calls = calls
         with record_function(f"task:{task.id}"):
@@ -165,7 +179,7 @@ class TaskExecutor:
 
     def clip(self, norm: GradientNorm) -> GradientClipping:
         """Clips gradients. That is no task of the plan: its all-reduce is in the record of none."""
-        self.worker.begin_task("norm of gradients")
+        self.worker.begin_task("norm of gradients", self.number, max(self.places.values(), default=0))
         self.clock.calls = []
         clipped = norm.clip_gradients()
         self.meter.take_measured()
@@ -189,12 +203,13 @@ class TaskExecutor:
             flight.output = found
         if not self.local.flows[task.module].passes_on:
             flight.free_features()
-        self.loss += flight.batch.auxiliary.total(task.layers)
+        loss = self.no_loss + flight.batch.auxiliary.total(task.layers)
         if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
             stage.end_forward()
         if self.local.computes_loss(task):
             flight.output = flight.output / self.total_weight
-            self.loss += flight.output.detach()
+            loss = loss + flight.output.detach()
+        self.losses[task.id] = loss
 
     def backward(self, task: Task) -> None:
         """Runs a whole backward (B), or its input gradients only (I)."""

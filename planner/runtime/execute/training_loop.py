@@ -15,8 +15,10 @@ from planner.launch import Worker, joined_world, usable_cores
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
+from planner.runtime.checkpoint.intact_files import require_intact
 from planner.runtime.checkpoint.saving import save_checkpoint, save_lock
 from planner.runtime.execute.early_stop import EarlyStop
+from planner.runtime.execute.finite_steps import require_finite
 from planner.runtime.execute.step_source import StepTasks, step_source
 from planner.runtime.execute.task_executor import RankStepResult, TaskExecutor
 from planner.runtime.execute.warmup import warm_up
@@ -49,7 +51,8 @@ def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     early_stop = EarlyStop(worker, options.max_seconds)
     with early_stop.catching_interrupts():
         history = make_memory_snapshot(worker, options.memory_snapshot)
-        with save_lock(worker, options.save), history.recording():
+        require_intact(worker, options.resume)
+        with save_lock(worker, plan, options), history.recording():
             return train_steps(prepare_executor(worker, plan, options), options, early_stop, history)
 
 
@@ -123,14 +126,15 @@ def train_step(
     executor: TaskExecutor, upcoming_step: StepTasks, reference: ParityReference | None, number: int, keep_records: bool
 ) -> StepResult | None:
     """Trains one step on every rank; returns its result on rank 0, with task records if `keep_records`. Raises
-    RunFailed where the gradient norm is not finite.
+    RunFailed where loss or gradient norm are not finite.
     """
     executor.local.follow(upcoming_step.plan or executor.local.plan)
     if reference:
         reference.copy_weights()
+    executor.number = number
     step = executor.step(upcoming_step.tasks)
-    if step.clipped:
-        step.clipped.require_finite(number)
+    require_finite(executor.worker, step, number)
+    executor.worker.begin_task("end of the step", number, len(upcoming_step.tasks))
     gathered = gather_steps((upcoming_step.waited_s, step if keep_records else replace(step, passes=())))
     ranks = [step for _, step in gathered]
     if reference:
