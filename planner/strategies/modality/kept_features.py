@@ -77,19 +77,20 @@ def kept_fields(inputs: Inputs, name: str, layout: Layout, source: KeptSource) -
 def kept_variants(
     inputs: Inputs, options: Mapping[str, ModuleOption], places: Mapping[str, str]
 ) -> Iterator[tuple[dict[str, ModuleOption], dict[str, str]]]:
-    """Yield encoders of a candidate with the features of all that can kept, on hosts and on disks, and what their
-    places are then called.
+    """Yield encoders of a candidate with the features of all that can kept, on hosts or on disks where the job leaves
+    it open, and what their places are then called.
     """
+    able = {name: kept_sources(inputs, name) for name in options}
     for source in KEPT:
-        kept: dict[str, ModuleOption] = {}
+        kept, named = dict(options), dict(places)
         for name, option in options.items():
-            if source in kept_sources(inputs, name):
-                changes = kept_fields(inputs, name, option.layout, source)
-                if changes is not None:
-                    kept[name] = kept_option(inputs, name, option, changes)
-        if kept:
-            named = {name: f"{place}, features from {source}" for name, place in places.items() if name in kept}
-            yield {**options, **kept}, {**places, **named}
+            own = next(iter(able[name]), source) if must_keep(inputs, name) else source
+            changes = kept_fields(inputs, name, option.layout, own) if own in able[name] else None
+            if changes is not None:
+                kept[name] = kept_option(inputs, name, option, changes)
+                named[name] = f"{places[name]}, features from {own}"
+        if named != places:
+            yield kept, named
 
 
 def kept_option(inputs: Inputs, name: str, option: ModuleOption, changes: Mapping[str, Any]) -> ModuleOption:
