@@ -40,7 +40,7 @@ from planner.specs.hardware.cluster import Cluster, device_of_rank, nearest_leve
 from planner.specs.hardware.profile import Device
 from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
-from planner.specs.shapes import DTYPE_BYTES
+from planner.specs.shapes import DTYPE_BYTES, token_output_bytes
 from planner.specs.workload.repeated import Repeated
 
 ModulePricing = FitPricing | RatePricing
@@ -277,10 +277,11 @@ class Pricing:
     def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""
         module = self.models[task.module]
-        if not module.feature_width or not is_between_modules(task):
+        if not is_between_modules(task):
             return float(module.hidden)
         edge = f"{task.module}>{reader_of(task)[0]}"
-        return module.feature_width / module.tokens_per_output * self.edge_copies.get(edge, 1)
+        dtype = self.layouts[task.module].dtype
+        return token_output_bytes(module, dtype) / DTYPE_BYTES[dtype] * self.edge_copies.get(edge, 1)
 
     def device_kinds(self, ranks: Ranks) -> tuple[str, ...]:
         """The device kinds of these ranks, each once."""
