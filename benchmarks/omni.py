@@ -31,8 +31,9 @@ from planner.strategies.modality.baselines import BASELINES
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_search import most_simulated, search, simulated_joint
 from planner.strategies.modality_layout import plan as plan_jointly
-from planner.strategies.static.joint_assignment import JointAssignment, JointItems
+from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_plan import plan_of_layouts
+from planner.strategies.static.joint_streams import JointAssignment
 
 MIXES = ("1:9", "5:5", "9:1")
 PUBLISHED = {

@@ -10,7 +10,8 @@ import numpy as np
 from planner import files
 from planner.calibrate.coefficients import GENERIC, SAME_CHIP, SUSTAINED_PRECISIONS, CoefficientName, with_coefficients
 from planner.calibrate.framework_facts import FRAMEWORKS
-from planner.calibrate.framework_fit import FittedCoefficients, Logs
+from planner.calibrate.framework_fit import FittedCoefficients
+from planner.calibrate.linear_residuals import Logs
 from planner.costs.compute import ASSUMED_SPREAD
 from planner.published import PublishedCase
 from planner.specs import library

@@ -152,12 +152,6 @@ def require_memory_in_order(plan: Plan) -> None:
     require_peaks(plan, *memory_in_order(plan))
 
 
-def memory_share_in_order(plan: Plan) -> float:
-    """The greatest share of a rank's allowed memory that a plan of one step uses, which has not been simulated."""
-    plan_memory, memory = memory_in_order(plan)
-    return max(peak / plan_memory.allowed_bytes(rank) for rank, peak in enumerate(memory.peaks))
-
-
 def memory_in_order(plan: Plan) -> tuple[PlanMemory, MemoryCurves]:
     """Memory of a plan of one step whose tasks come one after another."""
     plan_memory = PlanMemory(plan, pricing_of(plan))

@@ -15,8 +15,9 @@ from planner.plan.plan_file import Plan, assignments
 from planner.scoring import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.static.joint_assignment import JointItems, pass_places
+from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_plan import joint_items, plan_of_layouts, plan_together
+from planner.strategies.static.joint_streams import pass_places
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.rank_loads import pipeline_loads
 from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
@@ -166,7 +167,7 @@ def test_stages_wait_for_those_in_front_of_them(tmp_path):
     assert found.warm_up.tolist() == [0.0, 0.0, 1.0, 1.0] and found.drain.tolist() == [0.0, 0.0, 2.0, 2.0]
 
 
-PAIR, TWO_READ = [Ranks((0,)), Ranks((1,))], [[Read(0, 0, 1), Read(1, 0, 1)], []]
+PAIR, TWO_READ = [Ranks((0,)), Ranks((1,))], [[Read(range(0, 1), 0, 1), Read(range(1, 2), 0, 1)], []]
 NONE = np.full((2, 2), 2)
 
 
@@ -182,7 +183,7 @@ def test_the_estimate_of_a_step_by_hand():
     llm = PipelineWork(PAIR, np.full((2, 2), 10.0), np.zeros(2), np.zeros(2), synchronised=False)
     given_away = work((0.0, 3.0), (0.0, 5.0))
     assert step_estimate(llm, [given_away]) == 3 + 20 + 5
-    at_home = work((1.0, 2.0), (3.0, 2.0), reads=[[Read(0, 0, 0), Read(1, 0, 1)], []])
+    at_home = work((1.0, 2.0), (3.0, 2.0), reads=[[Read(range(0, 1), 0, 0), Read(range(1, 2), 0, 1)], []])
     assert step_estimate(llm, [at_home]) == 24
     assert step_estimate(llm, [replace(at_home, synchronised=True)]) == 2 + 20 + 3
     assert step_estimate(replace(llm, drain=np.array([4.0, 1.0])), [at_home]) == 23
@@ -196,7 +197,7 @@ def test_outputs_that_are_read_later_are_not_waited_for_before():
     stops; if its pipeline fills meanwhile, not even that.
     """
     llm = PipelineWork(PAIR, np.array([[10.0, 10.0], [5.0, 5.0]]), np.zeros(2), np.zeros(2), synchronised=False)
-    early = work((0.0, 3.0), (0.0, 0.0), reads=[[], [Read(0, 0, 1)]])
+    early = work((0.0, 3.0), (0.0, 0.0), reads=[[], [Read(range(0, 1), 0, 1)]])
     assert step_estimate(llm, [early]) == 20
     slower = replace(llm, passes=np.full((2, 2), 10.0))
     assert step_estimate(slower, [early]) == 23

@@ -190,6 +190,8 @@ class TaskExecutor:
         x = flight.input if flight.output is None else flight.output
         with flight.saving_for_backward():
             flight.output = stage.network(flight.batch, x, task.layers)
+        if not self.local.flows[task.module].passes_on:
+            flight.free_features()
         loss = self.no_loss + flight.batch.auxiliary.total(task.layers)
         if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
             stage.end_forward()

@@ -17,7 +17,8 @@ from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses
-from planner.strategies.static.joint_assignment import JointAssignment, JointItems
+from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_streams import JointAssignment
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
@@ -115,7 +116,7 @@ def pricing_for(inputs: Inputs, layouts: dict[str, Layout]) -> Pricing:
     """What prices items of modules with these layouts."""
     used = plan_uses(inputs, layouts, ())
     flows = gradient_flows(used.models, inputs.model.edges)
-    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
+    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows, repeated=used.repeated)
 
 
 def packed_by_group(
@@ -182,14 +183,16 @@ def nonempty_micro_batches(micro_batches: Sequence[MicroBatch], layout: Layout) 
     return tuple(micro_batch for micro_batch in micro_batches if any(micro_batch.values()) or layout.vpp > 1)
 
 
-def plan_edges(inputs: Inputs, layouts: dict[str, Layout]) -> tuple[Edge, ...]:
-    """The edges of the model, resharded where the target uses a ring."""
+def plan_edges(inputs: Inputs, layouts: dict[str, Layout], groups: Iterable[Group] = ()) -> tuple[Edge, ...]:
+    """The edges of the model, resharded where the target uses a ring; `groups`: of the module of the samples."""
+    rings = {name for name, layout in layouts.items() if layout.default_split.ring > 1}
+    rings |= {inputs.module for group in groups if group.resolved_split(layouts[inputs.module]).ring > 1}
     return tuple(
         Edge(
             source=edge.source,
             target=edge.target,
             by=edge.by,
-            reshard="zigzag" if layouts[edge.target].default_split.ring > 1 else "contiguous",
+            reshard="zigzag" if edge.target in rings else "contiguous",
         )
         for edge in inputs.model.edges
     )
