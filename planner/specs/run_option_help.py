@@ -22,7 +22,6 @@ OPTION_HELP = {
     "save": "A folder for checkpoints: --resume continues from it, and --weights reads a decoder from it.",
     "save_every": "Also save after every this many steps.",
     "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",
-    "hang_after": "A rank that does not go on is named after so long; default: 8s, or 4 times its task's prediction.",
     "memory_snapshot": "GPUs only: a folder for the history of every GPU's memory, for pytorch.org/memory_viz.",
     "seed": "Seed of weights and synthetic data.",
 }

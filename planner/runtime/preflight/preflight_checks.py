@@ -77,6 +77,8 @@ def require_options(options: RunOptions) -> None:
     if options.allow_different and options.weights is None:
         what = "nothing says which weights may differ from the plan's model"
         raise InputError(what, where="--allow-different", fix="--weights DIR, or leave it out")
+    if options.hang_seconds is not None and not options.hang_seconds > 0:
+        raise InputError(f"a rank cannot hang after {options.hang_seconds} s", where="--hang-after", fix="such as 60s")
     if options.max_seconds is not None and not options.max_seconds > 0:
         raise InputError(f"invalid time limit of {options.max_seconds} s", where="--max-time", fix="such as 10m")
 
