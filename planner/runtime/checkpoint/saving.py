@@ -39,7 +39,7 @@ from planner.runtime.checkpoint.checkpoint_index import (
     saved_kinds,
     tensor_file,
 )
-from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
+from planner.runtime.checkpoint.resume_checks import require_save_folder, require_steps_left
 from planner.runtime.execute.task_executor import TaskExecutor
 from planner.runtime.run_options import RunOptions
 from planner.runtime.state.full_tensors import FullTensors, StageTensorReader
@@ -62,7 +62,7 @@ def save_lock(worker: Worker, plan: Plan, options: RunOptions) -> Iterator[None]
     with hold_lock(folder / SAVE_LOCK, "another run saves in this folder") if worker.rank == 0 else nullcontext():
         if worker.rank == 0:
             require_save_folder(options)
-            require_resumable(plan, options)
+            require_steps_left(plan, options)
         dist.barrier()
         yield
 
