@@ -11,7 +11,18 @@ from planner.runtime.training_options import TrainingOptions
 # Flags whose names are not those of their fields.
 FLAGS = {"decay": "--weight-decay", "max_seconds": "--max-time", "hang_seconds": "--hang-after"}
 # Fields of `RunOptions`, in this order.
-REPEATED = ("save", "save_every", "data", "dtype", "seed", "max_seconds", "hang_seconds", "metrics")
+REPEATED = (
+    "save",
+    "save_every",
+    "keep",
+    "keep_every",
+    "data",
+    "dtype",
+    "seed",
+    "max_seconds",
+    "hang_seconds",
+    "metrics",
+)
 
 
 def flag(name: str) -> str:

@@ -45,6 +45,8 @@ def run(
     ] = None,
     save: Annotated[Path | None, typer.Option(help=OPTION_HELP["save"])] = None,
     save_every: Annotated[int | None, typer.Option(help=OPTION_HELP["save_every"], min=1)] = None,
+    keep: Annotated[int, typer.Option(help=OPTION_HELP["keep"], min=1)] = 1,
+    keep_every: Annotated[int | None, typer.Option(help=OPTION_HELP["keep_every"], min=1)] = None,
     resume: Annotated[Path | None, typer.Option(help=OPTION_HELP["resume"])] = None,
     hang_after: Annotated[
         str | None,
@@ -84,6 +86,8 @@ def run(
         allow_different=tuple(allow_different or ()),
         save=save.absolute() if save else None,
         save_every=save_every,
+        keep=keep,
+        keep_every=keep_every,
         resume=resume.absolute() if resume else None,
         hang_seconds=optional_duration(hang_after, "--hang-after"),
         memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
