@@ -21,7 +21,6 @@ from planner.calibrate.coefficients import (
     CoefficientValues,
     coefficients_of_cases,
     prior_of,
-    sustained_rate_of,
     with_coefficients,
     with_sustained_rates,
 )
@@ -54,9 +53,8 @@ class FrameworkProblem:
         """Residuals and slopes at log coefficients, by differences; one vectorised pass for each group."""
         slopes, predicted = np.zeros((len(self.cases), len(self.coefficients))), np.zeros(len(self.cases))
         for group, machine in zip(self.groups, self.machines, strict=True):
-            columns = [
-                number for number, coefficient in enumerate(self.coefficients) if depends_on(group.first, coefficient)
-            ]
+            told = {*coefficients_of_cases([self.cases[index] for index in group.indices])}
+            columns = [number for number, coefficient in enumerate(self.coefficients) if coefficient in told]
             shifted = np.tile(logs, (len(columns) + 1, 1))
             shifted[range(len(columns)), columns] += STEP
             log_seconds = self.group_logs(group, machine, shifted)
@@ -99,8 +97,7 @@ def predicted_seconds(
 
 def machine_with(machine: MachineModel, case: PublishedCase, values: CoefficientValues) -> MachineModel:
     """The machine with the fitted coefficients of the case's framework and device."""
-    owner = case.software if any(coefficient.owner == case.software for coefficient in values) else GENERIC
-    timing = with_coefficients(machine.timing, owner, values)
+    timing = with_coefficients(machine.timing, case.software, values)
     return replace(machine, timing=timing, rates=with_sustained_rates(machine.rates, case.device, values))
 
 
@@ -212,8 +209,3 @@ def centred_priors(names: Sequence[CoefficientName], common: CoefficientValues) 
         means[place] = log(held or shared or own.value)
         widths[place] = own.width if held is None else HELD_WIDTH
     return LogPriors(means, widths, most)
-
-
-def depends_on(case: PublishedCase, coefficient: CoefficientName) -> bool:
-    """Whether a case's seconds depend on a coefficient."""
-    return coefficient.owner == case.software or coefficient.owner == sustained_rate_of(case).owner

@@ -31,6 +31,7 @@ class FeatureFacts:
     module: Module
     flow: GradientFlow
     feeds: bool  # whether another module reads its outputs
+    reads: bool  # whether it reads another's
     repeated: Repeated | None
     cluster: Cluster
     sizes: tuple[Size, ...]  # of the items of all samples of the batch, or of the plan
@@ -68,6 +69,8 @@ def unkept_reason(facts: FeatureFacts) -> str | None:
     if facts.flow.trains() or facts.flow.passes_on:
         what = f"`{name}` is trained" if facts.flow.trains() else f"what `{name}` reads is trained"
         return f"{what}, so that its features change with every step | features: computed, or trained: {{{name}: none}}"
+    if facts.reads:
+        return f"`{name}` reads another module, whose outputs its features depend on | features: computed"
     if repeated is None or repeated.epochs == 1:
         again = "one epoch sees each sample once" if repeated else "the job does not say that samples are seen again"
         return f"{again} | features: computed, or workload: {{repeated: {{epochs: 3, samples: 558000}}}}"
@@ -99,8 +102,10 @@ def feature_facts(plan: Plan, name: str) -> FeatureFacts:
     uses, feeding = plan.uses, {edge.source for edge in plan.edges}
     samples = max((len(uses.items[each]) for each in plan.layouts if each not in feeding), default=0)
     flow = gradient_flows(uses.models, plan.edges)[name]
-    sizes = tuple(uses.items[name].values())
-    return FeatureFacts(name, uses.models[name], flow, name in feeding, uses.repeated, uses.cluster, sizes, samples)
+    sizes, reads = tuple(uses.items[name].values()), any(edge.target == name for edge in plan.edges)
+    return FeatureFacts(
+        name, uses.models[name], flow, name in feeding, reads, uses.repeated, uses.cluster, sizes, samples
+    )
 
 
 def computed_share(layout: Layout, repeated: Repeated | None) -> float:

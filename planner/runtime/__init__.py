@@ -14,6 +14,7 @@ from planner.runtime.resume_command import resume_arguments
 from planner.runtime.run import run
 from planner.runtime.run_options import Progress, RunOptions
 from planner.runtime.run_result import (
+    FeatureCounts,
     ParityErrors,
     PlanningOverlap,
     RankMemory,
@@ -25,6 +26,7 @@ from planner.runtime.run_result import (
 from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 
 __all__ = [
+    "FeatureCounts",
     "LearningRateSchedule",
     "ParityErrors",
     "ParityTolerance",

@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     add("--keep", type=int, metavar="COUNT")
     add("--keep-every", type=int, metavar="STEPS")
     add("--resume", type=Path, metavar="DIR")
+    add("--features", type=Path, metavar="DIR")
     add("--memory-snapshot", type=Path, metavar="DIR")
     add("--learning-rate", type=float)  # from here on the fields of `TrainingOptions`, by their names
     add("--schedule", choices=get_args(LearningRateSchedule))
@@ -152,6 +153,7 @@ def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any
         "peak_bytes": result.steps[-1].peak_bytes,
         "memory_bytes": [asdict(rank) for rank in result.steps[-1].memory] or None,
         "sent_bytes": result.steps[-1].sent_bytes,
+        "features": [step.features._asdict() for step in result.steps],
         "planned": [step.planning and asdict(step.planning) for step in result.steps],
         "verify": verified and verification(verified, plan, options),
     }

@@ -22,6 +22,7 @@ REPEATED = (
     "max_seconds",
     "hang_seconds",
     "metrics",
+    "features",
 )
 
 

@@ -42,6 +42,7 @@ class RunOptions:
     keep: int = 1  # of the last checkpoints, and those after each `keep_every` steps
     keep_every: int | None = None
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
+    features: Path | None = None  # folder of features that a plan keeps on a disk
     hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)
     memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
 

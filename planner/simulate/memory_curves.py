@@ -66,9 +66,7 @@ def simulate_memory(
     by_id = {task.id: task for task in tasks}
     freed, alike = ActivationRelease(timeline, by_id), EquivalentRanks(event.ranks for event in timeline.events)
     changes: dict[int | None, list[Change]] = defaultdict(list)  # of one rank of each kind
-    own: dict[int, list[Change]] = defaultdict(
-        list
-    )  # of each rank: devices of a kind may differ, and outputs that wait
+    own: dict[int, list[Change]] = defaultdict(list)  # of each rank: of a kind devices and readers may differ
     for event in timeline.events:
         if event.phase == "F":
             task = by_id[event.id]

@@ -24,6 +24,7 @@ OPTION_HELP = {
     "keep": "How many of the last checkpoints are kept; by default the newest.",
     "keep_every": "Also keep the checkpoints after each so many steps.",
     "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",
+    "features": "A folder for what the plan keeps on a disk (`features: disk`); later runs read it too.",
     "memory_snapshot": "GPUs only: a folder for the history of every GPU's memory, for pytorch.org/memory_viz.",
     "seed": "Seed of weights and synthetic data.",
 }

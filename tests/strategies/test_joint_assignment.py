@@ -16,7 +16,7 @@ from planner.scoring import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import joint_items, plan_of_layouts, plan_together
+from planner.strategies.static.joint_plan import draft_of_layouts, joint_items, plan_together
 from planner.strategies.static.joint_streams import pass_places
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.rank_loads import pipeline_loads
@@ -63,14 +63,15 @@ def joint_of(inputs: Inputs) -> JointItems:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_pipeline_whose_ranks_all_encode_is_hardly_slower_than_by_the_llm_alone(tmp_path, seed):
+def test_a_pipeline_whose_ranks_all_encode_is_no_slower_than_by_the_llm_alone(tmp_path, seed):
     inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2", seed)
-    alone = plan_of_layouts(inputs, placed_layouts(inputs, False), lambda joint: next(joint.candidates()))
-    assert step_seconds(plan_together(inputs)) < 1.02 * step_seconds(alone)  # the estimate is none of every order
+    alone = draft_of_layouts(inputs, placed_layouts(inputs, False), JointItems.by_samples)
+    assert step_seconds(plan_together(inputs)) <= step_seconds(alone)
 
 
 def test_later_stages_encode_more_as_they_wait_for_the_first_and_the_one_with_the_head_less(tmp_path):
-    plan = plan_together(images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2"))
+    inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2")
+    plan = draft_of_layouts(inputs, placed_layouts(inputs, False))
     layout, taken = plan.layouts["llm"], np.zeros(4)
     for row in plan.steps[0].micro_batches:
         for a in assignments(plan, row):

@@ -48,6 +48,7 @@ def run(
     keep: Annotated[int, typer.Option(help=OPTION_HELP["keep"], min=1)] = 1,
     keep_every: Annotated[int | None, typer.Option(help=OPTION_HELP["keep_every"], min=1)] = None,
     resume: Annotated[Path | None, typer.Option(help=OPTION_HELP["resume"])] = None,
+    features: Annotated[Path | None, typer.Option(help=OPTION_HELP["features"])] = None,
     hang_after: Annotated[
         str | None,
         typer.Option(help="A rank that does not go on is named after so long; default: 8s, or 4 times its prediction."),
@@ -89,6 +90,7 @@ def run(
         keep=keep,
         keep_every=keep_every,
         resume=resume.absolute() if resume else None,
+        features=features.absolute() if features else None,
         hang_seconds=optional_duration(hang_after, "--hang-after"),
         memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
         source=str(plan),

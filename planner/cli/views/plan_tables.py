@@ -228,6 +228,8 @@ def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableTyp
     if result.stop_reason != "steps":
         why = STOP_REASONS[result.stop_reason]
         yield Text(f"ended after {plural(len(result.losses), 'step')}: {why}", style="yellow")
+    if result.features:
+        yield features_line(result)
     if result.plannings:
         yield planning_line(result)
     yield from parity_line(result)
@@ -299,6 +301,13 @@ def parity_text(found: "ParityErrors", bound: "ParityTolerance") -> tuple[str, b
 
     same = within_tolerance(found, bound)
     return f"{'same as' if same else 'differs from'} one process: {parity_errors_text(found)}", same
+
+
+def features_line(result: ComparedRun) -> Text:
+    """How many outputs of frozen encoders were read in place of computed, and how many files were damaged."""
+    read, computed, damaged = (sum(each) for each in zip(*result.features, strict=True))
+    broken = f"; {plural(damaged, 'damaged file')} noticed" if damaged else ""
+    return Text(f"features of frozen encoders: {read} items read, {computed} computed{broken}")
 
 
 def planning_line(result: ComparedRun) -> Text:

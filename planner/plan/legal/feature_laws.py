@@ -17,11 +17,22 @@ def feature_laws(plan: Plan, name: str, where: str) -> Iterator[Violation]:
     if reason:
         message, _, fix = reason.rpartition(" | ")
         yield Violation(f"{where}.features", message, fix)
+    yield from split_laws(plan, name)
     for kind in sorted({device_of_rank(plan.uses.cluster, rank) for rank in layout.ranks}):
         device = plan.uses.devices[kind]
         if device.kind != "cpu" and device.host_gb_per_s is None:
             message = f"features of `{name}` come over the host of `{kind}`, which states no bandwidth to it"
             yield Violation(f"{where}.features", message, f"computed, or host_gb_per_s in uses.devices.{kind}")
+
+
+def split_laws(plan: Plan, name: str) -> Iterator[Violation]:
+    """A forward whose outputs are kept runs in one piece."""
+    for number, step in enumerate(plan.steps):
+        for index, place in enumerate(step.placements):
+            if place.moved.module == name and place.moved.layers:
+                message = f"features of `{name}` are kept, and {place.do} is a part of its layers"
+                where = f"steps[{number}].order.place[{index}]"
+                yield Violation(where, message, "place the whole forward, or features: computed")
 
 
 def repeated_laws(plan: Plan) -> Iterator[Violation]:

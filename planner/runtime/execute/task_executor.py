@@ -23,11 +23,12 @@ from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBat
 from planner.runtime.exchange.shared_order import shared_order
 from planner.runtime.exchange.stage_transfers import StageTransfers
 from planner.runtime.execution_order import executed_by_fsdp, execution_order
+from planner.runtime.features.kept_features import KeptFeatures
 from planner.runtime.measure.executed_tasks import ExecutedTask, sent_by_kind, task_spans
 from planner.runtime.measure.gpu_memory import StepMemory, memory_counter
 from planner.runtime.measure.step_clock import CollectiveCall
 from planner.runtime.measure.task_records import TaskSpan
-from planner.runtime.run_result import RankMemory
+from planner.runtime.run_result import NO_FEATURES, FeatureCounts, RankMemory
 from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
 from planner.runtime.state.rank_state import RankState, empty_activations
 from planner.specs.workload.loss_weighting import total_weight
@@ -49,6 +50,7 @@ class RankStepResult:
     memory: RankMemory | None  # None on the CPU
     sent_bytes: SentBytes
     clipped: GradientClipping | None = None  # the same on all ranks
+    features: FeatureCounts = NO_FEATURES
     lost_in: str = ""  # first task whose loss is not finite; empty: it is
 
 
@@ -67,6 +69,7 @@ class TaskExecutor:
         self.synchronised = synchronised_phases(local.plan)
         self.memory = StepMemory(memory_counter(local.worker.device))
         self.mover = HostCopier(local.worker.device)
+        self.features: Mapping[str, KeptFeatures] = {}  # by module, those that are kept; none before the first step
         self.transfers = StageTransfers(local.channels, local.meter, local.worker.rank)
         self.edges = EdgeExchange(local.plan, local.channels, local.meter, local.compute_dtypes)
         self.handlers: dict[Phase, Callable[[Task], None]] = {
@@ -110,6 +113,7 @@ class TaskExecutor:
             memory=self.memory.end(),
             sent_bytes=sent_by_kind(done),
             clipped=clipped,
+            features=sum((kept.take_counts() for kept in self.features.values()), NO_FEATURES),
         )
 
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
@@ -188,8 +192,15 @@ class TaskExecutor:
         if flight.input is None and flight.output is None and task.layers[0]:  # an idle rank: no message came
             flight.input = empty_activations(stage, 0).requires_grad_()
         x = flight.input if flight.output is None else flight.output
-        with flight.saving_for_backward():
-            flight.output = stage.network(flight.batch, x, task.layers)
+        kept = self.features.get(task.module)
+        found = kept.read(task, flight.batch) if kept else None
+        if found is None:
+            with flight.saving_for_backward():
+                flight.output = stage.network(flight.batch, x, task.layers)
+            if kept:
+                kept.write(task, flight.batch, flight.output)
+        else:
+            flight.output = found
         if not self.local.flows[task.module].passes_on:
             flight.free_features()
         loss = self.no_loss + flight.batch.auxiliary.total(task.layers)

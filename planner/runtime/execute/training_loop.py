@@ -22,13 +22,14 @@ from planner.runtime.execute.finite_steps import require_finite
 from planner.runtime.execute.step_source import StepTasks, step_source
 from planner.runtime.execute.task_executor import RankStepResult, TaskExecutor
 from planner.runtime.execute.warmup import warm_up
+from planner.runtime.features.kept_features import kept_features
 from planner.runtime.measure.memory_snapshot import MemorySnapshot, make_memory_snapshot
 from planner.runtime.measure.metrics_file import MetricsWriter, metrics_writer
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.measure.task_records import task_records
 from planner.runtime.parity.parity_reference import ParityReference
 from planner.runtime.run_options import Progress, RunOptions
-from planner.runtime.run_result import PlanningOverlap, RunResult, StepResult, StopReason
+from planner.runtime.run_result import NO_FEATURES, PlanningOverlap, RunResult, StepResult, StopReason
 from planner.runtime.state.gradient_norm import GradientNorm
 from planner.runtime.state.optimizers import load_optimizer_states, make_optimizers, set_learning_rate
 from planner.runtime.state.rank_state import RankState
@@ -62,6 +63,7 @@ def train_steps(
     worker, plan = executor.worker, executor.local.plan
     ended: StopReason = "steps"
     warm_up(executor, plan, expand(plan))
+    executor.features = kept_features(executor.local, options.features)
     load_optimizer_states(executor.local, executor.optimizers)  # after the warm-up, which resets optimizer states
     before = executor.local.resumed_from.steps if executor.local.resumed_from else 0
     reference = ParityReference(executor.local, options) if options.verify else None
@@ -149,6 +151,7 @@ def train_step(
         peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
         memory=tuple(rank.memory for rank in ranks if rank.memory),
         sent_bytes=tuple(rank.sent_bytes for rank in ranks),
+        features=sum((rank.features for rank in ranks), NO_FEATURES),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planning=None if upcoming_step.planned_s is None else PlanningOverlap(upcoming_step.planned_s, waited),
     )

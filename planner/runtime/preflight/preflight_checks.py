@@ -57,8 +57,19 @@ def require_quick_checks(plan: Plan, options: RunOptions) -> None:
     with errors_in_plan_file(options.source or plan.name):
         require_supported(plan)
         require_driver(plan)
+    require_features_folder(plan, options)
     if options.memory_snapshot is not None and device_kind(plan) == "cpu":
         raise InputError("torch counts no memory of the CPU", where="--memory-snapshot", fix="leave it out")
+
+
+def require_features_folder(plan: Plan, options: RunOptions) -> None:
+    """Raises InputError where a plan keeps features on a disk and nothing says where, or the other way round."""
+    kept = [f"`{name}`" for name, layout in plan.layouts.items() if layout.features == "disk"]
+    if kept and options.features is None:
+        message = f"the plan keeps features of {' and '.join(kept)} on a disk, and nothing says in which folder"
+        raise InputError(message, where="--features", fix="--features DIR; ranks of a node share it")
+    if options.features is not None and not kept:
+        raise InputError("the plan keeps no features on a disk", where="--features", fix="leave it out")
 
 
 def require_options(options: RunOptions) -> None:
@@ -216,5 +227,7 @@ def require_outputs(options: RunOptions) -> None:
         require_writable(options.metrics, "--metrics")
     if options.save is not None:
         require_folder(options.save, f"--save {options.save}")
+    if options.features is not None:
+        require_folder(options.features, f"--features {options.features}")
     if options.memory_snapshot is not None:
         require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")

@@ -6,12 +6,14 @@ first micro-batch.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
+from planner.specs.workload.items import UNITS_PER_TOKEN
 from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleSpace, encoder_space
 from planner.units import GIB
 
@@ -26,7 +28,10 @@ def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
     names = [name for name in inputs.model.modules if name != inputs.module]
     found: list[dict[str, Layout]] = []
     for backward in ORDER:
-        spaces = {name: encoder_space(inputs, name, inputs.cluster.size, False, PASSES[backward]) for name in names}
+        spaces = {
+            name: encoder_space(with_own_limit(inputs, name), name, inputs.cluster.size, False, PASSES[backward])
+            for name in names
+        }
         for share in MEMORY_SHARES:
             each = {name: quickest_layout(space, share / len(names)) for name, space in spaces.items()}
             layouts = {
@@ -37,6 +42,15 @@ def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
             if len(layouts) == len(names) and layouts not in found:
                 found.append(layouts)
                 yield layouts
+
+
+def with_own_limit(inputs: Inputs, name: str) -> Inputs:
+    """The job that limits the tokens of a rank as it limits an encoder's inputs, where it says these."""
+    limits, unit = inputs.job.limits, inputs.model.modules[name].input_unit
+    if name not in limits.inputs_per_rank:
+        return inputs
+    tokens = max(1, limits.inputs_per_rank[name] // UNITS_PER_TOKEN[unit])
+    return replace(inputs, job=with_fields(inputs.job, limits=with_fields(limits, tokens_per_rank=tokens)))
 
 
 def quickest_layout(space: ModuleSpace, share: float) -> Layout | None:
@@ -54,5 +68,7 @@ def timed_layout(inputs: Inputs, name: str, layout: Layout, backward: EncoderBac
     fixed = decided_fields(inputs.job.fix.layouts.get(name, Parallelism()))
     given = {key: fixed[key] for key in TIMING if key in fixed}
     placed: dict[str, Any] = {"ranks": Ranks(range(inputs.cluster.size)), "schedule": None, "micro_batch": 1}
-    placed |= {"serves": len(inputs.batches[0].items)} if backward == "last" else {}
-    return with_fields(layout, **{**placed, "backward": backward, **given})
+    given = {"backward": backward, **given}
+    at_first = given["backward"] == "last" and not given.get("ahead")
+    placed |= {"serves": len(inputs.batches[0].items)} if at_first else {}
+    return with_fields(layout, **{**placed, **given})

@@ -57,8 +57,10 @@ def facts_of_job(inputs: Inputs, name: str) -> FeatureFacts:
     batch, model = inputs.batches[0], inputs.model
     sizes, feeds = tuple(batch.streams.get(name, {}).values()), bool(model.targets(name))
     flow = gradient_flows(model.modules, model.edges)[name]
-    repeated = inputs.job.workload.repeated
-    return FeatureFacts(name, model.modules[name], flow, feeds, repeated, inputs.cluster, sizes, len(batch.items))
+    repeated, reads = inputs.job.workload.repeated, any(edge.target == name for edge in model.edges)
+    return FeatureFacts(
+        name, model.modules[name], flow, feeds, reads, repeated, inputs.cluster, sizes, len(batch.items)
+    )
 
 
 def kept_fields(inputs: Inputs, name: str, layout: Layout, source: KeptSource) -> dict[str, Any] | None:

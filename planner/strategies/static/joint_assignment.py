@@ -62,6 +62,10 @@ class JointItems(JointStreams):
             best = each if each.seconds < best.seconds * LESS else best
         return best
 
+    def by_samples(self) -> JointAssignment:
+        """The assignment by the LLM alone."""
+        return next(self.candidates())
+
     def candidates(self) -> Iterator[JointAssignment]:
         """By the LLM alone; samples with what their items take of its ranks, items on any rank, or at home; and the
         best of these with long items split.
