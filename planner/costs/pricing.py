@@ -24,6 +24,7 @@ from planner.costs.memory.offload import Offloading, offloading_of
 from planner.costs.network.replica_exchange import exposed_part
 from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
+from planner.costs.shared_prices import ModulePricing, SharedPrices
 from planner.costs.step.load_spread import load_spread
 from planner.errors import InputError
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
@@ -39,8 +40,6 @@ from planner.specs.hardware.profile import Device
 from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
 from planner.specs.shapes import DTYPE_BYTES
-
-ModulePricing = FitPricing | RatePricing
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class Pricing:
     reads: dict[ItemKey, int] = field(default_factory=dict)  # outputs that cross attention reads, by item
     edge_copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
     flows: dict[str, GradientFlow] = field(default_factory=dict)  # by module; left out: gradients go through its layers
+    shared: SharedPrices = field(default_factory=SharedPrices)  # with other plans of the same job
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
@@ -280,7 +280,10 @@ class Pricing:
     def module_pricing(self, module: str, kind: str) -> ModulePricing:
         """What prices a module on a device kind. Raises InputError where the plan has no prices for it."""
         if (module, kind) not in self.known_pricings:
-            self.known_pricings[module, kind] = self.new_module_pricing(module, kind)
+            layout, reads = self.layouts[module], self.mean_reads.get(module, NO_READS)
+            self.known_pricings[module, kind] = self.shared.of(
+                (module, kind), layout, reads, lambda: self.new_module_pricing(module, kind)
+            )
         return self.known_pricings[module, kind]
 
     def new_module_pricing(self, module: str, kind: str) -> ModulePricing:
@@ -359,13 +362,18 @@ def expert_spread(module: Module, layout: Layout, machine: MachineModel) -> floa
     return sum(float(load_spread(module, columns_of(at), machine)) * len(own) for at, own in placed) / module.layers
 
 
-def pricing_of(plan: Plan) -> Pricing:
-    """The pricing that a plan carries. Raises InputError where it does not cover the plan's layouts."""
+def pricing_of(plan: Plan, shared: SharedPrices | None = None) -> Pricing:
+    """The pricing that a plan carries; `shared`: with other plans of its job. Raises InputError where it does not cover
+    the plan's layouts.
+    """
     uses = plan.uses
     copies = {edge.name: plan.layouts[edge.target].tp for edge in plan.edges if edge.by == "cross_attention"}
     reads = reads_by_item(plan)
     mean, flows = mean_cross_reads(plan, reads), gradient_flows(uses.models, plan.edges)
-    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean, reads, copies, flows)
+    shared = SharedPrices() if shared is None else shared
+    pricing = Pricing(
+        uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean, reads, copies, flows, shared
+    )
     fix = "measure it again (planner profile) and solve its job again, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
         for kind in pricing.device_kinds(layout.ranks):

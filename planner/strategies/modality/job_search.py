@@ -4,7 +4,7 @@ from planner.specs.inputs import Inputs
 from planner.strategies.modality.baselines import baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_errors import nothing_fits
-from planner.strategies.modality.joint_search import JointSearch, most_simulated, search
+from planner.strategies.modality.joint_search import JointSearch, JointTrials, most_simulated, search
 
 LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
 
@@ -13,7 +13,8 @@ def search_job(inputs: Inputs) -> JointSearch:
     """What was simulated for a job. Raises Infeasible where no module, or not all of them, fit by the closed form."""
     space, most = JointSpace(inputs), most_simulated(inputs)
     candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
-    starts = baseline_trials(inputs, space)
+    trials = JointTrials(inputs)
+    starts = baseline_trials(trials, space)
     if not candidates and not any(each.plan for each in starts):
         raise nothing_fits(space)
-    return search(inputs, candidates, most, starts)
+    return search(trials, candidates, most, starts)

@@ -5,9 +5,10 @@ encoders' backwards run at once, or recompute all, whichever fits first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, sqrt
 
+from planner.costs import SharedPrices
 from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.layout_laws import layout_laws
@@ -42,21 +43,44 @@ class SimulatedJoint:
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
 
 
+@dataclass(frozen=True)
+class JointTrials:
+    """Joint layouts that were simulated for a batch, by what they are, each once; what prices their modules, once for
+    each layout.
+    """
+
+    inputs: Inputs
+    prices: SharedPrices = field(default_factory=SharedPrices)
+    known: dict[str, SimulatedJoint] = field(default_factory=dict)
+
+    def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
+        """Joint layouts as a simulated plan."""
+        key = str(layouts)
+        if key not in self.known:
+            self.known[key] = simulated_joint(self.inputs, layouts, kind, self.prices)
+        return replace(self.known[key], kind=kind)
+
+
 @dataclass
 class JointSearch:
     """What was simulated so far, within a number of simulations."""
 
-    inputs: Inputs
+    trials: JointTrials
     most: int
     priced: int  # candidates, by the closed form
     starts: Sequence[SimulatedJoint] = ()  # simulated before, and not counted: baselines, by their names as kinds
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
 
+    @property
+    def inputs(self) -> Inputs:
+        """The job with its batch."""
+        return self.trials.inputs
+
     def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
-        """Joint layouts as a simulated plan; what was tried before is not tried again."""
+        """Joint layouts as a simulated plan; what was tried before counts once."""
         key = str(layouts)
         if key not in self.tried:
-            self.tried[key] = simulated_joint(self.inputs, layouts, kind)
+            self.tried[key] = self.trials.simulate(layouts, kind)
         return self.tried[key]
 
     @property
@@ -77,16 +101,16 @@ class JointSearch:
         return next(iter(self.rising), None)
 
 
-def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
+def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str, prices: SharedPrices) -> SimulatedJoint:
     """Joint layouts as a plan with the seconds of its step, or why they are none. What does not fit in the order of its
     tasks is not simulated.
     """
     try:
-        plan = draft_of_layouts(inputs, layouts)
+        plan = draft_of_layouts(inputs, layouts, shared=prices)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
         return SimulatedJoint(layouts, kind, because=error.message)
-    tried = TriedPlan(plan)
+    tried = TriedPlan(plan, prices)
     try:
         tried.require_memory()
         return SimulatedJoint(layouts, kind, plan, round_digits(tried.step_seconds()))
@@ -103,12 +127,12 @@ def require_lawful_layouts(plan: Plan) -> None:
 
 
 def search(
-    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, starts: Sequence[SimulatedJoint] = ()
+    trials: JointTrials, candidates: Sequence[JointCandidate], most: int, starts: Sequence[SimulatedJoint] = ()
 ) -> JointSearch:
     """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best, of `starts` or
     of these.
     """
-    done = JointSearch(inputs, most, len(candidates), starts)
+    done = JointSearch(trials, most, len(candidates), starts)
     first, others = quickest_of_kinds(candidates, most)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by, at least
     for each in first:

@@ -6,7 +6,7 @@ Which sample and which item goes where is decided for all modules together (join
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from planner.costs import Pricing
+from planner.costs import Pricing, SharedPrices
 from planner.errors import InputError
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
@@ -88,12 +88,17 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose =
     return plan
 
 
-def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
-    """The same plan before its check. Raises Infeasible where a sample is more than a rank may hold."""
+def draft_of_layouts(
+    inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best, shared: SharedPrices | None = None
+) -> Plan:
+    """The same plan before its check; `shared`: prices, with other plans of the job. Raises Infeasible where a sample
+    is more than a rank may hold.
+    """
+    pricing = pricing_for(inputs, layouts, shared)
     if packs_samples(inputs):
-        micro_batches, groups = packed_by_group(pricing_for(inputs, layouts), inputs, layouts)
+        micro_batches, groups = packed_by_group(pricing, inputs, layouts)
     else:
-        micro_batches, groups = assigned_by_group(choose(joint_items(inputs, layouts)), inputs, layouts)
+        micro_batches, groups = assigned_by_group(choose(JointItems(pricing, inputs, layouts)), inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")
     plan = draft_plan(
@@ -111,11 +116,11 @@ def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
     return JointItems(pricing_for(inputs, layouts), inputs, layouts)
 
 
-def pricing_for(inputs: Inputs, layouts: dict[str, Layout]) -> Pricing:
+def pricing_for(inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices | None = None) -> Pricing:
     """What prices items of modules with these layouts."""
     used = plan_uses(inputs, layouts, ())
-    flows = gradient_flows(used.models, inputs.model.edges)
-    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
+    flows, shared = gradient_flows(used.models, inputs.model.edges), SharedPrices() if shared is None else shared
+    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows, shared=shared)
 
 
 def packed_by_group(
