@@ -9,6 +9,7 @@ concurrent passes (compute/contention.py).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import hypot
+from typing import NamedTuple
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
@@ -22,7 +23,7 @@ from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel, machine_of
 from planner.costs.memory.offload import Offloading, offloading_of
 from planner.costs.network.replica_exchange import exposed_part
-from planner.costs.network_model import group_of_ranks, network_of
+from planner.costs.network_model import CommGroup, group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
 from planner.costs.shared_prices import ModulePricing, SharedPrices
 from planner.costs.step.load_spread import load_spread
@@ -40,6 +41,16 @@ from planner.specs.hardware.profile import Device
 from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
 from planner.specs.shapes import DTYPE_BYTES
+
+
+class SendRoute(NamedTuple):
+    """Who sends to whom: numbers of ranks, those on both sides, the group over which, and the kinds of device."""
+
+    senders: int
+    readers: int
+    both: int
+    group: CommGroup
+    kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,7 @@ class Pricing:
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
+    routes: dict[tuple[str, Ranks, Ranks, bool], SendRoute] = field(default_factory=dict)
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
     def with_concurrency(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
@@ -241,20 +253,34 @@ class Pricing:
 
     def send_cost(self, task: Task) -> Cost:
         """A send of activations or their gradients from stage to stage, or over an edge between modules (`v0>llm`)."""
-        layout, tokens = self.layouts[task.module], task.tokens
-        whole = tokens * self.send_width(task) * DTYPE_BYTES[layout.dtype]
+        layout, route = self.layouts[task.module], self.route(task)
+        whole = task.tokens * self.send_width(task) * DTYPE_BYTES[layout.dtype]
         if is_between_modules(task):
-            size, pair = resharded_bytes(task, whole), farthest_pair(self.cluster, task.ranks, task.peers)
+            size = resharded_bytes(route, whole)
         else:  # without sequence parallelism, each tp rank sends all
             size = whole / (len(task.ranks) if layout.sequence_parallel else task.degree)
-            pair = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
         if is_between_modules(task) and not size:
             return NO_COST  # nothing leaves its rank
-        group = group_of_ranks(self.cluster, Ranks(sorted({*pair})))
-        own = self.device_kinds(layout.ranks)
+        return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, route.group) for kind in route.kinds)
+
+    def route(self, task: Task) -> SendRoute:
+        """The way of a send, cached: there are many of each."""
+        key = task.module, task.ranks, task.peers, is_between_modules(task)
+        if key not in self.routes:
+            self.routes[key] = self.new_route(task)
+        return self.routes[key]
+
+    def new_route(self, task: Task) -> SendRoute:
+        """Compute what `route` caches."""
+        if is_between_modules(task):
+            pair = farthest_pair(self.cluster, task.ranks, task.peers)
+        else:
+            pair = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
+        own = self.device_kinds(self.layouts[task.module].ranks)
         receiving = (kind for kind in self.device_kinds(Ranks(pair[1:])) if kind in own)
-        both = dict.fromkeys((*self.device_kinds(task.ranks), *receiving))  # the slower side is critical
-        return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, group) for kind in both)
+        kinds = dict.fromkeys((*self.device_kinds(task.ranks), *receiving))  # the slower side is critical
+        group = group_of_ranks(self.cluster, Ranks(sorted({*pair})))
+        return SendRoute(len(task.ranks), len(task.peers), len({*task.ranks} & {*task.peers}), group, tuple(kinds))
 
     def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""
@@ -325,14 +351,12 @@ class Pricing:
         return offloading_of(basis.layer_lines(), held, len(layers), self.devices[kind], own)
 
 
-def resharded_bytes(task: Task, whole: float) -> float:
+def resharded_bytes(route: SendRoute, whole: float) -> float:
     """Bytes of outputs that the busiest rank sends or receives over an edge: senders and readers have equal parts, each
     reader of all senders, and what a rank sends itself leaves no rank.
     """
-    senders, readers = len(task.ranks), len(task.peers)
-    both = len({*task.ranks} & {*task.peers})
-    sent = whole / senders * (1 if both < senders else 1 - 1 / readers)
-    received = whole / readers * (1 if both < readers else 1 - 1 / senders)
+    sent = whole / route.senders * (1 if route.both < route.senders else 1 - 1 / route.readers)
+    received = whole / route.readers * (1 if route.both < route.readers else 1 - 1 / route.senders)
     return max(sent, received)
 
 
