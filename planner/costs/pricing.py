@@ -70,10 +70,12 @@ class Pricing:
     flows: dict[str, GradientFlow] = field(default_factory=dict)  # by module; left out: gradients go through its layers
     shared: SharedPrices = field(default_factory=SharedPrices)  # with other plans of the same job
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
+    parts: dict[tuple[object, ...], LayerPass] = field(default_factory=dict)
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     routes: dict[tuple[str, Ranks, Ranks, bool], SendRoute] = field(default_factory=dict)
+    pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
     def with_concurrency(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
@@ -83,6 +85,8 @@ class Pricing:
 
     def price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...] = ()) -> Cost:
         """Seconds of a task next to concurrent passes, with source and spread; cached by all that they depend on."""
+        if task.phase == "recv":  # its send has the seconds
+            return NO_COST
         key = self.price_key(task)
         if concurrent:
             key = (*key, tuple(tuple(tuple(map(self.price_key, passes)) for passes in groups) for groups in concurrent))
@@ -149,7 +153,14 @@ class Pricing:
         return DeviceUse(task.share, max(0.0, seconds - memory_bound), min(memory_bound, seconds), streamed)
 
     def layer_pass(self, task: Task) -> LayerPass:
-        """The layers that a task's pass goes through, with their group and recomputation."""
+        """The layers that a task's pass goes through, with their group and recomputation, cached."""
+        key = task.module, task.layers, task.ranks, task.split, task.phase == "F", self.cross_reads(task)
+        if key not in self.parts:
+            self.parts[key] = self.new_layer_pass(task)
+        return self.parts[key]
+
+    def new_layer_pass(self, task: Task) -> LayerPass:
+        """Compute what `layer_pass` caches."""
         layout, module, layers = self.layouts[task.module], self.models[task.module], task.layers
         recompute, by_placement = recompute_counts(layout, layers), counts_by_placement(layout, module, layers)
         ends, forward, reads = layers[-1] == module.layers - 1, task.phase == "F", self.cross_reads(task)
@@ -173,8 +184,18 @@ class Pricing:
             return self.mean_reads.get(task.module, NO_READS)
         return reads_of(zip(task.sizes, (each or 0 for each in read), strict=True))
 
-    def kind_pass_cost(self, part: LayerPass, kind: str, lengths: Sequence[int]) -> Cost:
-        """A pass over documents of these lengths, on ranks of one device kind."""
+    def kind_pass_cost(self, part: LayerPass, kind: str, lengths: tuple[int, ...]) -> Cost:
+        """A pass over documents of these lengths, on ranks of one device kind; cached by its line, which stages of as
+        many layers on groups alike have in common.
+        """
+        line, _ = self.pass_line(part, kind)
+        key = id(line), lengths
+        if key not in self.pass_costs:
+            self.pass_costs[key] = self.new_pass_cost(part, kind, lengths)
+        return self.pass_costs[key]
+
+    def new_pass_cost(self, part: LayerPass, kind: str, lengths: tuple[int, ...]) -> Cost:
+        """Compute what `kind_pass_cost` caches."""
         line, source = self.pass_line(part, kind)
         comm, basis = line.comm_seconds(lengths), self.module_pricing(part.module, kind)
         compute = basis.compute_cost(line.seconds(lengths) - comm)

@@ -17,7 +17,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
-from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint, simulated_joint
+from planner.strategies.modality.joint_search import JointSearch, JointTrials, SimulatedJoint, simulated_joint
 from planner.strategies.static import draft_of_layouts
 
 Layouts = dict[str, Layout]
@@ -86,7 +86,7 @@ class LayoutsAtMix:
         """Layouts on all batches; `known`: seconds of the first ones."""
         seconds = [*known]
         for batch in self.inputs.batches[len(known) :]:
-            found = simulated_joint(replace(self.inputs, batches=(batch,)), layouts, kind, self.prices)
+            found = simulated_joint(JointTrials(replace(self.inputs, batches=(batch,)), self.prices), layouts, kind)
             if not found.plan:
                 return LayoutsOnBatches(tuple(seconds), found.because)
             seconds.append(found.seconds)

@@ -5,6 +5,8 @@ Which sample and which item goes where is decided for all modules together (join
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
+from typing import NamedTuple
 
 from planner.costs import Pricing, SharedPrices
 from planner.errors import InputError
@@ -88,17 +90,29 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose =
     return plan
 
 
-def draft_of_layouts(
-    inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best, shared: SharedPrices | None = None
-) -> Plan:
-    """The same plan before its check; `shared`: prices, with other plans of the job. Raises Infeasible where a sample
-    is more than a rank may hold.
-    """
-    pricing = pricing_for(inputs, layouts, shared)
+def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
+    """The same plan before its check. Raises Infeasible where a sample is more than a rank may hold."""
+    return estimated_draft(inputs, layouts, SharedPrices(), choose).plan
+
+
+class EstimatedDraft(NamedTuple):
+    """A plan before its check, and what its step takes about."""
+
+    plan: Plan
+    seconds: float  # of the assignment's estimate (step_estimate.py); infinite where samples are packed without one
+
+
+def estimated_draft(
+    inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices, choose: Choose = JointItems.best
+) -> EstimatedDraft:
+    """The same with its estimate; `shared`: prices, with other plans of the job."""
+    pricing, seconds = pricing_for(inputs, layouts, shared), inf
     if packs_samples(inputs):
         micro_batches, groups = packed_by_group(pricing, inputs, layouts)
     else:
-        micro_batches, groups = assigned_by_group(choose(JointItems(pricing, inputs, layouts)), inputs, layouts)
+        chosen = choose(JointItems(pricing, inputs, layouts))
+        seconds = chosen.seconds
+        micro_batches, groups = assigned_by_group(chosen, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")
     plan = draft_plan(
@@ -108,7 +122,7 @@ def draft_of_layouts(
         groups,
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
-    return with_fields(plan, edges=plan_edges(inputs, layouts))
+    return EstimatedDraft(with_fields(plan, edges=plan_edges(inputs, layouts)), seconds)
 
 
 def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
