@@ -15,7 +15,7 @@ from planner.scoring.objective_value import (
 )
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
 from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
-from planner.scoring.plan_memory import allowed_bytes_on, exceeds_memory
+from planner.scoring.plan_memory import PlanMemory, allowed_bytes_on, exceeds_memory
 from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.ranked_alternatives import impossible_alternatives, ranked_alternatives, tie_spread
 from planner.scoring.read_plan import ScoredPlan, read_plan, read_scored, scored_at
@@ -29,6 +29,7 @@ from planner.scoring.score import (
     require_memory,
     require_memory_in_order,
     score,
+    task_seconds,
     whole_score,
     with_score,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "SPACE",
     "ExpertAnswer",
     "PlanAnswer",
+    "PlanMemory",
     "ReplicaPipeline",
     "Score",
     "ScoredPlan",
@@ -79,6 +81,7 @@ __all__ = [
     "splits_backward",
     "step_bounds",
     "step_seconds",
+    "task_seconds",
     "throughput",
     "tie_spread",
     "whole_score",

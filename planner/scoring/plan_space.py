@@ -48,4 +48,5 @@ def joint_problem_of_plan(plan: Plan) -> JointProblem:
         prices=uses.prices,
         limits=uses.limits,
         knobs=uses.software.knobs,
+        repeated=uses.repeated,
     )

@@ -1,6 +1,6 @@
 """The score of a plan, computed from the plan alone: seconds, lower bound, breakdown and memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -175,3 +175,12 @@ def require_peaks(plan: Plan, plan_memory: PlanMemory, memory: MemoryCurves) -> 
             where="memory",
             fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
         )
+
+
+def task_seconds(scores: Iterable[Score]) -> dict[str, float]:
+    """What tasks of some steps are predicted to take, by id: the longest where several ranks or steps have one."""
+    seconds: dict[str, float] = {}
+    for each in scores:
+        for event in each.timeline.events:
+            seconds[event.id] = max(seconds.get(event.id, 0.0), event.end - event.start)
+    return seconds

@@ -6,7 +6,7 @@ simulated step then, so that what does not fit is not simulated.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from planner.costs import Pricing, SharedPrices, pricing_of
@@ -24,7 +24,7 @@ class TriedPlan:
     """A plan of one step, expanded and priced once; `shared`: prices, with other plans of its job."""
 
     plan: Plan
-    shared: SharedPrices
+    shared: SharedPrices = field(default_factory=SharedPrices)
 
     @cached_property
     def tasks(self) -> Sequence[Task]:

@@ -24,7 +24,7 @@ from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
-from planner.strategies.static import unsupported_together
+from planner.strategies.static import quicker_assignment, unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
 
@@ -53,8 +53,9 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     best = done.best
     if best is None or best.plan is None:
         raise nearest_error(done)
-    require_legal(best.plan, str(inputs.file))
-    scored = with_score(best.plan, f"{done.priced} joint layouts priced, {len(done.tried)} simulated")
+    chosen = quicker_assignment(inputs, best.plan)
+    require_legal(chosen, str(inputs.file))
+    scored = with_score(chosen, f"{done.priced} joint layouts priced, {len(done.tried)} simulated")
     uneven = not all(map(has_even_stages, best.plan.layouts.values()))  # such plans are not in the space of the bound
     open_space = uneven or unbounded_jointly(inputs)
     bounded = scored if open_space else over_space(scored, joint_space_bound(inputs).seconds)

@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from planner.costs import SharedPrices, pricing_of
+from planner.costs import pricing_of
 from planner.layouts import layouts_of, screen
 from planner.plan.tasks.expand import expand
 from planner.scoring import TriedPlan, score
@@ -13,7 +13,7 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_changes import neighbours
 from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointTrials
-from planner.strategies.modality.module_space import ModuleSpace
+from planner.strategies.static.module_space import ModuleSpace
 from tests.modality_jobs import seeing_job
 
 EACH = 2  # of the candidates, and of the changes of each, about one in so many is tried
@@ -48,7 +48,7 @@ def test_prices_that_plans_share_are_their_own_to_the_last_bit(tried):
 
 def test_seconds_and_memory_are_those_of_the_score(tried):
     for each in tried[1][::4]:
-        scored, own = score(each.plan), TriedPlan(each.plan, SharedPrices())
+        scored, own = score(each.plan), TriedPlan(each.plan)
         assert own.step_seconds() == scored.step_seconds == pytest.approx(each.seconds, rel=1e-8)
         assert own.memory.peaks == pytest.approx(scored.memory.peaks, rel=1e-12)
         assert own.memory_share == pytest.approx(scored.memory_share(scored.fullest_rank), rel=1e-12)

@@ -16,10 +16,10 @@ from planner.specs.workload.length_sources import SampleMix
 from planner.specs.workload.sample_batches import read_sample_batches, with_mix
 from planner.specs.workload.samples import SampleBatch
 from planner.strategies.modality.baseline_trial import Layouts, best_trial
-from planner.strategies.modality.joint_candidates import MEMORY_SHARES, PASSES, JointSpace
+from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import JointTrials
 from planner.strategies.modality.level_stages import with_level_stages
-from planner.strategies.modality.module_space import ModuleOption
+from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleOption
 from planner.units import GIB
 
 LLM_LAYOUTS = 4  # of the LLM, with each share of memory for encoders

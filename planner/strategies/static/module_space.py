@@ -22,9 +22,13 @@ from planner.layouts import (
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.specs.parallelism import EncoderBackward
 from planner.specs.workload.items import part_lengths
 from planner.units import GIB
 
+MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
+# Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
+PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
 FIRST_TRIED = 256  # quickest layouts that are screened again with less memory; doubled until they are enough
 
 
