@@ -1,5 +1,6 @@
 """What a search asks of plans that it tries is what their scores say, with prices shared or not."""
 
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -12,7 +13,7 @@ from planner.scoring import TriedPlan, score
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_changes import neighbours
-from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointTrials
+from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch, JointTrials
 from planner.strategies.static.module_space import ModuleSpace
 from tests.modality_jobs import seeing_job
 
@@ -74,6 +75,18 @@ def test_what_is_estimated_as_too_slow_is_not_simulated_and_not_remembered(tried
     left = fresh.simulate(slow.layouts, "", slow.estimate / CLEARLY_SLOWER)
     assert left.plan is None and left.seconds == inf and "estimated" in left.because
     assert fresh.simulate(slow.layouts, "").seconds == slow.seconds
+
+
+def test_what_is_refused_is_not_the_best(tried):
+    trials, fitting = tried
+    done = JointSearch(trials, len(fitting), 0, fitting[:1])
+    for each in fitting[1:9]:
+        done.simulate(each.layouts, each.kind)
+    rising = done.rising
+    for one, following in pairwise(rising):
+        assert done.best is one
+        done.refuse(one, "too much")
+        assert done.best is following and one not in done.rising
 
 
 @pytest.mark.parametrize("values", [{"tp": 2, "cp": 1}, {"zero": 1}, {"pp": 2, "micro_batch": 1}])

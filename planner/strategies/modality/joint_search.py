@@ -90,6 +90,12 @@ class JointSearch:
             self.tried[key] = self.trials.simulate(layouts, kind, most)
         return self.tried[key]
 
+    def refuse(self, one: SimulatedJoint, because: str) -> None:
+        """One that was taken to fit does not."""
+        refused = replace(one, plan=None, seconds=inf, because=because)
+        self.tried = {key: refused if each is one else each for key, each in self.tried.items()}
+        self.starts = [refused if each is one else each for each in self.starts]
+
     @property
     def spent(self) -> bool:
         """Whether as many were simulated as may be."""
