@@ -16,7 +16,7 @@ from planner.scoring.objective_value import (
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
 from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
 from planner.scoring.plan_memory import allowed_bytes_on, exceeds_memory
-from planner.scoring.plan_space import plan_space_seconds
+from planner.scoring.plan_space import over_joint_space, plan_space_seconds
 from planner.scoring.ranked_alternatives import impossible_alternatives, ranked_alternatives, tie_spread
 from planner.scoring.read_plan import ScoredPlan, read_plan, read_scored, scored_at
 from planner.scoring.score import (
@@ -58,6 +58,7 @@ __all__ = [
     "objective_of",
     "objective_value",
     "outcome_of",
+    "over_joint_space",
     "over_space",
     "plan_answer",
     "plan_space_seconds",

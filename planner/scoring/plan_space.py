@@ -1,5 +1,7 @@
 """The bound over the space of layouts that a plan was chosen from, found again from the plan alone."""
 
+from math import isfinite
+
 from planner.costs import machine_of
 from planner.costs.memory import device_accounting
 from planner.layouts import (
@@ -11,8 +13,11 @@ from planner.layouts import (
     layouts_of,
     space_bound,
 )
+from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
 from planner.scoring.bounded_step import step_sizes
+from planner.scoring.score import over_space
+from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism
 
@@ -42,10 +47,30 @@ def joint_problem_of_plan(plan: Plan) -> JointProblem:
         models=uses.models,
         edges=plan.edges,
         sizes={name: uses.items[name] for name in uses.models},
-        fixed={name: uses.fix.layouts.get(name, Parallelism()) for name in uses.models},
+        fixed={name: fixed_of_plan(plan, name) for name in uses.models},
         cluster=uses.cluster,
         devices=uses.devices,
         prices=uses.prices,
         limits=uses.limits,
         knobs=uses.software.knobs,
+        uneven=not all(map(has_even_stages, plan.layouts.values())),
     )
+
+
+def fixed_of_plan(plan: Plan, name: str) -> Parallelism:
+    """The fields of a module's layout that were fixed: all of them where nothing was searched. Layers of stages are
+    none of them: where they are uneven, they may be any.
+    """
+    if plan.made.strategy != "by_hand":
+        return with_fields(plan.uses.fix.layouts.get(name, Parallelism()), stages=None)
+    layout = plan.layouts[name]
+    decided = {field: getattr(layout, field) for field in Parallelism.__struct_fields__ if field != "stages"}
+    return Parallelism(**decided)
+
+
+def over_joint_space(plan: Plan) -> Plan:
+    """A priced plan of several modules, of one step, with the bound over all plans of its job; as it is where the
+    space of the bound has no layout that fits.
+    """
+    seconds = plan_space_seconds(plan)
+    return over_space(plan, seconds) if isfinite(seconds) else plan

@@ -14,11 +14,10 @@ The placements are those of MegaScale-Omni (encoders multiplexed with every pipe
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
 """
 
-from planner.layouts import joint_space_bound, unbounded_jointly, with_joint_fields
+from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
-from planner.scoring import outcome_of, over_space, prediction_of
+from planner.scoring import outcome_of, over_joint_space, prediction_of
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
@@ -56,7 +55,5 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     require_legal(best.plan, str(inputs.file))
     work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
     scored = with_fields(best.plan, outcome=outcome_of(best.found, work), prediction=prediction_of(best.found))
-    uneven = not all(map(has_even_stages, best.plan.layouts.values()))  # such plans are not in the space of the bound
-    open_space = uneven or unbounded_jointly(inputs)
-    bounded = scored if open_space else over_space(scored, joint_space_bound(inputs).seconds)
+    bounded = scored if unbounded_jointly(inputs) else over_joint_space(scored)
     return with_fields(bounded, alternatives=joint_alternatives(done))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from planner.errors import Infeasible
-from planner.layouts import joint_space_bound, unbounded_jointly
+from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import join_plans, round_digits
 from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import outcome_of, over_space, prediction_of
+from planner.scoring import outcome_of, over_joint_space, prediction_of
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
@@ -98,5 +98,5 @@ class LayoutsAtMix:
             assert found.plan and found.found, "they fit"
             outcome, prediction = outcome_of(found.found, effort), prediction_of(found.found)
             plan = with_fields(found.plan, outcome=outcome, prediction=prediction, alternatives=alternatives)
-            plans.append(plan if unbounded_jointly(alone) else over_space(plan, joint_space_bound(alone).seconds))
+            plans.append(plan if unbounded_jointly(alone) else over_joint_space(plan))
         return join_plans(plans)
