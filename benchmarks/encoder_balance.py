@@ -22,7 +22,7 @@ from planner.packing import LongShort, SplitProblem, reorder_within_groups, spli
 from planner.scoring import step_seconds
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import joint_items, plan_of_layouts
+from planner.strategies.static.joint_plan import draft_of_layouts, joint_items, plan_of_layouts
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.split_items import SplitItems
 
@@ -134,7 +134,7 @@ def whole_alone(problem: SplitProblem) -> LongShort:
 def steps(inputs: Inputs) -> Figures:
     """Simulated seconds of a step on 256 ranks."""
     layouts = placed_layouts(inputs, False)
-    alone = plan_of_layouts(inputs, layouts, lambda joint: next(joint.candidates()))
+    alone = draft_of_layouts(inputs, layouts, JointItems.by_samples)
     began = process_time()
     together = plan_of_layouts(inputs, layouts)
     used = process_time() - began

@@ -21,7 +21,7 @@ from benchmarks.published_folder import published_folder
 from benchmarks.registry import Figures
 from planner import files
 from planner.calibrate.coefficients import CoefficientValues
-from planner.calibrate.framework_fit import fit_frameworks, measured_logs, predicted_seconds
+from planner.calibrate.framework_fit import fit_frameworks, linearised_fit, measured_logs, predicted_seconds
 from planner.calibrate.held_out import held_out_errors
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.costs import LayoutColumns
@@ -52,10 +52,11 @@ def run(data: Path | None) -> Iterator[Figures]:
         return
     cases = timed_cases(read_published(folder)[0])
     machines = machines_of_cases(cases)
-    fit = fit_frameworks(cases, machines).values
+    linearised = linearised_fit(cases, machines)
+    fit = linearised.fitted_to(np.ones(len(cases), dtype=np.bool_)).values
     groups: list[Group] = []
     for source in sources_with_groups(cases):
-        errors, _ = held_out_errors(cases, machines, fit, [source])
+        errors, _ = held_out_errors(linearised, [source])
         inside = [n for n, case in enumerate(cases) if case.origin.source == source]
         of_source = [cases[n] for n in inside]
         found = layout_groups(of_source, np.exp(errors[inside] + measured_logs(of_source)).tolist())

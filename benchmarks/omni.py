@@ -31,8 +31,9 @@ from planner.strategies.modality.baselines import BASELINES
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_search import most_simulated, search, simulated_joint
 from planner.strategies.modality_layout import plan as plan_jointly
-from planner.strategies.static.joint_assignment import JointAssignment, JointItems
-from planner.strategies.static.joint_plan import plan_of_layouts
+from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_plan import draft_of_layouts
+from planner.strategies.static.joint_streams import JointAssignment
 
 MIXES = ("1:9", "5:5", "9:1")
 PUBLISHED = {
@@ -172,8 +173,8 @@ def ablations(found: AtMix) -> Figures:
     }
     seconds = {
         "colocation": without_colocation(inputs),
-        "balance": step_seconds(plan_of_layouts(inputs, plan.layouts, by_llm_alone)),
-        "splits": step_seconds(plan_of_layouts(inputs, plan.layouts, unsplit)),
+        "balance": step_seconds(draft_of_layouts(inputs, plan.layouts, JointItems.by_samples)),
+        "splits": step_seconds(draft_of_layouts(inputs, plan.layouts, unsplit)),
         **{name: changed(inputs, plan.layouts, encoders, change) for name, change in changes.items()},
     }
     lost = {name: None if own is None else round(1.0 - plan.outcome.value / own, 4) for name, own in seconds.items()}
@@ -186,11 +187,6 @@ def without_colocation(inputs: Inputs) -> float | None:
     apart = [each for each in joint_candidates(JointSpace(inputs)) if not {*each.places.values()} & {"all", "beside"}]
     best = search(inputs, apart, most).best if apart else None
     return best.seconds if best else None
-
-
-def by_llm_alone(items: JointItems) -> JointAssignment:
-    """Samples are balanced by the LLM alone, and items among the replicas of their encoder alone."""
-    return next(items.candidates())
 
 
 def unsplit(items: JointItems) -> JointAssignment:

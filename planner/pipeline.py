@@ -18,7 +18,7 @@ from planner.check import Finding, Tolerances, check_folder, compare
 from planner.ledger import ComparedRun, compare_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, require_memory, score, scored_at, with_bound_digest
+from planner.scoring import Score, require_memory, score, scored_at, task_seconds, with_bound_digest
 from planner.scoring import read_plan as read_plan
 from planner.scoring import read_scored as read_scored
 from planner.solve_job import (
@@ -86,7 +86,7 @@ def run(
     runtime.require_quick_checks(plan, options)
     scores = verify(plan) if plan.uses.prices.has_prices else []
     with online.run_planner(plan, options.steps_folder(plan), options.step_count(plan), options.base, job):
-        result = runtime.run(plan, options, on_step)
+        result = runtime.run(plan, options, on_step, task_seconds(scores))
     followed = online.trained_steps(plan, options.steps_folder(plan), len(result.steps), result.steps_before)
     tolerance = runtime.parity_tolerance(plan, options.dtype) if result.verify else None
     return compare_run(plan, scores, result, followed, tolerance)

@@ -148,9 +148,17 @@ def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch
         on_batch(number, len(inputs.batches), "")
         start = perf_counter()
         alone = replace(inputs, batches=(batch,))
-        plans.append(assign_batch(alone, plans[0].layouts) if several and plans else plan_of_batch(alone))
+        plans.append(plan_with_layouts(alone, plans[0]) if several and plans else plan_of_batch(alone))
         seconds.append(perf_counter() - start)
     return SolvedJob(restate_in_objective(join_plans(plans), inputs.job.objective), tuple(seconds))
+
+
+def plan_with_layouts(inputs: Inputs, first: Plan) -> Plan:
+    """The plan of a batch with the layouts of an earlier one. Raises Infeasible where it does not fit."""
+    name = first.made.strategy
+    if name not in STRATEGIES or is_static(name):
+        return assign_batch(inputs, first.layouts)
+    return strategy_called(name).plan(inputs, first)
 
 
 def unsupported_reason(inputs: Inputs) -> str | None:

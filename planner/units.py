@@ -1,6 +1,7 @@
 """Units and their texts: SI inside (seconds, bytes), GiB and ms on screens and in files."""
 
 import re
+from collections.abc import Sequence
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
@@ -59,3 +60,9 @@ def percent(share: float) -> str:
 def plural(count: int, word: str) -> str:
     """A count with its noun: `1 step`, `2 steps`, `2 batches`."""
     return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('ch') else 's'}"
+
+
+def first_few(numbers: Sequence[int]) -> str:
+    """Return the first few of many numbers, and the last: `0, 1, 2, 3, 4, 5, 6, 7, … 131`."""
+    shown = ", ".join(map(str, numbers[:8]))
+    return f"{shown}, … {numbers[-1]}" if len(numbers) > 8 else shown

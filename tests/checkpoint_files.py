@@ -13,6 +13,6 @@ def write_tensors(path, tensors):
     write_tensors_streamed(path, described(tensors), tensors.values())
 
 
-def save_checkpoint(weights, spec, folder):
+def save_checkpoint(weights, spec, folder, source=None):
     """Write full parameters, by their names here, as config.json and model.safetensors."""
-    save_checkpoint_streamed(described(weights), weights.items(), spec, folder)
+    save_checkpoint_streamed(described(weights), weights.items(), spec, folder, source)

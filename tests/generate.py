@@ -118,6 +118,7 @@ def decoder_parts(hybrid: bool) -> dict[str, st.SearchStrategy]:
     usual |= {"cross": st.none(), "cross_norms": st.just(False), "cross_gates": st.just(False)}
     usual |= {
         "added_words": st.just(0),
+        "rope_scaling": st.none(),
         "rope_sections": st.just(()),
         "positions": st.sampled_from(["rope", "learned", "none"]),
     }

@@ -64,6 +64,7 @@ TENSORS = (
     "models/tensor_parallel.py",
     "plan/tokens/",
     "runtime/exchange/edge_exchange.py",
+    "runtime/features/kept_features.py",
     "runtime/exchange/micro_batch_in_flight.py",
     "runtime/parity/parity_reference.py",
     "runtime/state/full_tensors.py",

@@ -4,7 +4,7 @@ Each is positive and fitted as its logarithm, with a Gaussian prior on that, whe
 at most 1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,21 +32,26 @@ class Prior:
 
 
 SUSTAINED_PRIOR = Prior(0.92, 0.15)  # sustained over the rate of kernels timed alone
-SAME_CHIP = {  # devices with the same chip as another
-    "h800": "h100-80gb",
-    "a800": "a100-80gb",
-    "a100-40gb": "a100-80gb",
-    "v100-16gb": "v100-32gb",
-    "gb300": "b300",
+# Devices with the chip of another, and their sustained rate over its. At a capped power: clocks go with its cube root
+# where voltage follows them, and in proportion at the lowest voltage; the square root is between. Of what is left for
+# the cores, without the 100 W that memory and idle circuits take: (400 / 600)^(1/2) at 500 of 700 W.
+SAME_CHIP = {
+    "h800": ("h100-80gb", 1.0),
+    "h100-96gb-500w": ("h100-80gb", 0.82),
+    "a800": ("a100-80gb", 1.0),
+    "a100-40gb": ("a100-80gb", 1.0),
+    "v100-16gb": ("v100-32gb", 1.0),
+    "gb300": ("b300", 1.0),
 }
 GENERIC = "generic"  # the framework that all are fitted as at first
 NOT_SHARED = ("shard_ms",)  # coefficients that do not carry over to other frameworks
-EXPERT_COEFFICIENTS = ("experts", "ep_exposed", "imbalance", "expert_us")  # of mixture-of-experts layers
+# One value for all frameworks: no source determines its own.
+COMMON = ("attention", "jitter", "layer_us", "tp_us", "micro_batch_ms", "step_ms", "overlapped", "cast")
 SUSTAINED_PRECISIONS = ("bf16", "fp8")
 FRAMEWORK_PRIORS = {
     "passes": Prior(1.2, 0.25),
     "kernels": Prior(1.0, 0.07),
-    "attention": Prior(0.7, 0.25),
+    "attention": Prior(1.0, 0.15),
     "experts": Prior(1.15, 0.15),
     "cast": Prior(0.5, 0.4),
     "tp_exposed": Prior(0.6, 0.4),
@@ -67,6 +72,31 @@ AT_MOST_ONE = ("overlapped", "cast", "tp_exposed", "ep_exposed", "pp_exposed", "
 CoefficientValues = Mapping[CoefficientName, Any]  # numbers, or arrays that broadcast with a setup's
 
 
+def always(case: PublishedCase) -> bool:
+    """Of what every step depends on."""
+    return True
+
+
+def has_experts(case: PublishedCase) -> bool:
+    return case.module.routed_experts is not None
+
+
+# What a case must have for its seconds to depend on a coefficient.
+TOLD_BY: Mapping[str, Callable[[PublishedCase], bool]] = {
+    "experts": has_experts,
+    "expert_us": has_experts,
+    "ep_exposed": lambda case: has_experts(case) and case.setup.ep * case.setup.etp > 1,
+    "imbalance": lambda case: has_experts(case) and not case.setup.balanced,
+    "cast": lambda case: case.setup.dtype == "fp8",
+    "tp_exposed": lambda case: case.setup.tp > 1,
+    "tp_us": lambda case: case.setup.tp > 1,
+    "pp_exposed": lambda case: case.setup.pp > 1,
+    "overlapped": lambda case: bool(case.setup.overlap),
+    "dp_window": lambda case: case.setup.data_ranks > 1,
+    "shard_ms": lambda case: case.setup.zero > 0,
+}
+
+
 def coefficients_of_cases(cases: Iterable[PublishedCase]) -> list[CoefficientName]:
     """The coefficients that these cases depend on, sorted."""
     coefficients: dict[CoefficientName, None] = {}
@@ -76,16 +106,18 @@ def coefficients_of_cases(cases: Iterable[PublishedCase]) -> list[CoefficientNam
 
 
 def coefficients_of_case(case: PublishedCase) -> list[CoefficientName]:
-    """The coefficients of a case: without those of experts in dense models, and of one framework in the common fit."""
-    names = [n for n in FRAMEWORK_PRIORS if case.software != GENERIC or n not in NOT_SHARED]
-    if case.module.routed_experts is None:
-        names = [n for n in names if n not in EXPERT_COEFFICIENTS]
-    return [CoefficientName(case.software, name) for name in names] + [sustained_rate_of(case)]
+    """The coefficients that the seconds of a case depend on."""
+    own = [name for name in FRAMEWORK_PRIORS if TOLD_BY.get(name, always)(case)]
+    named = [CoefficientName(GENERIC if name in COMMON else case.software, name) for name in own]
+    named = [each for each in named if each.owner != GENERIC or each.name not in NOT_SHARED]
+    return [*named, sustained_rate_of(case)]
 
 
 def sustained_rate_of(case: PublishedCase) -> CoefficientName:
     """The sustained rate that a case depends on, of its chip and precision."""
-    return CoefficientName(SAME_CHIP.get(case.device, case.device), "fp8" if case.setup.dtype == "fp8" else "bf16")
+    return CoefficientName(
+        SAME_CHIP.get(case.device, (case.device, 1.0))[0], "fp8" if case.setup.dtype == "fp8" else "bf16"
+    )
 
 
 def prior_of(coefficient: CoefficientName) -> Prior:
@@ -94,13 +126,16 @@ def prior_of(coefficient: CoefficientName) -> Prior:
 
 
 def with_coefficients(timing: TimingCoefficients, owner: str, values: CoefficientValues) -> TimingCoefficients:
-    """`timing` with the fitted coefficients of a framework."""
+    """`timing` with the fitted coefficients of a framework, and common ones where it has none of its own."""
     fitted = {
-        name: values[CoefficientName(owner, name)]
+        name: values[coefficient]
         for name in FRAMEWORK_PRIORS
-        if CoefficientName(owner, name) in values
+        for coefficient in (CoefficientName(GENERIC, name), CoefficientName(owner, name))  # its own, where both are
+        if coefficient in values
     }
     fitted |= {name: np.minimum(1.0, fitted[name]) for name in AT_MOST_ONE if name in fitted}
+    if "attention" in fitted:
+        fitted["attention"] = timing.attention * fitted["attention"]  # of the framework's kernel
     if "tp_exposed" in fitted:
         fitted["tp_exposed_backward"] = fitted["tp_exposed"]
     return with_fields(timing, **fitted)
@@ -108,9 +143,9 @@ def with_coefficients(timing: TimingCoefficients, owner: str, values: Coefficien
 
 def with_sustained_rates(rates: DeviceRates, owner: str, values: CoefficientValues) -> DeviceRates:
     """`rates` with the fitted sustained rates of a device's chip."""
-    chip = SAME_CHIP.get(owner, owner)
+    chip, share = SAME_CHIP.get(owner, (owner, 1.0))
     fitted = {
-        name: values[CoefficientName(chip, name)]
+        name: values[CoefficientName(chip, name)] * share
         for name in SUSTAINED_PRECISIONS
         if CoefficientName(chip, name) in values
     }

@@ -10,7 +10,8 @@ import numpy as np
 from planner import files
 from planner.calibrate.coefficients import GENERIC, SAME_CHIP, SUSTAINED_PRECISIONS, CoefficientName, with_coefficients
 from planner.calibrate.framework_facts import FRAMEWORKS
-from planner.calibrate.framework_fit import FittedCoefficients, Logs
+from planner.calibrate.framework_fit import FittedCoefficients
+from planner.calibrate.linear_residuals import Logs
 from planner.costs.compute import ASSUMED_SPREAD
 from planner.published import PublishedCase
 from planner.specs import library
@@ -95,12 +96,12 @@ def sustained_rates(fit: PublishedFit) -> dict[str, dict[str, float]]:
     rates: dict[str, dict[str, float]] = {}
     owners = {coefficient.owner for coefficient in fit.coefficients.values if coefficient.name in SUSTAINED_PRECISIONS}
     chips = {
-        **{board: chip for board, chip in SAME_CHIP.items() if chip in owners},
-        **{owner: owner for owner in owners},
+        **{board: chip for board, chip in SAME_CHIP.items() if chip[0] in owners},
+        **{owner: (owner, 1.0) for owner in owners},
     }
-    for board, chip in sorted(chips.items()):
+    for board, (chip, share) in sorted(chips.items()):
         values = {name: fit.coefficients.values.get(CoefficientName(chip, name)) for name in SUSTAINED_PRECISIONS}
-        rates[board] = {name: four_digits(value) for name, value in values.items() if value is not None}
+        rates[board] = {name: four_digits(value * share) for name, value in values.items() if value is not None}
     return rates
 
 

@@ -78,7 +78,9 @@ FRAMEWORKS = {
         accounting=MemoryCoefficients(workspace_gib=2.0, logit_bytes=10.0, spread=0.2),
     ),
     "fsdp": FrameworkFacts(
-        "PyTorch FSDP under other trainers. Memory as torchtitan's, not checked against peaks.",
+        "PyTorch FSDP under other trainers, which reduce gradients in bfloat16 (MixedPrecision PURE of llm-foundry's"
+        " MPT files, bfSixteen of fms-fsdp). Memory as torchtitan's, not checked against peaks.",
+        TimingCoefficients(gradient_bytes=2.0),
         accounting=MemoryCoefficients(own_master=True, logit_bytes=14.0, fused=False, fragmentation=0.03, spread=0.25),
     ),
     "primus": FrameworkFacts(

@@ -2,17 +2,17 @@
 
 A framework or device that only the held-out source has is then predicted as an unknown one: by the generic framework,
 or at the assumed sustained rate. A framework's interval is as wide as four fifths of its held-out records need. Only
-coefficients are held out: the form of the model and its constants were chosen with every source in view, and each fit
-starts from the coefficients of the fit to all sources.
+coefficients are held out: the form of the model and its constants were chosen with every source in view; and each fit
+is one step from the fit to all sources.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from planner.calibrate.coefficients import GENERIC, CoefficientValues
-from planner.calibrate.framework_fit import Logs, fit_frameworks, measured_logs, predicted_seconds
-from planner.costs import MachineModel
+from planner.calibrate.coefficients import GENERIC
+from planner.calibrate.framework_fit import LinearisedFit, measured_logs, predicted_seconds
+from planner.calibrate.linear_residuals import Logs
 from planner.published import PublishedCase
 
 SHARE = 0.8  # of held-out records within the interval
@@ -21,33 +21,32 @@ OnSource = Callable[[int, int, str], None]  # number done, total, name of the so
 
 
 def held_out_errors(
-    cases: Sequence[PublishedCase],
-    machines: Sequence[MachineModel],
-    start: CoefficientValues,
+    fit: LinearisedFit,
     sources: Sequence[str] | None = None,
     on_source: OnSource = lambda done, of, source: None,
 ) -> tuple[Logs, Logs]:
     """Log errors (cases,) by a fit without the case's source, with its framework's coefficients and with generic ones.
 
-    They are NaN for cases of sources that are not in `sources` (None: all). `start`: coefficients to begin each fit at.
+    They are NaN for cases of sources that are not in `sources` (None: all).
     """
-    asked = sorted({case.origin.source for case in cases}) if sources is None else list(sources)
+    cases, of_case = fit.cases, np.array([case.origin.source for case in fit.cases])
+    asked = sorted({*of_case.tolist()}) if sources is None else list(sources)
     own_errors, generic_errors = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
     for done, source in enumerate(asked):
         on_source(done, len(asked), source)
-        inside = [n for n, case in enumerate(cases) if case.origin.source == source]
-        outside = [n for n, case in enumerate(cases) if case.origin.source != source]
-        if not inside or not outside:
+        inside = of_case == source
+        if not inside.any() or inside.all():
             continue
-        others = fit_frameworks([cases[n] for n in outside], [machines[n] for n in outside], start)
-        held_out_cases, held_out_machines = [cases[n] for n in inside], [machines[n] for n in inside]
+        others = fit.fitted_to(~inside).values
+        held_out = [(case, machine) for case, machine, own in zip(cases, fit.machines, inside, strict=True) if own]
+        held_out_cases, held_out_machines = zip(*held_out, strict=True)
         generic = {
             coefficient: value
-            for coefficient, value in others.values.items()
+            for coefficient, value in others.items()
             if coefficient.owner not in named_frameworks(cases)
         }
         target = measured_logs(held_out_cases)
-        own_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, others.values)) - target
+        own_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, others)) - target
         generic_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, generic)) - target
     on_source(len(asked), len(asked), "")
     return own_errors, generic_errors

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.calibrate.coefficients import GENERIC
 from planner.calibrate.fit_files import PublishedFit
-from planner.calibrate.framework_fit import fit_frameworks, measured_logs, predicted_seconds
+from planner.calibrate.framework_fit import linearised_fit, measured_logs, predicted_seconds
 from planner.calibrate.held_out import half_width, held_out_errors, interval_spreads
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.errors import InputError
@@ -43,11 +43,12 @@ def calibrate_published(folder: Path, leave_out: Sequence[str], on_work: OnWork)
             raise InputError(f"no source is called `{name}`", where="--leave-out", fix=f"one of {', '.join(sources)}")
     run_on = machines_of_cases(cases)
     on_work(0, 1, f"fitting {len(cases)} records of {len(sources)} sources")
-    coefficients = fit_frameworks(cases, run_on)
+    linearised = linearised_fit(cases, run_on)
+    coefficients = linearised.fitted_to(np.ones(len(cases), dtype=np.bool_))
     inside = np.log(predicted_seconds(cases, run_on, coefficients.values)) - measured_logs(cases)
     held_out = sources if EACH_SOURCE in leave_out else sorted(set(leave_out))
     own_errors, generic_errors = held_out_errors(
-        cases, run_on, coefficients.values, held_out, lambda done, of, name: on_work(done, of, f"without {name}")
+        linearised, held_out, lambda done, of, name: on_work(done, of, f"without {name}")
     )
     if EACH_SOURCE in leave_out:
         widths = interval_spreads(cases, own_errors, generic_errors)

@@ -8,6 +8,7 @@ from planner.costs.compute import complete_rates
 from planner.published import PublishedCase, reachable_network
 from planner.specs import library
 from planner.specs.base import with_fields
+from planner.specs.framework.attention_kernels import with_kernel
 from planner.specs.hardware.profile import Profile
 from planner.specs.parameters import parameter_counts
 
@@ -36,9 +37,9 @@ def machines_of_cases(cases: Sequence[PublishedCase]) -> list[MachineModel]:
     for case in cases:
         device, rates = profiles[case.device].device, complete_rates(profiles[case.device].rates)
         facts = FRAMEWORKS.get(case.software, FRAMEWORKS["generic"])
-        result.append(
-            MachineModel(device, rates, reachable_network(case.network, device, rates), facts.timing, facts.accounting)
-        )
+        timing = with_kernel(facts.timing, case.attention_kernel)
+        network = reachable_network(case.network, device, rates)
+        result.append(MachineModel(device, rates, network, timing, facts.accounting))
     return result
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from planner.cli.canvas import Canvas
 
@@ -43,7 +44,8 @@ def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None
 
     out = console(stderr=as_json)
     for picture in pictures:
-        out.print(picture, crop=False)  # commands to copy are longer than a line, and stay in one
+        whole = isinstance(picture, Text) and picture.no_wrap  # rich forgets it when it joins what is printed
+        out.print(picture, crop=False, soft_wrap=whole)  # commands to copy are longer than a line, and stay in one
     if as_json:
         print_raw(json_text(data))
 

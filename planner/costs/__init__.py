@@ -8,6 +8,7 @@ from planner.costs.compute.expert_load import ExpertLoad, expert_load
 from planner.costs.cost import Cost, least_trusted
 from planner.costs.cost_lines import CostLine, WindowTerm
 from planner.costs.distinct_columns import columns_where, distinct_values
+from planner.costs.feature_reads import feature_gb_per_s
 from planner.costs.largest_offload import LargestOffload, largest_offload
 from planner.costs.layout_columns import (
     NON_NUMERIC_FIELDS,
@@ -84,6 +85,7 @@ __all__ = [
     "distinct_values",
     "expert_load",
     "expert_ratio",
+    "feature_gb_per_s",
     "find_objective",
     "freed_bytes",
     "head_line",

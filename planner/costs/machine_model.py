@@ -70,7 +70,7 @@ class MachineModel:
         """
         curve = self.attention_curve(core)
         share = (curve.share if forward else curve.backward_share) * self.sustained_share("bf16")
-        share *= self.timing.attention if "fp8" in self.device.tflops else 1.0  # Ampere has no newer kernels
+        share *= self.timing.attention if "fp8" in self.device.tflops else self.timing.attention_ampere
         return 4.0 * (1.0 if forward else 2.5) / (share * self.peak(core.dtype)), curve.s0
 
     def score_seconds(self, core: AttentionCore) -> Number:

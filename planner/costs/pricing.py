@@ -16,6 +16,7 @@ from planner.costs.compute.recompute_fits import require_measured_recompute
 from planner.costs.cost import NO_COST, Cost, least_trusted, slowest_cost, total_cost
 from planner.costs.cost_lines import CostLine
 from planner.costs.cross_reads import NO_READS, CrossReads, mean_cross_reads, reads_by_item, reads_of
+from planner.costs.feature_reads import feature_gb_per_s, kept_feature_line
 from planner.costs.fit_pricing import FitPricing
 from planner.costs.layer_pass import LayerPass, counts_by_placement, recompute_counts
 from planner.costs.layout_columns import columns_of
@@ -27,6 +28,7 @@ from planner.costs.rate_pricing import RatePricing
 from planner.costs.step.load_spread import load_spread
 from planner.errors import InputError
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
+from planner.plan.kept_features import computed_share
 from planner.plan.plan_file import Layout, Plan, Prices, SequenceSplit
 from planner.plan.task import Task
 from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses
@@ -39,6 +41,7 @@ from planner.specs.hardware.profile import Device
 from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
 from planner.specs.shapes import DTYPE_BYTES
+from planner.specs.workload.repeated import Repeated
 
 ModulePricing = FitPricing | RatePricing
 
@@ -58,6 +61,7 @@ class Pricing:
     reads: dict[ItemKey, int] = field(default_factory=dict)  # outputs that cross attention reads, by item
     edge_copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
     flows: dict[str, GradientFlow] = field(default_factory=dict)  # by module; left out: gradients go through its layers
+    repeated: Repeated | None = None  # epochs over the data set
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
@@ -102,6 +106,7 @@ class Pricing:
         """
         if not task.tokens:
             return NO_COST
+        task = task.fullest_share()
         part = self.layer_pass(task)
         part = part if embedding_head else part._replace(embedding_head=False)
         costs = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
@@ -127,6 +132,7 @@ class Pricing:
 
     def device_use(self, task: Task) -> DeviceUse:
         """What a pass (of a backward in two, both halves) asks of its devices; of several kinds, of the slowest."""
+        task = task.fullest_share()
         part = self.layer_pass(task)
         each = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
         kind = max(each, key=lambda kind: each[kind].value)
@@ -184,8 +190,17 @@ class Pricing:
     def pass_line(self, part: LayerPass, kind: str) -> tuple[CostLine, Cost]:
         """The cost line of a pass on ranks of one device kind, cached."""
         if (part, kind) not in self.lines:
-            self.lines[part, kind] = self.module_pricing(part.module, kind).pass_line(part)
+            line, source = self.module_pricing(part.module, kind).pass_line(part)
+            self.lines[part, kind] = self.with_kept_features(part, kind, line), source
         return self.lines[part, kind]
+
+    def with_kept_features(self, part: LayerPass, kind: str, computed: CostLine) -> CostLine:
+        """The cost line of a pass in the mean of all epochs, where most of them read what a forward makes."""
+        layout, module = self.layouts[part.module], self.models[part.module]
+        if layout.features == "computed" or not part.forward:
+            return computed
+        rate = feature_gb_per_s(layout, self.cluster, self.devices[kind])
+        return kept_feature_line(computed, module, layout, computed_share(layout, self.repeated), rate)
 
     def weight_line(self, part: LayerPass, kind: str) -> CostLine:
         """The cost line of the gradients of weights on ranks of one device kind, cached."""
@@ -241,8 +256,7 @@ class Pricing:
 
     def send_cost(self, task: Task) -> Cost:
         """A send of activations or their gradients from stage to stage, or over an edge between modules (`v0>llm`)."""
-        layout, tokens = self.layouts[task.module], task.tokens
-        whole = tokens * self.send_width(task) * DTYPE_BYTES[layout.dtype]
+        layout, whole = self.layouts[task.module], self.sent_bytes(task)
         if is_between_modules(task):
             size, pair = resharded_bytes(task, whole), farthest_pair(self.cluster, task.ranks, task.peers)
         else:  # without sequence parallelism, each tp rank sends all
@@ -255,6 +269,10 @@ class Pricing:
         receiving = (kind for kind in self.device_kinds(Ranks(pair[1:])) if kind in own)
         both = dict.fromkeys((*self.device_kinds(task.ranks), *receiving))  # the slower side is critical
         return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, group) for kind in both)
+
+    def sent_bytes(self, task: Task) -> float:
+        """Bytes of all that a send carries."""
+        return task.tokens * self.send_width(task) * DTYPE_BYTES[self.layouts[task.module].dtype]
 
     def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""
@@ -365,7 +383,18 @@ def pricing_of(plan: Plan) -> Pricing:
     copies = {edge.name: plan.layouts[edge.target].tp for edge in plan.edges if edge.by == "cross_attention"}
     reads = reads_by_item(plan)
     mean, flows = mean_cross_reads(plan, reads), gradient_flows(uses.models, plan.edges)
-    pricing = Pricing(uses.models, plan.layouts, uses.cluster, uses.prices, uses.devices, mean, reads, copies, flows)
+    pricing = Pricing(
+        uses.models,
+        plan.layouts,
+        uses.cluster,
+        uses.prices,
+        uses.devices,
+        mean,
+        reads,
+        copies,
+        flows,
+        uses.repeated,
+    )
     fix = "measure it again (planner profile) and solve its job again, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():
         for kind in pricing.device_kinds(layout.ranks):

@@ -1,15 +1,16 @@
 """Hugging Face config.json files as models of planner, and back; nothing is downloaded."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.hf import decoders, encoders, hybrid_decoders, moe_decoders, multimodal, text_encoders
 from planner.hf import hf_config as configs
 from planner.hf.hf_config import HfConfig, Note
+from planner.hf.same_function import function_differences, uncomputed_keys
 from planner.hf.weight_names import is_unread, layer_prefix, name_within, stored_block, stored_names, weight_family
-from planner.hf.write_config import to_config
+from planner.hf.write_config import to_config, to_config_like
 from planner.specs.layers import Module
 from planner.specs.model import Model, ModelEdge
 from planner.specs.parameters import model_parameters
@@ -55,6 +56,7 @@ class ImportedModel(NamedTuple):
 
     model: Model
     notes: tuple[Note, ...]
+    config: Mapping[str, Any]  # what was read
 
     @property
     def source_parameters(self) -> int:
@@ -76,7 +78,7 @@ def read(path: Path) -> ImportedModel:
     source = f"config.json of {origin}" + (f"; left out: {left_out}" if left_out else "")
     name = re.sub(r"[^a-z0-9_.+-]+", "-", origin.rpartition("/")[2].lower()) or "model"
     model = Model(format=Model.FORMAT, name=name, source=source, modules=modules, edges=edges)
-    return ImportedModel(model, tuple(config.notes))
+    return ImportedModel(model, tuple(config.notes), config.values)
 
 
 def encoder_edge(source: str, llm: Module) -> ModelEdge:
@@ -112,6 +114,7 @@ __all__ = [
     "FAMILIES",
     "ImportedModel",
     "Note",
+    "function_differences",
     "is_unread",
     "layer_prefix",
     "name_within",
@@ -119,5 +122,7 @@ __all__ = [
     "stored_block",
     "stored_names",
     "to_config",
+    "to_config_like",
+    "uncomputed_keys",
     "weight_family",
 ]

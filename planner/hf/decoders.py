@@ -6,8 +6,10 @@ Defaults are those of transformers for absent keys.
 from collections.abc import Callable
 from typing import Any
 
-from planner.hf.hf_config import HfConfig, quoted_json
+from planner.hf.expert_balance import with_balance
+from planner.hf.hf_config import HfConfig
 from planner.hf.layer_patterns import full_attention_rule
+from planner.hf.rope import rope_fields
 from planner.specs.layers import Decoder
 
 MOST_LAYERS = 10_000  # as in a model's file
@@ -88,8 +90,8 @@ def gpt2(config: HfConfig) -> Decoder:
     return build_decoder(config, fields)
 
 
-def llama_fields(config: HfConfig) -> dict[str, Any]:
-    """Fields that Llama and its descendants have in common."""
+def llama_fields(config: HfConfig, rotary_share: float = 1.0) -> dict[str, Any]:
+    """Fields that Llama and its descendants have in common; `rotary_share`: of a head's dims that are rotated."""
     config.assume(**LLAMA_DEFAULTS)
     config.expect("hidden_act", ("silu", "swish"))
     hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
@@ -103,23 +105,9 @@ def llama_fields(config: HfConfig) -> dict[str, Any]:
         "ffn": config.count("intermediate_size"),
         "vocab": config.count("vocab_size"),
         "tied": config.flag("tie_word_embeddings"),
-        "rope_base": rope_base(config),
         "norm_eps": config.number("rms_norm_eps"),
+        **rope_fields(config, rotary_share),
     }
-
-
-def rope_base(config: HfConfig) -> float:
-    """The base of rotary positions: at the top of the file, or, since transformers 5, in a mapping of its own."""
-    key, where = "rope_theta", config
-    if config.values.get("rope_parameters"):
-        where = config.section("rope_parameters").assume(rope_theta=config.defaults["rope_theta"], rope_type="default")
-        if where.text("rope_type") != "default":
-            config.leave_out(f"rope_parameters {quoted_json(where.values)}")
-        where.read_keys |= {*where.values}
-    base = where.number(key)
-    if base < 1:
-        raise where.wrong_value(key, "a number from 1 to 1e15")
-    return base
 
 
 def llama_bias(config: HfConfig) -> str:
@@ -166,7 +154,7 @@ def window_fields(config: HfConfig, has_window: Callable[[int], bool], always: b
 def build_decoder(config: HfConfig, fields: dict[str, Any]) -> Decoder:
     """A decoder of these fields. Raises InputError where the numbers do not fit together."""
     try:
-        return Decoder(**fields)
+        return with_balance(config, Decoder(**fields))
     except ValueError as error:
         what, _, fix = str(error).partition(" | ")
         raise config.key_error("hidden_size", what, fix) from error

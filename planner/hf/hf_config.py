@@ -33,6 +33,7 @@ class Note(NamedTuple):
     kind: Literal["left out", "added", "assumed"]
     what: str
     parameters: int = 0  # parameters of the source minus those of the spec
+    key: str = ""  # of the config.json, where it is a value that the spec cannot have
 
 
 @dataclass(slots=True)
@@ -126,7 +127,11 @@ class HfConfig:
         """Notes a value that is none of these."""
         value = self.value(key)
         if not any(value == each and type(value) is type(each) for each in accepted):
-            self.leave_out(f"{self.route}{key} {quoted_json(value)}")
+            self.leave_out_key(key)
+
+    def leave_out_key(self, key: str) -> None:
+        """Notes a key whose value the spec cannot have."""
+        self.notes.append(Note("left out", f"{self.route}{key} {quoted_json(self.value(key))}", key=key))
 
     def leave_out(self, what: str, parameters: int = 0) -> None:
         """Notes what the spec does not have, and how many parameters that is."""
@@ -135,6 +140,10 @@ class HfConfig:
     def add(self, what: str, parameters: int) -> None:
         """Notes what only the spec has, and how many parameters that is."""
         self.notes.append(Note("added", what, -parameters))
+
+    def assumption(self, what: str) -> None:
+        """Notes what the spec has in another way than the source."""
+        self.notes.append(Note("assumed", what))
 
     def wrong_value(self, key: str, wanted: str) -> InputError:
         """The error for a value of the wrong type or range."""
@@ -155,7 +164,7 @@ class HfConfig:
             self.notes.append(Note("assumed", f"as usual for this kind: {defaults}"))
         for key, value in self.values.items():
             if key not in self.read_keys and key not in IGNORED_KEYS and value:
-                self.leave_out(f"{self.route}{key} {quoted_json(value)}")
+                self.leave_out_key(key)
         for part in self.sections:
             part.note_unread_keys()
 

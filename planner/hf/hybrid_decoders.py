@@ -4,7 +4,7 @@ from math import inf
 from typing import Any, get_args
 
 from planner.hf.decoders import MOST_LAYERS, build_decoder, llama_bias, llama_fields
-from planner.hf.hf_config import MOST, HfConfig, quoted_json
+from planner.hf.hf_config import MOST, HfConfig
 from planner.hf.moe_decoders import expert_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts, StateSpace
@@ -117,7 +117,7 @@ def nemotron_space(config: HfConfig) -> StateSpace:
     config.expect("mamba_hidden_act", ("silu", "swish"))
     config.expect("mamba_proj_bias", (False,))
     if time_step_limits(config) != (0.0, None):
-        config.leave_out(f"time_step_limit {quoted_json(config.value('time_step_limit'))}")
+        config.leave_out_key("time_step_limit")
     fields = {
         "heads": config.count("mamba_num_heads"),
         "head_dim": config.count("mamba_head_dim"),
@@ -153,7 +153,8 @@ def nemotron_experts(config: HfConfig) -> Experts:
 
 def bamba(config: HfConfig) -> Decoder:
     """Bamba: a state space or attention, and an MLP, in each layer."""
-    fields, full = llama_fields(config.assume(**BAMBA_DEFAULTS)), config.numbers("attn_layer_indices")
+    fields = llama_fields(config.assume(**BAMBA_DEFAULTS), BAMBA_ROTARY_SHARE)
+    full = config.numbers("attn_layer_indices")
     config.read_keys |= {"num_logits_to_keep"}
     bias = llama_bias(config)
     rotary = int(BAMBA_ROTARY_SHARE * (fields["head_dim"] or fields["hidden"] // fields["heads"]))

@@ -94,6 +94,9 @@ def deepseek(config: HfConfig) -> Decoder:
         "bias": attention_bias(config),
         "latent": latent,
     }
+    scaling = config.values.get("rope_scaling") or config.values.get("rope_parameters")
+    if isinstance(scaling, dict) and scaling.get("mscale_all_dim"):  # beside the rotated part, all scores are scaled
+        config.leave_out(f"the scale of attention scores by mscale_all_dim {scaling['mscale_all_dim']}")
     return build_decoder(config, {**fields, "moe": deepseek_experts(config)})
 
 
@@ -154,8 +157,6 @@ def moe_layer_fields(config: HfConfig, sparse: list[bool], key: str) -> dict[str
 
 def expert_fields(config: HfConfig, key: str, width: int, **fields: Any) -> Experts:
     """Experts of this width. Raises InputError where the numbers do not fit together."""
-    if config.assume(output_router_logits=False).flag("output_router_logits"):
-        config.leave_out(f"router_aux_loss_coef {config.values.get('router_aux_loss_coef')}")
     try:
         return Experts(experts=config.count(key), topk=config.count("num_experts_per_tok"), ffn=width, **fields)
     except ValueError as error:

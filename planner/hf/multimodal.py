@@ -14,7 +14,7 @@ from planner.hf.encoders import (
     read_layers,
     siglip,
 )
-from planner.hf.hf_config import HfConfig, quoted_json
+from planner.hf.hf_config import HfConfig
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Module, Vit
 from planner.specs.layers.head_widths import head_dim
@@ -98,10 +98,7 @@ def sectioned(config: HfConfig) -> Decoder:
     if key is None:
         return text
     part = config.section(key).assume(mrope_section=[])
-    part.read_keys |= {*part.values}
-    kind = part.values.get("rope_type", part.values.get("type"))
-    if key == "rope_scaling" and kind not in ("default", "mrope"):
-        config.leave_out(f"{key} {quoted_json(part.values)}")
+    part.read_keys |= {*part.values}  # the others are read with those of the decoder
     sections, pairs = part.numbers("mrope_section"), head_dim(text) // 2
     if sections and (len(sections) != 3 or sum(sections) != pairs or not all(sections)):
         raise part.wrong_value("mrope_section", f"three numbers that add up to {pairs}")

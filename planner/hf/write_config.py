@@ -1,10 +1,13 @@
 """Writes a decoder as the config.json of the family that has such layers: the inverse of reading it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from planner.errors import InputError
 from planner.hf.decoders import FULL, SLIDING
+from planner.hf.expert_balance import balance_keys
+from planner.hf.hf_config import IGNORED_KEYS
+from planner.hf.rope import scaling_keys
 from planner.hf.write_hybrids import MAX_POSITIONS, bamba, hybrid_family, nemotron_h
 from planner.specs.layers import Decoder, Module
 from planner.specs.layers.head_widths import head_dim, kv_heads
@@ -21,6 +24,8 @@ ARCHITECTURES = {
     "qwen3_moe": "Qwen3MoeForCausalLM",
 }
 
+POSITIONS = "max_position_embeddings"
+
 
 def to_config(module: Module) -> dict[str, Any]:
     """A module as a config.json that transformers reads. Raises InputError where no family written here has such
@@ -32,6 +37,15 @@ def to_config(module: Module) -> dict[str, Any]:
         fix = f"a decoder as one of {', '.join(ARCHITECTURES)}"
         raise InputError("no config.json is written of such a module", where=type(module).__name__.lower(), fix=fix)
     return config
+
+
+def to_config_like(module: Module, source: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for a module that began as another config.json describes it: with the names, tokens and positions of
+    that file, which a spec does not have.
+    """
+    own, text = to_config(module), source.get("text_config", source)
+    decided = own.keys() - {POSITIONS}
+    return own | {key: text[key] for key in sorted(text.keys() & IGNORED_KEYS - decided)}
 
 
 def decoder_config(module: Decoder) -> dict[str, Any] | None:
@@ -108,8 +122,9 @@ def llama_keys(module: Decoder) -> dict[str, Any]:
         "hidden_act": "silu",
         "rms_norm_eps": module.norm_eps,
         "rope_theta": module.rope_base,
+        **scaling_keys(module.rope_scaling),
         "tie_word_embeddings": module.tied,
-        "max_position_embeddings": MAX_POSITIONS,
+        POSITIONS: MAX_POSITIONS,
     }
 
 
@@ -143,8 +158,7 @@ def expert_keys(module: Decoder, kind: str) -> dict[str, Any]:
     moe = module.moe
     if moe is None:
         return {}
-    config: dict[str, Any] = {"num_experts_per_tok": moe.topk, "output_router_logits": moe.balance > 0}
-    config |= {"router_aux_loss_coef": moe.balance} if moe.balance else {}
+    config: dict[str, Any] = {"num_experts_per_tok": moe.topk, **balance_keys(module)}
     if kind == "mixtral":
         return config | {"num_local_experts": moe.experts}
     dense = [layer for layer, has in enumerate(moe_layers(module)) if not has]

@@ -1,4 +1,7 @@
-"""Ctrl-C, which a terminal sends to every process of a job: which processes handle it, and which get it forwarded."""
+"""Signals that ask a job to end: Ctrl-C, which a terminal sends to every process of it, SIGTERM of a scheduler (Slurm,
+Kubernetes, a spot machine), and SIGHUP of a terminal that is closed. Which processes handle them, and which get them
+forwarded.
+"""
 
 import os
 import signal
@@ -9,35 +12,49 @@ from types import FrameType
 
 SignalHandler = Callable[[int, FrameType | None], None] | signal.Handlers
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def handled_signals() -> list[signal.Signals]:
+    """Ctrl-C, and those of the others that this process does not ignore: under nohup it ignores SIGHUP, and a worker
+    ignores both, as its launcher forwards them.
+    """
+    return [each for each in STOP_SIGNALS if each == signal.SIGINT or signal.getsignal(each) != signal.SIG_IGN]
+
 
 @contextmanager
 def handling_interrupts(handler: SignalHandler) -> Iterator[None]:
-    """Handle SIGINT with `handler` in this block; only in the main thread, since Python sets signal handlers nowhere
-    else.
+    """Handle these signals with `handler` in this block; only in the main thread, since Python sets signal handlers
+    nowhere else.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGINT, handler)
+    previous = {number: signal.signal(number, handler) for number in handled_signals()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 def ignoring_interrupts() -> AbstractContextManager[None]:
-    """A child process that is started in this block ignores SIGINT, and ends with its parent."""
+    """A child process that is started in this block ignores these signals, and ends with its parent."""
     return handling_interrupts(signal.SIG_IGN)
 
 
-def forwarding_interrupts(processes: Callable[[], Iterable[int | None]]) -> AbstractContextManager[None]:
-    """Forward the first SIGINT to these processes, which may end in their own time; the next one is handled
-    as before.
+def forwarding_interrupts(
+    processes: Callable[[], Iterable[int | None]], on_first: Callable[[int], None] = lambda number: None
+) -> AbstractContextManager[None]:
+    """Forward the first signal as SIGINT to these processes, which may end in their own time, and tell `on_first` which
+    it was; the next one is handled as before.
     """
-    previous = signal.getsignal(signal.SIGINT)
+    previous = {number: signal.getsignal(number) for number in handled_signals()}
 
     def forward(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, previous)
+        for each, before in previous.items():
+            signal.signal(each, before)
+        on_first(number)
         for process in processes():
             if process is not None:
                 with suppress(ProcessLookupError):  # it has just ended

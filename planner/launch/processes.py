@@ -1,8 +1,8 @@
 """Local worker processes. One that dies ends the others and is named; none outlives the launcher.
 
-A worker sends (kind, value) through a pipe: a message for the caller, its result, or its failure. The name of the task
-that it begins is written to shared memory, which wakes nobody. The rendezvous store is in the launcher, on a port that
-the system chose, so it outlives any worker.
+A worker sends (kind, value) through a pipe: a message for the caller, its result, or its failure. The task that it
+begins is written to shared memory, which wakes nobody. The rendezvous store is in the launcher, on a port that the
+system chose, so it outlives any worker.
 """
 
 import multiprocessing
@@ -11,14 +11,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from planner.launch.failures import WorkerFailure, describe_exception, error_from_failures, failure_at_exit
+from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
 from planner.launch.interrupts import forwarding_interrupts, ignoring_interrupts
+from planner.launch.task_board import BoardEntry, read_entry, write_entry
 from planner.launch.worker import DeviceKind, worker_from_environment
 
 EntryPoint = Callable[
@@ -27,7 +28,6 @@ EntryPoint = Callable[
 OnMessage = Callable[[int, Any], None]  # (rank, message)
 
 CAUSE_WAIT_S = 1.0  # how long the launcher waits for the cause of a failure that looks like a consequence
-TASK_NAME_BYTES = 256
 EXIT_S = 10.0  # how long a worker that sent its result may take to exit
 PRELOADED_MODULES = ["planner.launch.preload"]  # modules imported by the fork server, which the first launch starts
 
@@ -42,6 +42,16 @@ class WorkerBody:
     threads: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """Of a launch whose first Ctrl-C or SIGTERM is forwarded, so that workers end with a result in their own time, and
+    whose ranks fail where they hang.
+    """
+
+    on_interrupt: Callable[[int], None]  # told that first signal
+    hang_limits: HangLimits
+
+
 @dataclass(slots=True)
 class ChildProcess:
     """The launcher's record of one worker."""
@@ -49,7 +59,7 @@ class ChildProcess:
     rank: int
     process: BaseProcess
     pipe: Connection
-    task_memory: Any  # shared memory: the task that the worker began last
+    board: Any  # shared memory: the task that the worker began last
     result: Any = None
     finished: bool = False
     failure: WorkerFailure | None = None
@@ -57,7 +67,7 @@ class ChildProcess:
     @property
     def task(self) -> str:
         """The last task that it began."""
-        return str(self.task_memory.value.decode(errors="ignore"))
+        return read_entry(self.board).task
 
     @property
     def running(self) -> bool:
@@ -98,12 +108,12 @@ def launch(
     on_message: OnMessage = lambda _rank, _message: None,
     kind: DeviceKind = "cpu",
     threads: int | None = None,
-    graceful_interrupt: bool = False,
+    supervision: Supervision | None = None,
 ) -> list[Any]:
     """Run `entry(worker, *args)` in `world_size` processes of this machine; returns their results by rank.
 
-    The first worker to fail ends all others, and the error names it and its task. Ctrl-C kills the workers; with
-    `graceful_interrupt` the first one is forwarded to them, and they end with a result in their own time.
+    The first worker to fail ends all others, and the error names it and its task. Ctrl-C and SIGTERM kill the workers,
+    unless there is a `supervision`.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -119,8 +129,11 @@ def launch(
     try:
         for rank in range(world_size):
             children.append(start_child(rank, world, WorkerBody(entry, args, kind, threads)))
-        with forwarding_interrupts(lambda: alive_process_ids(children)) if graceful_interrupt else nullcontext():
-            wait_for_children(children, on_message)
+        if supervision is None:
+            wait_for_children(children, on_message, None)
+        else:
+            with forwarding_interrupts(lambda: alive_process_ids(children), supervision.on_interrupt):
+                wait_for_children(children, on_message, hang_watch(children, supervision.hang_limits))
     finally:
         stop_children(children)
     return [child.result for child in children]
@@ -132,7 +145,7 @@ def start_child(rank: int, world: dict[str, object], body: WorkerBody) -> ChildP
     context.set_forkserver_preload([*PRELOADED_MODULES, body.entry.__module__])
     reader, writer = context.Pipe(duplex=False)
     environment = {**world, "RANK": rank, "LOCAL_RANK": rank}
-    board = context.RawArray("c", TASK_NAME_BYTES)
+    board = context.RawValue(BoardEntry)
     process = context.Process(target=worker_main, args=(writer, board, environment, body), name=f"rank {rank}")
     with ignoring_interrupts():
         process.start()
@@ -140,12 +153,22 @@ def start_child(rank: int, world: dict[str, object], body: WorkerBody) -> ChildP
     return ChildProcess(rank, process, reader, board)
 
 
-def wait_for_children(children: Sequence[ChildProcess], on_message: OnMessage) -> None:
-    """Wait until all have finished or one has failed; then wait briefly for a better explanation, and raise
-    the error.
+def hang_watch(children: Sequence[ChildProcess], hang_limits: HangLimits) -> HangWatch:
+    """A watch over all of these workers."""
+    watch = HangWatch(hang_limits)
+    for child in children:
+        watch.add(child.rank, child.process.pid or 0, child.board)
+    return watch
+
+
+def wait_for_children(children: Sequence[ChildProcess], on_message: OnMessage, watch: HangWatch | None) -> None:
+    """Wait until all have finished or one has failed or hangs; of a failure wait briefly for a better explanation, and
+    raise the error.
     """
     while any(child.running for child in children):
-        handle_events(children, on_message, None)
+        handle_events(children, on_message, LOOK_S if watch else None)
+        if watch:
+            watch.require_progress([child.rank for child in children if child.running])
         failures = [child.failure for child in children if child.failure]
         deadline = time.monotonic() + CAUSE_WAIT_S
         while failures and all(failure.is_consequence for failure in failures) and time.monotonic() < deadline:
@@ -191,7 +214,7 @@ def worker_main(pipe: Connection, board: Any, environment: dict[str, object], bo
 
     def send(kind: str, value: Any) -> None:
         if kind == "task":
-            board.value = value.encode()[: TASK_NAME_BYTES - 1]
+            write_entry(board, value)
         else:
             pipe.send((kind, value))
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.errors import InputError
+from planner.launch.task_board import BegunTask
 
 if TYPE_CHECKING:
     import torch
@@ -34,9 +35,11 @@ class Worker:
         """Send anything picklable to the `on_message` of the launch."""
         self.send("message", message)
 
-    def begin_task(self, task: str) -> None:
-        """Record which task begins, so that a failure can name it."""
-        self.send("task", task)
+    def begin_task(self, task: str, step: int = 0, place: int = 0) -> None:
+        """Record which task begins, so that a failure can name it; in which step, and at which place of the order that
+        all ranks share.
+        """
+        self.send("task", BegunTask(task, step, place))
 
     @property
     def device(self) -> "torch.device":

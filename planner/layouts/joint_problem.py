@@ -26,6 +26,7 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import MESH_DIMS, Parallelism, decided_fields
 from planner.specs.trained_parameters import trained_parameters
 from planner.specs.workload.items import UNITS_PER_TOKEN, Size, part_lengths
+from planner.specs.workload.repeated import Repeated
 
 # Fields of a layout that passes depend on, besides its degrees.
 PASS_FIELDS = ("recompute", "dtype", "sequence_parallel", "overlap")
@@ -45,6 +46,7 @@ class JointProblem:
     limits: Limits
     knobs: Knobs
     uneven: bool = False  # whether stages of pipelines may have any numbers of layers
+    repeated: Repeated | None = None  # epochs over the data set
 
     @cached_property
     def module(self) -> str:
@@ -106,7 +108,8 @@ class JointProblem:
 
     def least_pass_seconds(self, name: str) -> float:
         """Ranks' seconds of all passes over a module's items at least, without what many ranks wait for each other: in
-        one micro-batch, on as few ranks as its fixed degrees need.
+        one micro-batch, on as few ranks as its fixed degrees need. Of an encoder whose features may be kept, what it
+        computes of them in the mean of all epochs.
         """
         sizes, fixed = self.parts(name), self.fixed[name]
         layout = least_layout(fixed)
@@ -129,7 +132,14 @@ class JointProblem:
             ring=layout.default_split.ring,
         )
         seconds = sum(pricing.price(replace(task, phase=phase)).value for phase in phases)
-        return seconds * len(layout.ranks) / (1.0 + float(self.own.machine.jitter(len(layout.ranks))))
+        least = seconds * len(layout.ranks) / (1.0 + float(self.own.machine.jitter(len(layout.ranks))))
+        return least / self.repeated.epochs if self.repeated and self.may_keep_features(name) else least
+
+    def may_keep_features(self, name: str) -> bool:
+        """Whether features of a module may be read in all epochs but the first; their capacity is not asked."""
+        flow, fixed = self.flows[name], self.fixed[name].features
+        changed = flow.has_backward() or (self.repeated is not None and name in self.repeated.augmented)
+        return name != self.module and not changed and fixed != "computed"
 
     def updated(self, name: str) -> int:
         """Parameters of a module that the step updates."""

@@ -14,7 +14,15 @@ from planner.simulate import Timeline, TracedStep, whole_timeline
 
 if TYPE_CHECKING:
     from planner.launch import SentBytes
-    from planner.runtime import ParityErrors, ParityTolerance, PlanningOverlap, RunResult, StepResult, StopReason
+    from planner.runtime import (
+        FeatureCounts,
+        ParityErrors,
+        ParityTolerance,
+        PlanningOverlap,
+        RunResult,
+        StepResult,
+        StopReason,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,7 @@ class ComparedRun:
     memory: tuple[PeakMemoryUse, ...] = ()  # by rank; none where torch does not count it: on the CPU
     sent_bytes: "tuple[SentBytes, ...]" = ()  # by rank, in the last step
     steps_before: int = 0  # steps of the checkpoint that it resumed
+    features: "tuple[FeatureCounts, ...]" = ()  # by step, of items of encoders whose outputs are kept; empty: of none
 
 
 FollowedSteps = Iterable[
@@ -83,6 +92,9 @@ def compare_run(
         memory=peak_memory_use(plan, memory),
         sent_bytes=result.steps[-1].sent_bytes,
         steps_before=result.steps_before,
+        features=tuple(step.features for step in result.steps)
+        if any(any(step.features) for step in result.steps)
+        else (),
     )
 
 

@@ -140,16 +140,15 @@ def groups_vary(plan: Plan, name: str) -> bool:
     """
     layout = plan.layouts[name]
     used = {group for each in placed_groups(plan, name) for group in each}
-    return plan.made.strategy in GROUPED or any(
-        plan.groups[group].resolved_split(layout) != layout.default_split for group in used
-    )
+    grouped = plan.made.strategy in GROUPED and name not in {edge.source for edge in plan.edges}
+    return grouped or any(plan.groups[group].resolved_split(layout) != layout.default_split for group in used)
 
 
 def alternative_text(tried: Alternative, chosen: str) -> str:
     """Return the layout or strategy of an alternative to a plan that the strategy `chosen` made."""
     if not tried.layouts or tried.strategy in GROUPED:
         given = {name: getattr(tried, name) for name in ("zero", "sync", "recompute")}
-        for layout in tried.layouts.values():
+        for layout in tried.layouts.values() if len(tried.layouts) == 1 else ():
             given["recompute"] = layout.recompute
         fixed = ", ".join(f"{name}: {flow_text(value)}" for name, value in given.items() if value is not None)
         return f"{tried.strategy} with {fixed}" if fixed else tried.strategy

@@ -411,6 +411,11 @@ RULES = (
         lambda at: f"it runs encoders for the micro-batch that reads them, not {at.options.ahead} ahead | ahead: 0",
     ),
     Rule(
+        "kept features",
+        lambda at: not at.knobs.kept_features and (at.options.features or "computed") != "computed",
+        lambda at: "it computes features of frozen encoders in every epoch | features: computed",
+    ),
+    Rule(
         "rank order",
         refuses_rank_order,
         lambda at: (

@@ -29,6 +29,7 @@ from planner.specs.parallelism import (
     Dispatch,
     Dtype,
     EncoderBackward,
+    FeatureSource,
     GradientDtype,
     OverlappedKind,
     Parallelism,
@@ -40,6 +41,7 @@ from planner.specs.parallelism import (
 )
 from planner.specs.workload.items import Size, item_tokens
 from planner.specs.workload.loss_weighting import LossWeighting
+from planner.specs.workload.repeated import Repeated
 
 
 class PlanOrigin(Spec, omit_defaults=False):
@@ -93,6 +95,7 @@ class PlanInputs(Spec, kw_only=True):
     degrees: tuple[RankCount, ...] = ()  # sequence-parallel degrees that the bound is for
     limits: Limits = Limits()
     fix: Fix = Fix()
+    repeated: Repeated | None = None  # epochs over the data set; None: nothing is known to be seen again
     software: Framework = Framework()  # what trains, and what it can launch
     loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between
     prices: Prices
@@ -197,6 +200,7 @@ class Layout(Parallelism, kw_only=True):
     overlap: tuple[OverlappedKind, ...] = ()
     ahead: Index = 0
     backward: EncoderBackward = "last"
+    features: FeatureSource = "computed"
     experts: dict[
         str | int, ExpertLayout
     ] = {}  # ranges of layers → how their experts differ from `ep`, `etp`, `dispatch`

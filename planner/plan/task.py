@@ -1,10 +1,11 @@
 """Tasks: what the runtime executes and the simulator times. They are derived from a plan and never stored."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from planner.plan.plan_file import SequenceSplit
 from planner.specs.base import Layers, Ranks
+from planner.specs.sequence_sharding import whole_shares
 from planner.specs.workload.items import Document, packed_documents
 
 Phase = Literal["F", "B", "I", "W", "send", "recv", "gather", "sync", "update", "offload"]
@@ -82,6 +83,22 @@ class Task:
     def documents(self) -> tuple[Document, ...]:
         """The documents of all items, in their order."""
         return packed_documents(self.items, self.parts or [(size,) for size in self.sizes])
+
+    def shares(self) -> list[tuple[int, ...]] | None:
+        """Return the documents of each rank by their lengths, where ranks share whole parts of items and exchange
+        nothing; None where documents are sharded.
+        """
+        return whole_shares(self.lengths, self.split) if self.parts else None
+
+    def fullest_share(self) -> "Task":
+        """Return the task as its fullest rank has it, where ranks share whole parts: whole documents, and no exchange;
+        else itself.
+        """
+        shares = self.shares()
+        if shares is None:
+            return self
+        fullest = max(shares, key=lambda lengths: (sum(lengths), sum(each * each for each in lengths)))
+        return replace(self, degree=1, parts=(fullest,), sizes=(sum(fullest),))
 
     def with_dependencies(self, *ids: str) -> "Task":
         """Return the task with these ids added to those that it waits for."""

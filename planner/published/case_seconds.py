@@ -30,7 +30,15 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
     for index, case in enumerate(cases):
         setup = case.setup
         kind = tuple(str(getattr(setup, name)) for name in NON_NUMERIC_FIELDS)
-        groups[files.json_text(case.module), case.encoder, case.device, case.software, case.network, kind].append(index)
+        key = (
+            files.json_text(case.module),
+            case.encoder,
+            case.device,
+            case.software,
+            case.attention_kernel,
+            case.network,
+        )
+        groups[(*key, kind)].append(index)
     return [
         CaseGroup(
             cases[indices[0]],

@@ -3,40 +3,62 @@
 import re
 
 from planner.specs.base import with_fields
+from planner.specs.framework.attention_kernels import AttentionKernel
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 
 SEGMENTS = re.compile(r"expandable[_ -]?segments?(?!\s*[:=]\s*(?:false|off|0))")
 NOT_EXPANDABLE = re.compile(
     r"(?:without|no) expandable[_ -]?segments?|expandable[_ -]?segments?\s*[:=]\s*(?:false|off|0)"
 )
-NATIVE_LOSS = re.compile(r"cross[-_ ]entropy[-_ ](?:loss[-_ ])?fusion[-_ ]*(?:impl)?\s*[=: ]*(?:true;?\s*)?native")
+# How the loss is computed, and the bytes of a logit at its peak; the first that matches decides. Frameworks without a
+# word of it have their own (planner/calibrate/framework_facts.py).
+LOSSES: tuple[tuple[re.Pattern[str], float], ...] = (
+    # Fused with the head's product, a chunk of tokens at a time: Liger's, cut cross-entropy (arXiv 2411.09009).
+    (re.compile(r"liger|fused[-_ ]linear[-_ ](?:ce|cross)|cut[-_ ]?cross|linear[-_ ]cross[-_ ]entropy"), 0.0),
+    (re.compile(r"chunked?[-_ ](?:loss|cross|ce\b)|loss[-_ ]chunk"), 2.0),  # torchtitan, pull request 996: 8 chunks
+    # Megatron-Core's fusions: exponentials beside the float32 copy; Transformer Engine's overwrites the logits.
+    (re.compile(r"cross[-_ ]entropy[-_ ](?:loss[-_ ])?fusion[-_ ]*(?:impl)?\s*[=: ]*(?:true;?\s*)?native"), 10.0),
+    (re.compile(r"cross[-_ ]entropy[-_ ]fusion[-_ ]impl\s*[=:]\s*te\b"), 2.0),
+    # flash-attn's cross-entropy: bfloat16 logits and their gradient (MPT's loss_fn fused_crossentropy, the default).
+    (re.compile(r"llm[-_ ]?foundry"), 4.0),
+)
+# Megatron's arguments, and the bytes a parameter takes with them: gradients reduced in bfloat16, and moments kept so.
+NARROW_GRADIENTS = re.compile(
+    r"(?:grad[-_]reduce[-_]in[-_]bf16|main[-_]grads[-_]dtype)\s*[=:]\s*(?:true|bf16|torch\.bfloat16)"
+)
+NARROW_MOMENTS = re.compile(r"exp[-_]avg[-_]dtype\s*[=:]\s*(?:bf16|torch\.bfloat16)")
 ARGUMENTS = re.compile(r"transformer-impl\s*=")  # Megatron-LM's own, of which dropout of 0.1 is the default
 NO_DROPOUT = re.compile(r"hidden-dropout\s*=\s*0?\.?0*(?:[;|\s]|$)|no-dropout")
 DETERMINISTIC = re.compile(r"deterministic-mode\s*=\s*true")  # whose kernels take next to no workspace: fitted
 DETERMINISTIC_WORKSPACE_GIB = 0.05
-UNFUSED = re.compile(r"attention-backend\s*=\s*(?:unfused|local)\b")  # attention with its matrix in memory
 COMPILED = re.compile(r"torch\.compile|\bcompiled?\b|inductor")
 EAGER = re.compile(r"\beager\b|no compile|without compile|compile\s*[=:]\s*(?:n\b|no|false|off)")
 # Fitted: it separates the runs of Megatron-Bridge's ablation that ran out of memory from those that did not.
 FRAGMENTED = 0.42
-NATIVE_LOGIT_BYTES = 10.0  # exponentials beside the float32 copy
 COMPILED_LOGIT_BYTES = 13.0
 
 
-def adjusted_accounting(settings: str, software: str, accounting: MemoryCoefficients) -> MemoryCoefficients:
+def adjusted_accounting(
+    settings: str, software: str, kernel: AttentionKernel, accounting: MemoryCoefficients
+) -> MemoryCoefficients:
     """The framework's coefficients with what the record's settings (free text, in lower case) change in them."""
+    loss = next((each for words, each in LOSSES if words.search(settings)), None)
+    if loss is not None:
+        accounting = with_fields(accounting, logit_bytes=loss)
+    if kernel == "stored":
+        accounting = with_fields(accounting, flash=False)
+    if NARROW_GRADIENTS.search(settings):
+        accounting = with_fields(accounting, gradient_bytes=2.0)
+    if NARROW_MOMENTS.search(settings):
+        accounting = with_fields(accounting, optimizer_bytes=8.0)
     if NOT_EXPANDABLE.search(settings):
         accounting = with_fields(accounting, fragmentation=FRAGMENTED)
     elif SEGMENTS.search(settings):
         accounting = with_fields(accounting, fragmentation=0.0)
     if software == "megatron" and ARGUMENTS.search(settings) and not NO_DROPOUT.search(settings):
         accounting = with_fields(accounting, dropout=True)
-    if software == "megatron" and UNFUSED.search(settings):
-        accounting = with_fields(accounting, flash=False)
     if software == "megatron" and DETERMINISTIC.search(settings):
         accounting = with_fields(accounting, workspace_gib=DETERMINISTIC_WORKSPACE_GIB)
-    if software == "megatron" and NATIVE_LOSS.search(settings):
-        accounting = with_fields(accounting, logit_bytes=NATIVE_LOGIT_BYTES)
-    if software == "torchtitan" and COMPILED.search(settings) and not EAGER.search(settings):
+    if loss is None and software == "torchtitan" and COMPILED.search(settings) and not EAGER.search(settings):
         accounting = with_fields(accounting, logit_bytes=COMPILED_LOGIT_BYTES, fused=True)
     return accounting

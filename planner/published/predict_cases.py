@@ -51,9 +51,8 @@ def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callabl
 def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float) -> CasePrediction:
     """The prediction of a case; its memory is that of the rank the record names, its OOM probability the fullest's."""
     profile, software = parts
-    software = with_fields(
-        software, accounting=adjusted_accounting(case.settings_text, case.software, software.accounting)
-    )
+    accounting = adjusted_accounting(case.settings_text, case.software, case.attention_kernel, software.accounting)
+    software = with_fields(software, accounting=accounting)
     setup, accounted = case.setup, software.accounting
     fullest = fullest_footprint(case, setup, accounted)
     least = fullest_footprint(case, least_memory_setup(case, setup), accounted)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from planner.costs import LayoutColumns
+from planner.specs.framework.attention_kernels import AttentionKernel
 from planner.specs.layers import Module
 
 
@@ -45,6 +46,7 @@ class PublishedCase:
     software: str  # name of a framework in profiles/software
     network: StatedNetwork
     settings_text: str  # other settings as free text, in lower case
+    attention_kernel: AttentionKernel
     seconds: float | None  # of a measured step; None: the record states none
     memory_bytes: float | None  # measured peak of the rank that `memory_rank` names
     memory_rank: str  # worst, first, last

@@ -14,6 +14,7 @@ from planner.published.platforms import framework_name
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
+from planner.published.software_vintage import record_kernel
 from planner.published.source_defaults import defaults_of_source, fill_defaults
 from planner.specs import library
 from planner.specs.base import with_fields
@@ -121,6 +122,7 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         software=name,
         network=fabric,
         settings_text=settings_text(record),
+        attention_kernel=record_kernel(record, name, settings_text(record)),
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,

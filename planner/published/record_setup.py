@@ -55,6 +55,7 @@ def record_setup(record: PublishedRecord, module: Module, machine: RecordPlatfor
         micro_batch=size.micro_batch,
         tp=degrees.tp,
         cp=degrees.cp,
+        ulysses=degrees.cp if splits_heads(settings_text(record), machine.software, module, degrees) else 1,
         pp=degrees.pp,
         vpp=degrees.vpp,
         ep=degrees.ep,
@@ -71,6 +72,12 @@ def record_setup(record: PublishedRecord, module: Module, machine: RecordPlatfor
         balanced=words.balanced_experts,
     )
     return columns, assumed
+
+
+def splits_heads(settings: str, software: str, module: Module, degrees: RankDegrees) -> bool:
+    """Whether sequences are sharded by all-to-alls over heads (DeepSpeed-Ulysses, arXiv 2309.14509), not in rings."""
+    named = software == "deepspeed" or re.search(r"ulysses|cp[-_ ]comm[-_ ]type\s*[=:]\s*a2a\b", settings)
+    return bool(named) and module.heads % (degrees.tp * degrees.cp) == 0
 
 
 def settings_text(record: PublishedRecord) -> str:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.plan.mesh.equivalent_ranks import representative_ranks
 from planner.plan.tasks.rounds import BEHIND, WATCHED
 from planner.report.interned import (
     STEP,
@@ -21,7 +22,7 @@ from planner.report.interned import (
     split_task_id,
 )
 from planner.report.page_step import PageStep, TaskFact, task_counts
-from planner.simulate import Curve, TaskEvent, Timeline, representative_ranks, waits_for_modules
+from planner.simulate import Curve, TaskEvent, Timeline, waits_for_modules
 from planner.specs.base import Ranks
 from planner.units import KIB
 

@@ -10,9 +10,11 @@ from planner.runtime.parity.parity_tolerance import (
 )
 from planner.runtime.preflight.preflight_checks import require_quick_checks
 from planner.runtime.preflight.unenforced_shares import unenforced_shares
+from planner.runtime.resume_command import resume_arguments
 from planner.runtime.run import run
 from planner.runtime.run_options import Progress, RunOptions
 from planner.runtime.run_result import (
+    FeatureCounts,
     ParityErrors,
     PlanningOverlap,
     RankMemory,
@@ -24,6 +26,7 @@ from planner.runtime.run_result import (
 from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 
 __all__ = [
+    "FeatureCounts",
     "LearningRateSchedule",
     "ParityErrors",
     "ParityTolerance",
@@ -41,6 +44,7 @@ __all__ = [
     "parity_tolerance",
     "require_quick_checks",
     "resolve_resume",
+    "resume_arguments",
     "run",
     "unenforced_shares",
     "within_tolerance",

@@ -62,12 +62,14 @@ def parser() -> argparse.ArgumentParser:
     add("--dtype", choices=RUN_DTYPES)
     add("--data", type=Path, metavar="DIR")
     add("--weights", type=Path, metavar="DIR")
+    add("--allow-different", action="extend", nargs=1, metavar="KEY")
     add("--seed", type=int)
     add("--max-time", dest="max_seconds", type=parse_duration, metavar="DURATION")
     add("--metrics", type=Path, metavar="FILE")
     add("--save", type=Path, metavar="DIR")
     add("--save-every", type=int, metavar="STEPS")
     add("--resume", type=Path, metavar="DIR")
+    add("--features", type=Path, metavar="DIR")
     add("--memory-snapshot", type=Path, metavar="DIR")
     add("--learning-rate", type=float)  # from here on the fields of `TrainingOptions`, by their names
     add("--schedule", choices=get_args(LearningRateSchedule))
@@ -85,6 +87,7 @@ def options_in(given: dict[str, Any]) -> RunOptions:
     if "betas" in training:
         training["betas"] = tuple(training["betas"])
     others = {name: value for name, value in given.items() if name not in names}
+    others |= {name: tuple(others[name]) for name in ("allow_different",) if name in others}
     return RunOptions(**others, training=TrainingOptions(**training))
 
 
@@ -148,6 +151,7 @@ def summary(result: RunResult, plan: Plan, options: RunOptions) -> dict[str, Any
         "peak_bytes": result.steps[-1].peak_bytes,
         "memory_bytes": [asdict(rank) for rank in result.steps[-1].memory] or None,
         "sent_bytes": result.steps[-1].sent_bytes,
+        "features": [step.features._asdict() for step in result.steps],
         "planned": [step.planning and asdict(step.planning) for step in result.steps],
         "verify": verified and verification(verified, plan, options),
     }

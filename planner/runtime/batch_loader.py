@@ -38,9 +38,8 @@ class BatchLoader:
     def batch(self, task: Task, device: torch.device) -> Batch:
         """Batch of a forward task on this rank; empty on an idle rank."""
         ranks, unit = sharing_ranks(self.layout, task.ranks, self.groups.rank), self.spec.tokens_per_output
-        exchange = sequence_parallel_over(
-            self.groups, SharedMicroBatch(ranks, task.split, task.lengths, unit), self.meter
-        )
+        sharing = SharedMicroBatch(ranks, task.split, task.lengths, unit, bool(task.parts))
+        exchange = sequence_parallel_over(self.groups, sharing, self.meter)
         batch = batch_of_documents(
             self.source,
             self.spec,

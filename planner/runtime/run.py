@@ -1,13 +1,15 @@
 """Runs a plan on this machine: starts its ranks as local processes and watches them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 
 from planner.errors import InputError
-from planner.launch import launch
+from planner.launch import Supervision, launch
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import resolve_resume
+from planner.runtime.hang_limits import hang_limits
 from planner.runtime.preflight.preflight_checks import (
     errors_in_plan_file,
     require_devices,
@@ -15,11 +17,17 @@ from planner.runtime.preflight.preflight_checks import (
     require_runnable,
 )
 from planner.runtime.run_options import Progress, RunOptions
-from planner.runtime.run_result import RunResult
+from planner.runtime.run_result import REASON_OF_SIGNAL, RunResult
 
 
-def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]) -> RunResult:
-    """Trains with the plan. Raises InputError when it cannot run here, RunFailed naming the rank that failed.
+def run(
+    plan: Plan,
+    options: RunOptions,
+    on_progress: Callable[[Progress], None],
+    task_seconds: Mapping[str, float] | None = None,
+) -> RunResult:
+    """Trains with the plan; `task_seconds`: what its tasks are predicted to take. Raises InputError when it cannot run
+    here, RunFailed naming the rank that failed or hangs.
 
     One-time work (imports, connections, the first pass through the model) is over before the first step is timed, see
     `runtime/execute/warmup.py`.
@@ -38,6 +46,7 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
         kind = require_devices(plan, plan.size)
     from planner.runtime.execute.training_loop import run_on_rank
 
+    signals: list[int] = []
     results = launch(
         run_on_rank,
         plan.size,
@@ -45,7 +54,7 @@ def run(plan: Plan, options: RunOptions, on_progress: Callable[[Progress], None]
         options,
         on_message=lambda _, progress: on_progress(progress),
         kind=kind,
-        graceful_interrupt=True,
+        supervision=Supervision(signals.append, hang_limits(task_seconds or {}, options.hang_seconds)),
     )
     result: RunResult = results[0]
-    return result
+    return replace(result, stop_reason=REASON_OF_SIGNAL[signals[0]]) if result.stop_reason == "interrupt" else result

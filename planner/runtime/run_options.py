@@ -24,9 +24,12 @@ class RunOptions:
         None  # a folder of tokens or samples, whose sample i is item i (models/inputs/); None: synthetic items
     )
     weights: Path | None = None  # a Hugging Face checkpoint from which decoders start; None: random weights
+    allow_different: tuple[str, ...] = ()  # in what the plan's model may differ from the config.json of `weights`
     save: Path | None = None  # folder of the checkpoint (runtime/checkpoint/); None: nothing is saved
     save_every: int | None = None  # save after every so many steps; None: after the last one only
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
+    features: Path | None = None  # folder of features that a plan keeps on a disk
+    hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)
     memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
 
     def step_count(self, plan: Plan) -> int:

@@ -1,11 +1,17 @@
 """Results of a run: per task, per step, and over all."""
 
+import signal
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from planner.launch import SentBytes
 
-StopReason = Literal["steps", "time", "interrupt"]  # why a run stopped
+StopReason = Literal["steps", "time", "interrupt", "terminate", "hangup"]  # why a run stopped
+REASON_OF_SIGNAL: dict[int, StopReason] = {
+    signal.SIGINT: "interrupt",
+    signal.SIGTERM: "terminate",
+    signal.SIGHUP: "hangup",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,21 @@ class RankMemory:
         return max(self.passes, self.update)
 
 
+class FeatureCounts(NamedTuple):
+    """Items of frozen encoders in a step whose outputs were read, or computed; of these, whose file was damaged."""
+
+    read: int = 0
+    computed: int = 0
+    damaged: int = 0
+
+    def __add__(self, other: object) -> "FeatureCounts":
+        assert isinstance(other, FeatureCounts)
+        return FeatureCounts(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+NO_FEATURES = FeatureCounts()
+
+
 @dataclass(frozen=True, slots=True)
 class StepResult:
     loss: float  # over the targets of all ranks, weighted as the plan says
@@ -66,6 +87,7 @@ class StepResult:
     grad_norm: float | None = None  # global norm before clipping; None: not computed
     memory: tuple[RankMemory, ...] = ()  # of each rank, kept for the same steps as `measured`; empty on the CPU
     sent_bytes: tuple[SentBytes, ...] = ()  # of each rank, kept for the same steps as `measured`
+    features: FeatureCounts = NO_FEATURES  # of items of frozen encoders whose outputs are kept, on all ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,26 +15,28 @@ from planner.scoring.objective_value import (
 )
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
 from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
-from planner.scoring.plan_memory import allowed_bytes_on, exceeds_memory
-from planner.scoring.plan_space import over_joint_space, plan_space_seconds
+from planner.scoring.plan_memory import PlanMemory, allowed_bytes_on, exceeds_memory
+from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.ranked_alternatives import impossible_alternatives, ranked_alternatives, tie_spread
 from planner.scoring.read_plan import ScoredPlan, read_plan, read_scored, scored_at
 from planner.scoring.score import (
     OPTIMAL_GAP,
     Score,
     fullest_score,
-    memory_share_in_order,
     outcome_of,
+    over_joint_space,
     over_space,
     prediction_of,
     require_memory,
     require_memory_in_order,
     score,
+    task_seconds,
     whole_score,
     with_score,
 )
 from planner.scoring.statements import computed_by_hand, false_statements
 from planner.scoring.step_simulation import step_seconds
+from planner.scoring.tried_plan import TriedPlan
 
 __all__ = [
     "BOUNDS",
@@ -42,9 +44,11 @@ __all__ = [
     "SPACE",
     "ExpertAnswer",
     "PlanAnswer",
+    "PlanMemory",
     "ReplicaPipeline",
     "Score",
     "ScoredPlan",
+    "TriedPlan",
     "allowed_bytes_on",
     "bounds_same_work",
     "computed_by_hand",
@@ -54,7 +58,6 @@ __all__ = [
     "fullest_score",
     "impossible_alternatives",
     "mean_objective_value",
-    "memory_share_in_order",
     "objective_of",
     "objective_value",
     "outcome_of",
@@ -80,6 +83,7 @@ __all__ = [
     "splits_backward",
     "step_bounds",
     "step_seconds",
+    "task_seconds",
     "throughput",
     "tie_spread",
     "whole_score",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from planner.costs import PackingProblem, Pricing, packing_problem
+from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Plan, assignments
 from planner.plan.task import Task
 from planner.scoring.packing_scope import standard_groups, standard_offload, standard_order, undivided_items
@@ -31,10 +32,11 @@ class BoundedStep:
     def effort(self) -> int:
         return self.plan.made.effort
 
-    @property
+    @cached_property
     def module(self) -> str:
-        """The first module."""
-        return next(iter(self.plan.layouts))
+        """The module of the samples, which feeds no other; of several the first."""
+        feeding = {edge.source for edge in self.plan.edges}
+        return next(name for name in self.plan.layouts if name not in feeding)
 
     @property
     def syncs_once(self) -> bool:
@@ -43,17 +45,30 @@ class BoundedStep:
 
     @cached_property
     def packing_problem_or_none(self) -> PackingProblem | None:
-        """The packing problem of the step's sequences: one module under data parallelism; None for other steps."""
+        """The packing problem of the step's sequences, in a module under data parallelism; None for other steps. Other
+        modules only add to what it waits for, and to what ranks hold.
+        """
         plan, step = self.plan, self.plan.steps[self.number]
-        if len(plan.layouts) > 1 or plan.layouts[self.module].stages or not plan.uses.degrees:
+        layout = plan.layouts[self.module]
+        if layout.stages or not plan.uses.degrees or (len(plan.layouts) > 1 and not self.packed_beside_others):
             return None
-        usual = standard_order(plan, step, self.module) and standard_groups(plan, self.number)
-        if not (usual and undivided_items(self.tasks)):
+        usual = standard_order(plan, step, self.module) and standard_groups(plan, self.number, self.module)
+        own = [task for task in self.tasks if task.module == self.module]
+        if not (usual and undivided_items(own)):
             return None
         problem = packing_problem(
             self.pricing, self.module, plan.uses, step_sizes(plan, self.number, self.module), step.sync
         )
-        return problem if standard_offload(problem, self.tasks) else None
+        return problem if standard_offload(problem, own) else None
+
+    @property
+    def packed_beside_others(self) -> bool:
+        """Whether cost lines are those of the module's passes beside others, and its own ranks synchronise when the
+        step says.
+        """
+        same = self.plan.steps[self.number].sync == sync_of(self.plan.layouts[self.module])
+        reads_tokens = not self.plan.uses.models[self.module].cross_attention_width
+        return same and reads_tokens and self.pricing.through_layers(self.module)
 
     @property
     def packing_problem(self) -> PackingProblem:
@@ -86,6 +101,10 @@ def cached_bound_value(bound: Callable[..., float], problem: PackingProblem, val
 def step_sizes(plan: Plan, number: int, module: str) -> dict[int, int]:
     """Item → tokens, of one step."""
     items = (
-        i for micro_batch in plan.steps[number].micro_batches for a in assignments(plan, micro_batch) for i in a.items
+        item
+        for micro_batch in plan.steps[number].micro_batches
+        for a in assignments(plan, micro_batch)
+        for item in a.items
+        if a.module == module
     )
     return {item: plan.uses.tokens(module, item) for item in items}

@@ -9,6 +9,7 @@ coupled   While long sequences hold their ranks, the others run out of memory fo
 exact     The exact integer program (scoring/exact_grouping.py), for small problems.
 order     What every order of a pipeline's passes has to wait for, in any sequence (orders/any_sequence_bound.py).
 exchange  The same for micro-batches whose gathers and reductions outlast their compute (scoring/exchange_bounds.py).
+shared    All modules on the same ranks: area, with the passes of encoders in it (scoring/shared_bound.py).
 longest   One micro-batch holds the sequence that takes longest even on its best degree, and the others cost their
           constants.
 
@@ -33,6 +34,7 @@ from planner.scoring.coupled_bound import coupled_seconds
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.exchange_bounds import exchange_problem, step_exchange_seconds
 from planner.scoring.pipeline_passes import order_bound_seconds
+from planner.scoring.shared_bound import shared_seconds
 from planner.simulate import Timeline, whole_tasks
 
 SPACE = "space"
@@ -137,6 +139,11 @@ def always(step: BoundedStep) -> bool:
     return True
 
 
+def of_several_modules(step: BoundedStep) -> bool:
+    """A bound for ranks that samples share with encoders."""
+    return len(step.plan.layouts) > 1
+
+
 def syncs_per_step(step: BoundedStep) -> bool:
     """A bound for ranks that synchronise once per step."""
     return step.syncs_once
@@ -179,6 +186,12 @@ BOUNDS: dict[str, BoundEntry] = {
         exchange_seconds,
         "parameters are gathered and gradients reduced however items are placed, and what is computed "
         "meanwhile hides a part of that at most",
+    ),
+    "shared": BoundEntry(
+        of_several_modules,
+        shared_seconds,
+        "ranks cannot do more than one second of work a second, that of encoders beside samples on their cheapest "
+        "degrees",
     ),
     "busiest_rank": BoundEntry(
         always,

@@ -13,14 +13,17 @@ from planner.plan.schedules import FORWARD_ONLY
 from planner.plan.task import Task
 
 
-def standard_groups(plan: Plan, number: int) -> bool:
-    """Whether every group of a step is whole ranks of one pool for all layers, split as strategies split it."""
-    ((name, layout),) = plan.layouts.items()
+def standard_groups(plan: Plan, number: int, name: str) -> bool:
+    """Whether every group of a module in a step is whole ranks of one pool for all layers, split as strategies split
+    it.
+    """
+    layout = plan.layouts[name]
     found = rank_pools(plan.uses.cluster, layout.ranks)
     used = {
         (a.group, a.layers, a.share)
         for micro_batch in plan.steps[number].micro_batches
         for a in assignments(plan, micro_batch)
+        if a.module == name
     }
     for named, layers, share in used:
         group = plan.groups[named]

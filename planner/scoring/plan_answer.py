@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from planner.costs import peak_flops
 from planner.plan.gradient_flow import gradient_flows
+from planner.plan.kept_features import computed_shares
 from planner.plan.pack_fill import pack_fill
 from planner.plan.plan_file import Alternative, Layout, Plan, assignments
 from planner.plan.tokens.encoder_outputs import fed_tokens
@@ -108,10 +109,11 @@ def alternative_answer(plan: Plan, tried: Alternative) -> PlanAnswer:
 
 
 def plan_flops(plan: Plan) -> float:
-    """FLOPs of all steps and modules, recomputation not counted."""
-    every, models = range(len(plan.steps)), plan.uses.models
+    """FLOPs of all steps and modules, recomputation not counted; of features that are kept in the mean of epochs."""
+    every, models, computed = range(len(plan.steps)), plan.uses.models, computed_shares(plan)
     return sum(
-        step_flops(
+        computed[name]
+        * step_flops(
             models[name], item_lengths(plan, name, every), cross_attention_tokens(plan, name), flow.through_layers
         )
         for name, flow in gradient_flows(models, plan.edges).items()

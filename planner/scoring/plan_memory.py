@@ -1,8 +1,9 @@
 """Bytes that ranks hold by the memory model, and may hold: the same numbers and the same probability for every verb.
 
 States, parameters gathered by ZeRO-3, workspaces, buffers of communicators and the context are there all the time;
-activations from a forward to its backward in the simulated step; recomputed activations and temporaries of the
-optimizer's update only while these run. Fragmentation of the allocator grows with everything that it holds.
+activations from a forward to its backward in the simulated step, outputs of frozen encoders until they are read;
+recomputed activations and temporaries of the optimizer's update only while these run. Fragmentation of the allocator
+grows with everything that it holds.
 """
 
 from collections.abc import Hashable, Sequence
@@ -20,10 +21,10 @@ from planner.costs.memory import (
 )
 from planner.orders import MEMORY_ROUNDING
 from planner.plan.mesh.rank_mesh import stage_ranks
-from planner.plan.plan_file import Plan
+from planner.plan.plan_file import Plan, SequenceSplit
 from planner.plan.task import Task
 from planner.scoring.offload_check import task_offloading
-from planner.simulate import MemoryCurves, TaskEvent, Timeline, simulate_memory
+from planner.simulate import FurtherBytes, MemoryCurves, OutputBytes, TaskEvent, Timeline, simulate_memory
 from planner.specs.base import Layers
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import device_of_rank
@@ -41,13 +42,13 @@ class PlanMemory:
 
     def over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
         """Bytes on every rank over a simulated step."""
-        return simulate_memory(
-            timeline, tasks, self.forward_bytes, self.static_bytes, self.recomputed_bytes, self.update_bytes
-        )
+        further = FurtherBytes(self.update_bytes, self.output_bytes if self.forward_only else None)
+        return simulate_memory(timeline, tasks, self.forward_bytes, self.static_bytes, self.recomputed_bytes, further)
 
     def in_order(self, tasks: Sequence[Task]) -> MemoryCurves:
         """Bytes on every rank over a step whose tasks come one after another. No task takes any rank out of the order
-        of all, so where a rank does one pass at a time it holds as much, at its peak, in the simulated step.
+        of all, so where a rank does one pass at a time it holds as much, at its peak, in the simulated step: but for
+        outputs of frozen encoders that wait for other ranks, which are ahead of it there or behind.
         """
         holding = [(at, task) for at, task in enumerate(tasks) if task.phase not in ("send", "recv", "gather", "sync")]
         each = (TaskEvent(task.id, task.phase, task.module, task.ranks, at, at + 1) for at, task in holding)
@@ -58,7 +59,8 @@ class PlanMemory:
         if task.offload:
             rank = task_offloading(self.plan, self.pricing, task)
             kept = sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True))
-            return kept / task.degree * self.fragmentation_factor(task)
+            fullest = task.fullest_share()
+            return kept * (fullest.tokens / task.tokens) / fullest.degree * self.fragmentation_factor(task)
         return max(held.layers + held.head for held in self.activation_bytes(task)) * self.fragmentation_factor(task)
 
     def recomputed_bytes(self, task: Task) -> float:
@@ -66,6 +68,21 @@ class PlanMemory:
         layer.
         """
         return max(held.recompute_extra for held in self.activation_bytes(task)) * self.fragmentation_factor(task)
+
+    @cached_property
+    def forward_only(self) -> frozenset[str]:
+        """Encoders without a backward, which keep nothing but their outputs."""
+        flows, feeding = self.pricing.flows, {edge.source for edge in self.plan.edges}
+        return frozenset(name for name in feeding if name in flows and not flows[name].has_backward())
+
+    def output_bytes(self, send: Task) -> OutputBytes:
+        """Bytes of outputs of a frozen encoder in a send, in equal parts on the ranks of both ends; of other modules
+        they are few beside the activations that are kept with them.
+        """
+        if send.module not in self.forward_only:
+            return OutputBytes(0.0, 0.0)
+        whole = self.pricing.sent_bytes(send) * self.fragmentation_factor(send)
+        return OutputBytes(whole / len(send.ranks), whole / len(send.peers))
 
     def activation_bytes(self, task: Task) -> list[ActivationBytes]:
         """Activations by part, on each kind of a task's ranks. Layers without a backward keep nothing: one at a time
@@ -79,11 +96,18 @@ class PlanMemory:
 
     def new_activation_bytes(self, task: Task) -> list[ActivationBytes]:
         """Compute what `activation_bytes` keeps."""
+        task = task.fullest_share()
         layers = task.layers if self.pricing.through_layers(task.module) else Layers(task.layers[:1])
         ends = task.layers[-1] == self.plan.uses.models[task.module].layers - 1
         each = (self.pricing.module_pricing(task.module, kind) for kind in self.pricing.device_kinds(task.ranks))
         reads = self.pricing.cross_reads(task)
         return [basis.activation_bytes(layers, ends, task.split, task.lengths, reads) for basis in each]
+
+    def token_bytes(self, module: str) -> float:
+        """Bytes that a token of a module takes of a rank that holds it alone, on the first rank."""
+        basis = self.pricing.module_pricing(module, self.kind(0))
+        held = basis.activation_bytes(Layers(range(self.plan.uses.models[module].layers)), True, SequenceSplit(), (1,))
+        return held.peak * (1.0 + self.accounting(0).fragmentation)
 
     def fragmentation_factor(self, task: Task) -> float:
         """Factor for what the allocator reserves and cannot use."""

@@ -1,7 +1,5 @@
 """The bound over the space of layouts that a plan was chosen from, found again from the plan alone."""
 
-from math import isfinite
-
 from planner.costs import machine_of
 from planner.costs.memory import device_accounting
 from planner.layouts import (
@@ -16,7 +14,6 @@ from planner.layouts import (
 from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
 from planner.scoring.bounded_step import step_sizes
-from planner.scoring.score import over_space
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism
@@ -54,6 +51,7 @@ def joint_problem_of_plan(plan: Plan) -> JointProblem:
         limits=uses.limits,
         knobs=uses.software.knobs,
         uneven=not all(map(has_even_stages, plan.layouts.values())),
+        repeated=uses.repeated,
     )
 
 
@@ -66,11 +64,3 @@ def fixed_of_plan(plan: Plan, name: str) -> Parallelism:
     layout = plan.layouts[name]
     decided = {field: getattr(layout, field) for field in Parallelism.__struct_fields__ if field != "stages"}
     return Parallelism(**decided)
-
-
-def over_joint_space(plan: Plan) -> Plan:
-    """A priced plan of several modules, of one step, with the bound over all plans of its job; as it is where the
-    space of the bound has no layout that fits.
-    """
-    seconds = plan_space_seconds(plan)
-    return over_space(plan, seconds) if isfinite(seconds) else plan

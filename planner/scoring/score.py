@@ -1,6 +1,6 @@
 """The score of a plan, computed from the plan alone: seconds, lower bound, breakdown and memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -15,6 +15,7 @@ from planner.plan.tasks.expand import expand
 from planner.scoring.bounds import SPACE, Bound, step_bound
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
+from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.step_simulation import repeats, simulated_step
 from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
@@ -113,6 +114,14 @@ def over_space(chosen: Plan, seconds: float) -> Plan:
     return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))
 
 
+def over_joint_space(plan: Plan) -> Plan:
+    """A priced plan of several modules, of one step, with the bound over all plans of its job; as it is where the bound
+    knows no layout that fits, or groups of samples have degrees of their own.
+    """
+    seconds = inf if plan.uses.degrees else plan_space_seconds(plan)
+    return over_space(plan, seconds) if seconds < inf else plan
+
+
 def prediction_of(s: Score) -> Prediction:
     """Seconds, memory and breakdown of a step, as the prediction of a plan."""
     parts = s.timeline.breakdown()
@@ -152,12 +161,6 @@ def require_memory_in_order(plan: Plan) -> None:
     require_peaks(plan, *memory_in_order(plan))
 
 
-def memory_share_in_order(plan: Plan) -> float:
-    """The greatest share of a rank's allowed memory that a plan of one step uses, which has not been simulated."""
-    plan_memory, memory = memory_in_order(plan)
-    return max(peak / plan_memory.allowed_bytes(rank) for rank, peak in enumerate(memory.peaks))
-
-
 def memory_in_order(plan: Plan) -> tuple[PlanMemory, MemoryCurves]:
     """Memory of a plan of one step whose tasks come one after another."""
     plan_memory = PlanMemory(plan, pricing_of(plan))
@@ -181,3 +184,12 @@ def require_peaks(plan: Plan, plan_memory: PlanMemory, memory: MemoryCurves) -> 
             where="memory",
             fix="fewer tokens per rank, recomputation, a higher ZeRO stage, or more ranks",
         )
+
+
+def task_seconds(scores: Iterable[Score]) -> dict[str, float]:
+    """What tasks of some steps are predicted to take, by id: the longest where several ranks or steps have one."""
+    seconds: dict[str, float] = {}
+    for each in scores:
+        for event in each.timeline.events:
+            seconds[event.id] = max(seconds.get(event.id, 0.0), event.end - event.start)
+    return seconds

@@ -3,10 +3,9 @@
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes, IntArray
 from planner.simulate.compiled_clock import run_activities
 from planner.simulate.drawn_ranks import representatives_of_ranks
-from planner.simulate.engine import simulate
+from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
-from planner.simulate.equivalent_ranks import representative_ranks
-from planner.simulate.memory_curves import Curve, MemoryCurves, simulate_memory, whole_curves
+from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, simulate_memory, whole_curves
 from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
 from planner.simulate.strict_json import GZIP_MAGIC
 from planner.simulate.time_parts import (
@@ -22,6 +21,7 @@ from planner.simulate.timeline import TaskEvent, Timeline
 from planner.simulate.trace_reader import RecordedStep, median_step, read_steps
 from planner.simulate.trace_records import RoundsLeftOut, TracedStep
 from planner.simulate.trace_writer import build_trace, write_trace
+from planner.simulate.waiting_outputs import OutputBytes
 
 __all__ = [
     "GZIP_MAGIC",
@@ -30,9 +30,11 @@ __all__ = [
     "ActivityBuilder",
     "ActivityTimes",
     "Curve",
+    "FurtherBytes",
     "IntArray",
     "MemoryCurves",
     "ModuleWait",
+    "OutputBytes",
     "RecordedStep",
     "RoundsLeftOut",
     "TaskEvent",
@@ -50,11 +52,11 @@ __all__ = [
     "rank_parts",
     "read_steps",
     "repeated",
-    "representative_ranks",
     "representatives_of_ranks",
     "run_activities",
     "simulate",
     "simulate_memory",
+    "simulated_end",
     "waits_for_modules",
     "whole_curves",
     "whole_tasks",

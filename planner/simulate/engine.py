@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from planner.costs import Cost
 from planner.errors import InputError
+from planner.plan.mesh.equivalent_ranks import representative_ranks
 from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups
 from planner.plan.task import Task
-from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder
+from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes
 from planner.simulate.compiled_clock import run_activities
-from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.timeline import TaskEvent, Timeline
 from planner.specs.base import Ranks
 
@@ -39,11 +39,7 @@ def simulate(
     """
     ids = [task.id for task in tasks]
     costs = [price(task) for task in tasks]
-    activities = task_activities(tasks, ids, [cost.value for cost in costs], held_streams)
-    times, ended = run_activities(activities)
-    if not ended.all():
-        raise deadlock_error(ids, activities, ended.tolist())
-    starts, ends, causes = (each.tolist() for each in times)
+    starts, ends, causes = (each.tolist() for each in task_times(tasks, ids, costs, held_streams))
     by_number = [*ids, ""]  # a cause of NO_ACTIVITY (−1) is the last entry
     events = tuple(
         TaskEvent(id, task.phase, task.module, task.ranks, start, end, c.comm, c.source, c.spread, by_number[cause])
@@ -52,6 +48,23 @@ def simulate(
     named = 1 + max((task.ranks[-1] for task in tasks if task.ranks), default=-1)
     size = max(named, ranks or 0)
     return Timeline(events, max(ends, default=0.0), size, alike.ranks, alike.groups, alike.group_of)
+
+
+def simulated_end(tasks: Sequence[Task], price: Callable[[Task], Cost]) -> float:
+    """The seconds of the same step alone, for who compares many by them."""
+    times = task_times(tasks, [task.id for task in tasks], [price(task) for task in tasks], NO_HELD_STREAMS)
+    return float(times.ends.max(initial=0.0))
+
+
+def task_times(
+    tasks: Sequence[Task], ids: Sequence[str], costs: Sequence[Cost], held_streams: HeldStreams
+) -> ActivityTimes:
+    """When each task starts and ends, and why. Raises InputError when they wait for each other, or two have one id."""
+    activities = task_activities(tasks, ids, [cost.value for cost in costs], held_streams)
+    times, ended = run_activities(activities)
+    if not ended.all():
+        raise deadlock_error(ids, activities, ended.tolist())
+    return times
 
 
 def task_activities(

@@ -6,15 +6,19 @@ needs is `KEPT_FOR_WEIGHTS`.
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from planner.plan.mesh.equivalent_ranks import EquivalentRanks
 from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
 from planner.plan.task import Phase, Task
 from planner.simulate.timeline import Repetition, TaskEvent, Timeline
+from planner.simulate.waiting_outputs import OutputBytes, waiting_outputs
 from planner.specs.base import Layers, Ranks
 
+Change = tuple[float, float]  # (seconds, bytes more from then on)
 Curve = tuple[tuple[float, float], ...]  # (seconds, bytes in use from then on)
 
 
@@ -32,43 +36,61 @@ class MemoryCurves:
         return tuple(peak[id(curve)] for curve in self.curves)
 
 
+@dataclass(frozen=True, slots=True)
+class FurtherBytes:
+    """What ranks hold besides. `update`: a rank while the optimizer runs, which may be negative; `outputs`: of a send
+    between modules, while it waits for its readers (waiting_outputs.py).
+    """
+
+    update: Callable[[int], float] = lambda _: 0.0
+    outputs: Callable[[Task], OutputBytes] | None = None
+
+
 def simulate_memory(
     timeline: Timeline,
     tasks: Sequence[Task],
     activation_bytes: Callable[[Task], float],
     state_bytes: Callable[[int], float],
     recomputed_bytes: Callable[[Task], float] = lambda _: 0.0,
-    update_bytes: Callable[[int], float] = lambda _: 0.0,
+    further: FurtherBytes | None = None,
 ) -> MemoryCurves:
     """Memory curves of a simulated step.
 
     `activation_bytes`: what a forward keeps on each of its ranks for the backward; `state_bytes`: what a rank holds
-    throughout; `recomputed_bytes`: what a backward holds in addition on each of its ranks while it runs;
-    `update_bytes`: what a rank holds in addition while the optimizer runs, which may be negative.
+    throughout; `recomputed_bytes`: what a backward holds in addition on each of its ranks while it runs.
 
     A forward without a backward keeps its activations to the end of the step; those of layers that have no backward at
     all are freed when the forward ends.
     """
+    further = further or FurtherBytes()
     by_id = {task.id: task for task in tasks}
-    freed = ActivationRelease(timeline, by_id)
-    changes: list[list[tuple[float, float]]] = [[] for _ in range(timeline.ranks)]
+    freed, alike = ActivationRelease(timeline, by_id), EquivalentRanks(event.ranks for event in timeline.events)
+    changes: dict[int | None, list[Change]] = defaultdict(list)  # of one rank of each kind
+    own: dict[int, list[Change]] = defaultdict(list)  # of each rank: of a kind devices and readers may differ
     for event in timeline.events:
         if event.phase == "F":
             task = by_id[event.id]
             kept = activation_bytes(task)
             frees = [(end, -share * kept) for end, share in freed.release_times(task, event)] if kept else []
-            for rank in event.ranks if kept else ():
+            for rank in alike.of(event.ranks) if kept else ():
                 changes[rank] += [(event.start, kept), *frees]
         elif event.phase in ("B", "I"):
             extra = recomputed_bytes(by_id[event.id])
-            for rank in event.ranks if extra else ():
+            for rank in alike.of(event.ranks) if extra else ():
                 changes[rank] += [(event.start, extra), (event.end, -extra)]
         elif event.phase == "update":
             for rank in event.ranks:
-                extra = update_bytes(rank)
-                changes[rank] += [(event.start, extra), (event.end, -extra)] if extra else []
-    keys = [(state_bytes(rank), timeline.representative_of(rank)) for rank in range(timeline.ranks)]
-    curves = {(base, of): running_curve(base, changes[of]) for base, of in dict.fromkeys(keys)}
+                extra = further.update(rank)
+                own[rank] += [(event.start, extra), (event.end, -extra)] if extra else []
+    for held in waiting_outputs(timeline, tasks, further.outputs) if further.outputs else ():
+        own[held.rank].append((held.seconds, held.amount))
+    keys = []
+    for rank in range(timeline.ranks):
+        of = timeline.representative_of(rank)
+        keys.append((state_bytes(rank), alike.representative.get(of), tuple(own.get(of, ()))))
+    curves = {
+        (base, of, more): running_curve(base, [*(changes.get(of, ())), *more]) for base, of, more in dict.fromkeys(keys)
+    }
     return MemoryCurves(tuple(curves[key] for key in keys))
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from planner.plan.mesh.equivalent_ranks import representative_ranks
 from planner.plan.plan_file import Breakdown
 from planner.plan.task import PHASE_STREAMS, Phase
 from planner.plan.tasks.rounds import WATCHED
-from planner.simulate.equivalent_ranks import representative_ranks
 from planner.specs.base import Ranks, Source
 
 BusySpan = tuple[float, float, float | None]  # start, end, share of it that a compute task waits; None: communication

@@ -25,6 +25,11 @@ def require_limited_modules(job: Job, model: Model, samples: str, path: Path) ->
                 raise InputError(message, where=where, fix="workload.max_tokens")
             fix = (files.nearest_word(name, known) or f"one of {', '.join(known)}") if known else "leave it out"
             raise InputError(f"{model.name} has no module `{name}`", where=where, fix=fix)
+    augmented = job.workload.repeated.augmented if job.workload.repeated else ()
+    for name in (name for name in augmented if name not in encoders):
+        where = files.place(path, "workload", "repeated", "augmented")
+        fix = f"one of {', '.join(encoders)}" if encoders else "leave it out"
+        raise InputError(f"`{name}` is no encoder of {model.name}", where=where, fix=fix)
     if job.workload.max_inputs and not has_samples(job.workload):
         where = files.place(path, "workload", "max_inputs")
         fix = "workload.lengths: {from: samples, path: samples.jsonl}, or leave it out"

@@ -90,7 +90,7 @@ class Job(Spec):
     def __post_init__(self) -> None:
         if self.layout.ranks is not None:
             raise ValueError("`layout` holds for every module, and its ranks do not | say ranks under fix.layouts")
-        for field in ("ahead", "backward"):
+        for field in ("ahead", "backward", "features"):
             if getattr(self.layout, field) is not None:
                 message = f"`layout` holds for every module, and `{field}` for one that feeds others"
                 raise ValueError(f"{message} | say {field} under fix.layouts")

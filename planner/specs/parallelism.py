@@ -32,6 +32,9 @@ OverlappedKind = Literal["tp", "ep"]  # communication that is overlapped with co
 Sync = Literal["micro_batch", "step"]
 # When an encoder's backwards run: after everything else of the step, or each behind the last gradient of its outputs.
 EncoderBackward = Literal["last", "at_once"]
+# Where a frozen encoder's outputs come from: computed in every epoch; or in the first one, and then read from the
+# host's memory or from a disk (plan/kept_features.py).
+FeatureSource = Literal["computed", "host", "disk"]
 
 ZERO_BUBBLE = ("zb_h1", "zb_h2")  # schedules that compute gradients of weights apart from those of inputs
 MESH_DIMS = (
@@ -79,6 +82,7 @@ class Parallelism(Spec):
     overlap: tuple[OverlappedKind, ...] | None = None
     ahead: Index | None = None  # of an encoder: micro-batches that its forwards run ahead of their readers
     backward: EncoderBackward | None = None  # of an encoder: when its backwards run
+    features: FeatureSource | None = None  # of a frozen encoder: where its outputs come from after the first epoch
     ranks: RankChoice | None = None  # as 0-3; or first_stage, of the module that reads this one; left out: all ranks
     stages: tuple[Layers, ...] | None = None  # layers of each stage, or of each chunk; left out: as even as they can be
 

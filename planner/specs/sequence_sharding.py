@@ -1,7 +1,14 @@
-"""Sequence sharding of packed documents over a group: even shares within Ulysses blocks, zig-zag around rings."""
+"""Sequence sharding of packed documents over a group: even shares within Ulysses blocks, zig-zag around rings; where a
+document is a part of an item (an image, a frame), shares of whole documents, as far as these are nearly even.
+"""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
+
+# Of an even share: how much more a rank may have, that no document is cut and no head exchanged. An exchange takes some
+# per cent of a pass within a node, and more across nodes.
+UNEVEN = 1 / 32
 
 
 class Span(NamedTuple):
@@ -12,13 +19,20 @@ class Span(NamedTuple):
     last: int  # the one after
 
 
-def rank_spans(lengths: Sequence[int], split: tuple[int, int], index: int, unit: int = 1) -> list[Span]:
-    """Return the spans of the rank with this index in its group, in its order. `split`: Ulysses degree, ring degree.
+def rank_spans(
+    lengths: Sequence[int], split: tuple[int, int], index: int, unit: int = 1, parts: bool = False
+) -> list[Span]:
+    """Return the spans of the rank with this index in its group, in its order. `split`: Ulysses degree, ring degree;
+    `parts`: documents are parts of items.
 
-    Ranks of a Ulysses block have contiguous, even shares of its tokens. `unit` tokens stay together. Raises ValueError
-    where they do not divide the number of tokens.
+    Ranks of a Ulysses block have contiguous, even shares of its tokens, of parts nearly even ones that cut none
+    (`whole_shares`). `unit` tokens stay together. Raises ValueError where they do not divide the number of tokens.
     """
     ulysses, ring = split
+    whole = whole_shares(lengths, split) if parts else None
+    if whole:
+        begin = sum(map(sum, whole[:index]))
+        return token_range(lengths, begin, begin + sum(whole[index]))
     block, within = divmod(index, ulysses)
     spans = zigzag(lengths, ring, unit)[block] if ring > 1 else token_range(lengths, 0, sum(lengths))
     return even_share(spans, ulysses, within, unit)
@@ -29,6 +43,22 @@ def even_share(spans: Sequence[Span], degree: int, index: int, unit: int = 1) ->
     sizes = even_sizes(token_count(spans), degree, unit)
     begin = sum(sizes[:index])
     return slice_spans(spans, begin, begin + sizes[index])
+
+
+def whole_shares(lengths: Sequence[int], split: tuple[int, int]) -> list[tuple[int, ...]] | None:
+    """Return the documents of each rank of a group, by their lengths: contiguous shares that begin where a document
+    does, next to where an even share would; None where a rank would have too much, or the group is a ring.
+
+    Then no attention crosses ranks: each computes its own documents, and nothing is exchanged.
+    """
+    degree, ring = split
+    if degree == 1 or ring > 1 or len(lengths) < degree:
+        return None
+    ends = [0, *accumulate(lengths)]
+    even = ends[-1] / degree
+    cuts = [min(range(len(ends)), key=lambda at: abs(ends[at] - rank * even)) for rank in range(degree + 1)]
+    shares = [tuple(lengths[first:last]) for first, last in pairwise(cuts)]
+    return shares if max(map(sum, shares)) <= even * (1 + UNEVEN) else None
 
 
 def zigzag(lengths: Sequence[int], ring: int, unit: int = 1) -> list[list[Span]]:

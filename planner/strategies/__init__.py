@@ -44,7 +44,9 @@ class Strategy(Protocol):
         """The reason why it cannot plan this job, with a fix after ` | ` where there is one; None when it can."""
 
     def plan(self, inputs: Inputs, base: Plan | None) -> Plan:
-        """The plan with its outcome. Raises Infeasible."""
+        """The plan with its outcome. Raises Infeasible. `base`: the plan that it refines; or of several modules, where
+        each batch is decided by itself, that of an earlier batch, whose layouts it keeps.
+        """
 
 
 class RefiningStrategy(Strategy, Protocol):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from planner.costs import Objective, find_objective
 from planner.errors import Infeasible, Unsupported
+from planner.layouts import with_joint_fields
 from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
 from planner.plan.launchable import refusal_text
@@ -22,7 +23,7 @@ from planner.scoring import OPTIMAL_GAP, SPACE, bounds_same_work
 from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import RecomputeName, Sync
+from planner.specs.parallelism import Parallelism, RecomputeName, Sync
 from planner.strategies.solved_job import SolvedJob
 
 Solve = Callable[[Inputs], SolvedJob]  # a job by one strategy; raises Unsupported, Infeasible and InputError
@@ -79,6 +80,8 @@ def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> Solve
     goal = find_objective(inputs.job.objective)
     searches = not isinstance(failed.get(SEARCHED), Unsupported)
     chosen = bounded_over_candidates(solved[best].plan, launched if searches else [], goal)
+    if len(inputs.model.modules) > 1:  # what a candidate decided is nothing that the job fixed
+        chosen = with_fields(chosen, uses=with_fields(chosen.uses, fix=with_joint_fields(inputs).job.fix))
     return SolvedJob(with_fields(chosen, alternatives=(*others, *chosen.alternatives)), seconds)
 
 
@@ -86,10 +89,11 @@ def covered_by_search(candidate: Candidate, solved: Mapping[Candidate, SolvedJob
     """Whether the bound of the search of static layouts is over all plans of another candidate that the software can
     launch: those are static layouts, and offload nothing.
     """
-    knobs, searched = inputs.software.knobs, solved.get(SEARCHED)
+    knobs = inputs.software.knobs
+    searched = solved.get(SEARCHED, solved.get(JOINT))
     static = knobs.groups == "layout" and knobs.packing == "equal" and knobs.orders == "named"
     proven = searched is not None and searched.plan.outcome.bound_by == SPACE
-    return candidate != SEARCHED and static and proven and not offloads(solved[candidate].plan)
+    return candidate not in (SEARCHED, JOINT) and static and proven and not offloads(solved[candidate].plan)
 
 
 def offloads(plan: Plan) -> bool:
@@ -124,7 +128,7 @@ def error_to_raise(
     """The error of the whole space of layouts, which names the nearest layout that fits; else what cannot be launched;
     else the first one that says what binds.
     """
-    searched = failed.get(SEARCHED)
+    searched = failed.get(SEARCHED, failed.get(JOINT))
     if isinstance(searched, Infeasible):
         return searched
     if refused:
@@ -134,27 +138,33 @@ def error_to_raise(
 
 
 def open_candidates(inputs: Inputs) -> list[Candidate]:
-    """Every candidate with the job's ZeRO stage and recomputation, or all that may be best where it gives none. One
-    static layout comes first: of equally good plans it is the one that people and frameworks can say. Several modules
-    are planned together, or not at all.
+    """Every candidate with the job's ZeRO stage and recomputation, or all that may be best where it gives none. Static
+    layouts come first: of equally good plans they are those that people and frameworks can say. Of several modules
+    groups are tried only where the software has them: a packing beside encoders takes as long as a search of layouts.
     """
-    if len(inputs.model.modules) > 1:
-        return [JOINT]
-    stage, how = inputs.job.layout.zero, inputs.job.layout.recompute
+    fixed, several = inputs.fixed_parallelism, len(inputs.model.modules) > 1
+    stage, how = fixed.zero, fixed.recompute
     recomputes = [None] if how is not None else [*RECOMPUTES]
     grouped = [
         Candidate(name, zero, sync, recompute)  # type: ignore[arg-type]
         for (name, zero, sync), recompute in product(GROUPED, recomputes)
         if stage in ((None, zero) if zero else (0,))  # ZeRO-0 sends what ZeRO-1 does, and updates and holds more
     ]
+    if several:
+        return [JOINT, *(grouped if inputs.software.knobs.groups == "any" else ())]
     return [SEARCHED, *grouped, ORDERED]
 
 
 def inputs_of(inputs: Inputs, candidate: Candidate) -> Inputs:
-    """The job with what a candidate decides of it."""
+    """The job with what a candidate decides of it: of several modules of that of the samples."""
     chosen: dict[str, Any] = {"zero": candidate.zero, "recompute": candidate.recompute}
-    layout = with_fields(inputs.job.layout, **{name: value for name, value in chosen.items() if value is not None})
-    return replace(inputs, job=with_fields(inputs.job, sync=candidate.sync, layout=layout))
+    given = {name: value for name, value in chosen.items() if value is not None}
+    job = with_fields(inputs.job, sync=candidate.sync)
+    if len(inputs.model.modules) > 1:
+        own = with_fields(job.fix.layouts.get(inputs.module, Parallelism()), **given)
+        fix = with_fields(job.fix, layouts={**job.fix.layouts, inputs.module: own}) if given else job.fix
+        return replace(inputs, job=with_fields(job, fix=fix))
+    return replace(inputs, job=with_fields(job, layout=with_fields(job.layout, **given)))
 
 
 def failed_entry(candidate: Candidate, error: Infeasible | Unsupported) -> Alternative:
@@ -167,12 +177,15 @@ def failed_entry(candidate: Candidate, error: Infeasible | Unsupported) -> Alter
 
 
 def plan_entry(candidate: Candidate, plan: Plan, because: str) -> Alternative:
-    """The plan file's entry for a candidate whose plan was not chosen."""
-    (layout, *_) = plan.layouts.values()
+    """The plan file's entry for a candidate whose plan was not chosen. Of several modules ZeRO and recomputation are
+    those that a candidate says of the module of the samples.
+    """
+    (layout, *encoders) = plan.layouts.values()
     return Alternative(
         strategy=candidate.strategy,
-        zero=layout.zero,
+        zero=candidate.zero if encoders else layout.zero,
         sync=plan.steps[0].sync,
+        recompute=candidate.recompute if encoders else None,
         value=round_digits(plan.outcome.value),
         because=because,
         layouts={module: fixable_layout(each) for module, each in plan.layouts.items()},

@@ -25,6 +25,7 @@ from planner.packing import (
 from planner.plan.plan_file import Group, Plan
 from planner.scoring import with_score
 from planner.specs.inputs import Inputs
+from planner.strategies.colocated import Grouping, plan_beside_encoders, unsupported_beside_encoders
 from planner.strategies.plan_drafts import (
     data_parallel_layouts,
     draft_plan,
@@ -38,13 +39,19 @@ SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of m
 
 def supports(inputs: Inputs) -> str | None:
     """Needs ranks that synchronise once per step, and no layout fixed for all micro-batches."""
-    if len(inputs.model.modules) == 1 and (inputs.job.sync != "step" or inputs.job.zero == 3):
+    if inputs.job.sync != "step" or inputs.fixed_parallelism.zero in (None, 3):
         return "data_ranks synchronises ranks once per step: it needs sync: step, and zero: 0, 1 or 2"
+    if len(inputs.model.modules) > 1:
+        return unsupported_beside_encoders(inputs, "data_ranks")
     return unsupported_by_groups(inputs, "data_ranks")
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
-    """The best assignment found for one batch. Raises Infeasible, naming the binding limit."""
+    """The best assignment found for one batch; `base`: of an earlier one, whose layouts it keeps. Raises Infeasible,
+    naming the binding limit.
+    """
+    if len(inputs.model.modules) > 1:
+        return plan_beside_encoders(inputs, base, Grouping(candidate_degrees(inputs), "step", pack))
     layouts = data_parallel_layouts(inputs)
     used = plan_uses(inputs, layouts, candidate_degrees(inputs))
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
@@ -70,11 +77,11 @@ def candidate_degrees(inputs: Inputs) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def pack(problem: PackingProblem, effort: int) -> tuple[Packing, int]:
-    """One step's packing, constructed and improved, and the number of fills spent."""
+def pack(problem: PackingProblem, effort: int) -> tuple[Packing, str]:
+    """One step's packing, constructed and improved; and a text about the work spent."""
     warm, fills = warm_start(problem, effort)
     packed, more = improve_packing(problem, warm, effort)
-    return packed, fills + more
+    return packed, f"{fills + more} fills"
 
 
 def improve_packing(problem: PackingProblem, warm: Packing, effort: int) -> tuple[Packing, int]:

@@ -17,13 +17,13 @@ stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of e
 from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
-from planner.scoring import outcome_of, over_joint_space, prediction_of
+from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
-from planner.strategies.static import unsupported_together
+from planner.strategies.static import quicker_assignment, unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
 
@@ -50,10 +50,10 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     require_possible_fields(inputs)
     done = search_job(inputs)
     best = done.best
-    if best is None or best.plan is None or best.found is None:
+    if best is None or best.plan is None:
         raise nearest_error(done)
-    require_legal(best.plan, str(inputs.file))
-    work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
-    scored = with_fields(best.plan, outcome=outcome_of(best.found, work), prediction=prediction_of(best.found))
+    chosen = quicker_assignment(inputs, best.plan)
+    require_legal(chosen, str(inputs.file))
+    scored = with_score(chosen, f"{done.priced} joint layouts priced, {len(done.tried)} simulated")
     bounded = scored if unbounded_jointly(inputs) else over_joint_space(scored)
     return with_fields(bounded, alternatives=joint_alternatives(done))

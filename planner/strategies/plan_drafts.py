@@ -41,11 +41,9 @@ STATE_FIELDS = (
 
 
 def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
-    """The reason why groups that change with every micro-batch cannot plan this job: it has several modules, or fixes a
-    layout that such groups cannot keep; None where they can.
+    """The reason why groups that change with every micro-batch cannot plan this job of one module: it fixes a layout
+    that such groups cannot keep; None where they can.
     """
-    if len(inputs.model.modules) > 1:
-        return only_one_module(inputs, name)
     if not any(map(decided_fields, inputs.job.fix.layouts.values())):
         return None
     fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"
@@ -60,10 +58,12 @@ def only_one_module(inputs: Inputs, name: str) -> str:
 
 
 def data_parallel_layouts(inputs: Inputs) -> dict[str, Layout]:
-    """The workload's module data-parallel over all ranks, its states sharded as the job says."""
+    """The workload's module data-parallel over all ranks, its states sharded as the job says; under ZeRO-3 where it
+    does not.
+    """
     size = inputs.cluster.size
     states: dict[str, Any] = {
-        name: value for name, value in decided_fields(inputs.job.layout).items() if name in STATE_FIELDS
+        name: value for name, value in decided_fields(inputs.fixed_parallelism).items() if name in STATE_FIELDS
     }
     layout = Layout(ranks=Ranks(range(size)), dp=size, **{"zero": inputs.job.zero, **states})
     return {inputs.module: layout}
@@ -86,6 +86,7 @@ def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ..
         degrees=degrees,
         limits=inputs.job.limits,
         fix=inputs.job.fix,
+        repeated=inputs.job.workload.repeated,
         software=inputs.software,
         loss=inputs.job.loss,
         prices=price_table(inputs, layouts),

@@ -24,6 +24,7 @@ from planner.packing import (
 from planner.plan.plan_file import Group, Plan
 from planner.scoring import small_enough, solve_grouping, with_score
 from planner.specs.inputs import Inputs
+from planner.strategies.colocated import Grouping, plan_beside_encoders, unsupported_beside_encoders
 from planner.strategies.plan_drafts import (
     data_parallel_layouts,
     draft_plan,
@@ -37,16 +38,23 @@ SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which s
 
 def supports(inputs: Inputs) -> str | None:
     """Needs ranks that synchronise in every micro-batch, and no layout fixed for all of them."""
-    if len(inputs.model.modules) == 1 and (inputs.job.sync != "micro_batch" or inputs.job.zero != 3):
+    if inputs.job.sync != "micro_batch" or inputs.fixed_parallelism.zero not in (None, 3):
         return "sequence_groups synchronises all ranks in every micro-batch: it needs sync: micro_batch and zero: 3"
+    if len(inputs.model.modules) > 1:
+        return unsupported_beside_encoders(inputs, "sequence_groups")
     return unsupported_by_groups(inputs, "sequence_groups")
 
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
-    """The best mixed groups found for one batch. Raises Infeasible, naming the binding limit."""
+    """The best mixed groups found for one batch; `base`: of an earlier one, whose layouts it keeps. Raises Infeasible,
+    naming the binding limit.
+    """
     layouts = data_parallel_layouts(inputs)
     widest = max(pool.ranks for pool in rank_pools(inputs.cluster, layouts[inputs.module].ranks))
-    used = plan_uses(inputs, layouts, allowed_degrees(inputs.spec, widest, inputs.job.degrees))
+    degrees = allowed_degrees(inputs.spec, widest, inputs.job.degrees)
+    if len(inputs.model.modules) > 1:
+        return plan_beside_encoders(inputs, base, Grouping(degrees, "micro_batch", pack))
+    used = plan_uses(inputs, layouts, degrees)
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     (batch,) = inputs.batches
     problem = packing_problem(pricing, inputs.module, used, batch.items)

@@ -5,6 +5,7 @@ from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup
 from planner.why.item_reasons import WhyItem
 from planner.why.joint_facts import JointFacts, ModuleLoad, joint_facts
+from planner.why.joint_item_reasons import ReadOutputs, WhyJointItem
 from planner.why.joint_why import JointWhyPlan
 from planner.why.joint_why_not import JointWhyNot
 from planner.why.mix_layouts import MixChoice, MixPlan, best_for_mixes
@@ -30,6 +31,7 @@ __all__ = [
     "MixPlan",
     "MixPoint",
     "ModuleLoad",
+    "ReadOutputs",
     "Sensitivity",
     "StaticComparison",
     "StaticPlan",
@@ -38,6 +40,7 @@ __all__ = [
     "WhyAnswer",
     "WhyGroup",
     "WhyItem",
+    "WhyJointItem",
     "WhyNot",
     "WhyPlan",
     "best_for_mixes",

@@ -21,6 +21,7 @@ from planner.specs.parallelism import (
     recompute_of,
 )
 from planner.strategies import STRATEGIES, is_static
+from planner.units import first_few
 from planner.why.resize_cluster import only_kind, with_ranks
 
 ITEM = re.compile(r"items\.(\d{1,9})\.degree")
@@ -195,9 +196,3 @@ def one_of(value: str, key: str, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise InputError(f"`{value}` is not possible for `{key}`", where=key, fix=f"one of {', '.join(allowed)}")
     return value
-
-
-def first_few(numbers: list[int]) -> str:
-    """The first few of many numbers, and the last."""
-    shown = ", ".join(map(str, numbers[:8]))
-    return f"{shown}, … {numbers[-1]}" if len(numbers) > 8 else shown

@@ -14,8 +14,9 @@ from planner.scoring import score
 from planner.simulate import simulate
 from planner.specs.base import Ranks, Spec, with_fields
 from planner.specs.hardware.cluster import device_of_rank
+from planner.units import first_few
 from planner.why.apply_changes import apply_implied
-from planner.why.change_setters import first_few, fix_item
+from planner.why.change_setters import fix_item
 from planner.why.group_loads import GroupLoad, group_loads, kinds_of, rank_capacity
 from planner.why.plan_problem import only_module, plan_inputs, single_step
 from planner.why.resize_cluster import spans_nodes

@@ -91,6 +91,7 @@ def joint_job(plan: Plan, module: str, batch: SampleBatch) -> Job:
             batch_rows=len(batch.items) + len(batch.dropped),
             max_tokens=max(batch.items.values()),
             module=module,
+            repeated=plan.uses.repeated,
         ),
         profile=plan.uses.prices.profile,
         software=plan.uses.software.name,

@@ -26,6 +26,7 @@ def case(number, source, software="nemo", module=DENSE, device="h100-80gb", **se
         software=software,
         network=StatedNetwork(NODE, None, 50.0),
         settings_text="",
+        attention_kernel="newest",
         seconds=1.0,
         memory_bytes=None,
         memory_rank="worst",

@@ -94,10 +94,8 @@ def test_without_scipy_the_fix_is_said(tmp_path, monkeypatch):
     known = {"share": 0.7, "m0": 30.0, "n0": 20.0, "k0": 100.0, "launch_us": 4.0}
     write(tmp_path / "gemm.csv", ("m", "n", "k", "latency"), gemm_rows(known))
     monkeypatch.setitem(sys.modules, "scipy", None)  # as if it were not installed
-    cases = grid("one")
     for calibrate in (
         lambda: evidence.calibrate_published(tmp_path, None),
-        lambda: fit_frameworks(cases, machines_of_cases(cases)),
         lambda: evidence.calibrate_tables(tmp_path, "h100-80gb", None),
     ):
         with pytest.raises(InputError, match="needs scipy, which is not installed") as caught:

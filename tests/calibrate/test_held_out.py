@@ -5,7 +5,7 @@ import pytest
 
 from planner.calibrate import published_fit
 from planner.calibrate.coefficients import GENERIC
-from planner.calibrate.framework_fit import fit_frameworks
+from planner.calibrate.framework_fit import fit_frameworks, linearised_fit, measured_logs, predicted_seconds
 from planner.calibrate.held_out import SHARE, half_width, held_out_errors, interval_spreads
 from planner.calibrate.timed_cases import machines_of_cases
 from tests.calibrate.made_cases import grid, measured, truth
@@ -23,7 +23,7 @@ def cases():
 
 @pytest.fixture(scope="module")
 def out(cases):
-    return held_out_errors(cases, machines_of_cases(cases), fit_frameworks(cases, machines_of_cases(cases)).values)
+    return held_out_errors(linearised_fit(cases, machines_of_cases(cases)))
 
 
 def test_sources_that_agree_predict_each_other(out):
@@ -37,9 +37,19 @@ def test_a_framework_of_one_source_is_the_generic_one_without_it(cases, out):
     assert own[alone] == pytest.approx(common[alone])
 
 
+def test_one_step_from_the_fit_to_all_is_the_fit_to_the_others(cases, out):
+    others = [case for case in cases if case.origin.source != "two"]
+    fitted = fit_frameworks(others, machines_of_cases(others)).values
+    inside = [case for case in cases if case.origin.source == "two"]
+    again = np.log(predicted_seconds(inside, machines_of_cases(inside), fitted)) - measured_logs(inside)
+    two = np.array([case.origin.source == "two" for case in cases])
+    assert out[0][two] == pytest.approx(again, abs=0.01)
+
+
 def test_only_what_is_asked_for_is_left_out(cases):
     said = []
-    own, _ = held_out_errors(cases, machines_of_cases(cases), {}, ["two"], lambda done, of, name: said.append(name))
+    fit = linearised_fit(cases, machines_of_cases(cases))
+    own, _ = held_out_errors(fit, ["two"], lambda done, of, name: said.append(name))
     two = np.array([case.origin.source == "two" for case in cases])
     assert np.isfinite(own[two]).all() and np.isnan(own[~two]).all()
     assert said == ["two", ""]

@@ -74,11 +74,13 @@ def test_every_option_arrives(plan, monkeypatch, tmp_path):
     options = told(
         plan, "--learning-rate=0.5", "--schedule=cosine", "--warmup=3", "--clip=2", "--betas", "0.8", "0.9",
         "--weight-decay=0.3", "--max-time=1h30m", "--metrics=m.jsonl", "--memory-snapshot=seen",
+        "--features=kept",
     )  # fmt: skip
     assert options.training == TrainingOptions(0.5, "cosine", 3, 2.0, (0.8, 0.9), 0.3)
     assert options.max_seconds == 5400
     assert options.metrics == tmp_path / "m.jsonl"
     assert options.memory_snapshot == tmp_path / "seen"
+    assert options.features == tmp_path / "kept"
 
 
 def test_without_options_training_is_as_usual(plan):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 from dataclasses import asdict, replace
 
@@ -150,10 +151,37 @@ def test_what_was_saved_and_how_it_goes_on(outcome, tmp_path, ended, before, ste
     options = [f"--save={tmp_path}/sv", *([f"--steps={steps}"] if steps else [])]
     said = outcome(ran(losses=(2.0, 1.0), stop_reason=ended, steps_before=before), *options).stdout
     assert f"after {before + 2} steps; to resume:" in said.replace("\n", " ")
-    assert (
-        f"\n  planner run {tmp_path}/plan.yaml --resume {tmp_path}/sv {goes_on}\n" in said
-    )  # in one line, to be copied
+    command = f"planner run {tmp_path}/plan.yaml --resume {tmp_path}/sv --save {tmp_path}/sv {goes_on}"
+    assert f"\n  {command}\n" in said  # in one line, to be copied
     assert ("resumed from step 40" in said) == (before == 40)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--learning-rate=1e-5", "--schedule=cosine", "--warmup=3", "--clip=0.3", "--betas", "0.8", "0.95"],
+        ["--weight-decay=0.3", "--seed=7", "--dtype=float64", "--save-every=2", "--max-time=1h30m"],
+        ["--data={}/some data", "--metrics={}/m.jsonl", "--weights={}/w", "--verify", "--allow-different=norm_eps"],
+    ],
+)
+def test_the_command_that_resumes_repeats_every_option(tmp_path, monkeypatch, options):
+    heard = []
+
+    def run(plan, options, on_progress, job):
+        heard.append(options)
+        return ran(losses=(2.0, 1.0), stop_reason="terminate")
+
+    monkeypatch.setattr(pipeline, "run", run)
+    write(tmp_path / "plan.yaml", PLAN)
+    monkeypatch.chdir(tmp_path)
+    first = ["plan.yaml", "--steps=9", "--save=sv", "--no-ledger", *(each.format(tmp_path) for each in options)]
+    said = runner.invoke(app, ["run", *first])
+    assert said.exit_code == 143, said.output
+    (command,) = [line for line in said.stdout.splitlines() if line.startswith("  planner run")]
+    assert "--resume sv --save sv" in command  # from the working folder
+    runner.invoke(app, [*shlex.split(command)[1:], "--no-ledger"])
+    asked, again = heard
+    assert again == replace(asked, verify=False, weights=None, allow_different=())
 
 
 def test_what_is_not_kept_is_not_said_to_be(outcome):

@@ -7,7 +7,10 @@ from typing import Any
 LLAMA_8B = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "rms_norm_eps": 1e-5,
-    "rope_theta": 500000.0, "rope_scaling": {"factor": 8.0, "rope_type": "llama3"}, "attention_dropout": 0.0,
+    "rope_theta": 500000.0, "attention_dropout": 0.0, "rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
 }  # fmt: skip
 MISTRAL_7B = {
     "model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,

@@ -62,7 +62,7 @@ def test_a_shipped_model_is_what_its_config_says(read, name):
     for key, module in shipped.modules.items():
         ours = {"norm_eps": module.norm_eps}
         if key == "llm":
-            ours["rope_base"] = module.rope_base
+            ours |= {"rope_base": module.rope_base, "rope_scaling": module.rope_scaling}
         if key == "vision":  # a preprocessor's settings are in another file
             ours |= {"resize": module.resize, "video": module.video}
         if key == "audio":
@@ -83,21 +83,20 @@ def test_what_routers_and_rotations_are(read):
     llama = read(configs.LLAMA_8B).model.modules["llm"]
     assert (llama.rope_base, llama.norm_eps) == (500000.0, 1e-5)
     newer = {key: value for key, value in configs.LLAMA_8B.items() if not key.startswith("rope")}
-    newer["rope_parameters"] = {"rope_type": "llama3", "factor": 8.0, "rope_theta": 500000.0}
+    newer["rope_parameters"] = {**configs.LLAMA_8B["rope_scaling"], "rope_theta": 500000.0}
     assert read(newer).model.modules["llm"] == llama
-    assert [note.what for note in read(newer).notes] == [
-        'rope_parameters {"rope_type": "llama3", "factor": 8.0, "rope_theta": 500000…'
-    ]
+    assert not read(newer).notes
 
 
 def test_whatever_has_a_meaning_and_is_not_read_is_noted(read):
     def notes(config):
         return [(note.kind, note.what) for note in read(config).notes]
 
-    assert notes({**configs.LLAMA_8B, "rope_scaling": None}) == []
+    assert notes(configs.LLAMA_8B) == []
     rich = {**configs.LLAMA_8B, "attention_dropout": 0.1, "new_idea": True, "off": False, "use_cache": True}
+    rich["rope_scaling"] = {"rope_type": "dynamic", "factor": 2.0}
     assert notes(rich) == [
-        ("left out", 'rope_scaling {"factor": 8.0, "rope_type": "llama3"}'),
+        ("left out", 'rope_scaling {"rope_type": "dynamic", "factor": 2.0}'),
         ("left out", "attention_dropout 0.1"),
         ("left out", "new_idea true"),
     ]

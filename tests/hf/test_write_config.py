@@ -10,6 +10,7 @@ from planner import hf
 from planner.errors import InputError
 from planner.specs.layers import Audio, Decoder
 from planner.specs.layers.components import Experts, LatentAttentionShape
+from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling
 
 PLAIN = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 24, "vocab": 30}
 
@@ -49,8 +50,18 @@ def decoders(draw):
         window=window,
         full_every=every,
         moe=moe,
-        rope_base=draw(st.floats(1, 1e7)),
+        rope_base=draw(st.floats(1.5, 1e7)),
+        rope_scaling=draw(st.none() | scalings()),
         norm_eps=draw(st.floats(0, 1)),
+    )
+
+
+def scalings():
+    factors, tokens = st.floats(1, 99), st.integers(1, 99)
+    return (
+        st.builds(LinearScaling, factor=factors)
+        | st.builds(Llama3Scaling, factor=factors, low=st.floats(0.1, 1), high=st.floats(2, 9), original=tokens)
+        | st.builds(YarnScaling, factor=factors, original=tokens, attention=st.none() | factors, truncate=st.booleans())
     )
 
 

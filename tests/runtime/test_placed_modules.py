@@ -1,18 +1,19 @@
 """Plans of jobs that place encoders on the first stage, on all ranks or apart train as one process does; and so do
-those whose encoder splits a long image over ranks that have short ones too, or serves several micro-batches at once.
+those whose encoder splits a long image or video over ranks that have short ones too, or serves several micro-batches.
 """
 
 import pytest
 
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.static.joint_plan import plan_together
-from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, NO_CLIPS, NO_IMAGES, PLACEMENTS, placed_job
+from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, LONG_VIDEO, NO_CLIPS, NO_IMAGES, PLACEMENTS, placed_job
 from tests.runtime.multi_module_plans import require_those_of_one_process
 from tests.runtime.training_worlds import run_all
 
 pytestmark = pytest.mark.slow
 OTHERS = (
     ("a long image", EVERY_RANK, LONG_IMAGE),
+    ("a long video", EVERY_RANK, LONG_VIDEO),
     ("served", {"llm": "pp: 2", "vit": "dp: 4, serves: 3", "ear": "dp: 4, zero: 3, serves: 2"}, {}),
 )
 
@@ -34,6 +35,7 @@ def trained(tmp_path_factory):
     split = plans["a long image", ""]
     assert [group.split for name, group in split.groups.items() if name == "vit.g0-3"] == [{"ulysses": 4}]
     assert {"vit.g0-3", "vit.dp1"} <= {*split.steps[0].micro_batches[0]["vit"]}  # rank 1 is in both
+    assert plans["a long video", ""].groups["vit.g2-3"].split == {"ulysses": 2}
     return plans, run_all(4, plans)
 
 

@@ -16,6 +16,7 @@ from planner.runtime.checkpoint import checkpoint_index as index_module
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
     TENSOR_KINDS,
+    SavedStates,
     TrainingRecord,
     checkpoint_index,
     data_digest,
@@ -47,8 +48,12 @@ def folder(tmp_path):
     for kind in TENSOR_KINDS:
         values = {name: torch.zeros(() if kind == "step" else shape) for name, shape in shapes.items()}
         write_tensors(tensor_file(tmp_path / "states-a", "llm", kind), values)
-    files.write(tmp_path / INDEX_FILE, checkpoint_index(PLAN, OPTIONS, 12, "states-a"))
+    files.write(tmp_path / INDEX_FILE, checkpoint_index(PLAN, OPTIONS, SavedStates(12, "states-a", {})))
     return tmp_path
+
+
+def with_training(**fields):
+    return replace(OPTIONS, training=replace(TRAINING, **fields))
 
 
 def refused(plan, options):
@@ -64,7 +69,7 @@ def test_the_same_run_goes_on_under_any_plan_of_its_model(folder):
 
 
 def test_the_index_is_read_as_it_was_written(folder):
-    assert read_index(folder) == checkpoint_index(PLAN, OPTIONS, 12, "states-a")
+    assert read_index(folder) == checkpoint_index(PLAN, OPTIONS, SavedStates(12, "states-a", {}))
 
 
 def test_another_weighting_of_the_loss_is_refused(folder):
@@ -79,7 +84,7 @@ def test_another_weighting_of_the_loss_is_refused(folder):
 @pytest.mark.parametrize("name", PAIRS)
 def test_plans_of_one_model_do_not_differ(tmp_path, name):
     before, then = PAIRS[name]
-    files.write(tmp_path / INDEX_FILE, checkpoint_index(before, OPTIONS, 3, "states-b"))
+    files.write(tmp_path / INDEX_FILE, checkpoint_index(before, OPTIONS, SavedStates(3, "states-b", {})))
     assert [*run_differences(read_index(tmp_path), then, OPTIONS)] == []
 
 
@@ -94,7 +99,7 @@ def test_data_is_the_same_wherever_it_lies(tmp_path):
         np.save(tmp_path / name / OFFSETS, np.array(ends, dtype="int64"))
         np.save(tmp_path / name / TOKENS, np.array([first, *range(8)], dtype="uint16"))
     said = replace(OPTIONS, data=tmp_path / "a")
-    found = checkpoint_index(PLAN, said, 12, "states-a", data_digest(said))
+    found = checkpoint_index(PLAN, said, SavedStates(12, "states-a", {}), data_digest(said))
     assert not [*run_differences(found, PLAN, replace(OPTIONS, data=tmp_path / "b"))]
     for data in (tmp_path / "rows", tmp_path / "tokens", None):
         assert [where for _, where, _ in run_differences(found, PLAN, replace(OPTIONS, data=data))] == ["--data"]
@@ -193,7 +198,9 @@ def test_training_that_would_go_on_otherwise_is_refused_with_what_it_was(folder,
 def test_what_was_not_said_is_to_be_left_out(folder):
     files.write(
         folder / INDEX_FILE,
-        checkpoint_index(PLAN, replace(OPTIONS, training=replace(TRAINING, clip=None)), 12, "states-a"),
+        checkpoint_index(
+            PLAN, replace(OPTIONS, training=replace(TRAINING, clip=None)), SavedStates(12, "states-a", {})
+        ),
     )
     assert refused(PLAN, replace(OPTIONS, resume=folder)).fix.startswith("leave --clip out;")
 
@@ -205,7 +212,7 @@ def test_other_data_is_refused(folder):
 
 def test_a_run_without_a_step_to_do_is_refused(folder):
     plain = replace(OPTIONS, training=replace(TRAINING, schedule="constant"))
-    files.write(folder / INDEX_FILE, checkpoint_index(PLAN, plain, 12, "states-a"))
+    files.write(folder / INDEX_FILE, checkpoint_index(PLAN, plain, SavedStates(12, "states-a", {})))
     error = refused(PLAN, replace(plain, resume=folder, steps=12))
     assert error.where == "--steps" and error.fix.startswith("--steps 13,")
     require_runnable(PLAN, replace(plain, resume=folder, steps=13))

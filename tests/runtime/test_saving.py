@@ -9,13 +9,14 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from planner.errors import InputError
+from planner.files import write
 from planner.files.file_lock import hold_lock
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world, worker_from_environment
 from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
 from planner.runtime import RunOptions
 from planner.runtime.checkpoint import saving
-from planner.runtime.checkpoint.checkpoint_index import read_index
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, SavedStates, checkpoint_index, read_index
 from planner.runtime.checkpoint.saving import SAVE_LOCK, save_lock, saveable_decoder
 from planner.runtime.execute import training_loop as executing
 from planner.runtime.execute.training_loop import train
@@ -117,6 +118,19 @@ def test_two_runs_do_not_save_into_one_folder(tmp_path, monkeypatch):
     with (
         hold_lock(tmp_path / SAVE_LOCK, "a test"),
         pytest.raises(InputError, match=says),
-        save_lock(worker_from_environment("cpu", 1), tmp_path),
+        save_lock(worker_from_environment("cpu", 1), PLANS["stages"], RunOptions(save=tmp_path)),
+    ):
+        raise AssertionError("it must not begin")
+
+
+def test_a_run_does_not_replace_what_another_saved_since_it_was_checked(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    options = RunOptions(save=tmp_path, steps=9)
+    require_runnable(PLANS["stages"], options)
+    write(tmp_path / INDEX_FILE, checkpoint_index(PLANS["stages"], options, SavedStates(3, "states-a", {})))
+    with (
+        pytest.raises(InputError, match="there is a checkpoint here"),
+        save_lock(worker_from_environment("cpu", 1), PLANS["stages"], options),
     ):
         raise AssertionError("it must not begin")

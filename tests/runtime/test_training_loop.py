@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
 from planner.runtime import RunOptions, StepResult, TrainingOptions, run
+from planner.runtime.checkpoint.checkpoint_index import read_index
 from planner.runtime.execute import training_loop as executing
 from planner.runtime.execute.early_stop import EarlyStop
 from planner.runtime.execute.training_loop import MEASURED_STEPS, prepare_executor, train, train_steps
@@ -207,7 +209,7 @@ def reasons(worker):
         found = []
         for asked, late in ((None, None), (0, None), (1, None), (None, 0), (None, 1), (1, 0)):
             ending = EarlyStop(worker, 1e-9 if late == worker.rank else None)
-            ending.interrupted = asked == worker.rank
+            ending.received = "interrupt" if asked == worker.rank else None
             found.append(ending.agree_on_reason())
         return found
 
@@ -224,19 +226,24 @@ def test_a_run_ends_when_its_time_is_over():
 
 
 @pytest.mark.slow
-def test_a_run_that_is_interrupted_gives_what_it_came_to():
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(signal.SIGINT, "interrupt"), (signal.SIGTERM, "terminate"), (signal.SIGHUP, "hangup")],
+)
+def test_a_run_that_is_interrupted_gives_what_it_came_to(number, reason, tmp_path):
     heard = []
 
     def interrupt(progress):
         heard.append(progress.loss)
         if progress.step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 
-    before = signal.getsignal(signal.SIGINT)
-    result = run(two_ranks(), RunOptions(steps=100_000), interrupt)
-    assert result.stop_reason == "interrupt" and 3 <= len(result.steps) < 50_000
+    before = signal.getsignal(number)
+    result = run(two_ranks(), RunOptions(steps=100_000, save=tmp_path), interrupt)
+    assert result.stop_reason == reason and 3 <= len(result.steps) < 50_000
+    assert read_index(tmp_path).steps == len(result.steps)
     assert [step.loss for step in result.steps] == heard
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) is before
     assert not multiprocessing.active_children()
 
 
@@ -257,6 +264,31 @@ def test_under_torchrun(tmp_path):
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary["losses"] == [line["loss"] for line in lines] and summary["ended"] == "steps"
     assert summary["steps_before"] == 0
+
+
+@pytest.mark.slow
+def test_a_scheduler_may_signal_every_process_and_the_run_is_saved(tmp_path):
+    """As Slurm does; torchrun passes it on to its workers."""
+    write(tmp_path / "plan.yaml", two_ranks())
+    command = [sys.executable, "-m", "planner", "run", tmp_path / "plan.yaml", "--steps=100000", "--no-ledger",
+               f"--save={tmp_path / 'saved'}", f"--metrics={tmp_path / 'metrics.jsonl'}"]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True, start_new_session=True)
+    try:
+        while process.poll() is None and len(lines_of(tmp_path / "metrics.jsonl")) < 2:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGTERM)
+        said, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert "SIGTERM" in said and "to resume:" in said
+    assert read_index(tmp_path / "saved").steps == len(lines_of(tmp_path / "metrics.jsonl"))
+
+
+def lines_of(path):
+    return path.read_text().splitlines() if path.is_file() else []
 
 
 def interrupted_while_it_loads(worker, plan, options):
@@ -316,6 +348,16 @@ def test_a_metrics_file_is_continued(tmp_path):
     assert cut == '{"step": 3, "lo'
     found = json.loads(third)
     assert (found["loss"], found["tokens_per_s"], found["peak_bytes"], found["grad_norm"]) == (None, 3.0, 7, 1.5)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_metrics_file_that_fails_is_named(tmp_path):
+    step = StepResult(loss=1.0, tokens=6, seconds=2.0, measured=(), peak_bytes=(None,))
+    full = tmp_path / "metrics.jsonl"
+    full.symlink_to("/dev/full")
+    with pytest.raises(RunFailed, match="step 3 cannot be written: No space") as raised, metrics_writer(full) as note:
+        note(3, step)
+    assert raised.value.where == str(full)
 
 
 def test_a_metrics_file_that_cannot_be_written(tmp_path):

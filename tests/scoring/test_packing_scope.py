@@ -55,7 +55,7 @@ def test_a_split_of_one_is_said_in_any_way():
     plan = PLANS["sequence_groups/demo"]
     alone = next(name for name, degree in degrees_of(plan).items() if degree == 1)
     for split in ({}, {"ulysses": 1}, {"ring": 1}):
-        assert standard_groups(with_group(plan, alone, with_fields(plan.groups[alone], split=split)), 0)
+        assert standard_groups(with_group(plan, alone, with_fields(plan.groups[alone], split=split)), 0, "llm")
 
 
 def test_groups_across_kinds_of_ranks_are_not():
@@ -98,4 +98,4 @@ def test_offloading_what_a_rank_holds_is_not():
     )
     helped = with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=rows),))
     assert bound_by(helped) == "busiest_rank"
-    assert standard_groups(helped, 0)
+    assert standard_groups(helped, 0, "llm")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 
 from planner.costs.cost import Cost
+from planner.plan.mesh.equivalent_ranks import representative_ranks
 from planner.simulate import TaskEvent, Timeline, simulate
-from planner.simulate.equivalent_ranks import representative_ranks
 from planner.simulate.timeline import busy_seconds
 from planner.specs.base import Ranks
 from tests.task_programs import by_lane, programs, task

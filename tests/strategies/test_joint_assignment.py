@@ -15,8 +15,9 @@ from planner.plan.plan_file import Plan, assignments
 from planner.scoring import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
-from planner.strategies.static.joint_assignment import JointItems, pass_places
-from planner.strategies.static.joint_plan import joint_items, plan_of_layouts, plan_together
+from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_plan import draft_of_layouts, joint_items, plan_together
+from planner.strategies.static.joint_streams import pass_places
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.rank_loads import pipeline_loads
 from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
@@ -62,14 +63,15 @@ def joint_of(inputs: Inputs) -> JointItems:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_pipeline_whose_ranks_all_encode_is_hardly_slower_than_by_the_llm_alone(tmp_path, seed):
+def test_a_pipeline_whose_ranks_all_encode_is_no_slower_than_by_the_llm_alone(tmp_path, seed):
     inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2", seed)
-    alone = plan_of_layouts(inputs, placed_layouts(inputs, False), lambda joint: next(joint.candidates()))
-    assert step_seconds(plan_together(inputs)) < 1.02 * step_seconds(alone)  # the estimate is none of every order
+    alone = draft_of_layouts(inputs, placed_layouts(inputs, False), JointItems.by_samples)
+    assert step_seconds(plan_together(inputs)) <= step_seconds(alone)
 
 
 def test_later_stages_encode_more_as_they_wait_for_the_first_and_the_one_with_the_head_less(tmp_path):
-    plan = plan_together(images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2"))
+    inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2")
+    plan = draft_of_layouts(inputs, placed_layouts(inputs, False))
     layout, taken = plan.layouts["llm"], np.zeros(4)
     for row in plan.steps[0].micro_batches:
         for a in assignments(plan, row):
@@ -166,7 +168,7 @@ def test_stages_wait_for_those_in_front_of_them(tmp_path):
     assert found.warm_up.tolist() == [0.0, 0.0, 1.0, 1.0] and found.drain.tolist() == [0.0, 0.0, 2.0, 2.0]
 
 
-PAIR, TWO_READ = [Ranks((0,)), Ranks((1,))], [[Read(0, 0, 1), Read(1, 0, 1)], []]
+PAIR, TWO_READ = [Ranks((0,)), Ranks((1,))], [[Read(range(0, 1), 0, 1), Read(range(1, 2), 0, 1)], []]
 NONE = np.full((2, 2), 2)
 
 
@@ -182,7 +184,7 @@ def test_the_estimate_of_a_step_by_hand():
     llm = PipelineWork(PAIR, np.full((2, 2), 10.0), np.zeros(2), np.zeros(2), synchronised=False)
     given_away = work((0.0, 3.0), (0.0, 5.0))
     assert step_estimate(llm, [given_away]) == 3 + 20 + 5
-    at_home = work((1.0, 2.0), (3.0, 2.0), reads=[[Read(0, 0, 0), Read(1, 0, 1)], []])
+    at_home = work((1.0, 2.0), (3.0, 2.0), reads=[[Read(range(0, 1), 0, 0), Read(range(1, 2), 0, 1)], []])
     assert step_estimate(llm, [at_home]) == 24
     assert step_estimate(llm, [replace(at_home, synchronised=True)]) == 2 + 20 + 3
     assert step_estimate(replace(llm, drain=np.array([4.0, 1.0])), [at_home]) == 23
@@ -196,7 +198,7 @@ def test_outputs_that_are_read_later_are_not_waited_for_before():
     stops; if its pipeline fills meanwhile, not even that.
     """
     llm = PipelineWork(PAIR, np.array([[10.0, 10.0], [5.0, 5.0]]), np.zeros(2), np.zeros(2), synchronised=False)
-    early = work((0.0, 3.0), (0.0, 0.0), reads=[[], [Read(0, 0, 1)]])
+    early = work((0.0, 3.0), (0.0, 0.0), reads=[[], [Read(range(0, 1), 0, 1)]])
     assert step_estimate(llm, [early]) == 20
     slower = replace(llm, passes=np.full((2, 2), 10.0))
     assert step_estimate(slower, [early]) == 23

@@ -15,7 +15,7 @@ from planner.units import percent, plural
 if TYPE_CHECKING:
     from planner.ledger import ComparedRun
 
-INTERRUPTED = 130
+SIGNAL_EXIT_CODES = {"interrupt": 130, "terminate": 143, "hangup": 129}  # 128 and the signal, as shells have it
 
 
 def run(
@@ -40,9 +40,14 @@ def run(
     ] = None,
     data: Annotated[Path | None, typer.Option(help=OPTION_HELP["data"])] = None,
     weights: Annotated[Path | None, typer.Option(help=OPTION_HELP["weights"])] = None,
+    allow_different: Annotated[
+        list[str] | None, typer.Option(help=OPTION_HELP["allow_different"], metavar="KEY")
+    ] = None,
     save: Annotated[Path | None, typer.Option(help=OPTION_HELP["save"])] = None,
     save_every: Annotated[int | None, typer.Option(help=OPTION_HELP["save_every"], min=1)] = None,
     resume: Annotated[Path | None, typer.Option(help=OPTION_HELP["resume"])] = None,
+    features: Annotated[Path | None, typer.Option(help=OPTION_HELP["features"])] = None,
+    hang_after: Annotated[str | None, typer.Option(help=OPTION_HELP["hang_after"])] = None,
     memory_snapshot: Annotated[Path | None, typer.Option(help=OPTION_HELP["memory_snapshot"])] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
@@ -50,7 +55,7 @@ def run(
 ) -> None:
     """Train with a plan, and compare predicted with measured times.
 
-    Ctrl-C ends the run after the current step and reports it; a second one ends it at once.
+    Ctrl-C, SIGTERM and SIGHUP end the run after the current step, save and report it; a second one ends it at once.
 
     Starts one process per rank on this machine; on a cluster, use torchrun: torchrun --nproc-per-node N -m
     planner.runtime PLAN.
@@ -74,9 +79,12 @@ def run(
         base=plan.parent,
         data=data.absolute() if data else None,
         weights=weights.absolute() if weights else None,
+        allow_different=tuple(allow_different or ()),
         save=save.absolute() if save else None,
         save_every=save_every,
         resume=resume.absolute() if resume else None,
+        features=features.absolute() if features else None,
+        hang_seconds=optional_duration(hang_after),
         memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
         source=str(plan),
     )
@@ -92,7 +100,7 @@ def run(
     lines = (
         *plan_tables.resume_line(ran),
         *plan_tables.run_lines(ran, None if trace_error else trace),
-        *plan_tables.checkpoint_lines(ran, plan, save, steps),
+        *plan_tables.checkpoint_lines(ran, options, steps, job),
     )
     render.emit(json, json_answers.run_answer(ran), *lines)
     if not no_ledger:
@@ -108,8 +116,8 @@ def raise_failures(ran: "ComparedRun", trace_error: InputError | None) -> None:
         raise trace_error
     if ran.verified and ran.tolerance and not within_tolerance(ran.verified, ran.tolerance):
         raise parity_failure(ran.verified, ran.tolerance)
-    if ran.stop_reason == "interrupt":
-        raise typer.Exit(INTERRUPTED)
+    if ran.stop_reason in SIGNAL_EXIT_CODES:
+        raise typer.Exit(SIGNAL_EXIT_CODES[ran.stop_reason])
 
 
 def warmup_warning(warmup: int, steps: int) -> str:

@@ -8,8 +8,8 @@ from rich.text import Text
 from planner.cli.views.plan_tables import gib_text, table
 from planner.plan.pack_text import pack_text
 from planner.specs.base import with_fields
-from planner.units import GIB, duration, percent, plural
-from planner.why import JointFacts, JointWhyNot, JointWhyPlan, ModuleLoad, Sensitivity
+from planner.units import GIB, duration, first_few, percent, plural
+from planner.why import JointFacts, JointWhyNot, JointWhyPlan, ModuleLoad, ReadOutputs, Sensitivity, WhyJointItem
 
 CLOSE = 1e-6  # share of the step: a smaller difference is none
 GROWS = 0.005  # share of the fullest rank's memory: a smaller difference is not listed
@@ -184,3 +184,34 @@ def gains_table(what: str, gains: Sequence[Sensitivity]) -> RenderableType:
         else:
             rows.add_row(gain.what, duration(gain.seconds), duration(gain.saved), percent(gain.share))
     return rows
+
+
+def joint_item_lines(answer: WhyJointItem) -> Iterator[RenderableType]:
+    """Where an item is, when its outputs are there, and the step if another group had it."""
+    of_parts = f" in {len(answer.parts)} parts" if len(answer.parts) > 1 else ""
+    yield Text.assemble(
+        (f"item {answer.item} of {answer.module}", "bold"),
+        f"  {sum(answer.parts):,} tokens{of_parts}, in group {answer.group} (ranks {answer.ranks}) of micro-batch "
+        f"{answer.micro_batch}, beside {plural(len(answer.beside), 'other item')}",
+    )
+    for name, items in answer.reads.items():
+        yield Text(f"reads the outputs of {plural(len(items), 'item')} of {name}: {first_few(items)}")
+    if answer.outputs:
+        yield Text(outputs_text(answer.outputs))
+    yield Text()
+    moves = answer.moves
+    yield gains_table("with the item", moves) if moves else Text("no other group works on its module", style="dim")
+    for gain in moves:
+        if gain.because:
+            yield Text(f"  {gain.what}: {gain.because}", style="dim")
+
+
+def outputs_text(outputs: ReadOutputs) -> str:
+    """When outputs are there and when they are read: `its 391 outputs, which item 3 of llm reads, are there …`."""
+    readers = " and ".join(
+        f"{plural(len(items), 'item')} of {name} ({first_few(items)})" for name, items in outputs.readers.items()
+    )
+    later = f"{duration(outputs.needed - outputs.ready)} later"
+    after = "when they arrive: it waits for them" if outputs.waited_for else later
+    there = f"its {outputs.tokens:,} outputs are there at {duration(outputs.ready)} of the step"
+    return f"{there}; the first pass that reads them begins {after}; read by {readers}"

@@ -74,6 +74,7 @@ def run_answer(result: ComparedRun) -> Summary:
         "kinds": [{"name": k.name, "predicted": k.predicted, "measured": k.measured} for k in result.kinds],
         "memory_bytes": [asdict(rank) for rank in result.memory] or None,
         "sent_bytes": list(result.sent_bytes) or None,
+        "features": [each._asdict() for each in result.features] or None,
         "planning": planning_answer(result),
         "verify": parity_answer(result),
     }

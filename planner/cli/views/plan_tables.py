@@ -28,7 +28,7 @@ from planner.units import GIB, MIB, byte_size, duration, percent, plural
 from planner.workflows.tracing import TRACED_STEPS
 
 if TYPE_CHECKING:
-    from planner.runtime import ParityErrors, ParityTolerance
+    from planner.runtime import ParityErrors, ParityTolerance, RunOptions
 
 STYLES = {
     "regression": "bold red",
@@ -38,6 +38,12 @@ STYLES = {
     "stale_inputs": "yellow",
     "added": "cyan",
     "removed": "cyan",
+}
+STOP_REASONS = {
+    "time": "the time limit was reached",
+    "interrupt": "interrupted",
+    "terminate": "SIGTERM asked for it",
+    "hangup": "its terminal was closed (SIGHUP)",
 }
 
 
@@ -220,8 +226,10 @@ def run_lines(result: ComparedRun, trace: Path | None) -> Iterator[RenderableTyp
     )
     yield from price_source_note(result)
     if result.stop_reason != "steps":
-        why = {"time": "the time limit was reached", "interrupt": "interrupted"}[result.stop_reason]
+        why = STOP_REASONS[result.stop_reason]
         yield Text(f"ended after {plural(len(result.losses), 'step')}: {why}", style="yellow")
+    if result.features:
+        yield features_line(result)
     if result.plannings:
         yield planning_line(result)
     yield from parity_line(result)
@@ -234,15 +242,20 @@ def resume_line(result: ComparedRun) -> Iterator[RenderableType]:
         yield Text(f"resumed from step {result.steps_before:,}")
 
 
-def checkpoint_lines(result: ComparedRun, plan: Path, save: Path | None, steps: int | None) -> Iterator[RenderableType]:
-    """Where the checkpoint is, and the command that resumes it; `steps`: as given by `--steps`."""
-    if save is None:
+def checkpoint_lines(
+    result: ComparedRun, options: "RunOptions", steps: int | None, job: str | None
+) -> Iterator[RenderableType]:
+    """Where the checkpoint is, and the command that resumes it; `steps` and `job`: as the options gave them."""
+    from planner.runtime import resume_arguments
+
+    if options.save is None:
         return
     done, count = result.steps_before + len(result.losses), steps or len(result.plan.steps)
-    left = [] if steps is None else ["--steps", str(steps)]
-    command = shlex.join(["planner", "run", str(plan), "--resume", str(save), *(left if done < count else [])])
+    left = [] if steps is None or done >= count else ["--steps", str(steps)]
+    repeated = [*resume_arguments(options), *(["--job", job] if job else [])]
+    command = shlex.join(["planner", "run", options.source, *repeated, *left])
     more = "" if done < count or result.stop_reason != "steps" else " --steps MORE"
-    yield Text(f"saved to {save} after {plural(done, 'step')}; to resume:")
+    yield Text(f"saved to {options.save} after {plural(done, 'step')}; to resume:")
     yield Text(f"  {command}{more}", no_wrap=True, overflow="ignore")
 
 
@@ -288,6 +301,13 @@ def parity_text(found: "ParityErrors", bound: "ParityTolerance") -> tuple[str, b
 
     same = within_tolerance(found, bound)
     return f"{'same as' if same else 'differs from'} one process: {parity_errors_text(found)}", same
+
+
+def features_line(result: ComparedRun) -> Text:
+    """How many outputs of frozen encoders were read in place of computed, and how many files were damaged."""
+    read, computed, damaged = (sum(each) for each in zip(*result.features, strict=True))
+    broken = f"; {plural(damaged, 'damaged file')} noticed" if damaged else ""
+    return Text(f"features of frozen encoders: {read} items read, {computed} computed{broken}")
 
 
 def planning_line(result: ComparedRun) -> Text:

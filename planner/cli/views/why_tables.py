@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.joint_tables import joint_why_lines, joint_why_not_lines
+from planner.cli.views.joint_tables import joint_item_lines, joint_why_lines, joint_why_not_lines
 from planner.cli.views.plan_tables import gib_text, table
 from planner.units import GIB, duration, percent
 from planner.why import (
@@ -20,6 +20,7 @@ from planner.why import (
     WhyAnswer,
     WhyGroup,
     WhyItem,
+    WhyJointItem,
     WhyNot,
     WhyPlan,
 )
@@ -37,6 +38,8 @@ def answer_lines(answer: Answer) -> Iterator[RenderableType]:
         return joint_why_lines(answer)
     if isinstance(answer, JointWhyNot):
         return joint_why_not_lines(answer)
+    if isinstance(answer, WhyJointItem):
+        return joint_item_lines(answer)
     if isinstance(answer, WhyItem):
         return why_item_lines(answer)
     if isinstance(answer, WhyGroup):

@@ -7,8 +7,10 @@ tokens' heads for its heads' tokens, and passes keys and values of these heads t
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from planner.launch.communication.communication_meter import CommunicationMeter
@@ -16,9 +18,9 @@ from planner.launch.communication.process_groups import ProcessGroups
 from planner.launch.communication.ring_attention import RingAttention
 from planner.launch.communication.ulysses import UlyssesAttention
 from planner.models import NO_SEQUENCE_PARALLEL, SequenceParallel
-from planner.models.kernels import Masking
+from planner.models.kernels import Masking, packed_attention
 from planner.plan.plan_file import SequenceSplit
-from planner.specs.sequence_sharding import Span, even_sizes, rank_spans, token_count, zigzag
+from planner.specs.sequence_sharding import Span, even_sizes, rank_spans, token_count, whole_shares, zigzag
 
 
 class SharedMicroBatch(NamedTuple):
@@ -28,6 +30,7 @@ class SharedMicroBatch(NamedTuple):
     split: SequenceSplit
     lengths: Sequence[int]  # tokens of each document
     unit: int = 1  # tokens that are not separated
+    parts: bool = False  # whether documents are parts of items
 
     def check(self) -> None:
         """Raises ValueError where ranks and split do not match."""
@@ -35,14 +38,31 @@ class SharedMicroBatch(NamedTuple):
             raise ValueError(f"{len(self.ranks)} ranks are not {self.split.ring} sub-groups of {self.split.ulysses}")
 
 
+class WholeDocuments:
+    """Attention of a rank that has whole documents, of these lengths: it exchanges nothing."""
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.ends = [0, *accumulate(lengths)]
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, masking: Masking, sinks: Tensor | None = None
+    ) -> Tensor:
+        """Attention with the arguments and shapes of `SequenceParallel.attend`."""
+        own = torch.tensor(self.ends, dtype=cu_seqlens.dtype, device=cu_seqlens.device)
+        return packed_attention(q, k, v, own, masking, sinks)
+
+
+Attention = UlyssesAttention | RingAttention | WholeDocuments
+
+
 class UnifiedSequenceParallel:
-    """The `SequenceParallel` of one rank where there are several sub-groups: `spans` are its own tokens; `attention`
-    exchanges with the others.
+    """The `SequenceParallel` of one rank where there are several sub-groups, or each rank has whole documents: `spans`
+    are its own tokens; `attention` exchanges with the others, if any.
 
     (No dataclass: FSDP2 copies dataclasses that it finds among the arguments of a module.)
     """
 
-    def __init__(self, spans: Sequence[Span], tokens: int, within: UlyssesAttention | RingAttention) -> None:
+    def __init__(self, spans: Sequence[Span], tokens: int, within: Attention) -> None:
         self.spans, self.tokens, self.attention = list(spans), tokens, within
 
     def local_spans(self, lengths: Sequence[int]) -> list[Span]:
@@ -65,17 +85,19 @@ def sequence_parallel_over(
     lengths are not multiples of the unit.
     """
     sharing.check()
-    ranks, split, lengths, unit = sharing
+    ranks, split, lengths, unit, parts = sharing
     if len(ranks) == 1:
         return NO_SEQUENCE_PARALLEL
+    index = ranks.index(groups.rank)
+    shares = whole_shares(lengths, split) if parts else None
+    if shares:
+        own = rank_spans(lengths, split, index, unit, parts)
+        return UnifiedSequenceParallel(own, sum(lengths), WholeDocuments(shares[index]))
     if split.ring == 1:
         return UlyssesAttention(groups[ranks], even_sizes(sum(lengths), split.ulysses, unit), meter)
-    index = ranks.index(groups.rank)
     subgroup, within = divmod(index, split.ulysses)
     subgroup_shards = zigzag(lengths, split.ring, unit)
-    attention: RingAttention | UlyssesAttention = RingAttention(
-        groups[split.rings(ranks)[within]], subgroup_shards, meter
-    )
+    attention: Attention = RingAttention(groups[split.rings(ranks)[within]], subgroup_shards, meter)
     if split.ulysses > 1:
         sizes = even_sizes(token_count(subgroup_shards[subgroup]), split.ulysses, unit)
         attention = UlyssesAttention(groups[split.ulysses_blocks(ranks)[subgroup]], sizes, meter, attention.attend)

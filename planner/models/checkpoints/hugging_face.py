@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +21,11 @@ from planner.models.checkpoints.safetensors_files import (
     write_tensors_streamed,
 )
 from planner.models.sharding import parameter_splits
+from planner.specs.differences import value_text
 from planner.specs.layers import Module
 
 CONFIG = "config.json"
+DTYPE_KEYS = {"dtype", "torch_dtype"}  # of its weights; the second before transformers 5
 META = torch.device("meta")
 COMPUTED_BUFFERS = (
     "rotary_emb.inv_freq",
@@ -105,6 +108,34 @@ def require_checkpoint(specs: Sequence[Module], folder: Path) -> None:
         raise InputError(what, where=str(folder), fix="make the model from its own config.json: planner import hf")
 
 
+def require_same_function(specs: Mapping[str, Module], folder: Path, allowed: frozenset[str]) -> None:
+    """Raises InputError where modules compute something else with the weights of a folder than its config.json says:
+    another base of positions, eps, window. `allowed`: fields, or keys of the file, that may differ.
+    """
+    if not (folder / CONFIG).is_file():
+        if CONFIG not in allowed:
+            what = f"there is no {CONFIG}, so nothing says which function these weights are of"
+            raise InputError(what, where=str(folder), fix=f"fetch it too, or --allow-different {CONFIG}")
+        return
+    imported, checkpoint = hf.read(folder), hugging_face_checkpoint(folder)
+    found = [(key, f"{text}, which is not computed") for key, text in hf.uncomputed_keys(imported.notes)]
+    for name, spec in specs.items():
+        for theirs in imported.model.modules.values():
+            if type(theirs) is type(spec) and is_stored(spec, checkpoint):
+                found += [
+                    (field, f"{field} {value_text(other)}, and `{name}` of the plan has {value_text(one)}")
+                    for field, one, other in hf.function_differences(spec, theirs)
+                ]
+    refused = {key: text for key, text in found if allowed.isdisjoint({key, key.partition(".")[0]})}
+    if refused:
+        raise InputError(
+            f"the plan's model is not that of these weights: {CONFIG} says {'; '.join(refused.values())}",
+            where=str(folder / CONFIG),
+            fix="plan with the model that planner import hf makes of it, or insist: "
+            + " ".join(f"--allow-different {key}" for key in refused),
+        )
+
+
 def required_names(spec: Module, checkpoint: SafetensorsCheckpoint, folder: Path) -> Iterator[str]:
     """Yield the names under which a module's parameters are stored. Raises InputError where one has another shape, or
     is missing, or the kind of module is not stored.
@@ -124,18 +155,38 @@ def required_names(spec: Module, checkpoint: SafetensorsCheckpoint, folder: Path
             yield stored_name
 
 
+def config_of(spec: Module, source: Path | None) -> Mapping[str, Any]:
+    """The config.json of a module; `source`: a folder whose config.json it began with, which is kept where it still
+    says what the module computes, and else its names, tokens and positions.
+    """
+    if source is None or not (source / CONFIG).is_file():
+        return hf.to_config(spec)
+    imported = hf.read(source)
+    modules = [*imported.model.modules.values()]
+    same = len(modules) == 1 and type(modules[0]) is type(spec) and not any(hf.function_differences(spec, modules[0]))
+    return imported.config if same else hf.to_config_like(spec, imported.config)
+
+
 def save_checkpoint_streamed(
-    described: Mapping[str, TensorDescription], weights: Iterable[tuple[str, Tensor]], spec: Module, folder: Path
+    described: Mapping[str, TensorDescription],
+    weights: Iterable[tuple[str, Tensor]],
+    spec: Module,
+    folder: Path,
+    source: Path | None = None,
 ) -> None:
     """Write full parameters that arrive one by one, with the shapes and in the order in which they are described.
 
-    The files are config.json and model.safetensors. Raises InputError.
+    The files are config.json, which is that of the folder `source` where it may be, and model.safetensors. Raises
+    InputError.
     """
     stored: dict[str, TensorDescription] = {}
     for name, (dtype, shape) in described.items():
         names = stored_names(name, spec)
         stored |= dict.fromkeys(names, TensorDescription(dtype, shape if len(names) == 1 else shape[1:]))
-    files.write_text(folder / CONFIG, files.json_text(hf.to_config(spec)) + "\n", durable=True)
+    config = dict(config_of(spec, source))
+    (dtype, _), *_ = described.values()
+    config |= dict.fromkeys(DTYPE_KEYS & config.keys(), str(dtype).removeprefix("torch."))
+    files.write_text(folder / CONFIG, files.json_text(config) + "\n", durable=True)
     write_tensors_streamed(
         folder / SINGLE_FILE, stored, (each for name, values in weights for each in stored_tensors(name, values, spec))
     )

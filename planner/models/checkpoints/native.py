@@ -2,6 +2,7 @@
 reads its shard.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -30,7 +31,9 @@ def fill_from_full(
     read: Callable[[str], Tensor],
     source: Path,
 ) -> None:
-    """Fill sharded tensors from full ones (any shapes), one at a time. Raises InputError, which names the source."""
+    """Fill sharded tensors from full ones (any shapes), one at a time. Raises InputError, which names the source, where
+    a shape is another, or a number is not finite.
+    """
     for name, tensor in tensors.items():
         values, tensor_splits = (
             read(name),
@@ -40,7 +43,16 @@ def fill_from_full(
         if list(values.shape) != shape:
             what = f"`{name}` is {[*values.shape]}, the model has {shape}"
             raise InputError(what, where=str(source), fix=MATCHING_CHECKPOINT)
-        copy_to_parameter(tensor, take_shard(values, tensor_splits).to(tensor.device, tensor.dtype))
+        shard = take_shard(values, tensor_splits).to(tensor.device, tensor.dtype)
+        if not all_finite(shard):
+            what = f"`{name}` has numbers that are not finite"
+            raise InputError(what, where=str(source), fix="fetch these weights again, or give others")
+        copy_to_parameter(tensor, shard)
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether all numbers of a tensor (any shape) are finite."""
+    return not tensor.numel() or all(math.isfinite(end) for end in tensor.aminmax())
 
 
 def parameter_shapes(spec: Module, trained: bool = False) -> dict[str, tuple[int, ...]]:

@@ -5,6 +5,7 @@ memory, where a rank needs a shard of it (its other way, `backend="pread"`, read
 time); and it writes only tensors that are in memory all at once.
 """
 
+import hashlib
 import json
 import os
 import struct
@@ -160,8 +161,9 @@ def reading_file(file: Path) -> Iterator[None]:
         raise InputError(f"this is no safetensors file: {error}", where=str(file), fix="fetch it again") from error
 
 
-def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription], values: Iterable[Tensor]) -> None:
-    """Write tensors that arrive one by one, with the shapes and in the order described, atomically. Raises InputError.
+def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription], values: Iterable[Tensor]) -> str:
+    """Write tensors that arrive one by one, with the shapes and in the order described, atomically; returns the SHA-256
+    of the file's bytes. Raises InputError.
 
     `save_file` of the library is not used: it takes all tensors at once, where each is put together from ranks' shards
     in its turn; and it neither flushes its file to disk nor replaces the previous one whole.
@@ -174,8 +176,17 @@ def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription
         begin = end
     header_bytes = json.dumps(header).encode()
     header_bytes += b" " * (-len(header_bytes) % ALIGNMENT)
+    digest = hashlib.sha256()
     with atomic_write(path, durable=True) as out:
-        out.write(struct.pack("<Q", len(header_bytes)) + header_bytes)
-        for tensor in values:
-            out.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-            del tensor  # before the next one is computed
+        for block in file_blocks(header_bytes, values):
+            digest.update(block)
+            out.write(block)
+    return digest.hexdigest()
+
+
+def file_blocks(header: bytes, values: Iterable[Tensor]) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a file: how long its header is, the header, and tensors that arrive one by one."""
+    yield struct.pack("<Q", len(header)) + header
+    for tensor in values:
+        yield tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+        del tensor  # before the next one is computed

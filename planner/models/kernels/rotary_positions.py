@@ -5,26 +5,34 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from planner.models.kernels.rotary_frequencies import rotary_frequencies, rotated_scale
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import head_dim
+from planner.specs.layers.rope_scaling import RopeScaling
 
 RotaryTable = tuple[Tensor, Tensor]  # cosines and sines, each (tokens, 1, rotary_dim / 2)
 
 DEFAULT_BASE = 10000.0  # of specs that give none
 
 
-def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype, base: float = DEFAULT_BASE) -> RotaryTable:
+def rotary_table(
+    positions: Tensor,
+    head_dim: int,
+    dtype: torch.dtype,
+    base: float = DEFAULT_BASE,
+    scaling: RopeScaling | None = None,
+) -> RotaryTable:
     """Cosines and sines `(tokens, 1, head_dim / 2)` of every position `(tokens)`, computed in float64 and stored in
     float32 or better.
     """
-    steps = torch.arange(0, head_dim, 2, dtype=torch.float64, device=positions.device)
-    return table_of_angles(positions[:, None, None].double() * base ** (-steps / head_dim), dtype)
+    frequencies = rotary_frequencies(head_dim, base, scaling, positions.device)
+    return table_of_angles(positions[:, None, None].double() * frequencies, dtype, rotated_scale(scaling))
 
 
-def table_of_angles(angles: Tensor, dtype: torch.dtype) -> RotaryTable:
-    """Cosines and sines of angles `(tokens, 1, pairs)`, stored in float32 or better."""
+def table_of_angles(angles: Tensor, dtype: torch.dtype, scale: float = 1.0) -> RotaryTable:
+    """Cosines and sines of angles `(tokens, 1, pairs)`, times `scale`, stored in float32 or better."""
     table_dtype = torch.promote_types(dtype, torch.float32)
-    return angles.cos().to(table_dtype), angles.sin().to(table_dtype)
+    return (angles.cos() * scale).to(table_dtype), (angles.sin() * scale).to(table_dtype)
 
 
 def patch_table(places: Tensor, head_dim: int, dtype: torch.dtype, base: float = DEFAULT_BASE) -> RotaryTable:
@@ -36,14 +44,15 @@ def patch_table(places: Tensor, head_dim: int, dtype: torch.dtype, base: float =
     return table_of_angles(angles.flatten(1)[:, None], dtype)
 
 
-def sectioned_table(places: Tensor, sections: Sequence[int], dtype: torch.dtype, base: float) -> RotaryTable:
+def sectioned_table(
+    places: Tensor, sections: Sequence[int], dtype: torch.dtype, base: float, scaling: RopeScaling | None = None
+) -> RotaryTable:
     """The table `(tokens, 1, pairs)` of tokens in several axes `(tokens, axes)`: pairs have the angles that they always
     have, each section by the place in an axis of its own.
     """
     axes = torch.repeat_interleave(torch.tensor(sections, device=places.device))
-    steps = torch.arange(len(axes), dtype=torch.float64, device=places.device)
-    angles = places[:, axes].double() * base ** (-steps / len(axes))
-    return table_of_angles(angles[:, None], dtype)
+    angles = places[:, axes].double() * rotary_frequencies(2 * len(axes), base, scaling, places.device)
+    return table_of_angles(angles[:, None], dtype, rotated_scale(scaling))
 
 
 def rotary_dim(spec: Module) -> int:

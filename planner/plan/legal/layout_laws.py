@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
 
+from planner.plan.legal.feature_laws import feature_laws
 from planner.plan.legal.violation import Violation
 from planner.plan.mesh.expert_layouts import expert_layouts, has_experts
 from planner.plan.mesh.rank_mesh import stage_ranks, stage_size
@@ -36,6 +37,7 @@ def layout_laws(plan: Plan) -> Iterator[Violation]:
             yield Violation(where, message, "degrees that multiply up to its ranks")
         if name in plan.uses.models:
             yield from module_laws(plan, name, layout, where)
+            yield from feature_laws(plan, name, where)
         if layout.schedule and name in feeding:
             message = f"the schedule of `{name}` has no effect: its passes are inserted into the order of what it feeds"
             yield Violation(f"{where}.schedule", message, "leave `schedule` out, or use placements")

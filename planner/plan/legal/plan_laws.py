@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from planner.errors import InputError
+from planner.plan.legal.feature_laws import repeated_laws, whole_item_laws
 from planner.plan.legal.feeding_laws import feed_laws
 from planner.plan.legal.group_laws import GroupPlacement
 from planner.plan.legal.launch_laws import launch_laws
@@ -34,7 +35,7 @@ __all__ = ["Violation", "require_legal", "violations"]
 
 def violations(plan: Plan) -> list[Violation]:
     """Return all violations; a legal plan has none."""
-    found = [*name_laws(plan), *limit_name_laws(plan), *layout_laws(plan), *group_laws(plan)]
+    found = [*name_laws(plan), *limit_name_laws(plan), *repeated_laws(plan), *layout_laws(plan), *group_laws(plan)]
     if found:  # the laws below look names up
         return found
     found, placement = [*launch_laws(plan), *size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
@@ -130,6 +131,7 @@ def micro_batch_laws(
         yield from cap_laws(plan, a, group, where)
         yield from input_laws(plan, a, group, where)
         yield from offload_laws(plan, a, group, where)
+        yield from whole_item_laws(plan, a, group, where)
         yield from degree_laws(plan, a, group, where)
         yield from context_parallel_laws(plan, a, group)
     shares = tuple((a.module, a.group, a.share) for module in plan.layouts for a in micro_batch if a.module == module)

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from planner.errors import InputError
-from planner.plan.task import Phase, Task
+from planner.plan.mesh.equivalent_ranks import EquivalentRanks
+from planner.plan.task import PHASE_STREAMS, Phase, Task
 from planner.specs.base import Layers
 
 NO_SYNCHRONISED_PHASES: Mapping[str, Collection[Phase]] = {}
@@ -50,21 +51,20 @@ def topological_order(
     Raises InputError naming a cyclic wait.
     """
     unit_of = first_of_unit(order, synchronised)
-    position = {task.id: i for i, task in enumerate(order)}
+    position, alike = {task.id: i for i, task in enumerate(order)}, EquivalentRanks(task.ranks for task in order)
     members: dict[int, list[int]] = defaultdict(list)
     followers: list[list[int]] = [[] for _ in order]
     blocked = [0] * len(order)
-    last: dict[tuple[int, str], int] = {}
+    last_on: dict[str, dict[int, int]] = {stream: {} for stream in PHASE_STREAMS.values()}
     for i, (task, unit) in enumerate(zip(order, unit_of, strict=True)):
-        rank_streams = [(rank, task.stream) for rank in task.ranks]
-        before = {last[rank_stream] for rank_stream in rank_streams if rank_stream in last} | {
-            position[a] for a in task.after if a in position
-        }
-        for j in {unit_of[j] for j in before} - {unit}:
+        last, ranks = last_on[task.stream], alike.of(task.ranks)
+        before = {unit_of[last[rank]] for rank in ranks if rank in last}
+        before.update(unit_of[position[a]] for a in task.after if a in position)
+        for j in before - {unit}:
             followers[j].append(unit)
             blocked[unit] += 1
         members[unit].append(i)
-        last.update(dict.fromkeys(rank_streams, i))
+        last.update(dict.fromkeys(ranks, i))
     ready = [i for i in members if not blocked[i]]  # in rising order, so it is a heap
     settled: list[int] = []
     while ready:
@@ -82,6 +82,8 @@ def topological_order(
 
 def first_of_unit(order: Sequence[Task], synchronised: Mapping[str, Collection[Phase]]) -> list[int]:
     """Return, for each task, the position of the first task of the unit that it is in, which may be itself."""
+    if not synchronised:
+        return [*range(len(order))]
     first: dict[tuple[str, str, int, Layers], int] = {}
     return [
         i

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
+from planner.plan.mesh.equivalent_ranks import EquivalentRanks
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.merge_orders import first_of_unit, topological_order
 
@@ -27,17 +28,18 @@ def in_nominal_order(
     together: dict[int, list[Task]] = defaultdict(list)
     for task, first in zip(order, first_of_unit(order, synchronised), strict=True):
         together[first].append(task)
+    alike = EquivalentRanks(task.ranks for task in order)
     free: dict[int, float] = defaultdict(float)
     times: dict[str, tuple[float, float]] = {}
     for tasks in together.values():
         if tasks[0].micro_batch is None:
             continue
         awaited = [times[id][1] for task in tasks for id in task.after if id in times]
-        start = max([*awaited, *(free[rank] for task in tasks for rank in task.ranks)], default=0.0)
+        start = max([*awaited, *(free[rank] for task in tasks for rank in alike.of(task.ranks))], default=0.0)
         for task in tasks:
             end = start + NOMINAL_DURATIONS.get(task.phase, 0.0)
             times[task.id] = start, end
-            free.update(dict.fromkeys(task.ranks, end))
+            free.update(dict.fromkeys(alike.of(task.ranks), end))
     nothing = (inf, inf)
     return sorted(order, key=lambda task: times.get(task.id, nothing)[0]), times
 
@@ -48,7 +50,7 @@ class NominalOrder:
     """
 
     def __init__(self, order: Sequence[Task], times: NominalTimes) -> None:
-        self.order = order
+        self.order, self.alike = order, EquivalentRanks(task.ranks for task in order)
         self.starts: list[float] = []
         self.ends: dict[str, float] = {}
         self.passes: dict[int, list[tuple[float, int]]] = defaultdict(list)  # rank → ends and positions of its passes
@@ -59,7 +61,7 @@ class NominalOrder:
             self.starts.append(now)
             self.ends[task.id] = end
             if task.id in times and task.phase in NOMINAL_DURATIONS:
-                for rank in task.ranks:
+                for rank in self.alike.of(task.ranks):
                     self.passes[rank].append((end, position))
 
     def running(self, ranks: Iterable[int], position: int) -> int:
@@ -68,7 +70,7 @@ class NominalOrder:
         """
         now = self.starts[position] if position < len(self.starts) else inf
         found = [position]
-        for rank in ranks:
+        for rank in self.alike.among(ranks):
             own = self.passes.get(rank, [])
             at = bisect_left(own, (now, len(self.order)))  # behind those that have ended by then
             found += [own[at][1]] if at < len(own) else []

@@ -41,7 +41,7 @@ def rank_token_runs(spec: Module, layout: Layout, task: Task, rank: int) -> Iter
 def rank_token_spans(spec: Module, layout: Layout, task: Task, rank: int) -> list[Span]:
     """Return the spans of the task's documents that a rank works on; the ranks of a tp group have the same."""
     ranks = sharing_ranks(layout, task.ranks, rank)
-    return rank_spans(task.lengths, task.split, ranks.index(rank), spec.tokens_per_output)
+    return rank_spans(task.lengths, task.split, ranks.index(rank), spec.tokens_per_output, bool(task.parts))
 
 
 def sharing_ranks(layout: Layout, held: Ranks, rank: int) -> Ranks:

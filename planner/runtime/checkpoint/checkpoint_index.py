@@ -11,7 +11,7 @@ DTensors, which shards of tp and of experts are not here, and only it can read i
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -54,6 +54,7 @@ class CheckpointFile(Spec, kw_only=True):
     FORMAT: ClassVar[str] = "planner.checkpoint/1"
     format: str
     states: StatesFolder  # folder of the tensors, beside this file
+    digests: dict[str, str]  # SHA-256 of each file of tensors, by its name
     steps: Count  # done: a resumed run begins with the next one's items and learning rate
     total: Count  # planned length of the run, at which learning rate schedules end
     seed: int
@@ -73,14 +74,22 @@ def read_index(folder: Path) -> CheckpointFile:
     return files.read(folder / INDEX_FILE, CheckpointFile)
 
 
-def checkpoint_index(
-    plan: Plan, options: RunOptions, steps: int, states: StatesFolder, data: str | None = None
-) -> CheckpointFile:
-    """The index of a run after `steps` steps; `data`: digest of its data."""
+@dataclass(frozen=True, slots=True)
+class SavedStates:
+    """What was written of a run's state: after so many steps, in which folder, with which digests."""
+
+    steps: int
+    folder: StatesFolder
+    digests: dict[str, str]
+
+
+def checkpoint_index(plan: Plan, options: RunOptions, saved: SavedStates, data: str | None = None) -> CheckpointFile:
+    """The index of what was saved of a run; `data`: digest of its data."""
     return CheckpointFile(
         format=CheckpointFile.FORMAT,
-        states=states,
-        steps=steps,
+        states=saved.folder,
+        digests=saved.digests,
+        steps=saved.steps,
         total=options.step_count(plan),
         seed=options.seed,
         data=data,
@@ -124,7 +133,7 @@ def data_digest(options: RunOptions) -> str | None:
     return digest.hexdigest()[:16]
 
 
-def file_blocks(path: Path, ends_only: bool) -> Iterator[bytes]:
+def file_blocks(path: Path, ends_only: bool = False) -> Iterator[bytes]:
     """Blocks of a file; with `ends_only` its size, its first and its last block. Raises OSError."""
     with path.open("rb") as raw:
         if ends_only:

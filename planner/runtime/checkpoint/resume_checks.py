@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from planner.errors import InputError
 from planner.files import path_exists
@@ -17,10 +16,10 @@ from planner.runtime.checkpoint.checkpoint_index import (
     module_dtypes,
     read_index,
 )
+from planner.runtime.resume_command import flag
 from planner.runtime.run_options import RunOptions
-from planner.specs.base import Spec
+from planner.specs.differences import differences, value_text
 
-FLAGS = {"decay": "--weight-decay"}  # flags whose names are not those of the fields of `TrainingOptions`
 SAME_MODEL = "resume with a plan of the same model"
 
 
@@ -36,7 +35,9 @@ def resolve_resume(options: RunOptions) -> RunOptions:
         return replace(options, resume=None)
     index = read_index(options.resume)
     steps = index.total if options.steps is None and index.total > index.steps else options.steps
-    return replace(options, steps=steps, weights=None if saves_here else options.weights)
+    if not saves_here:
+        return replace(options, steps=steps)
+    return replace(options, steps=steps, weights=None, allow_different=())
 
 
 def require_save_folder(options: RunOptions) -> None:
@@ -87,16 +88,15 @@ def run_differences(index: CheckpointFile, plan: Plan, options: RunOptions) -> I
         yield message, "", SAME_MODEL
         return
     for module, spec in models.items():
-        changed = first_difference(module, index.models[module], spec)
-        if changed:
-            yield changed, "", SAME_MODEL
+        for field, before, now in differences(index.models[module], spec, module):
+            message = f"`{field}` is {value_text(before)} in the checkpoint and {value_text(now)} in the plan"
+            yield message, "", SAME_MODEL
     for name, given in {"seed": options.seed, **asdict(options.training)}.items():
         before = index.seed if name == "seed" else getattr(index.training, name)
         if before != given:
-            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-            fix = f"leave {flag} out" if before is None else f"{flag} {text_of(before)}"
-            message = f"the checkpoint was trained with {text_of(before)}, this run with {text_of(given)}"
-            yield message, flag, f"{fix}; or, to resume with another, change it in {INDEX_FILE}"
+            fix = f"leave {flag(name)} out" if before is None else f"{flag(name)} {value_text(before)}"
+            message = f"the checkpoint was trained with {value_text(before)}, this run with {value_text(given)}"
+            yield message, flag(name), f"{fix}; or, to resume with another, change it in {INDEX_FILE}"
     if index.loss != plan.uses.loss:
         message = f"the checkpoint was trained with loss: {index.loss}, and the plan says loss: {plan.uses.loss}"
         yield message, "uses.loss", f"loss: {index.loss}; or, to resume with another, change it in {INDEX_FILE}"
@@ -113,27 +113,10 @@ def dtype_and_schedule_differences(
         before = index.dtypes.get(module)
         if before != dtype:
             fix = f"--dtype {before}" if len({*index.dtypes.values()}) == 1 else f"layouts.{module}.dtype: {before}"
-            message = f"`{module}` was trained in {text_of(before)}, this run would train it in {dtype}"
+            message = f"`{module}` was trained in {value_text(before)}, this run would train it in {dtype}"
             yield message, "--dtype", f"{fix}; or, to resume with another, change it in {INDEX_FILE}"
     schedule, total = options.training.schedule, options.step_count(plan)
     if schedule != "constant" and index.total != total:
         fix = f"--steps {index.total}; or, " if index.total > index.steps else ""
         message = f"the checkpoint's {schedule} schedule ends after step {index.total}, this run's after step {total}"
         yield message, "--steps", f"{fix}to resume with another, change `total` in {INDEX_FILE}"
-
-
-def first_difference(place: str, before: Any, now: Any) -> str:
-    """Text of the first difference between two parts of a file; empty where there is none."""
-    if isinstance(before, Spec) and type(before) is type(now):
-        fields = (field for field in before.__struct_fields__ if getattr(before, field) != getattr(now, field))
-        return next(
-            (first_difference(f"{place}.{name}", getattr(before, name), getattr(now, name)) for name in fields), ""
-        )
-    return "" if before == now else f"`{place}` is {text_of(before)} in the checkpoint and {text_of(now)} in the plan"
-
-
-def text_of(value: Any) -> str:
-    """A value as it would be written in a file or on the command line."""
-    if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    return "none" if value is None else type(value).__name__.lower() if isinstance(value, Spec) else str(value)

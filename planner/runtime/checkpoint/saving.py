@@ -4,7 +4,6 @@ Files are written to a temporary folder, then renamed into place, the index last
 are on disk.
 """
 
-import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from planner.models.checkpoints import (
     SINGLE_FILE,
     SafetensorsCheckpoint,
     TensorDescription,
+    all_finite,
     save_checkpoint_streamed,
     saveable,
     write_tensors_streamed,
@@ -31,6 +31,7 @@ from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
     OTHER_STATES_FOLDER,
+    SavedStates,
     StatesFolder,
     TensorKind,
     checkpoint_index,
@@ -38,7 +39,9 @@ from planner.runtime.checkpoint.checkpoint_index import (
     saved_kinds,
     tensor_file,
 )
+from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
 from planner.runtime.execute.task_executor import TaskExecutor
+from planner.runtime.run_options import RunOptions
 from planner.runtime.state.full_tensors import FullTensors, StageTensorReader
 from planner.runtime.state.optimizers import optimizer_states
 from planner.runtime.state.sharded_stage import ShardedStage
@@ -48,14 +51,19 @@ SAVE_LOCK = "saving.lock"
 
 
 @contextmanager
-def save_lock(worker: Worker, folder: Path | None) -> Iterator[None]:
+def save_lock(worker: Worker, plan: Plan, options: RunOptions) -> Iterator[None]:
     """Locks the folder for the duration of a run that saves, before any rank proceeds. Raises InputError, on rank 0,
-    when another run saves there.
+    when another run saves there, or has done so since this one was checked.
     """
-    first = folder is not None and worker.rank == 0
-    with hold_lock(folder / SAVE_LOCK, "another run saves in this folder") if folder and first else nullcontext():
-        if folder is not None:
-            dist.barrier()
+    folder = options.save
+    if folder is None:
+        yield
+        return
+    with hold_lock(folder / SAVE_LOCK, "another run saves in this folder") if worker.rank == 0 else nullcontext():
+        if worker.rank == 0:
+            require_save_folder(options)
+            require_resumable(plan, options)
+        dist.barrier()
         yield
 
 
@@ -97,9 +105,11 @@ def write_checkpoint(executor: TaskExecutor, folder: Path, steps: int) -> None:
     """Writes the checkpoint on rank 0. The previous one stays until all is on disk."""
     local, side, new = executor.local, unused_states_folder(folder), folder / NEW_STATES
     shutil.rmtree(new, ignore_errors=True)  # left over from a save that was interrupted
+    digests: dict[str, str] = {}
     for (module, kind), full in all_tensors(executor):
-        write_tensors_streamed(tensor_file(new, module, kind), full.descriptions, finite_tensors(full, steps))
-    write_decoder(local.plan, new)
+        file = tensor_file(new, module, kind)
+        digests[file.name] = write_tensors_streamed(file, full.descriptions, finite_tensors(full, steps))
+    write_decoder(local.plan, local.options, new)
     shutil.rmtree(folder / side, ignore_errors=True)
     for name in (CONFIG, SINGLE_FILE):
         if (new / name).exists():
@@ -107,9 +117,8 @@ def write_checkpoint(executor: TaskExecutor, folder: Path, steps: int) -> None:
     os.replace(new, folder / side)
     sync_folder(folder / side)
     sync_folder(folder)
-    files.write(
-        folder / INDEX_FILE, checkpoint_index(local.plan, local.options, steps, side, local.data_digest), durable=True
-    )
+    index = checkpoint_index(local.plan, local.options, SavedStates(steps, side, digests), local.data_digest)
+    files.write(folder / INDEX_FILE, index, durable=True)
     shutil.rmtree(folder / OTHER_STATES_FOLDER[side], ignore_errors=True)
 
 
@@ -123,7 +132,7 @@ def unused_states_folder(folder: Path) -> StatesFolder:
 def finite_tensors(full: FullTensors, steps: int) -> Iterator[Tensor]:
     """Yields one unsharded tensor after the other. Raises RunFailed for one that is not finite."""
     for name, tensor in full:
-        if tensor.numel() and not all(math.isfinite(end) for end in tensor.aminmax()):
+        if not all_finite(tensor):
             raise RunFailed(
                 f"`{full.module}.{name}` is not finite after step {steps}: the checkpoint is not saved",
                 where=f"step {steps}",
@@ -147,7 +156,7 @@ def tensor_reader(executor: TaskExecutor, module: str, kind: TensorKind) -> Stag
     return lambda stage: optimizer_states(executor.optimizers[module], stage, kind) if stage.trained else {}
 
 
-def write_decoder(plan: Plan, new: Path) -> None:
+def write_decoder(plan: Plan, options: RunOptions, new: Path) -> None:
     """Writes config.json and model.safetensors of the plan's decoder, from the weights that were just written, if it
     has exactly one that can be written as a Hugging Face model.
     """
@@ -157,7 +166,11 @@ def write_decoder(plan: Plan, new: Path) -> None:
     weights = SafetensorsCheckpoint(tensor_file(new, module, "weights"))
     described = {name: TensorDescription(entry.dtype, entry.shape) for name, entry in weights.entries.items()}
     save_checkpoint_streamed(
-        described, ((name, weights.read(name)) for name in described), plan.uses.models[module], new
+        described,
+        ((name, weights.read(name)) for name in described),
+        plan.uses.models[module],
+        new,
+        options.resume or options.weights,
     )
 
 

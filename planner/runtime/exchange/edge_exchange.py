@@ -36,6 +36,7 @@ class EdgeExchange:
         self.rank, self.device = channels.rank, channels.device
         self.transfers: dict[TransferKey, list[EdgeTransfer]] = {}
         self.offsets: dict[EdgeTransfer, int] = {}  # first row in the buffer of its reader on this rank
+        self.rows: dict[InFlightKey, Tensor] = {}  # of this rank's tokens in a micro-batch, those that outputs replace
         self.read: Mapping[ItemKey, int] = {}  # outputs that cross attention reads, by item of the step
         self.memory_begins = {name: memory_begins(plan, name) for name in plan.layouts}
         self.flights: Mapping[InFlightKey, MicroBatchInFlight] = {}
@@ -44,9 +45,11 @@ class EdgeExchange:
         self.flows = gradient_flows(plan.uses.models, plan.edges)
 
     def begin_step(self, plan: Plan, tasks: Sequence[Task], flights: Mapping[InFlightKey, MicroBatchInFlight]) -> None:
-        """Before a step of `plan`: computes transfers, and allocates buffers where outputs are read."""
+        """Before a step of `plan`: computes transfers, and allocates what cross attention reads; what takes the place
+        of tokens is allocated when the first of it comes, since encoders may run far ahead.
+        """
         self.transfers, self.flights, self.offsets = edge_transfers(plan, tasks), flights, {}
-        self.read = fed_tokens(plan, "cross_attention")
+        self.rows, self.read = {}, fed_tokens(plan, "cross_attention")
         reading: dict[InFlightKey, list[EdgeTransfer]] = defaultdict(list)
         for transfer in (transfer for transfers in self.transfers.values() for transfer in transfers):
             if transfer.route.target == self.rank:
@@ -55,8 +58,7 @@ class EdgeExchange:
         self.unread = Counter(transfer.writer for transfer in every if transfer.route.source == self.rank)
         self.unsent = Counter({key: len(transfers) for key, transfers in reading.items()})
         for key, transfers in reading.items():
-            by_tokens = [transfer for transfer in transfers if transfer.by == "tokens"]
-            flights[key].batch = replace(flights[key].batch, features=self.features_buffer(key, by_tokens))
+            self.rows[key] = self.features_rows([each for each in transfers if each.by == "tokens"])
             self.offsets |= {
                 transfer: transfer.route.target_row for transfer in transfers if transfer.by == "cross_attention"
             }
@@ -72,16 +74,20 @@ class EdgeExchange:
         width = self.plan.uses.models[task.module].cross_attention_width
         return CrossAttentionMemory(self.zeros(sum(lengths), width, self.compute_dtypes[task.module]), ends)
 
-    def features_buffer(self, key: InFlightKey, reading: Sequence[EdgeTransfer]) -> EncoderFeatures | None:
-        """Buffer (tokens, hidden) for encoder outputs that replace token embeddings of a micro-batch on this rank."""
-        if not reading:
-            return None
+    def features_rows(self, reading: Sequence[EdgeTransfer]) -> Tensor:
+        """Which of this rank's tokens `(features)` encoder outputs replace in a micro-batch; notes where each transfer
+        begins among them.
+        """
         rows: list[int] = []
         for transfer in reading:
             self.offsets[transfer] = len(rows)
             rows += range(transfer.route.target_row, transfer.route.target_row + transfer.route.rows)
-        values = self.zeros(len(rows), self.plan.uses.models[key[0]].hidden, self.compute_dtypes[key[0]])
-        return EncoderFeatures(torch.tensor(rows, device=self.device), values)
+        return torch.tensor(rows, dtype=torch.int64, device=self.device)
+
+    def features_buffer(self, key: InFlightKey) -> EncoderFeatures:
+        """Buffer (tokens, hidden) for encoder outputs that replace token embeddings of a micro-batch on this rank."""
+        rows, width = self.rows[key], self.plan.uses.models[key[0]].hidden
+        return EncoderFeatures(rows, self.zeros(len(rows), width, self.compute_dtypes[key[0]]))
 
     def zeros(self, rows: int, width: int, dtype: torch.dtype) -> Tensor:
         return torch.zeros(rows, width, dtype=dtype, device=self.device)
@@ -157,9 +163,11 @@ class EdgeExchange:
                 self.gradient(transfer)[transfer.route.source_row : transfer.route.source_row + len(part)] += part
 
     def values(self, transfer: EdgeTransfer) -> Tensor:
-        batch = self.flights[transfer.reader].batch
-        buffer = batch.features if transfer.by == "tokens" else batch.memory
-        assert buffer is not None, "buffers were allocated before the step"
+        flight = self.flights[transfer.reader]
+        if transfer.by == "tokens" and flight.batch.features is None:
+            flight.batch = replace(flight.batch, features=self.features_buffer(transfer.reader))
+        buffer = flight.batch.features if transfer.by == "tokens" else flight.batch.memory
+        assert buffer is not None, "what cross attention reads was allocated before the step"
         return buffer.values
 
     def gradient(self, transfer: EdgeTransfer) -> Tensor:

@@ -43,6 +43,10 @@ class MicroBatchInFlight:
             if received is not None:
                 received.values.requires_grad_()
 
+    def free_features(self) -> None:
+        """Frees what took the place of tokens, after the forward that merged it and needs no gradients of it."""
+        self.batch = replace(self.batch, features=None)
+
     def free_inputs(self) -> None:
         """Frees inputs from other modules, to which no gradients are sent back."""
         self.batch = replace(self.batch, features=None, memory=None)

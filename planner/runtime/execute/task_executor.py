@@ -5,6 +5,7 @@ clock starts, as a data loader would. ZeRO-3's gathers and syncs are issued by F
 their micro-batch, so those two tasks are only recorded here. Sends do not wait; receives are posted one message ahead.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,14 +23,17 @@ from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBat
 from planner.runtime.exchange.shared_order import shared_order
 from planner.runtime.exchange.stage_transfers import StageTransfers
 from planner.runtime.execution_order import executed_by_fsdp, execution_order
+from planner.runtime.features.kept_features import KeptFeatures
 from planner.runtime.measure.executed_tasks import ExecutedTask, sent_by_kind, task_spans
 from planner.runtime.measure.gpu_memory import StepMemory, memory_counter
 from planner.runtime.measure.step_clock import CollectiveCall
 from planner.runtime.measure.task_records import TaskSpan
-from planner.runtime.run_result import RankMemory
+from planner.runtime.run_result import NO_FEATURES, FeatureCounts, RankMemory
 from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
 from planner.runtime.state.rank_state import RankState, empty_activations
 from planner.specs.workload.loss_weighting import total_weight
+
+PREPARING = "items of the step"  # what ranks do before its clock starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class RankStepResult:
     memory: RankMemory | None  # None on the CPU
     sent_bytes: SentBytes
     clipped: GradientClipping | None = None  # the same on all ranks
+    features: FeatureCounts = NO_FEATURES
+    lost_in: str = ""  # first task whose loss is not finite; empty: it is
 
 
 class TaskExecutor:
@@ -56,11 +62,14 @@ class TaskExecutor:
     ) -> None:
         self.local, self.optimizers, self.norm = local, optimizers, norm
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter
+        self.number = 0  # of the step, from 1; 0: the warm-up
+        self.places: dict[str, int] = {}  # of this rank's tasks, in the order that all ranks share
         self.flights: dict[InFlightKey, MicroBatchInFlight] = {}
         self.active: set[str] = set()  # modules that have an item in this step, on any rank
         self.synchronised = synchronised_phases(local.plan)
         self.memory = StepMemory(memory_counter(local.worker.device))
         self.mover = HostCopier(local.worker.device)
+        self.features: Mapping[str, KeptFeatures] = {}  # by module, those that are kept; none before the first step
         self.transfers = StageTransfers(local.channels, local.meter, local.worker.rank)
         self.edges = EdgeExchange(local.plan, local.channels, local.meter, local.compute_dtypes)
         self.handlers: dict[Phase, Callable[[Task], None]] = {
@@ -77,7 +86,9 @@ class TaskExecutor:
 
     def step(self, tasks: Sequence[Task]) -> RankStepResult:
         """Executes this rank's tasks of a step; `tasks`: of all ranks."""
-        own = [task for task in tasks if self.worker.rank in task.ranks]
+        self.worker.begin_task(PREPARING, self.number)
+        self.places = {task.id: place for place, task in enumerate(tasks) if self.worker.rank in task.ranks}
+        own = [tasks[place] for place in self.places.values()]
         self.prepare(tasks, own)
         tokens = sum(self.flight(task).tokens for task in own if task.phase == "F" and self.local.computes_loss(task))
         self.clock.start()
@@ -89,9 +100,10 @@ class TaskExecutor:
         clipped = self.clip(self.norm) if self.norm else None
         done += [self.run(task) for task in updates]
         self.local.channels.wait_for_sends()
-        seconds = self.clock.stop()
+        seconds, loss = self.clock.stop(), sum(self.losses.values(), self.no_loss).item()
         return RankStepResult(
-            loss=self.loss.item(),
+            loss=loss,
+            lost_in="" if math.isfinite(loss) else self.first_lost_task(),
             seconds=seconds,
             passes=tuple(
                 task_spans(done, [task for task in own if executed_by_fsdp(task, self.local.task_gathered)], self.clock)
@@ -101,6 +113,7 @@ class TaskExecutor:
             memory=self.memory.end(),
             sent_bytes=sent_by_kind(done),
             clipped=clipped,
+            features=sum((kept.take_counts() for kept in self.features.values()), NO_FEATURES),
         )
 
     def prepare(self, tasks: Sequence[Task], own: Sequence[Task]) -> None:
@@ -126,12 +139,17 @@ class TaskExecutor:
             self.worker.rank, tasks, self.message_pairs, self.synchronised, self.local.task_gathered
         )
         self.transfers.expect(tasks, buffer, self.edges.receives, self.order)
-        self.loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        self.no_loss = torch.zeros((), dtype=torch.float64, device=self.worker.device)
+        self.losses: dict[str, torch.Tensor] = {}
         for optimizer in self.optimizers.values():
             optimizer.zero_grad()
         for stage in self.local.all_stages:
             stage.begin_step()
         self.memory.begin()
+
+    def first_lost_task(self) -> str:
+        """The first task of this step whose loss is not finite; the last one with a loss if only their sum is."""
+        return next((task for task, loss in self.losses.items() if not loss.isfinite()), [*self.losses][-1])
 
     def message_pairs(self, send: Task) -> Iterable[RankPair]:
         """Sender and receiver of each message of a send."""
@@ -149,7 +167,7 @@ class TaskExecutor:
 
     def run(self, task: Task) -> ExecutedTask:
         """Executes one task, with marks before and after it."""
-        self.worker.begin_task(task.id)
+        self.worker.begin_task(task.id, self.number, self.places[task.id])
         calls: list[CollectiveCall] = []
         self.clock.calls = calls
         with record_function(f"task:{task.id}"):
@@ -161,7 +179,7 @@ class TaskExecutor:
 
     def clip(self, norm: GradientNorm) -> GradientClipping:
         """Clips gradients. That is no task of the plan: its all-reduce is in the record of none."""
-        self.worker.begin_task("norm of gradients")
+        self.worker.begin_task("norm of gradients", self.number, max(self.places.values(), default=0))
         self.clock.calls = []
         clipped = norm.clip_gradients()
         self.meter.take_measured()
@@ -174,14 +192,24 @@ class TaskExecutor:
         if flight.input is None and flight.output is None and task.layers[0]:  # an idle rank: no message came
             flight.input = empty_activations(stage, 0).requires_grad_()
         x = flight.input if flight.output is None else flight.output
-        with flight.saving_for_backward():
-            flight.output = stage.network(flight.batch, x, task.layers)
-        self.loss += flight.batch.auxiliary.total(task.layers)
+        kept = self.features.get(task.module)
+        found = kept.read(task, flight.batch) if kept else None
+        if found is None:
+            with flight.saving_for_backward():
+                flight.output = stage.network(flight.batch, x, task.layers)
+            if kept:
+                kept.write(task, flight.batch, flight.output)
+        else:
+            flight.output = found
+        if not self.local.flows[task.module].passes_on:
+            flight.free_features()
+        loss = self.no_loss + flight.batch.auxiliary.total(task.layers)
         if stage.task_gathered and task.layers[-1] == stage.layers[-1]:
             stage.end_forward()
         if self.local.computes_loss(task):
             flight.output = flight.output / self.total_weight
-            self.loss += flight.output.detach()
+            loss = loss + flight.output.detach()
+        self.losses[task.id] = loss
 
     def backward(self, task: Task) -> None:
         """Runs a whole backward (B), or its input gradients only (I)."""

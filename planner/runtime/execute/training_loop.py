@@ -15,18 +15,21 @@ from planner.launch import Worker, joined_world, usable_cores
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
+from planner.runtime.checkpoint.intact_files import require_intact
 from planner.runtime.checkpoint.saving import save_checkpoint, save_lock
 from planner.runtime.execute.early_stop import EarlyStop
+from planner.runtime.execute.finite_steps import require_finite
 from planner.runtime.execute.step_source import StepTasks, step_source
 from planner.runtime.execute.task_executor import RankStepResult, TaskExecutor
 from planner.runtime.execute.warmup import warm_up
+from planner.runtime.features.kept_features import kept_features
 from planner.runtime.measure.memory_snapshot import MemorySnapshot, make_memory_snapshot
 from planner.runtime.measure.metrics_file import MetricsWriter, metrics_writer
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.measure.task_records import task_records
 from planner.runtime.parity.parity_reference import ParityReference
 from planner.runtime.run_options import Progress, RunOptions
-from planner.runtime.run_result import PlanningOverlap, RunResult, StepResult, StopReason
+from planner.runtime.run_result import NO_FEATURES, PlanningOverlap, RunResult, StepResult, StopReason
 from planner.runtime.state.gradient_norm import GradientNorm
 from planner.runtime.state.optimizers import load_optimizer_states, make_optimizers, set_learning_rate
 from planner.runtime.state.rank_state import RankState
@@ -48,7 +51,8 @@ def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
     early_stop = EarlyStop(worker, options.max_seconds)
     with early_stop.catching_interrupts():
         history = make_memory_snapshot(worker, options.memory_snapshot)
-        with save_lock(worker, options.save), history.recording():
+        require_intact(worker, options.resume)
+        with save_lock(worker, plan, options), history.recording():
             return train_steps(prepare_executor(worker, plan, options), options, early_stop, history)
 
 
@@ -59,6 +63,7 @@ def train_steps(
     worker, plan = executor.worker, executor.local.plan
     ended: StopReason = "steps"
     warm_up(executor, plan, expand(plan))
+    executor.features = kept_features(executor.local, options.features)
     load_optimizer_states(executor.local, executor.optimizers)  # after the warm-up, which resets optimizer states
     before = executor.local.resumed_from.steps if executor.local.resumed_from else 0
     reference = ParityReference(executor.local, options) if options.verify else None
@@ -121,14 +126,15 @@ def train_step(
     executor: TaskExecutor, upcoming_step: StepTasks, reference: ParityReference | None, number: int, keep_records: bool
 ) -> StepResult | None:
     """Trains one step on every rank; returns its result on rank 0, with task records if `keep_records`. Raises
-    RunFailed where the gradient norm is not finite.
+    RunFailed where loss or gradient norm are not finite.
     """
     executor.local.follow(upcoming_step.plan or executor.local.plan)
     if reference:
         reference.copy_weights()
+    executor.number = number
     step = executor.step(upcoming_step.tasks)
-    if step.clipped:
-        step.clipped.require_finite(number)
+    require_finite(executor.worker, step, number)
+    executor.worker.begin_task("end of the step", number, len(upcoming_step.tasks))
     gathered = gather_steps((upcoming_step.waited_s, step if keep_records else replace(step, passes=())))
     ranks = [step for _, step in gathered]
     if reference:
@@ -145,6 +151,7 @@ def train_step(
         peak_bytes=tuple(int(rank.memory.peak) if rank.memory else None for rank in ranks),
         memory=tuple(rank.memory for rank in ranks if rank.memory),
         sent_bytes=tuple(rank.sent_bytes for rank in ranks),
+        features=sum((rank.features for rank in ranks), NO_FEATURES),
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planning=None if upcoming_step.planned_s is None else PlanningOverlap(upcoming_step.planned_s, waited),
     )

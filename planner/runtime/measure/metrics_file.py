@@ -13,7 +13,7 @@ from io import SEEK_END
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InputError
+from planner.errors import InputError, RunFailed
 from planner.runtime.run_result import StepResult
 
 MetricsWriter = Callable[[int, StepResult], None]  # writes the line of a step, counted from 1
@@ -29,7 +29,7 @@ def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab+")
+        file = path.open("ab+", buffering=0)  # a line is there as soon as it is written
     except OSError as error:
         fix = "name a file in a folder that can be written"
         raise InputError(f"cannot write the file: {error.strerror}", where=str(path), fix=fix) from error
@@ -38,8 +38,12 @@ def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
             file.write(b"\n")
 
         def write(number: int, step: StepResult) -> None:
-            file.write(json.dumps(metrics_line(number, step)).encode() + b"\n")
-            file.flush()
+            try:
+                file.write(json.dumps(metrics_line(number, step)).encode() + b"\n")
+            except OSError as error:
+                fix = "make room, or fix what is named here; what was saved before can be resumed"
+                message = f"the metrics of step {number} cannot be written: {error.strerror}"
+                raise RunFailed(message, where=str(path), fix=fix) from error
 
         yield write
 

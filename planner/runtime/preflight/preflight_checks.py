@@ -57,8 +57,19 @@ def require_quick_checks(plan: Plan, options: RunOptions) -> None:
     with errors_in_plan_file(options.source or plan.name):
         require_supported(plan)
         require_driver(plan)
+    require_features_folder(plan, options)
     if options.memory_snapshot is not None and device_kind(plan) == "cpu":
         raise InputError("torch counts no memory of the CPU", where="--memory-snapshot", fix="leave it out")
+
+
+def require_features_folder(plan: Plan, options: RunOptions) -> None:
+    """Raises InputError where a plan keeps features on a disk and nothing says where, or the other way round."""
+    kept = [f"`{name}`" for name, layout in plan.layouts.items() if layout.features == "disk"]
+    if kept and options.features is None:
+        message = f"the plan keeps features of {' and '.join(kept)} on a disk, and nothing says in which folder"
+        raise InputError(message, where="--features", fix="--features DIR; ranks of a node share it")
+    if options.features is not None and not kept:
+        raise InputError("the plan keeps no features on a disk", where="--features", fix="leave it out")
 
 
 def require_options(options: RunOptions) -> None:
@@ -74,6 +85,9 @@ def require_options(options: RunOptions) -> None:
         raise InputError(f"cannot save every {options.save_every} steps", where="--save-every", fix="1, or more")
     if options.save_every is not None and options.save is None:
         raise InputError("nothing says where to save", where="--save-every", fix="--save DIR")
+    if options.allow_different and options.weights is None:
+        what = "nothing says which weights may differ from the plan's model"
+        raise InputError(what, where="--allow-different", fix="--weights DIR, or leave it out")
     if options.max_seconds is not None and not options.max_seconds > 0:
         raise InputError(f"invalid time limit of {options.max_seconds} s", where="--max-time", fix="such as 10m")
 
@@ -131,7 +145,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     match the plan. Imports torch.
     """
     from planner.models import unsupported
-    from planner.models.checkpoints import require_checkpoint
+    from planner.models.checkpoints import require_checkpoint, require_same_function
     from planner.models.inputs import check_batch
     from planner.runtime.checkpoint.initial_weights import require_tensor_files
 
@@ -149,7 +163,9 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
         if len(decoders) != 1:
             message = f"--weights is for plans with one decoder, this one has {len(decoders)}"
             raise InputError(message, where="--weights", fix="leave them out")
-        require_checkpoint([plan.uses.models[name] for name in plan.layouts], options.weights)
+        models = {name: plan.uses.models[name] for name in plan.layouts}
+        require_checkpoint([*models.values()], options.weights)
+        require_same_function(models, options.weights, frozenset(options.allow_different))
     if options.resume is not None:
         require_tensor_files(options.resume)
 
@@ -194,5 +210,7 @@ def require_outputs(options: RunOptions) -> None:
         require_writable(options.metrics, "--metrics")
     if options.save is not None:
         require_folder(options.save, f"--save {options.save}")
+    if options.features is not None:
+        require_folder(options.features, f"--features {options.features}")
     if options.memory_snapshot is not None:
         require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")

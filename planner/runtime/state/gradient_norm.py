@@ -5,7 +5,6 @@ replicated parameters, of the first and last pipeline stage for a tied embedding
 their ranks.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +12,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from planner.errors import RunFailed
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.replicated_gradients import EMBEDDING, embedding_head_ranks, ties_across_stages
 from planner.runtime.state.sharded_stage import ShardedStage
@@ -27,15 +25,6 @@ class GradientClipping:
 
     norm: float  # before clipping
     scale: float = 1.0  # factor by which gradients were multiplied
-
-    def require_finite(self, step: int) -> None:
-        """Raises RunFailed, on every rank alike, if the norm is not finite: an update would make all weights NaN."""
-        if not math.isfinite(self.norm):
-            raise RunFailed(
-                f"the norm of gradients is {self.norm} in step {step}",
-                where=f"step {step}",
-                fix="lower the learning rate, give more steps of warm-up, or look at the items of this step",
-            )
 
 
 class GradientNorm:

@@ -81,6 +81,7 @@ class Knobs(Spec):
     packing: Literal["any", "equal"] = "any"  # sequences of a micro-batch; equal: `micro_batch` of them, or padding
     # Of passes. any: slot by slot, and encoders ahead of their readers; named: those of the schedules.
     orders: Literal["any", "named"] = "any"
+    kept_features: bool = True  # outputs of frozen encoders that later epochs read from host memory or a disk
     rank_orders: tuple[str, ...] = ()  # orders of the dims, fastest-varying first; (): any
     sources: dict[str, str] = {}  # knob → version, and the file or page that says so
 

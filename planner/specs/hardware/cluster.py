@@ -27,6 +27,19 @@ class Level(Spec):
     latency_us: Amount
 
 
+class NodeStorage(Spec):
+    """What a node has to keep outputs of frozen encoders in, for all of its ranks together."""
+
+    host_gib: Amount = 256.0  # of its memory, beside what training has there
+    disk_gib: Amount = 1024.0
+    disk_gb_per_s: Positive = 2.0  # to its disks and from them
+
+
+# Where a cluster says nothing of its storage: an eighth of the 2 TB of memory of a DGX H100, and one NVMe disk of the
+# slower kind. Assumed, not measured.
+ASSUMED_STORAGE = NodeStorage()
+
+
 class Cluster(Spec):
     """A cluster file, `planner.cluster/1`; shipped ones are in `profiles/clusters`."""
 
@@ -36,6 +49,7 @@ class Cluster(Spec):
     source: str
     ranks: Annotated[tuple[RankKind, ...], msgspec.Meta(min_length=1)]
     levels: Annotated[tuple[Level, ...], msgspec.Meta(min_length=1)]
+    storage: NodeStorage | None = None  # of each node, for outputs of frozen encoders; None: ASSUMED_STORAGE
 
     def __post_init__(self) -> None:
         sizes = [level.ranks for level in self.levels]
@@ -58,6 +72,16 @@ def nearest_level(cluster: Cluster, first: int, last: int) -> Level:
         if first // level.ranks == last // level.ranks:
             return level
     return cluster.levels[-1]
+
+
+def node_of_rank(cluster: Cluster, rank: int) -> int:
+    """Return the number of a rank's node."""
+    nodes = 0
+    for entry in cluster.ranks:
+        if rank < entry.count:
+            return nodes + rank // entry.per_node
+        rank, nodes = rank - entry.count, nodes + -(-entry.count // entry.per_node)
+    return nodes
 
 
 def device_of_rank(cluster: Cluster, rank: int) -> str:

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from planner.specs.base import MAX_RANKS, Amount, RankCount, Spec
-from planner.specs.hardware.cluster import Cluster, Level, RankKind
+from planner.specs.hardware.cluster import Cluster, Level, NodeStorage, RankKind
 from planner.specs.hardware.node_links import ASSUMED_NETWORK_US, ASSUMED_NODE_US, link_of
 from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
 from planner.specs.hardware.profile import Device
@@ -22,6 +22,7 @@ class NodeCluster(Spec):
     nics: NodeAdapters | None = None  # of a node; None: as is usual with the device
     source: str = ""  # where this is known from
     usd_per_hour: Amount | None = None  # of one GPU; None: its device's price
+    storage: NodeStorage | None = None  # of each node, for outputs of frozen encoders; None: as is assumed
 
     def __post_init__(self) -> None:
         if self.size > MAX_RANKS:
@@ -66,6 +67,7 @@ def expand_nodes(nodes: NodeCluster, kind: str, device: Device) -> Cluster:
         source=cluster_source(nodes, kind, device),
         ranks=(ranks,),
         levels=(near, *far),
+        storage=nodes.storage,
     )
 
 

@@ -7,6 +7,7 @@ from planner.specs.layers.blocks import PATTERN_LETTERS, LayerKind, kind_blocks,
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import check_heads, head_dim, norm_parameters
+from planner.specs.layers.rope_scaling import RopeScaling, YarnScaling
 from planner.specs.layers.stack import Activation, Bias, Norm
 from planner.specs.layers.text_stack import TextStack
 
@@ -53,6 +54,7 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
     qk_norm: bool = False  # a norm of each head's query and key; latent attention has norms of its own
     sinks: bool = False  # a learned logit for each head in the softmax, without a value (arXiv 2508.10925)
     rope_base: Positive = 10000.0  # of rotary positions: pair i of D / 2 rotates by base^(-2i/D) per token
+    rope_scaling: RopeScaling | None = None  # changes these frequencies for longer documents
     # Rotary pairs that rotate by time, by row and by column, in this order; empty: all rotate by a token's index. The
     # three are equal in text, and after an image they go on from its largest (Qwen2-VL, arXiv 2409.12191).
     rope_sections: tuple[Count, ...] = ()
@@ -115,6 +117,10 @@ class Decoder(TextStack, kw_only=True, tag_field="kind", tag="decoder"):
         return self.rope_base
 
     @property
+    def rotary_scaling(self) -> RopeScaling | None:
+        return self.rope_scaling
+
+    @property
     def rotary_fraction(self) -> float:
         return self.rotary_share
 
@@ -166,6 +172,10 @@ def check_rotary(module: Decoder) -> None:
         what = f"rotary_share {module.rotary_share:g} of heads {head_dim(module)} wide"
         fix = "leave it out, set positions: none, or a share that is a positive even number of dims"
         raise ValueError(f"{what} cannot be rotated in pairs | {fix}")
+    if module.rope_scaling is not None and module.positions != "rope":
+        raise ValueError("rope_scaling is of rotary positions | leave it out, or say positions: rope")
+    if isinstance(module.rope_scaling, YarnScaling) and module.rope_base <= 1:
+        raise ValueError(f"with a rope_base of {module.rope_base:g} all pairs rotate alike | such as 10000")
     sections = module.rope_sections
     if sections and (not rotary or len(sections) != 3 or 2 * sum(sections) != rotated):
         what = f"rope_sections {' + '.join(map(str, sections))} are not the {rotated / 2:g} rotary pairs of a head"

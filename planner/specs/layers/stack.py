@@ -12,6 +12,7 @@ from planner.specs.layers.blocks import LayerKind
 from planner.specs.layers.components import Experts, LatentAttentionShape, StateSpace
 from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.resize import ImageSize
+from planner.specs.layers.rope_scaling import RopeScaling
 from planner.specs.layers.trained import Lora, Trained
 
 Norm = Literal["rms", "layer"]
@@ -155,6 +156,11 @@ class ModuleStack(Spec):
     def rotary_base(self) -> float:
         """The base of rotary positions: pair i of D / 2 rotates by base^(-2i/D) per token."""
         return 10000.0
+
+    @property
+    def rotary_scaling(self) -> RopeScaling | None:
+        """The rule that changes these frequencies for longer documents; None: there is none."""
+        return None
 
     @property
     def rotary_fraction(self) -> float:

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from planner.specs.base import Amount, Count, Name, Positive, SampleCount, Spec
+from planner.specs.workload.repeated import Repeated
 
 
 class FixedLength(Spec, tag_field="from", tag="fixed"):
@@ -135,3 +136,4 @@ class Workload(Spec):
     round_to: Count = 1  # lengths are padded up to a multiple of this many tokens
     module: str = ""  # whose items the samples are; empty: the only module of the model
     streams: dict[Name, Stream] = {}  # items of every other module, where there are several
+    repeated: Repeated | None = None  # epochs over the data set: what frozen encoders compute may be kept for the next

@@ -11,9 +11,9 @@ from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.baseline_trial import Layouts, with_open_fields
 from planner.strategies.modality.equal_dp_apart import ModuleApart, equal_dp_layouts
-from planner.strategies.modality.joint_candidates import MEMORY_SHARES, PASSES, JointSpace
+from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.level_stages import batch_pricing, passes_seconds
-from planner.strategies.modality.module_space import encoder_space, samples_space
+from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, encoder_space, samples_space
 
 STREAMED: dict[str, Any] = {"schedule": None, "ahead": 1, "backward": "at_once"}  # of encoders: with their readers
 
@@ -42,6 +42,7 @@ def layout_apart(inputs: Inputs, name: str, ranks: Ranks, cards: int) -> Layout 
     one, count = with_open_fields(inputs, name, tp=1, cp=1, pp=cards), len(ranks)
     of_samples = name == inputs.module
     space = samples_space(one, count) if of_samples else encoder_space(one, name, count, True, PASSES["at_once"])
+    space = space if of_samples else space.without_zero3
     placed = {"ranks": ranks} if of_samples else {"ranks": ranks, "micro_batch": 1, **STREAMED}
     return next((with_fields(each.layout, **placed) for each in space.quickest(1)), None)
 
@@ -65,8 +66,7 @@ def fsdp_all(space: JointSpace) -> Iterator[Layouts]:
     recomputation beside encoders that have a small or a large share of memory. Raises Infeasible.
     """
     inputs, ranks = space.inputs, Ranks(range(space.size))
-    sharded = with_open_fields(inputs, inputs.module, tp=1, pp=1, vpp=1, zero=3, replica=1)
-    llms = samples_space(sharded, space.size)
+    llms = space.llm(space.size).with_values(tp=1, pp=1, vpp=1, zero=3, replica=1)
     encoders = {name: plain_layout(inputs, name, ranks, zero=3) for name in space.encoders}
     tried: list[Layout] = []
     for share in reversed(MEMORY_SHARES):

@@ -15,10 +15,10 @@ from planner.specs.inputs import Inputs
 from planner.specs.workload.length_sources import SampleMix
 from planner.specs.workload.sample_batches import read_sample_batches, with_mix
 from planner.specs.workload.samples import SampleBatch
-from planner.strategies.modality.baseline_trial import Layouts, best_trial, with_open_fields
-from planner.strategies.modality.joint_candidates import MEMORY_SHARES, PASSES, JointSpace
+from planner.strategies.modality.baseline_trial import Layouts, best_trial
+from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.level_stages import with_level_stages
-from planner.strategies.modality.module_space import ModuleOption, encoder_space
+from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleOption
 from planner.units import GIB
 
 LLM_LAYOUTS = 4  # of the LLM, with each share of memory for encoders
@@ -51,8 +51,9 @@ def rebalanced_stages(space: JointSpace) -> Iterator[Layouts]:
 
 def kept_stages(space: JointSpace) -> Iterator[Layouts]:
     """Degrees and stages as they are best for the mix 5:5. Raises Infeasible where samples have no mix."""
-    reference = replace(space.inputs, batches=(reference_batch(space.inputs),))
-    best = best_trial(reference, "kept_stages", rebalanced_stages(JointSpace(reference)))
+    batch = reference_batch(space.inputs)
+    reference = space if batch == space.inputs.batches[0] else JointSpace(replace(space.inputs, batches=(batch,)))
+    best = best_trial(reference.inputs, "kept_stages", rebalanced_stages(reference))
     if best.plan is None:
         raise Infeasible(f"of the mix {REFERENCE_MIX}: {best.because}", where="memory")
     yield best.layouts
@@ -76,7 +77,7 @@ def encoders_beside(space: JointSpace, llm: Layout, share: float) -> dict[str, M
     context = space.llm(space.size).problem.accounting.context_gib * GIB  # of a device, once: the LLM's part has it
     for name in space.encoders:
         beside = max(0.0, (1.0 - share / len(space.encoders)) * space.allowed - context)
-        option = option_of_width(space.inputs, name, (len(ranks), llm.tp), beside)
+        option = option_of_width(space, name, (len(ranks), llm.tp), beside)
         if option is None:
             return None
         placed = with_fields(option.layout, ranks=ranks, schedule=None, micro_batch=1, ahead=0, backward="at_once")
@@ -84,14 +85,14 @@ def encoders_beside(space: JointSpace, llm: Layout, share: float) -> dict[str, M
     return found
 
 
-def option_of_width(inputs: Inputs, name: str, mesh: tuple[int, int], beside: float) -> ModuleOption | None:
+def option_of_width(space: JointSpace, name: str, mesh: tuple[int, int], beside: float) -> ModuleOption | None:
     """The quickest layout of an encoder on so many ranks with this tp, or where it cannot be sharded so, with the next
     smaller one that can.
     """
     ranks, tp = mesh
+    every = space.whole_space(name, ranks, False, PASSES["at_once"])
     for width in (width for width in range(tp, 0, -1) if tp % width == 0):
-        one = with_open_fields(inputs, name, tp=width, cp=1)
-        able = encoder_space(one, name, ranks, False, PASSES["at_once"])
+        able = every.with_values(tp=width, cp=1)
         if len(able.layouts["tp"]):
-            return next(iter(able.quickest(1, beside=beside)), None)
+            return next(iter(able.without_zero3.quickest(1, beside=beside)), None)
     return None

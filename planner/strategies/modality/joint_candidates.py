@@ -22,15 +22,20 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
-from planner.strategies.modality.module_space import ModuleOption, ModuleSpace, encoder_space, samples_space
+from planner.strategies.modality.kept_features import kept_variants, must_keep
+from planner.strategies.static.module_space import (
+    MEMORY_SHARES,
+    PASSES,
+    ModuleOption,
+    ModuleSpace,
+    encoder_space,
+    samples_space,
+)
 from planner.strategies.static.static_plan import micro_batch_count
 from planner.units import GIB
 
 Place = Literal["all", "beside", "first_stage", "apart"]
-MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
 RANKS_APART = 4  # numbers of ranks that are tried for encoders apart
-# Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
-PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class JointCandidate:
     """A layout of every module, and what its step takes about."""
 
     layouts: dict[str, Layout]
-    places: dict[str, str]  # encoder → Place, or `fixed`
+    places: dict[str, str]  # encoder → Place, or `fixed`; with where its features are kept, if they are
     seconds: float
 
     @property
@@ -69,7 +74,14 @@ class JointSpace:
         return self.space(self.inputs.module, ranks, piped=True)
 
     def space(self, name: str, ranks: int, piped: bool, passes: int = 1) -> ModuleSpace:
-        """A module's layouts on so many ranks; of an encoder, whose items are in so many passes."""
+        """A module's layouts on so many ranks; of an encoder, whose items are in so many passes: under ZeRO-3 each
+        would gather the parameters anew, so that it is there only where nothing else fits.
+        """
+        whole = self.whole_space(name, ranks, piped, passes)
+        return whole if name == self.inputs.module else whole.without_zero3
+
+    def whole_space(self, name: str, ranks: int, piped: bool, passes: int) -> ModuleSpace:
+        """The same, with ZeRO-3 in any case."""
         key = (name, ranks, piped, passes)
         if key not in self.spaces:
             of_samples = name == self.inputs.module
@@ -173,10 +185,15 @@ def placed_candidates(
             layout = with_fields(llm.layout, ranks=ranks)
             for backward in PASSES:
                 options = encoder_options(space, layout, places, share / max(1, len(sharing)), backward)
-                if options:
-                    layouts = {space.inputs.module: layout, **{name: each.layout for name, each in options.items()}}
+                if not options:
+                    continue
+                variants = [*kept_variants(space.inputs, options, places)]
+                if not any(must_keep(space.inputs, name) for name in options):
+                    variants.insert(0, (options, {**places}))
+                for chosen, called in variants:
+                    layouts = {space.inputs.module: layout, **{name: each.layout for name, each in chosen.items()}}
                     in_order = {name: layouts[name] for name in space.inputs.model.modules}
-                    yield JointCandidate(in_order, {**places}, step_estimate(space, llm, options, places))
+                    yield JointCandidate(in_order, called, step_estimate(space, llm, chosen, places))
 
 
 def encoder_options(

@@ -1,12 +1,14 @@
 """Joint layouts that differ in one field of one module: what the search tries around a good one."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
+from planner.strategies.modality.kept_features import ALONE, kept_fields, kept_sources
 from planner.strategies.static.static_plan import micro_batch_count
 
 Change = dict[str, Any]  # field of a layout → another value
@@ -17,7 +19,8 @@ def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[s
     """Joint layouts that differ in one field of one module, which the job leaves open."""
     count = micro_batch_count(layouts[inputs.module], len(inputs.batches[0].items))
     for name, layout in layouts.items():
-        for change in llm_changes(layout) if name == inputs.module else encoder_changes(layout, count):
+        own = llm_changes(layout) if name == inputs.module else encoder_changes(layout, count)
+        for change in chain(feature_changes(inputs, name, layout), own):
             other = changed(inputs, name, layout, change)
             if other != layout:
                 yield {**layouts, name: other}
@@ -37,6 +40,14 @@ def encoder_changes(layout: Layout, count: int) -> Iterator[Change]:
     yield {"offload": 0.0}
 
 
+def feature_changes(inputs: Inputs, name: str, layout: Layout) -> Iterator[Change]:
+    """Features kept elsewhere, or not at all."""
+    for source in kept_sources(inputs, name):
+        yield kept_fields(inputs, name, layout, source) or {}
+    if layout.features != "computed":
+        yield {"features": "computed"}
+
+
 def llm_changes(layout: Layout) -> Iterator[Change]:
     """Fields of the LLM with other values."""
     yield from ({"zero": stage} for stage in range(4))
@@ -46,6 +57,8 @@ def llm_changes(layout: Layout) -> Iterator[Change]:
 
 def changed(inputs: Inputs, name: str, layout: Layout, change: Change) -> Layout:
     """A layout with other values of fields that the job leaves open; itself where they exclude each other."""
+    if layout.features != "computed" and {*change} & {*ALONE} and "features" not in change:
+        return layout  # whose ranks each compute whole items
     fixed = decided_fields(with_fields(inputs.job.layout, **decided_fields(inputs.job.fix.layouts.get(name, NOTHING))))
     if {*change} & {*fixed}:
         return layout

@@ -5,8 +5,9 @@ from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import JointSearch
-from planner.strategies.modality.module_space import ModuleSpace
+from planner.strategies.modality.kept_features import impossible_features
 from planner.strategies.static.layout_change import infeasible_error
+from planner.strategies.static.module_space import ModuleSpace
 from planner.strategies.static.placement import module_ranks
 from planner.units import GIB
 
@@ -22,6 +23,11 @@ def require_possible_fields(inputs: Inputs) -> None:
             where = f"{inputs.sources['job']} (fix.layouts.{name})"
             message = f"{module.heads} heads of `{name}` do not divide over {degrees}"
             raise InputError(message, where=where, fix="a tp that divides the heads")
+        reason = impossible_features(inputs, name)
+        if reason:
+            message, _, fix = reason.rpartition(" | ")
+            where = f"{inputs.sources['job']} (fix.layouts.{name}.features)"
+            raise InputError(message, where=where, fix=fix)
 
 
 def nothing_fits(space: JointSpace) -> Infeasible:

@@ -12,7 +12,7 @@ from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.plan_file import Layout, Plan
-from planner.scoring import Score, memory_share_in_order, require_memory, require_memory_in_order, score
+from planner.scoring import TriedPlan
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
@@ -32,19 +32,14 @@ HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJoint:
-    """Joint layouts that were simulated: their plan and score; or why there is none."""
+    """Joint layouts that were simulated: their plan and the seconds of its step; or why there is none."""
 
     layouts: dict[str, Layout]
     kind: str  # where the encoders are, as `vision all`
     plan: Plan | None = None
-    found: Score | None = None
+    seconds: float = inf  # of the step; infinite where there is no plan
     because: str = ""
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the step; infinite where there is no plan."""
-        return round_digits(self.found.step_seconds) if self.found else inf
 
 
 @dataclass
@@ -83,21 +78,20 @@ class JointSearch:
 
 
 def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
-    """Joint layouts as a plan with its score, or why they are none. What does not fit in the order of its tasks is not
-    simulated.
+    """Joint layouts as a plan with the seconds of its step, or why they are none. What does not fit in the order of its
+    tasks is not simulated.
     """
     try:
         plan = draft_of_layouts(inputs, layouts)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
         return SimulatedJoint(layouts, kind, because=error.message)
+    tried = TriedPlan(plan)
     try:
-        require_memory_in_order(plan)
-        found = score(plan)
-        require_memory(plan, found)
+        tried.require_memory()
+        return SimulatedJoint(layouts, kind, plan, round_digits(tried.step_seconds()))
     except (Infeasible, InputError) as error:
-        return SimulatedJoint(layouts, kind, because=error.message, memory_share=memory_share_in_order(plan))
-    return SimulatedJoint(layouts, kind, plan, found)
+        return SimulatedJoint(layouts, kind, because=error.message, memory_share=tried.memory_share)
 
 
 def require_lawful_layouts(plan: Plan) -> None:

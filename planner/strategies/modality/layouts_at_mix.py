@@ -11,12 +11,13 @@ from planner.errors import Infeasible
 from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import join_plans, round_digits
 from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import outcome_of, over_joint_space, prediction_of
+from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint, simulated_joint
+from planner.strategies.static import draft_of_layouts
 
 Layouts = dict[str, Layout]
 QUICKEST = {1: 2, 2: 4, 3: 8, 4: 16}  # joint layouts of a mix that others are given, by effort
@@ -94,9 +95,7 @@ class LayoutsAtMix:
         plans = []
         for batch in self.inputs.batches:
             alone = replace(self.inputs, batches=(batch,))
-            found = simulated_joint(alone, layouts, "")
-            assert found.plan and found.found, "they fit"
-            outcome, prediction = outcome_of(found.found, effort), prediction_of(found.found)
-            plan = with_fields(found.plan, outcome=outcome, prediction=prediction, alternatives=alternatives)
+            found = with_score(draft_of_layouts(alone, layouts), effort)
+            plan = with_fields(found, alternatives=alternatives)
             plans.append(plan if unbounded_jointly(alone) else over_joint_space(plan))
         return join_plans(plans)

@@ -62,7 +62,9 @@ def batch_pricing(inputs: Inputs, layouts: Mapping[str, Layout]) -> Pricing:
     used = plan_uses(inputs, {**layouts}, ())
     edges = [edge for edge in inputs.model.edges if {edge.source, edge.target} <= {*layouts}]
     flows = gradient_flows(used.models, edges)
-    return Pricing(used.models, {**layouts}, inputs.cluster, used.prices, used.devices, flows=flows)
+    return Pricing(
+        used.models, {**layouts}, inputs.cluster, used.prices, used.devices, flows=flows, repeated=used.repeated
+    )
 
 
 def passes_seconds(pricing: Pricing, name: str, layers: Layers, sizes: Mapping[int, Size]) -> float:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.errors import InputError
+from planner.plan.kept_features import KEPT, WHOLE_LAYOUT
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, with_fields
 from planner.specs.inputs import Inputs
@@ -59,6 +60,8 @@ def completed(base: Parallelism, wish: Parallelism) -> Parallelism:
         fields |= {"vpp": None, "schedule": None}
     if wish.vpp and (wish.vpp > 1) != (base.schedule == "interleaved"):
         fields["schedule"] = None
+    if wish.features in KEPT:
+        fields |= {**WHOLE_LAYOUT, "ulysses": None, "vpp": None, "schedule": None, "stages": None, "replica": None}
     return with_fields(base, **(fields | decided_fields(wish)))
 
 

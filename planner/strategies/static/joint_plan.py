@@ -7,18 +7,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.costs import Pricing
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError
 from planner.layouts import unbounded_jointly
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, group_name
-from planner.scoring import Score, outcome_of, over_joint_space, prediction_of, require_memory, score, with_score
+from planner.scoring import (
+    Score,
+    TriedPlan,
+    outcome_of,
+    over_joint_space,
+    prediction_of,
+    require_memory,
+    score,
+    with_score,
+)
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses
-from planner.strategies.static.joint_assignment import JointAssignment, JointItems
+from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_streams import JointAssignment
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
@@ -69,7 +79,9 @@ def assign_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
     """The priced plan of a batch in which layouts are those of an earlier one. Raises InputError, and Infeasible where
     it does not fit.
     """
-    return with_score(plan_of_layouts(inputs, layouts), AS_FIXED)
+    plan = draft_of_layouts(inputs, layouts)
+    require_legal(plan, str(inputs.file))
+    return with_score(plan, AS_FIXED)
 
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
@@ -81,18 +93,36 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     return plan_of_layouts(by_hand, placed_layouts(inputs, runs and not packs_samples(inputs)))
 
 
-def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
-    """The unpriced plan of one batch with a decided layout of every module, by the job's strategy; `choose`: which
-    assignment is taken, where samples are not packed. Raises InputError where it is not legal, and Infeasible where a
-    sample is more than a rank may hold.
+def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
+    """The unpriced plan of one batch with a decided layout of every module, by the job's strategy: the quicker of two
+    assignments. Raises InputError where it is not legal, and Infeasible where a sample is more than a rank may hold.
     """
-    plan = draft_of_layouts(inputs, layouts, choose)
+    plan = quicker_assignment(inputs, draft_of_layouts(inputs, layouts))
     require_legal(plan, str(inputs.file))
     return plan
 
 
+def quicker_assignment(inputs: Inputs, draft: Plan) -> Plan:
+    """The draft, or the plan of its layouts whose samples are assigned by the LLM alone, if that fits and its step is
+    quicker by simulation: what drafts are chosen by is an estimate. Packed samples are as they are.
+    """
+    if packs_samples(inputs):
+        return draft
+    alone = draft_of_layouts(inputs, draft.layouts, JointItems.by_samples)
+    if alone.steps == draft.steps:
+        return draft
+    tried = TriedPlan(alone)
+    try:
+        tried.require_memory()
+        return alone if tried.step_seconds() < TriedPlan(draft).step_seconds() else draft
+    except (Infeasible, InputError):
+        return draft
+
+
 def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
-    """The same plan before its check. Raises Infeasible where a sample is more than a rank may hold."""
+    """The plan of one batch before its check; `choose`: which assignment is taken, where samples are not packed. Raises
+    Infeasible where a sample is more than a rank may hold.
+    """
     if packs_samples(inputs):
         micro_batches, groups = packed_by_group(pricing_for(inputs, layouts), inputs, layouts)
     else:
@@ -118,7 +148,7 @@ def pricing_for(inputs: Inputs, layouts: dict[str, Layout]) -> Pricing:
     """What prices items of modules with these layouts."""
     used = plan_uses(inputs, layouts, ())
     flows = gradient_flows(used.models, inputs.model.edges)
-    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
+    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows, repeated=used.repeated)
 
 
 def packed_by_group(
@@ -185,14 +215,16 @@ def nonempty_micro_batches(micro_batches: Sequence[MicroBatch], layout: Layout) 
     return tuple(micro_batch for micro_batch in micro_batches if any(micro_batch.values()) or layout.vpp > 1)
 
 
-def plan_edges(inputs: Inputs, layouts: dict[str, Layout]) -> tuple[Edge, ...]:
-    """The edges of the model, resharded where the target uses a ring."""
+def plan_edges(inputs: Inputs, layouts: dict[str, Layout], groups: Iterable[Group] = ()) -> tuple[Edge, ...]:
+    """The edges of the model, resharded where the target uses a ring; `groups`: of the module of the samples."""
+    rings = {name for name, layout in layouts.items() if layout.default_split.ring > 1}
+    rings |= {inputs.module for group in groups if group.resolved_split(layouts[inputs.module]).ring > 1}
     return tuple(
         Edge(
             source=edge.source,
             target=edge.target,
             by=edge.by,
-            reshard="zigzag" if layouts[edge.target].default_split.ring > 1 else "contiguous",
+            reshard="zigzag" if edge.target in rings else "contiguous",
         )
         for edge in inputs.model.edges
     )

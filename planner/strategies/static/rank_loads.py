@@ -20,19 +20,20 @@ FORWARD_SHARE = 1.0 / 3.0  # of both passes
 
 
 class RankLoads:
-    """Seconds by rank."""
+    """Seconds by rank, of the step or of each micro-batch: (…, ranks)."""
 
     def __init__(self, seconds: Floats) -> None:
         self.seconds = seconds.copy()
 
     def of_replicas(self, replicas: Sequence[Ranks]) -> Floats:
-        """(replicas,) what the busiest rank of each has."""
-        return np.array([self.seconds[list(ranks)].max() for ranks in replicas])
+        """(…, replicas) what the busiest rank of each has."""
+        return np.stack([self.seconds[..., list(ranks)].max(axis=-1) for ranks in replicas], axis=-1)
 
     def add(self, replicas: Sequence[Ranks], seconds: Floats) -> None:
-        """Add seconds to every rank of each replica."""
-        for ranks, more in zip(replicas, seconds.tolist(), strict=True):
-            self.seconds[list(ranks)] += more
+        """Add seconds, (micro-batches, replicas), to every rank of each replica."""
+        more = seconds.sum(axis=0) if self.seconds.ndim == 1 else seconds
+        for number, ranks in enumerate(replicas):
+            self.seconds[..., list(ranks)] += more[..., number, None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Long items of an encoder over several of its replicas, short ones whole on one (packing/long_short.py): in the plan,
-groups of one replica beside groups of several, over which an item is split by heads.
+groups of one replica beside groups of several, over which an item is split: by its parts where these divide nearly
+evenly, such as the frames of a video, else by heads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from planner.packing import SplitProblem, split_long
 from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
+from planner.specs.sequence_sharding import whole_shares
 from planner.specs.workload.items import Size, part_lengths
 from planner.strategies.static.static_plan import item_line
 from planner.strategies.static.stream_items import Choice, Reader, StreamItems
@@ -30,7 +32,15 @@ class SplitItems(StreamItems):
         self.groups, self.places = [*self.groups, *groups], [*self.replicas, *(group.ranks for group in groups)]
         self.senders = [*self.senders, *(group.ranks for group in groups)]
         line = item_line(pricing, name, layout, groups[0])
-        of_size = {size: sum(map(line.item_seconds, part_lengths(size))) for size in {*sizes.values()}}
+        whole = item_line(pricing, name, layout)
+
+        def split_seconds(size: Size) -> float:
+            shares = whole_shares(part_lengths(size), (degree, 1))
+            if shares:
+                return max(sum(map(whole.item_seconds, parts)) for parts in shares)
+            return sum(map(line.item_seconds, part_lengths(size)))
+
+        of_size = {size: split_seconds(size) for size in {*sizes.values()}}
         self.split_loads = {item: of_size[size] for item, size in sizes.items()}
 
     def load(self, item: int, place: int) -> float:
@@ -88,7 +98,7 @@ def split_degrees(inputs: Inputs, name: str, layout: Layout) -> Iterable[int]:
     cp_fixed = fixed.cp or inputs.job.layout.cp
     if cp_fixed or spec.unshardable_reason or layout.cp * layout.pp > 1 or layout.zero == 3:
         return ()
-    if inputs.software.knobs.groups != "any":
+    if inputs.software.knobs.groups != "any" or layout.features != "computed":
         return ()
     heads, replicas = spec.heads // layout.tp, layout.dp * layout.replica
     return [degree for degree in DEGREES if heads % degree == 0 and replicas % degree == 0]

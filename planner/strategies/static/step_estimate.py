@@ -18,9 +18,9 @@ from planner.specs.base import Ranks
 
 
 class Read(NamedTuple):
-    """What a replica of the LLM waits for."""
+    """What replicas of the LLM wait for."""
 
-    replica: int
+    replicas: range
     forward: int  # the micro-batch in which it is computed
     source: int  # the place of the encoder
 
@@ -46,12 +46,13 @@ class PipelineWork:
     passes: Floats  # (replicas, micro-batches) seconds of both passes on the slowest stage
     warm_up: Floats  # (ranks,) seconds that a rank idles ahead of its first pass
     drain: Floats  # (ranks,) and behind its last
-    synchronised: bool
+    synchronised: bool  # all replicas wait for each other in every micro-batch
+    together: Sequence[Sequence[range]] = ()  # by micro-batch, replicas that begin together, where groups change
 
 
 def step_estimate(llm: PipelineWork, encoders: Sequence[EncoderWork]) -> float:
     """Seconds of a step, without what no assignment changes."""
-    count, clocks = len(llm.replicas), Clocks(llm, encoders)
+    count, clocks, synchronised = len(llm.replicas), Clocks(llm, encoders), 0.0
     ended = [np.zeros_like(each.forward) for each in encoders]
     for number in range(llm.passes.shape[1]):
         for each, beside, ends in zip(encoders, clocks.beside, ended, strict=True):
@@ -62,10 +63,12 @@ def step_estimate(llm: PipelineWork, encoders: Sequence[EncoderWork]) -> float:
             ends[at] = np.where(runs[at], found, ends[at])
         for each, ends in zip(encoders, ended, strict=True):
             for read in each.reads[number]:
-                clocks.now[read.replica] = max(clocks.now[read.replica], ends[read.forward, read.source])
+                clocks.wait(read.replicas, ends[read.forward, read.source])
+        for replicas in llm.together[number] if llm.together else ():
+            clocks.wait(replicas, clocks.now[replicas.start : replicas.stop].max())
+        clocks.wait(range(count), synchronised)
         clocks.now[:count] += llm.passes[:, number]
-        if llm.synchronised:
-            clocks.now[:count] = clocks.now[:count].max()
+        synchronised = clocks.now[:count].max() if llm.synchronised else 0.0
         for each, beside in zip(encoders, clocks.beside, strict=True):
             runs = each.behind == number
             at = np.flatnonzero(runs.any(axis=1))
@@ -91,6 +94,11 @@ class Clocks:
         for number, ranks in enumerate(places):
             found[number, [self.of_rank[rank] for rank in ranks]] = True
         return found
+
+    def wait(self, replicas: range, until: float) -> None:
+        """Let replicas of the LLM wait."""
+        own = self.now[replicas.start : replicas.stop]
+        np.maximum(own, until, out=own)
 
     def idle(self, warm_up: Floats, places: Sequence[Ranks]) -> Floats:
         """(places,) seconds of idling that none of a place's ranks lacks."""

@@ -3,7 +3,7 @@ ranks read it, unless so many fall to that one that another ends earlier, its ou
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -42,9 +42,13 @@ def first_reads(
 class Choice:
     """Between which replicas an item may go, and how they are compared."""
 
-    start: Floats  # (replicas,) seconds that they have to begin with
+    start: Floats  # (replicas,) seconds that they have to begin with; (micro-batches, replicas): in each of them
     exchanged: bool = True  # once all are placed, items are exchanged until the one with most cannot have less
     homes: Mapping[Reader, Ranks] = field(default_factory=dict)  # reader → ranks on which its items stay
+
+    def at(self, number: int) -> "Choice":
+        """The choice in one micro-batch."""
+        return self if self.start.ndim == 1 else replace(self, start=self.start[number])
 
 
 class StreamItems:
@@ -68,16 +72,18 @@ class StreamItems:
         self, when: MicroBatchOf, by: Mapping[int, Reader], count: int, choice: Choice
     ) -> list[list[list[int]]]:
         """By micro-batch, the items on each replica, the longest placed first. Replicas are compared by all that they
-        have so far, or within the micro-batch where ZeRO-3 synchronises them in each.
+        have so far, or within the micro-batch where ZeRO-3 synchronises them, or who reads them, in each.
         """
         items_of: list[list[int]] = [[] for _ in range(count)]
         for item in sorted(self.sizes, key=lambda item: (-self.loads[item], item)):
             items_of[when[item]].append(item)
-        together = items_of if self.layout.zero == 3 else [[item for items in items_of for item in items]]
+        by_itself = self.layout.zero == 3 or choice.start.ndim > 1
+        together = items_of if by_itself else [[item for items in items_of for item in items]]
         place_of: dict[int, int] = {}
-        for items in together:
-            placed = self.placed(items, by, choice)
-            place_of |= self.exchanged(items, by, placed, choice) if choice.exchanged else placed
+        for number, items in enumerate(together):
+            own = choice.at(number)
+            placed = self.placed(items, by, own)
+            place_of |= self.exchanged(items, by, placed, own) if own.exchanged else placed
         cells = [[list[int]() for _ in self.places] for _ in items_of]
         for number, items in enumerate(items_of):
             for item in items:

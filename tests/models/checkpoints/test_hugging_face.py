@@ -17,12 +17,18 @@ from planner.models.sharding import EqualShard, ExpertShard, ModuleShard
 from planner.specs.base import Layers
 from planner.specs.layers import Decoder, Vit
 from planner.specs.layers.components import Experts, StateSpace
+from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling
 from tests.checkpoint_files import save_checkpoint, write_tensors
 
 PLAIN = {"layers": 3, "hidden": 32, "heads": 4, "ffn": 48, "vocab": 40}
 SPECS = {
     "llama": Decoder(**PLAIN, kv_heads=2, rope_base=500.0, norm_eps=1e-3),
     "llama with biases": Decoder(**PLAIN, bias="all"),
+    "llama, longer": Decoder(**PLAIN, rope_scaling=Llama3Scaling(factor=8, original=16)),
+    "llama, interpolated": Decoder(**PLAIN, rope_scaling=LinearScaling(factor=3)),
+    "qwen3, longer": Decoder(
+        **PLAIN, qk_norm=True, rope_base=500.0, rope_scaling=YarnScaling(factor=4, fast=4, original=40)
+    ),
     "mistral": Decoder(**PLAIN, kv_heads=2, window=5),
     "qwen2": Decoder(**PLAIN, kv_heads=1, bias="qkv", tied=True),
     "qwen3": Decoder(**PLAIN, kv_heads=2, head_dim=16, qk_norm=True),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.layouts import (
     SCHEDULE,
@@ -21,9 +22,13 @@ from planner.layouts import (
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
+from planner.specs.parallelism import EncoderBackward
 from planner.specs.workload.items import part_lengths
 from planner.units import GIB
 
+MEMORY_SHARES = (0.5, 0.25, 0.1)  # of a rank's memory that encoders beside the LLM may have
+# Passes whose activations encoders keep a part of, by when their backwards run: all are kept until the last.
+PASSES: dict[EncoderBackward, int] = {"last": 1, "at_once": 8}
 FIRST_TRIED = 256  # quickest layouts that are screened again with less memory; doubled until they are enough
 
 
@@ -42,12 +47,14 @@ class ModuleSpace:
 
     problem: LayoutProblem
     layouts: LayoutSpace
+    part: ScreenedLayouts | None = None  # these layouts as a larger space has screened them
     known: dict[tuple[int, float], list[ModuleOption]] = field(default_factory=dict)  # what was asked for → its answer
+    parts: dict[tuple[tuple[str, int], ...], "ModuleSpace"] = field(default_factory=dict)  # by values of fields
 
     @cached_property
     def screened(self) -> ScreenedLayouts:
         """All of them, where the module is alone on its ranks."""
-        return screen(self.problem, self.layouts)
+        return self.part or screen(self.problem, self.layouts)
 
     @cached_property
     def rising(self) -> LayoutIndices:
@@ -58,7 +65,36 @@ class ModuleSpace:
     @cached_property
     def in_stages(self) -> "ModuleSpace":
         """The layouts with a pipeline."""
-        return ModuleSpace(self.problem, {key: column[self.layouts["pp"] > 1] for key, column in self.layouts.items()})
+        return self.where(self.layouts["pp"] > 1)
+
+    @cached_property
+    def without_zero3(self) -> "ModuleSpace":
+        """The layouts below ZeRO-3, where one of them fits; else all."""
+        light = self.where(self.layouts["zero"] < 3)
+        return light if len(light.rising) else self
+
+    def with_values(self, **values: int) -> "ModuleSpace":
+        """The layouts with these values of the fields that the job leaves open."""
+        fixed = self.problem.trained.fixed
+        able = tuple((name, value) for name, value in values.items() if getattr(fixed, name) is None)
+        if able not in self.parts:
+            kept = np.ones(len(self.layouts["tp"]), dtype=np.bool_)
+            for name, value in able:
+                kept &= self.layouts[name] == value
+            self.parts[able] = self.where(kept)
+        return self.parts[able]
+
+    def where(self, kept: NDArray[np.bool_]) -> "ModuleSpace":
+        """Some of the layouts: what each takes does not depend on the others."""
+        whole = self.screened
+        columns = {name: column[kept] for name, column in whole.layouts.items()}
+        part = ScreenedLayouts(columns, whole.seconds[kept], whole.bytes_needed[kept])
+        return ModuleSpace(self.problem, {name: column[kept] for name, column in self.layouts.items()}, part)
+
+    @cached_property
+    def rising_kinds(self) -> LayoutIndices:
+        """Places of the quickest layout of each kind that fits alone, the quickest first."""
+        return distinct_kinds(self.screened.layouts, self.rising)
 
     def quickest(self, count: int, beside: float = 0.0) -> list[ModuleOption]:
         """Up to `count` layouts of different kinds that fit where other modules hold so many bytes, quickest first.
@@ -71,9 +107,9 @@ class ModuleSpace:
 
     def found(self, count: int, beside: float) -> list[ModuleOption]:
         """The same, looked for."""
-        if not beside:
-            return self.options(self.problem, self.screened, distinct_kinds(self.screened.layouts, self.rising), count)
         narrow, tried = replace(self.problem, beside=self.problem.beside + beside), FIRST_TRIED
+        if not beside or self.quickest_fit(narrow, count):
+            return self.options(narrow, self.screened, self.rising_kinds, count)
         while True:
             some = self.rising[:tried]
             again = screen(narrow, {name: column[some] for name, column in self.screened.layouts.items()})
@@ -85,6 +121,14 @@ class ModuleSpace:
             if len(kinds) >= count or tried >= len(self.rising):
                 return self.options(narrow, again, kinds, count)
             tried *= 4
+
+    def quickest_fit(self, narrow: LayoutProblem, count: int) -> bool:
+        """Whether the quickest layouts up to that of so many kinds fit with less memory as they are: they offload and
+        recompute as little as fits with more, and so they do with less.
+        """
+        kinds = self.rising_kinds[:count]
+        last = len(self.rising) if len(kinds) < count else 1 + int(np.flatnonzero(self.rising == kinds[-1])[0])
+        return bool((self.screened.bytes_needed[self.rising[:last]] <= narrow.allowed).all())
 
     def options(
         self, problem: LayoutProblem, screened: ScreenedLayouts, places: LayoutIndices, count: int
@@ -124,9 +168,8 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
     """The layouts of an encoder on so many ranks; `piped`: of any number of stages, where the job fixes none. Raises
     InputError.
 
-    Its items are in so many `passes`, one of which is kept until its backward. Under ZeRO-3 each micro-batch would
-    gather the parameters anew, so that it is there only where nothing else fits. Attention never crosses the parts of
-    an item, and replicas need not have equally many.
+    Its items are in so many `passes`, one of which is kept until its backward. Attention never crosses the parts of an
+    item, and replicas need not have equally many.
     """
     one = replace(inputs, module=name)
     problem, given = layout_problem(one), fixed_fields(one)
@@ -135,10 +178,7 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
     parts = encoder_parts(inputs, name)
     trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left), any_assignment=True)
     problem = replace(problem, trained=trained)
-    found = of_passes(layouts_of(problem, trained.fixed), trained, passes)
-    light = {key: column[found["zero"] < 3] for key, column in found.items()}
-    of_light = ModuleSpace(problem, light)
-    return of_light if len(light["tp"]) and len(of_light.rising) else ModuleSpace(problem, found)
+    return ModuleSpace(problem, of_passes(layouts_of(problem, trained.fixed), trained, passes))
 
 
 def of_passes(found: LayoutSpace, trained: TrainingSetup, passes: int) -> LayoutSpace:

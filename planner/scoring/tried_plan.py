@@ -1,0 +1,61 @@
+"""What a search asks of each plan that it tries: whether it fits, and how long its step takes.
+
+A score says the same, and has a timeline, memory over time and a bound besides, which only the plan that is chosen
+needs. For plans of one step in which a rank does one pass at a time: memory in the order of its tasks is that of the
+simulated step then, so that what does not fit is not simulated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from planner.costs import Pricing, pricing_of
+from planner.plan.plan_file import Plan
+from planner.plan.task import Task
+from planner.plan.tasks.expand import expand
+from planner.scoring.offload_check import require_hidden_offload
+from planner.scoring.plan_memory import PlanMemory
+from planner.scoring.score import require_peaks
+from planner.simulate import MemoryCurves, simulated_end
+
+
+@dataclass(frozen=True)
+class TriedPlan:
+    """A plan of one step, expanded and priced once."""
+
+    plan: Plan
+
+    @cached_property
+    def tasks(self) -> Sequence[Task]:
+        """Its tasks. Raises InputError where they wait for each other."""
+        return expand(self.plan)
+
+    @cached_property
+    def pricing(self) -> Pricing:
+        """What prices them."""
+        return pricing_of(self.plan)
+
+    @cached_property
+    def plan_memory(self) -> PlanMemory:
+        """The memory of its ranks."""
+        return PlanMemory(self.plan, self.pricing)
+
+    @cached_property
+    def memory(self) -> MemoryCurves:
+        """Bytes on every rank, its tasks one after another."""
+        return self.plan_memory.in_order(self.tasks)
+
+    @property
+    def memory_share(self) -> float:
+        """The greatest share of a rank's allowed memory."""
+        return max(peak / self.plan_memory.allowed_bytes(rank) for rank, peak in enumerate(self.memory.peaks))
+
+    def require_memory(self) -> None:
+        """Raise Infeasible when a rank holds more than its device allows."""
+        if self.plan.uses.limits.tokens_per_rank is None:
+            require_peaks(self.plan, self.plan_memory, self.memory)
+
+    def step_seconds(self) -> float:
+        """The seconds of the step, as its score has them. Raises InputError for offload that would not hide."""
+        require_hidden_offload(self.plan, 0, self.pricing, self.tasks)
+        return simulated_end(self.tasks, self.pricing.with_concurrency(self.tasks))

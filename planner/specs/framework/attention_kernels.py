@@ -1,0 +1,74 @@
+"""Generations of attention kernels: when frameworks had which, and what it reaches of the newest on a device.
+
+Rates of forward and backward together, fitted to FlashAttention's own figures (README; arXiv 2407.08608, figure 5),
+over those of the newest kernel timed on the device: causal, heads of 128, in TFLOP/s at long sequences.
+
+             A100            H100
+newest       193 (FA-2)      586 (FA-3, forward 657, backward 560)
+cudnn        as FA-2         534 (cuDNN 9, forward 565, backward 520)
+flash2       193             333
+flash1       81              not found; taken as far behind FA-2 as on A100
+triton       80              not found; likewise
+"""
+
+import re
+from typing import Literal, NamedTuple
+
+from planner.specs.base import with_fields
+from planner.specs.framework.timing_coefficients import TimingCoefficients
+
+# stored: the attention matrix is written to memory and read again.
+AttentionKernel = Literal["stored", "triton", "flash1", "flash2", "cudnn", "newest"]
+
+
+class KernelShares(NamedTuple):
+    """Rates over the newest kernel's."""
+
+    hopper: float  # on Hopper and later
+    ampere: float  # on Ampere and earlier
+
+
+KERNEL_SHARES: dict[AttentionKernel, KernelShares] = {
+    "stored": KernelShares(0.57, 1.0),  # its products; the matrix is priced by `score_bytes`
+    "triton": KernelShares(0.24, 0.41),
+    "flash1": KernelShares(0.24, 0.42),
+    "flash2": KernelShares(0.57, 1.0),
+    "cudnn": KernelShares(0.91, 1.0),
+    "newest": KernelShares(1.0, 1.0),
+}
+Generations = tuple[tuple[str, AttentionKernel], ...]  # from this month on, the latest first
+# FlashAttention 0.2.1 was of 2022-11, FlashAttention-2 of 2023-07; PyTorch 2.2 (2024-01) has the latter, and torchtitan
+# asks for cuDNN's first since 2025.
+PYTORCH: Generations = (("2024-01", "flash2"), ("2022-11", "flash1"), ("", "stored"))
+# Megatron-LM had flash attention from 2023-01 on; Transformer Engine 1.2 (2023-12) prefers cuDNN's on Hopper, which is
+# so quick since cuDNN 9 (in containers from 2024-05 on).
+MEGATRON: Generations = (("2024-05", "cudnn"), ("2023-08", "flash2"), ("2023-01", "flash1"), ("", "stored"))
+FLASH_ATTENTION: Generations = (("2023-08", "flash2"), ("2022-11", "flash1"), ("", "stored"))
+GENERATIONS: dict[str, Generations] = {
+    "megatron": MEGATRON,
+    "megatron-2021": (("", "stored"),),
+    "nemo": MEGATRON,
+    "torchtitan": (("2025-04", "cudnn"), *PYTORCH),
+    "deepspeed": FLASH_ATTENTION,  # of the models that it trains
+    "internevo": FLASH_ATTENTION,
+    "primus": (("", "newest"),),
+    "fsdp": PYTORCH,
+}
+TODAY = "9999"
+MONTH = re.compile(r"\b(20[1-3]\d)-([01]\d)")
+
+
+def attention_kernel(framework: str, date: str = TODAY) -> AttentionKernel:
+    """The kernel that a framework had in a month, YYYY-MM or the beginning of it; of an unknown one, as PyTorch."""
+    generations = GENERATIONS.get(framework, PYTORCH)
+    return next(kernel for since, kernel in generations if (date or TODAY) >= since[: len(date or TODAY)])
+
+
+def with_kernel(timing: TimingCoefficients, kernel: AttentionKernel) -> TimingCoefficients:
+    """Coefficients of a framework that has this kernel, of those relative to its kernel."""
+    shares = KERNEL_SHARES[kernel]
+    return with_fields(
+        timing,
+        attention=timing.attention * shares.hopper,
+        attention_ampere=timing.attention_ampere * shares.ampere,
+    )

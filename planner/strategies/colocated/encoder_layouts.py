@@ -1,0 +1,74 @@
+"""Layouts of encoders on all ranks, beside samples on groups that change: the quickest of each with a share of memory.
+
+Backwards at once keep the items of one micro-batch alone, and passes fill what ranks wait for each other in every
+micro-batch. Where backwards come last, all items are kept until then, so they are computed in one pass in front of the
+first micro-batch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from planner.plan.plan_file import Layout
+from planner.specs.base import Ranks, with_fields
+from planner.specs.inputs import Inputs
+from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
+from planner.specs.workload.items import UNITS_PER_TOKEN
+from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleSpace, encoder_space
+from planner.units import GIB
+
+ORDER: tuple[EncoderBackward, ...] = ("at_once", "last")  # in which layouts are tried
+TIMING = "ahead", "serves", "backward"  # fields of an encoder's layout that say when its passes run
+
+
+def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
+    """Different layouts of all encoders, those first whose backwards run at once, with most memory. Raises InputError
+    for fixed fields that exclude each other.
+    """
+    names = [name for name in inputs.model.modules if name != inputs.module]
+    found: list[dict[str, Layout]] = []
+    for backward in ORDER:
+        spaces = {
+            name: encoder_space(with_own_limit(inputs, name), name, inputs.cluster.size, False, PASSES[backward])
+            for name in names
+        }
+        for share in MEMORY_SHARES:
+            each = {name: quickest_layout(space, share / len(names)) for name, space in spaces.items()}
+            layouts = {
+                name: timed_layout(inputs, name, layout, backward)
+                for name, layout in each.items()
+                if layout is not None
+            }
+            if len(layouts) == len(names) and layouts not in found:
+                found.append(layouts)
+                yield layouts
+
+
+def with_own_limit(inputs: Inputs, name: str) -> Inputs:
+    """The job that limits the tokens of a rank as it limits an encoder's inputs, where it says these."""
+    limits, unit = inputs.job.limits, inputs.model.modules[name].input_unit
+    if name not in limits.inputs_per_rank:
+        return inputs
+    tokens = max(1, limits.inputs_per_rank[name] // UNITS_PER_TOKEN[unit])
+    return replace(inputs, job=with_fields(inputs.job, limits=with_fields(limits, tokens_per_rank=tokens)))
+
+
+def quickest_layout(space: ModuleSpace, share: float) -> Layout | None:
+    """The quickest layout that fits into this share of a rank's memory; None where none does. What a device takes once
+    for all modules is not part of it.
+    """
+    problem = space.problem
+    context = problem.accounting.context_gib * GIB
+    options = space.quickest(1, beside=(1.0 - share) * problem.allowed - context)
+    return options[0].layout if options else None
+
+
+def timed_layout(inputs: Inputs, name: str, layout: Layout, backward: EncoderBackward) -> Layout:
+    """The layout on all ranks, with passes at these times; what the job fixes of them holds."""
+    fixed = decided_fields(inputs.job.fix.layouts.get(name, Parallelism()))
+    given = {key: fixed[key] for key in TIMING if key in fixed}
+    placed: dict[str, Any] = {"ranks": Ranks(range(inputs.cluster.size)), "schedule": None, "micro_batch": 1}
+    given = {"backward": backward, **given}
+    at_first = given["backward"] == "last" and not given.get("ahead")
+    placed |= {"serves": len(inputs.batches[0].items)} if at_first else {}
+    return with_fields(layout, **{**placed, **given})
