@@ -15,11 +15,10 @@ stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of e
 """
 
 from planner.errors import Infeasible
-from planner.layouts import joint_space_bound, unbounded_jointly, with_joint_fields
+from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
-from planner.scoring import over_space, with_score
+from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
@@ -54,9 +53,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     done = search_job(inputs)
     scored = scored_best(inputs, done)
     require_legal(scored, str(inputs.file))
-    uneven = not all(map(has_even_stages, scored.layouts.values()))  # such plans are not in the space of the bound
-    open_space = uneven or unbounded_jointly(inputs)
-    bounded = scored if open_space else over_space(scored, joint_space_bound(inputs).seconds)
+    bounded = scored if unbounded_jointly(inputs) else over_joint_space(scored)
     return with_fields(bounded, alternatives=joint_alternatives(done))
 
 

@@ -9,10 +9,10 @@ from statistics import fmean
 
 from planner.costs import SharedPrices
 from planner.errors import Infeasible
-from planner.layouts import joint_space_bound, unbounded_jointly
+from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import join_plans, round_digits
 from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import over_space, with_score
+from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
@@ -99,5 +99,5 @@ class LayoutsAtMix:
             alone = replace(self.inputs, batches=(batch,))
             found = with_score(draft_of_layouts(alone, layouts), effort)
             plan = with_fields(found, alternatives=alternatives)
-            plans.append(plan if unbounded_jointly(alone) else over_space(plan, joint_space_bound(alone).seconds))
+            plans.append(plan if unbounded_jointly(alone) else over_joint_space(plan))
         return join_plans(plans)

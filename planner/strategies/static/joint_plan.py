@@ -10,11 +10,21 @@ from typing import NamedTuple
 
 from planner.costs import Pricing, SharedPrices
 from planner.errors import Infeasible, InputError
+from planner.layouts import unbounded_jointly
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, group_name
-from planner.scoring import Score, TriedPlan, outcome_of, prediction_of, require_memory, score, with_score
+from planner.scoring import (
+    Score,
+    TriedPlan,
+    outcome_of,
+    over_joint_space,
+    prediction_of,
+    require_memory,
+    score,
+    with_score,
+)
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
@@ -52,10 +62,12 @@ def fixes_every_module(inputs: Inputs) -> bool:
 
 
 def solve_together(inputs: Inputs) -> Plan:
-    """The priced plan of the layouts that a job fixes. Raises InputError, and Infeasible where it does not fit."""
+    """The priced plan of the layouts that a job fixes, with the bound over all assignments. Raises InputError, and
+    Infeasible where it does not fit.
+    """
     plan, found = priced_together(inputs)
     require_memory(plan, found)
-    return plan
+    return plan if unbounded_jointly(inputs) else over_joint_space(plan)
 
 
 def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
