@@ -1,4 +1,4 @@
-"""The LLM in groups of unequal degree beside encoders on all ranks, and the best static layouts: unlike lengths.
+"""Samples of unlike lengths: the LLM in groups of unequal degree, encoders on all ranks, and the best static layouts.
 
 Qwen2.5-VL-7B on 64 H100; half of the samples have four images of COCO's sizes. Texts are log-normal, some of them much
 longer than the others; in the last workload all are alike, which static layouts are made for. All seconds are simulated
