@@ -127,6 +127,12 @@ def require_executable(plan: Plan) -> None:
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
     """Features of the plan that this runtime does not support."""
+    for at, edge in enumerate(plan.edges):
+        if edge.by == "log_probabilities":
+            message = (
+                f"a loss that reads log-probabilities of `{edge.source}` cannot be run yet: planner's is of tokens"
+            )
+            yield message, f"edges[{at}].by", "follow the plan in a trainer of your own (planner.follow)"
     for name, layout in plan.layouts.items():
         if layout.dtype == "fp8":
             yield FP8, f"layouts.{name}.dtype", "dtype: bf16"
