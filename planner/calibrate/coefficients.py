@@ -37,7 +37,7 @@ SUSTAINED_PRIOR = Prior(0.92, 0.15)  # sustained over the rate of kernels timed 
 # the cores, without the 100 W that memory and idle circuits take: (400 / 600)^(1/2) at 500 of 700 W.
 SAME_CHIP = {
     "h800": ("h100-80gb", 1.0),
-    "h100-96gb-500w": ("h100-80gb", 0.82),
+    "torchtitan-h100-500w": ("h100-80gb", 0.82),
     "a800": ("a100-80gb", 1.0),
     "a100-40gb": ("a100-80gb", 1.0),
     "v100-16gb": ("v100-32gb", 1.0),
