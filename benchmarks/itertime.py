@@ -85,6 +85,7 @@ def case(line: int, row: dict[str, str]) -> PublishedCase:
         software="megatron-2021",
         network=StatedNetwork(NODE),
         settings_text="",
+        attention_kernel="newest",
         seconds=float(row["iteration time (ms)"]) / 1000,
         memory_bytes=None,
         memory_rank="worst",

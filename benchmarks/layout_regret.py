@@ -56,7 +56,7 @@ def run(data: Path | None) -> Iterator[Figures]:
     fit = linearised.fitted_to(np.ones(len(cases), dtype=np.bool_)).values
     groups: list[Group] = []
     for source in sources_with_groups(cases):
-        errors, _ = held_out_errors(linearised, [source])
+        errors = held_out_errors(linearised, [source]).own
         inside = [n for n, case in enumerate(cases) if case.origin.source == source]
         of_source = [cases[n] for n in inside]
         found = layout_groups(of_source, np.exp(errors[inside] + measured_logs(of_source)).tolist())

@@ -8,6 +8,7 @@ from planner.calibrate.coefficients import GENERIC, CoefficientName, prior_of
 from planner.calibrate.device_rates_fit import CalibratedDevice, calibrate_tables
 from planner.calibrate.fit_files import PublishedFit, four_digits, sustained_rates, write_fit
 from planner.calibrate.framework_fit import FittedCoefficients
+from planner.calibrate.left_out import with_left_out_seconds
 from planner.calibrate.published_fit import calibrate_published, errors_by_source
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "four_digits",
     "prior_of",
     "sustained_rates",
+    "with_left_out_seconds",
     "write_fit",
 ]

@@ -2,13 +2,21 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from planner import files
-from planner.calibrate.coefficients import GENERIC, SAME_CHIP, SUSTAINED_PRECISIONS, CoefficientName, with_coefficients
+from planner.calibrate import left_out
+from planner.calibrate.coefficients import (
+    GENERIC,
+    SAME_CHIP,
+    SUSTAINED_PRECISIONS,
+    CoefficientName,
+    CoefficientValues,
+    with_coefficients,
+)
 from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.calibrate.framework_fit import FittedCoefficients
 from planner.calibrate.linear_residuals import Logs
@@ -16,6 +24,7 @@ from planner.costs.compute import ASSUMED_SPREAD
 from planner.published import PublishedCase
 from planner.specs import library
 from planner.specs.base import with_fields
+from planner.specs.framework.attention_kernels import attention_kernel
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import TimingCoefficients
@@ -36,16 +45,13 @@ class PublishedFit:
     held_out_logs: Logs  # of the fits without the case's source; NaN where it was not held out
     generic_logs: Logs  # the same with the generic framework's coefficients
     spreads: Mapping[str, float]  # half-width of the 80 % interval, of each framework
+    left_out: Mapping[str, CoefficientValues] = field(default_factory=dict)  # of the fit without each source
 
 
 def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
     """The file of a framework; the generic one's errors are of every held-out record, as of an unknown framework."""
     facts = FRAMEWORKS.get(name, FRAMEWORKS[GENERIC])
-    values = {
-        coefficient: four_digits(value)
-        for coefficient, value in fit.coefficients.values.items()
-        if coefficient.owner == name
-    }
+    values = {coefficient: four_digits(value) for coefficient, value in fit.coefficients.values.items()}
     timing = with_coefficients(facts.timing, name, values)
     if name == GENERIC:
         timing = with_fields(timing, shard_ms=0.0)
@@ -55,6 +61,7 @@ def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
         provenance=Provenance(source=KIND, date=date, note=facts.about),
         knobs=shipped_knobs(name),
         timing=plain_numbers(timing),
+        attention_kernel=attention_kernel(name),
         accounting=facts.accounting,
         spread=round(fit.spreads[name], 3),
         fitted={"time": fit_summary(name, fit, date)},
@@ -117,6 +124,9 @@ def write_software(fit: PublishedFit, folder: Path, date: str) -> list[Path]:
 def write_fit(fit: PublishedFit, folder: Path, date: str) -> list[Path]:
     """Write `software/NAME.yaml` of each framework, `devices/NAME.yaml` of each shipped device; returns the paths."""
     paths = write_software(fit, folder / "software", date)
+    if fit.left_out:
+        paths.append(folder / left_out.FILE)
+        files.write(paths[-1], left_out.left_out_file(fit.cases, fit.left_out, date))
     for name, values in sustained_rates(fit).items():
         if name in library.shipped_names(Profile):
             paths.append(folder / "devices" / f"{name}.yaml")

@@ -7,10 +7,11 @@ is one step from the fit to all sources.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from planner.calibrate.coefficients import GENERIC
+from planner.calibrate.coefficients import GENERIC, CoefficientValues
 from planner.calibrate.framework_fit import LinearisedFit, measured_logs, predicted_seconds
 from planner.calibrate.linear_residuals import Logs
 from planner.published import PublishedCase
@@ -20,24 +21,32 @@ FEW_RECORDS = 10  # records: with fewer, a framework's interval is no narrower t
 OnSource = Callable[[int, int, str], None]  # number done, total, name of the source
 
 
+class HeldOutErrors(NamedTuple):
+    """Log errors (cases,) by a fit without the case's source, with its framework's coefficients and with generic ones;
+    NaN where no fit left the source out. And the coefficients of the fit without each source.
+    """
+
+    own: Logs
+    generic: Logs
+    values: dict[str, CoefficientValues]
+
+
 def held_out_errors(
     fit: LinearisedFit,
     sources: Sequence[str] | None = None,
     on_source: OnSource = lambda done, of, source: None,
-) -> tuple[Logs, Logs]:
-    """Log errors (cases,) by a fit without the case's source, with its framework's coefficients and with generic ones.
-
-    They are NaN for cases of sources that are not in `sources` (None: all).
-    """
+) -> HeldOutErrors:
+    """Every source of `sources` (None: all) predicted by a fit to the others."""
     cases, of_case = fit.cases, np.array([case.origin.source for case in fit.cases])
     asked = sorted({*of_case.tolist()}) if sources is None else list(sources)
+    fitted: dict[str, CoefficientValues] = {}
     own_errors, generic_errors = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
     for done, source in enumerate(asked):
         on_source(done, len(asked), source)
         inside = of_case == source
         if not inside.any() or inside.all():
             continue
-        others = fit.fitted_to(~inside).values
+        others = fitted[source] = fit.fitted_to(~inside).values
         held_out = [(case, machine) for case, machine, own in zip(cases, fit.machines, inside, strict=True) if own]
         held_out_cases, held_out_machines = zip(*held_out, strict=True)
         generic = {
@@ -49,7 +58,7 @@ def held_out_errors(
         own_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, others)) - target
         generic_errors[inside] = np.log(predicted_seconds(held_out_cases, held_out_machines, generic)) - target
     on_source(len(asked), len(asked), "")
-    return own_errors, generic_errors
+    return HeldOutErrors(own_errors, generic_errors, fitted)
 
 
 def named_frameworks(cases: Sequence[PublishedCase]) -> set[str]:

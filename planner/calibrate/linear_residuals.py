@@ -33,7 +33,7 @@ class LeastResiduals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinearResiduals:
-    """log(predicted/measured seconds) (cases,) at a point (coefficients,), and slopes (cases, coefficients) there."""
+    """Logs of predicted over measured seconds (cases,) at a point (coefficients,), and slopes (cases, coefficients)."""
 
     point: Logs
     residuals: Logs

@@ -47,14 +47,12 @@ def calibrate_published(folder: Path, leave_out: Sequence[str], on_work: OnWork)
     coefficients = linearised.fitted_to(np.ones(len(cases), dtype=np.bool_))
     inside = np.log(predicted_seconds(cases, run_on, coefficients.values)) - measured_logs(cases)
     held_out = sources if EACH_SOURCE in leave_out else sorted(set(leave_out))
-    own_errors, generic_errors = held_out_errors(
-        linearised, held_out, lambda done, of, name: on_work(done, of, f"without {name}")
-    )
+    left_out = held_out_errors(linearised, held_out, lambda done, of, name: on_work(done, of, f"without {name}"))
     if EACH_SOURCE in leave_out:
-        widths = interval_spreads(cases, own_errors, generic_errors)
+        widths = interval_spreads(cases, left_out.own, left_out.generic)
     else:  # in-sample errors doubled: the ratio that held-out errors of many sources had
         widths = {name: 2 * half_width(inside) for name in (GENERIC, *(case.software for case in cases))}
-    return PublishedFit(cases, coefficients, inside, own_errors, generic_errors, widths)
+    return PublishedFit(cases, coefficients, inside, left_out.own, left_out.generic, widths, left_out.values)
 
 
 def errors_by_source(made: PublishedFit) -> list[SourceErrors]:

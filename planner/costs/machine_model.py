@@ -66,10 +66,11 @@ class MachineModel:
 
     def attention_terms(self, core: AttentionCore, forward: bool) -> tuple[Number, float]:
         """Seconds per pair of tokens, head and element of a head; and a kernel's start, in tokens.
-        Backward has 2.5 times the work of forward (arXiv 2307.08691).
+        Backward has 2.5 times the work of forward (arXiv 2307.08691). Clocks that matrix products cannot sustain
+        attention can: its softmax leaves tensor cores idle, and FlashAttention's figures are of long runs.
         """
         curve = self.attention_curve(core)
-        share = (curve.share if forward else curve.backward_share) * self.sustained_share("bf16")
+        share = (curve.share if forward else curve.backward_share) * self.timing.kernels
         share *= self.timing.attention if "fp8" in self.device.tflops else self.timing.attention_ampere
         return 4.0 * (1.0 if forward else 2.5) / (share * self.peak(core.dtype)), curve.s0
 

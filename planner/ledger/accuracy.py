@@ -1,9 +1,9 @@
 """Accuracy of predictions for published records, overall and by source; every record is counted or named as skipped."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from planner.ledger.predicted_records import PredictedRecord
 from planner.ledger.strategy_ranking import RankedGroup, rank_groups
@@ -20,12 +20,15 @@ class AccuracyFigures:
     rows_defaulted: int  # of the used: with blank columns filled from the source's cited defaults
     rows_skipped: dict[str, int]  # by reason, the most frequent first
     time_records: int  # of the used: with measured seconds
-    time_median_error: float | None
-    time_p90_error: float | None
-    bias: float | None  # median signed error of time: above 0 is predicted too slow
-    coverage80: float | None  # share of measured seconds within the 80 % interval
+    left_out_median_error: float | None  # of time, by coefficients that have not seen the record's source
+    left_out_p90_error: float | None
+    mean_over_sources: float | None  # of the sources' left-out median errors
+    left_out_bias: float | None  # median signed left-out error of time: above 0 is predicted too slow
+    time_median_error: float | None  # by the shipped coefficients, which were fitted to many of these records
+    coverage80: float | None  # share of measured seconds within the 80 % interval around the left-out ones
     ranked_groups: int  # of at least four strategies
-    spearman_median: float | None
+    spearman_median: float | None  # of left-out predictions
+    spearman_mean: float | None
     best_pick_loss: float | None  # median: how much slower the predicted best is than the measured best
     best_pick_close: float | None  # share of groups in which that is at most 5 %
     memory_records: int  # of the used: with a measured peak
@@ -76,8 +79,13 @@ def accuracy_figures(
     records: Sequence[PredictedRecord], skipped: Sequence[SkippedRecord], groups: Sequence[RankedGroup]
 ) -> AccuracyFigures:
     """The accuracy of one set of records and of the groups in it."""
-    signed = [record.time_error for record in records if record.time_error is not None]
-    errors = [abs(error) for error in signed]
+    errors = [abs(record.time_error) for record in records if record.time_error is not None]
+    left_out: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        if record.left_out_error is not None:
+            left_out[record.case.origin.source].append(record.left_out_error)
+    signed = [error for each in left_out.values() for error in each]
+    medians = [median(map(abs, each)) for each in left_out.values()]
     memory = [abs(record.memory_error) for record in records if record.memory_error is not None]
     losses = [group.best_pick_loss for group in groups]
     reasons = Counter(one.reason for one in skipped)
@@ -90,12 +98,15 @@ def accuracy_figures(
         rows_defaulted=sum(bool(record.case.defaulted) for record in records),
         rows_skipped=dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
         time_records=len(errors),
+        left_out_median_error=median_or_none([*map(abs, signed)]),
+        left_out_p90_error=quantile([*map(abs, signed)], 0.9),
+        mean_over_sources=fmean(medians) if medians else None,
+        left_out_bias=median_or_none(signed),
         time_median_error=median_or_none(errors),
-        time_p90_error=quantile(errors, 0.9),
-        bias=median_or_none(signed),
         coverage80=share_true(record.in_interval for record in records if record.in_interval is not None),
         ranked_groups=len(groups),
         spearman_median=median_or_none([group.spearman for group in groups]),
+        spearman_mean=fmean(group.spearman for group in groups) if groups else None,
         best_pick_loss=median_or_none(losses),
         best_pick_close=share_true(loss <= CLOSE_LOSS for loss in losses),
         memory_records=len(memory),

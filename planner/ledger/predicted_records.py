@@ -29,6 +29,15 @@ class PredictedRecord:
         return relative_error(self.prediction.seconds, self.seconds)
 
     @property
+    def left_out_seconds(self) -> float:
+        """Seconds by coefficients that have not seen the case's source: predicted ones, where none have."""
+        return self.prediction.left_out_seconds or self.prediction.seconds
+
+    @property
+    def left_out_error(self) -> float | None:
+        return relative_error(self.left_out_seconds, self.seconds)
+
+    @property
     def memory_error(self) -> float | None:
         return relative_error(self.prediction.memory_bytes, self.memory_bytes)
 
@@ -49,10 +58,10 @@ class PredictedRecord:
 
     @property
     def in_interval(self) -> bool | None:
-        """Whether the measured seconds lie within the 80 % interval, seconds·e^±spread."""
+        """Whether the measured seconds lie within the 80 % interval around the left-out ones, seconds·e^±spread."""
         if self.seconds is None:
             return None
-        return abs(math.log(self.seconds / self.prediction.seconds)) <= self.prediction.spread
+        return abs(math.log(self.seconds / self.left_out_seconds)) <= self.prediction.spread
 
     @property
     def cost(self) -> float | None:
@@ -61,8 +70,8 @@ class PredictedRecord:
 
     @property
     def predicted_cost(self) -> float:
-        """Predicted rank-seconds per token."""
-        return self.prediction.seconds * ranks_per_token(self.case)
+        """Predicted rank-seconds per token, left out."""
+        return self.left_out_seconds * ranks_per_token(self.case)
 
 
 def relative_error(predicted: float, measured: float | None) -> float | None:

@@ -38,7 +38,7 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
             case.attention_kernel,
             case.network,
         )
-        groups[(*key, kind)].append(index)
+        groups[key + (kind,)].append(index)  # noqa: RUF005
     return [
         CaseGroup(
             cases[indices[0]],

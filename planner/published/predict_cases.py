@@ -59,7 +59,7 @@ def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float) ->
     chance = oom_chance(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
     return CasePrediction(
         seconds=step,
-        spread=step_spread(software.spread, profile.rates),
+        spread=step_spread(software.spread, profile.rates, case.setup.dtype),
         memory_bytes=float(reported_bytes(case, software, fullest)),
         oom_probability=float(chance),
         source=least_trusted([profile.rates.source if profile.rates else "analytic", "fitted"]),

@@ -75,3 +75,4 @@ class CasePrediction:
     memory_bytes: float
     oom_probability: float
     source: str  # fitted, published or analytic: the least trusted of its inputs
+    left_out_seconds: float | None = None  # by a fit without the case's source; None: no fit has seen it

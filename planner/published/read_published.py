@@ -122,7 +122,7 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         software=name,
         network=fabric,
         settings_text=settings_text(record),
-        attention_kernel=record_kernel(record, name, settings_text(record)),
+        attention_kernel=record_kernel(record, name),
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,

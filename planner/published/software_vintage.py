@@ -3,11 +3,13 @@
 import re
 
 from planner.published.record_files import PublishedRecord
+from planner.published.record_setup import settings_text
 from planner.specs.framework.attention_kernels import AttentionKernel, attention_kernel
 
 # The first that matches decides: versions that are months, dates, identifiers of arXiv, years.
 MONTH_PATTERNS = (
-    re.compile(r"(?:container|nemo|v)\s*(?P<year>2[2-9])\.(?P<month>0[1-9]|1[0-2])\b"),
+    re.compile(r"container\s*(?P<year>2[2-9])\.(?P<month>0[1-9]|1[0-2])\b"),
+    re.compile(r"(?:nemo|v)\s*(?P<year>2[2-9])\.(?P<month>0[1-9]|1[0-2])\b"),
     re.compile(r"\b(?P<year>2[2-9])\.(?P<month>0[1-9]|1[0-2])(?:\.\d+)? nemo"),
     re.compile(r"\b20(?P<year>[12]\d)-(?P<month>0[1-9]|1[0-2])"),
     re.compile(r"arxiv[: ]*(?P<year>[12]\d)(?P<month>0[1-9]|1[0-2])\."),
@@ -41,9 +43,8 @@ def software_month(record: PublishedRecord) -> str:
     return ""
 
 
-def record_kernel(record: PublishedRecord, software: str, settings: str) -> AttentionKernel:
-    """The attention kernel of a record, as its settings (free text, in lower case) or its software's month say."""
-    for words, kernel in NAMED_KERNELS:
-        if re.search(words, settings):
-            return kernel
-    return attention_kernel(software, software_month(record))
+def record_kernel(record: PublishedRecord, software: str) -> AttentionKernel:
+    """The attention kernel of a record, as its settings or its software's month say."""
+    settings = settings_text(record)
+    named = next((kernel for words, kernel in NAMED_KERNELS if re.search(words, settings)), None)
+    return named or attention_kernel(software, software_month(record))

@@ -14,6 +14,7 @@ The placements are those of MegaScale-Omni (encoders multiplexed with every pipe
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
 """
 
+from planner.errors import Infeasible
 from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
@@ -23,6 +24,7 @@ from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
+from planner.strategies.modality.joint_search import JointSearch
 from planner.strategies.static import quicker_assignment, unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
@@ -49,11 +51,20 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     inputs = with_joint_fields(inputs)
     require_possible_fields(inputs)
     done = search_job(inputs)
-    best = done.best
-    if best is None or best.plan is None:
-        raise nearest_error(done)
-    chosen = quicker_assignment(inputs, best.plan)
-    require_legal(chosen, str(inputs.file))
-    scored = with_score(chosen, f"{done.priced} joint layouts priced, {len(done.tried)} simulated")
+    scored = scored_best(inputs, done)
+    require_legal(scored, str(inputs.file))
     bounded = scored if unbounded_jointly(inputs) else over_joint_space(scored)
     return with_fields(bounded, alternatives=joint_alternatives(done))
+
+
+def scored_best(inputs: Inputs, done: JointSearch) -> Plan:
+    """The quickest plan that fits with its score, too: outputs of frozen encoders may wait longer in the simulated step
+    than in the order of its tasks, by which the search holds plans against memory. Raises Infeasible where none does.
+    """
+    while (best := done.best) and best.plan:
+        chosen = quicker_assignment(inputs, best.plan)
+        try:
+            return with_score(chosen, f"{done.priced} joint layouts priced, {len(done.tried)} simulated")
+        except Infeasible as error:
+            done.refuse(best, error.message)
+    raise nearest_error(done)

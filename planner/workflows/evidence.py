@@ -62,10 +62,13 @@ def published_account(
     directory: Path, sources: Sequence[str] = (), predict: "Predictor | None" = None
 ) -> "AccuracyReport":
     """Published records of a folder, or of `sources` only, with their predictions. Raises InputError."""
+    from planner.calibrate import with_left_out_seconds
     from planner.ledger import accuracy_of_folder
-    from planner.published import predict_cases as shipped
+    from planner.published import predict_cases
 
-    return accuracy_of_folder(directory, sources, predict or shipped)
+    return accuracy_of_folder(
+        directory, sources, predict or (lambda cases: with_left_out_seconds(cases, predict_cases(cases)))
+    )
 
 
 # -------------------------------------------------------------------------------------------------------- profile

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
 from planner.calibrate.coefficients import (
     AT_MOST_ONE,
-    EXPERT_COEFFICIENTS,
+    COMMON,
     FRAMEWORK_PRIORS,
     GENERIC,
     NOT_SHARED,
     SAME_CHIP,
+    TOLD_BY,
     CoefficientName,
     coefficients_of_cases,
     sustained_rate_of,
@@ -24,7 +27,7 @@ from tests.calibrate.made_cases import case
 
 def test_every_trait_is_a_field_of_timing():
     assert set(FRAMEWORK_PRIORS) <= set(TimingCoefficients.__struct_fields__)
-    assert set(AT_MOST_ONE) | set(EXPERT_COEFFICIENTS) | set(NOT_SHARED) <= set(FRAMEWORK_PRIORS)
+    assert set(AT_MOST_ONE) | set(TOLD_BY) | set(COMMON) | set(NOT_SHARED) <= set(FRAMEWORK_PRIORS)
     assert all(prior.value > 0 and prior.width > 0 for prior in FRAMEWORK_PRIORS.values())
 
 
@@ -44,7 +47,15 @@ def test_another_frameworks_values_change_nothing():
 
 
 def test_a_row_without_experts_tells_nothing_of_them():
-    assert not {coefficient.name for coefficient in coefficients_of_cases([case(0, "one")])} & set(EXPERT_COEFFICIENTS)
+    told = {coefficient.name for coefficient in coefficients_of_cases([case(0, "one")])}
+    assert not told & {"experts", "expert_us", "ep_exposed", "imbalance", "cast", "tp_exposed", "pp_exposed"}
+    assert "pp_exposed" in {each.name for each in coefficients_of_cases([case(0, "one", pp=2)])}
+
+
+def test_what_no_framework_determines_is_one_value_for_all():
+    assert {each.owner for each in coefficients_of_cases([case(0, "one")]) if each.name in COMMON} == {GENERIC}
+    timing = with_coefficients(TimingCoefficients(), "nemo", {CoefficientName(GENERIC, "step_ms"): 5.0})
+    assert timing.step_ms == 5.0
 
 
 def test_a_trait_of_one_framework_is_not_common_to_all():
@@ -53,7 +64,7 @@ def test_a_trait_of_one_framework_is_not_common_to_all():
 
 
 def test_boards_with_one_chip_share_its_pace():
-    for board, chip in SAME_CHIP.items():
+    for board, (chip, _) in SAME_CHIP.items():
         assert board in shipped_names(Profile) and chip in shipped_names(Profile)
         assert (
             sustained_rate_of(case(0, "one", device=board))
@@ -67,7 +78,8 @@ def test_boards_with_one_chip_share_its_pace():
 
 
 def test_shipped_boards_of_one_chip_sustain_the_same():
-    for board, chip in SAME_CHIP.items():
+    for board, (chip, share) in SAME_CHIP.items():
         mine, other = (read_named(name, Profile)[0].rates for name in (board, chip))
         if mine and other:
-            assert mine.sustained == other.sustained, f"{board} and {chip}"
+            scaled = {dtype: pytest.approx(rate * share, rel=1e-3) for dtype, rate in other.sustained.items()}
+            assert mine.sustained == scaled, f"{board} and {chip}"

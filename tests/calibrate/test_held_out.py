@@ -27,12 +27,12 @@ def out(cases):
 
 
 def test_sources_that_agree_predict_each_other(out):
-    own, common = out
+    own, common, _ = out
     assert np.median(np.abs(own)) < 0.08 and np.median(np.abs(common)) < 0.08
 
 
 def test_a_framework_of_one_source_is_the_generic_one_without_it(cases, out):
-    own, common = out
+    own, common, _ = out
     alone = np.array([case.origin.source == "alone" for case in cases])
     assert own[alone] == pytest.approx(common[alone])
 
@@ -49,7 +49,7 @@ def test_one_step_from_the_fit_to_all_is_the_fit_to_the_others(cases, out):
 def test_only_what_is_asked_for_is_left_out(cases):
     said = []
     fit = linearised_fit(cases, machines_of_cases(cases))
-    own, _ = held_out_errors(fit, ["two"], lambda done, of, name: said.append(name))
+    own, *_ = held_out_errors(fit, ["two"], lambda done, of, name: said.append(name))
     two = np.array([case.origin.source == "two" for case in cases])
     assert np.isfinite(own[two]).all() and np.isnan(own[~two]).all()
     assert said == ["two", ""]
@@ -65,7 +65,7 @@ def test_intervals_are_of_the_sources_left_out_where_each_is(cases, out, tmp_pat
 
 
 def test_the_interval_holds_four_fifths_of_what_was_left_out(cases, out):
-    own, common = out
+    own, common, _ = out
     widths = interval_spreads(cases, own, common)
     assert set(widths) == {GENERIC, "nemo", "fsdp"}
     for name in ("nemo", "fsdp"):

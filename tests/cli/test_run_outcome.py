@@ -160,8 +160,16 @@ def test_what_was_saved_and_how_it_goes_on(outcome, tmp_path, ended, before, ste
     "options",
     [
         ["--learning-rate=1e-5", "--schedule=cosine", "--warmup=3", "--clip=0.3", "--betas", "0.8", "0.95"],
-        ["--weight-decay=0.3", "--seed=7", "--dtype=float64", "--save-every=2", "--max-time=1h30m"],
-        ["--data={}/some data", "--metrics={}/m.jsonl", "--weights={}/w", "--verify", "--allow-different=norm_eps"],
+        ["--weight-decay=0.3", "--seed=7", "--dtype=float64", "--max-time=1h30m", "--hang-after=1m"],
+        ["--save-every=2", "--keep=3", "--keep-every=8"],
+        [
+            "--data={}/some data",
+            "--metrics={}/m.jsonl",
+            "--features={}/kept",
+            "--weights={}/w",
+            "--verify",
+            "--allow-different=norm_eps",
+        ],
     ],
 )
 def test_the_command_that_resumes_repeats_every_option(tmp_path, monkeypatch, options):

@@ -5,7 +5,13 @@ from dataclasses import replace
 from planner.costs.layout_columns import LayoutColumns
 from planner.ledger.accuracy import accuracy_report
 from planner.ledger.predicted_records import pair_predictions
-from planner.published.published_case import CasePrediction, PublishedCase, RecordOrigin, SkippedRecord, StatedNetwork
+from planner.published.published_case import (
+    CasePrediction,
+    PublishedCase,
+    RecordOrigin,
+    SkippedRecord,
+    StatedNetwork,
+)
 from planner.specs.layers import Decoder
 
 MODULE = Decoder(layers=2, hidden=64, heads=4, ffn=128, vocab=100)
@@ -22,6 +28,7 @@ def case(line=2, source="a", group="g", seconds=1.0, **fields):
         software="megatron",
         network=StatedNetwork(8),
         settings_text="",
+        attention_kernel="newest",
         seconds=seconds,
         memory_bytes=None,
         memory_rank="worst",

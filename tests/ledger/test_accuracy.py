@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,7 +61,8 @@ def test_a_perfect_predictor_makes_no_error(table):
     cases, left, _ = table
     found = account(cases, left, perfect(cases))
     for figures in (found.overall, *found.sources.values()):
-        for value in (figures.time_median_error, figures.time_p90_error, figures.bias, figures.memory_median_error):
+        left_out = (figures.left_out_p90_error, figures.left_out_bias)
+        for value in (figures.time_median_error, *left_out, figures.memory_median_error):
             assert value in (None, 0)
         assert figures.best_pick_loss in (None, 0)
         assert figures.best_pick_close in (None, 1)
@@ -76,8 +78,8 @@ def test_a_common_factor_leaves_the_order_and_shifts_the_error(table, factor):
     for figures in (found.overall, *found.sources.values()):
         assert figures.spearman_median is None or figures.spearman_median == pytest.approx(1)
         assert figures.best_pick_loss is None or figures.best_pick_loss == pytest.approx(0)
-        assert figures.bias is None or figures.bias == pytest.approx(factor - 1, abs=1e-9)
-        for value in (figures.time_median_error, figures.time_p90_error, figures.memory_median_error):
+        assert figures.left_out_bias is None or figures.left_out_bias == pytest.approx(factor - 1, abs=1e-9)
+        for value in (figures.time_median_error, figures.left_out_p90_error, figures.memory_median_error):
             assert value is None or value == pytest.approx(abs(factor - 1), abs=1e-9)
 
 
@@ -117,9 +119,22 @@ def test_figures_by_hand():
     assert (found.rows_used, found.rows_defaulted) == (3, 1)
     assert [*found.rows_skipped.items()] == [("no profile of the device", 2), ("else", 1)]
     assert found.time_median_error == 0.5
-    assert found.time_p90_error == pytest.approx(0.5 + 0.8 * 0.25)
-    assert found.bias == -0.5
+    assert found.left_out_p90_error == pytest.approx(0.5 + 0.8 * 0.25)
+    assert found.left_out_bias == -0.5
     assert found.memory_median_error == pytest.approx(0.1)
+
+
+def test_what_was_fitted_is_shown_beside_what_was_left_out():
+    """Of two sources alike in every other way, one was fitted; each counts once in the mean."""
+    cases = [case(line, seconds=1.0) for line in (2, 3, 4)] + [case(9, source="b", seconds=1.0)]
+    made = [replace(prediction(1.0), left_out_seconds=1.4)] * 3 + [prediction(1.2)]
+    found = account(cases, [], made)
+    assert found.sources["a"].time_median_error == 0.0
+    assert found.sources["a"].left_out_median_error == pytest.approx(0.4)
+    assert found.sources["b"].left_out_median_error == found.sources["b"].time_median_error == pytest.approx(0.2)
+    assert found.overall.mean_over_sources == pytest.approx(0.3)
+    assert found.overall.left_out_median_error == pytest.approx(0.4)
+    assert found.sources["a"].coverage80 == 0.0
 
 
 def test_out_of_memory_rows_are_found_and_only_they():

@@ -48,23 +48,48 @@ def test_how_tokens_go_to_experts_is_said(words, dispatch, balanced):
 
 
 def test_the_allocators_segments_are_said():
-    assert adjusted_accounting("baseline, without expandable_segments", "nemo", USUAL).fragmentation == FRAGMENTED
-    assert adjusted_accounting("baseline + expandable_segments", "nemo", USUAL).fragmentation == 0.0
-    assert adjusted_accounting("expandable_segments: false", "nemo", USUAL).fragmentation == FRAGMENTED
-    assert adjusted_accounting("more pp", "nemo", USUAL) == USUAL
+    assert (
+        adjusted_accounting("baseline, without expandable_segments", "nemo", "flash2", USUAL).fragmentation
+        == FRAGMENTED
+    )
+    assert adjusted_accounting("baseline + expandable_segments", "nemo", "flash2", USUAL).fragmentation == 0.0
+    assert adjusted_accounting("expandable_segments: false", "nemo", "flash2", USUAL).fragmentation == FRAGMENTED
+    assert adjusted_accounting("more pp", "nemo", "flash2", USUAL) == USUAL
 
 
 def test_megatrons_arguments_say_what_they_leave_out():
     """Its dropout is 0.1 unless told otherwise."""
-    assert adjusted_accounting("transformer-impl=transformer_engine", "megatron", USUAL).dropout
+    assert adjusted_accounting("transformer-impl=transformer_engine", "megatron", "flash2", USUAL).dropout
     for words in ("transformer-impl=te; hidden-dropout=0.0; x", "transformer-impl=te; hidden-dropout=0", "bf16"):
-        assert not adjusted_accounting(words, "megatron", USUAL).dropout
-    assert not adjusted_accounting("transformer-impl=te", "torchtitan", USUAL).dropout
+        assert not adjusted_accounting(words, "megatron", "flash2", USUAL).dropout
+    assert not adjusted_accounting("transformer-impl=te", "torchtitan", "flash2", USUAL).dropout
 
 
 def test_compiled_and_eager_are_told_apart():
     compiled = adjusted_accounting(
-        "fsdp + torch.compile", "torchtitan", MemoryCoefficients(fused=False, logit_bytes=14.0)
+        "fsdp + torch.compile", "torchtitan", "flash2", MemoryCoefficients(fused=False, logit_bytes=14.0)
     )
     assert compiled.fused and compiled.logit_bytes == 13.0
-    assert not adjusted_accounting("eager", "torchtitan", MemoryCoefficients(fused=False)).fused
+    assert not adjusted_accounting("eager", "torchtitan", "flash2", MemoryCoefficients(fused=False)).fused
+
+
+@pytest.mark.parametrize(
+    ("words", "software", "logit_bytes"),
+    [
+        ("llm-foundry (composer, pytorch fsdp)", "fsdp", 4.0),
+        ("liger kernels", "deepspeed", 0.0),
+        ("fused linear cross entropy", "fsdp", 0.0),
+        ("torch.compile; chunked loss", "torchtitan", 2.0),
+        ("cross-entropy-fusion-impl=te", "megatron", 2.0),
+        ("cross-entropy-loss-fusion=true; cross-entropy-fusion-impl=native", "megatron", 10.0),
+        ("bf16", "megatron", USUAL.logit_bytes),
+    ],
+)
+def test_how_the_loss_is_computed_is_what_a_logit_takes(words, software, logit_bytes):
+    assert adjusted_accounting(words, software, "flash2", USUAL).logit_bytes == logit_bytes
+
+
+def test_what_attention_and_the_optimizer_keep_is_said():
+    assert not adjusted_accounting("bf16", "fsdp", "stored", USUAL).flash
+    assert adjusted_accounting("grad-reduce-in-bf16=true", "megatron", "flash2", USUAL).gradient_bytes == 2.0
+    assert adjusted_accounting("exp-avg-dtype=bf16", "megatron", "flash2", USUAL).optimizer_bytes == 8.0

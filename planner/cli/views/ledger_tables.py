@@ -38,21 +38,24 @@ def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> 
 
 
 def time_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:
-    columns = (">used", ">filled", ">skipped", ">median", ">90th %", ">bias", ">in 80 %")
-    rows = table("source", *columns, title="\nstep time: errors, and the share within the 80 % interval")
+    columns = (">used", ">skipped", ">left out", ">90th %", ">bias", ">in 80 %", ">in sample")
+    rows = table("source", *columns, title="\nstep time: errors with the source left out of the fit")
     for name, f in by_source.items():
         rows.add_row(
             name,
             str(f.rows_used),
-            str(f.rows_defaulted or ""),
             str(f.records_read - f.rows_used or ""),
-            share(f.time_median_error),
-            share(f.time_p90_error),
-            signed(f.bias),
+            share(f.left_out_median_error),
+            share(f.left_out_p90_error),
+            signed(f.left_out_bias),
             share(f.coverage80),
+            share(f.time_median_error),
             style=style(name),
         )
     yield rows
+    mean = by_source[ALL].mean_over_sources
+    if mean is not None:
+        yield Text(f"mean over sources of the left-out medians: {share(mean)}", style="bold")
 
 
 def ranking_table(by_source: Mapping[str, AccuracyFigures]) -> Iterator[RenderableType]:

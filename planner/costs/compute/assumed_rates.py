@@ -54,11 +54,12 @@ def complete_rates(rates: DeviceRates | None, kind: str = "cuda") -> DeviceRates
     )
 
 
-def step_spread(software: float, rates: DeviceRates | None) -> float:
+def step_spread(software: float, rates: DeviceRates | None, dtype: str = "bf16") -> float:
     """The spread of a step's seconds: what the framework's fit leaves, and what is assumed of a device that was not
-    timed in training, as independent errors.
+    timed in training in this dtype, as independent errors.
     """
-    return sqrt(software**2 + (0.0 if rates and rates.sustained else ASSUMED_SPREAD) ** 2)
+    timed = rates is not None and (dtype if dtype == "fp8" else "bf16") in rates.sustained
+    return sqrt(software**2 + (0.0 if timed else ASSUMED_SPREAD) ** 2)
 
 
 def link_gb_per_s(device: Device) -> float:

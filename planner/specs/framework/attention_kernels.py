@@ -3,12 +3,14 @@
 Rates of forward and backward together, fitted to FlashAttention's own figures (README; arXiv 2407.08608, figure 5),
 over those of the newest kernel timed on the device: causal, heads of 128, in TFLOP/s at long sequences.
 
-             A100            H100
-newest       193 (FA-2)      586 (FA-3, forward 657, backward 560)
-cudnn        as FA-2         534 (cuDNN 9, forward 565, backward 520)
-flash2       193             333
-flash1       81              not found; taken as far behind FA-2 as on A100
-triton       80              not found; likewise
+             A100                            H100
+newest       183 (FA-2)                      586 (FA-3, forward 657, backward 560)
+cudnn        as FA-2                         534 (cuDNN 9, forward 565, backward 520)
+flash2       193, taken as the newest        333
+flash1       81                              not found
+triton       80                              not found
+
+What was not found is taken to be as far behind FlashAttention-2 as on A100.
 """
 
 import re
@@ -30,8 +32,8 @@ class KernelShares(NamedTuple):
 
 KERNEL_SHARES: dict[AttentionKernel, KernelShares] = {
     "stored": KernelShares(0.57, 1.0),  # its products; the matrix is priced by `score_bytes`
-    "triton": KernelShares(0.24, 0.41),
-    "flash1": KernelShares(0.24, 0.42),
+    "triton": KernelShares(0.25, 0.44),
+    "flash1": KernelShares(0.25, 0.44),
     "flash2": KernelShares(0.57, 1.0),
     "cudnn": KernelShares(0.91, 1.0),
     "newest": KernelShares(1.0, 1.0),
@@ -45,6 +47,7 @@ PYTORCH: Generations = (("2024-01", "flash2"), ("2022-11", "flash1"), ("", "stor
 MEGATRON: Generations = (("2024-05", "cudnn"), ("2023-08", "flash2"), ("2023-01", "flash1"), ("", "stored"))
 FLASH_ATTENTION: Generations = (("2023-08", "flash2"), ("2022-11", "flash1"), ("", "stored"))
 GENERATIONS: dict[str, Generations] = {
+    "generic": MEGATRON,
     "megatron": MEGATRON,
     "megatron-2021": (("", "stored"),),
     "nemo": MEGATRON,
@@ -59,9 +62,10 @@ MONTH = re.compile(r"\b(20[1-3]\d)-([01]\d)")
 
 
 def attention_kernel(framework: str, date: str = TODAY) -> AttentionKernel:
-    """The kernel that a framework had in a month, YYYY-MM or the beginning of it; of an unknown one, as PyTorch."""
+    """The kernel that a framework had in a month, YYYY-MM, or when a year began; of an unknown one, as PyTorch."""
+    month = date if len(date) != len("YYYY") or date == TODAY else f"{date}-01"
     generations = GENERATIONS.get(framework, PYTORCH)
-    return next(kernel for since, kernel in generations if (date or TODAY) >= since[: len(date or TODAY)])
+    return next(kernel for since, kernel in generations if (month or TODAY) >= since)
 
 
 def with_kernel(timing: TimingCoefficients, kernel: AttentionKernel) -> TimingCoefficients:

@@ -1,8 +1,11 @@
 """Training frameworks: what each can run, and coefficients of its time and memory beside its kernels."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+import msgspec
 
 from planner.specs.base import Amount, Spec, with_fields
+from planner.specs.framework.attention_kernels import AttentionKernel, attention_kernel, with_kernel
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
@@ -28,7 +31,10 @@ class Software(Spec, kw_only=True):
     name: str
     provenance: Provenance
     knobs: Knobs = UNSAID  # what it can run; no file may leave this out
-    timing: TimingCoefficients = TimingCoefficients()
+    timing: TimingCoefficients = TimingCoefficients()  # of attention: relative to its own kernel
+    # Of its attention; else that of its month, YYYY-MM, where the framework's name is known; else the newest.
+    attention_kernel: AttentionKernel | None = None
+    month: Annotated[str, msgspec.Meta(pattern=r"^(20\d\d-(0[1-9]|1[0-2]))?$")] = ""
     accounting: MemoryCoefficients = MemoryCoefficients()
     spread: Amount = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
     fitted: dict[str, FitQuality] = {}  # time, memory
@@ -37,6 +43,12 @@ class Software(Spec, kw_only=True):
     def framework(self) -> Framework:
         """Its name and knobs alone."""
         return Framework(name=self.name, knobs=with_fields(self.knobs, sources={}))
+
+    @property
+    def kernel_timing(self) -> TimingCoefficients:
+        """Its coefficients with what its attention kernel reaches of the newest."""
+        dated: AttentionKernel = attention_kernel(self.name, self.month) if self.month else "newest"
+        return with_kernel(self.timing, self.attention_kernel or dated)
 
     def __post_init__(self) -> None:
         if self.knobs is UNSAID:

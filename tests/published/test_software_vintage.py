@@ -1,0 +1,41 @@
+"""A record's date is read from whatever states it, and says which attention kernel its software had."""
+
+import pytest
+
+from planner.published.software_vintage import record_kernel, software_month
+from tests.published.made_records import record
+
+
+@pytest.mark.parametrize(
+    ("cells", "month"),
+    [
+        ({"date_or_version": "2023-10-09"}, "2023-10"),
+        ({"date_or_version": "v24.11.1 (2025-06-09) container 24.09"}, "2024-09"),
+        ({"date_or_version": "25.09 NeMo Container"}, "2025-09"),
+        ({"date_or_version": "NeMo24.07 @2024-08-12"}, "2024-07"),
+        ({"date_or_version": "SC21 / arXiv 2104.04473"}, "2021-04"),
+        ({"date_or_version": "2024 (torch 1.13, repo 2026-08-21)"}, "2024"),
+        ({"date_or_version": "", "source_ref": "arXiv 2205.05198"}, "2022-05"),
+        ({"date_or_version": "ASPLOS25", "source_ref": ""}, ""),
+    ],
+)
+def test_months_are_read(cells, month):
+    assert software_month(record(**cells)) == month
+
+
+@pytest.mark.parametrize(
+    ("software", "date", "settings", "kernel"),
+    [
+        ("megatron", "2022-05-10", "", "stored"),
+        ("megatron", "2023-09", "", "flash2"),
+        ("nemo", "25.09 NeMo Container", "", "cudnn"),
+        ("torchtitan", "2024-12", "", "flash2"),
+        ("fsdp", "2023-07", "", "flash1"),
+        ("fsdp", "2023-07", "attn_impl: triton", "triton"),
+        ("megatron", "2026-08-22", "attention-backend=unfused", "stored"),
+        ("megatron", "", "", "cudnn"),
+    ],
+)
+def test_kernels_are_of_their_time(software, date, settings, kernel):
+    stated = record(date_or_version=date, source_ref="", other_settings=settings)
+    assert record_kernel(stated, software) == kernel
