@@ -180,8 +180,9 @@ class LayoutsBesideOthers:
             yield FittingLayouts(self.without_ranges(moved), more, nothing)
 
     def shared_seconds(self, at: LayoutColumns) -> Floats:
-        """What all ranks need for all modules together, (layouts,)."""
-        return self.others.least_seconds(0.0, self.busy(at))
+        """What all ranks need for all modules together, (layouts,), and those of this module for it."""
+        busy = self.busy(at)
+        return self.others.least_seconds(busy * self.others.ranks / self.own.trained.ranks, busy)
 
     def least_seconds(self, found: FittingLayouts, choice: OrderChoice, most: float) -> float:
         """The least bound of the layouts that fit in an order of ranks, if it is below `most`; else infinity."""

@@ -44,7 +44,7 @@ class Recomputed(NamedTuple):
         return Recomputed(*(each[chosen] for each in self))
 
 
-class FirstStage(NamedTuple):
+class FirstStageMemory(NamedTuple):
     """What the first stage of pipelines has to hold when the first of some micro-batches has its backward."""
 
     held: LayoutColumns  # with these micro-batches
@@ -57,7 +57,7 @@ def least_recomputed(
     at: LayoutColumns,
     mean: LayoutColumns,
     held: Sequence[LayoutColumns],
-    first: FirstStage | None,
+    first: FirstStageMemory | None,
 ) -> Recomputed:
     """The least recomputation of layouts that recompute nothing as they stand. `mean`: with mean micro-batches, `held`:
     with those that memory has to hold, `first`: of pipelines those that the first stage has to hold.
@@ -87,7 +87,7 @@ def least_recomputed(
     return Recomputed(np.where(pp > 1, shares[0], shares[-1]), np.asarray(whole / problem.trained.module.layers), least)
 
 
-def first_stage(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) -> FirstStage | None:
+def first_stage(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) -> FirstStageMemory | None:
     """The first stage of these layouts; None where none has a pipeline."""
     if np.max(at.pp) <= 1:
         return None
@@ -102,7 +102,7 @@ def first_stage(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) 
     for column, own in zip(excess, (beyond / kept, kept, stage.backward, np.maximum(1.0, stage.layers)), strict=True):
         column[stage.layouts] = own
     fits[stage.layouts] = least <= room
-    return FirstStage(held, excess, fits)
+    return FirstStageMemory(held, excess, fits)
 
 
 def least_of_stage(

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.costs.distinct_columns import on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.model_states import layers_before
@@ -31,6 +32,7 @@ from planner.costs.step.unequal_turns import (
     is_linear,
     linear_layer_seconds,
     pass_shares,
+    sharding_fields,
 )
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
@@ -71,10 +73,15 @@ def weight_shares(
     module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel
 ) -> tuple[Number, Number]:
     """The greatest share of weight gradients in both passes of a micro-batch; and their seconds without tokens."""
-    device = machine.without_launches
-    each = [replace(at, seq=tokens, micro_batch=1.0, alike={}) for tokens in (NO_TOKENS, *sizes)]
-    both = [mean_layer_seconds(module, some, device).seconds for some in each]
-    weights = [weight_gradient_share(module, some, device) * seconds for some, seconds in zip(each, both, strict=True)]
-    both = [linear_layer_seconds(module, some, device).seconds for some in each]
-    shares = ((own - weights[0]) / (passes - both[0]) for own, passes in zip(weights[1:], both[1:], strict=True))
-    return np.maximum(*shares), weights[0] * module.layers
+
+    def shares_of(some: LayoutColumns) -> tuple[Number, Number]:
+        device, one = machine.without_launches, replace(some, micro_batch=1.0, full_recompute=0.0, alike={})
+        each = [replace(one, seq=tokens) for tokens in (NO_TOKENS, *sizes)]
+        weights = [
+            weight_gradient_share(module, own, device) * mean_layer_seconds(module, own, device).seconds for own in each
+        ]
+        both = [linear_layer_seconds(module, own, device).seconds for own in each]
+        shares = ((own - weights[0]) / (passes - both[0]) for own, passes in zip(weights[1:], both[1:], strict=True))
+        return np.maximum(*shares), weights[0] * module.layers
+
+    return on_distinct(at, sharding_fields(module, at), shares_of)

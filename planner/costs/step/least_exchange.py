@@ -96,8 +96,8 @@ def unequal_turns(module: Module, at: LayoutColumns, sizes: SequenceSizes, machi
         np.where(staged, getattr(chunk, name), getattr(whole, name)) for name in ("gather", "backward_gather", "reduce")
     )
     layers = np.where(staged, np.maximum(1.0, np.floor(module.layers / at.pp)), module.layers)
-    rows = np.ceil(at.micro_batches - ROUNDING)
-    turns = np.where(staged, (rows - 1.0) * plain * (not machine.accounting.keeps_gathered), rows)
+    micro_batches = np.ceil(at.micro_batches - ROUNDING)
+    turns = np.where(staged, (micro_batches - 1.0) * plain * (not machine.accounting.keeps_gathered), micro_batches)
     forward, backward = same_micro_batch(module, at, sizes, machine, layers)
     each = Turns(turns, gather, forward), Turns(turns, again + reduce, backward)
     pause = machine.timing.micro_batch_ms * MS

@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
+from planner.costs.network.mesh_groups import group_fields, layer_group_dims
 from planner.costs.network.replica_exchange import exposed_part
 from planner.costs.step.stage_seconds import MicroBatchSeconds, mean_layer_seconds
 from planner.specs.layers import Module
@@ -86,7 +88,7 @@ def same_micro_batch(
     """
     pause, found = machine.timing.micro_batch_ms * MS, list[Beside]()
     for full in (0.0, 1.0):
-        shares = pass_shares(module, replace(at, full_recompute=full, recomputed_parts=frozenset()), sizes, machine)
+        shares = pass_shares(module, at, sizes, machine, full)
         share, constant = (shares.most_backward, shares.backward) if full else (shares.most_forward, shares.forward)
         linear = np.asarray(at.ring == 1) & is_linear(module)
         found.append(Beside(np.where(linear, share, 1.0), np.where(linear, constant * layers + pause, 0.0)))
@@ -102,16 +104,29 @@ class PassShares(NamedTuple):
     backward: Number
 
 
-def pass_shares(module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel) -> PassShares:
-    """The shares of passes that are linear in tokens and token pairs."""
-    none = replace(at, seq=NO_TOKENS, micro_batch=1.0, alike={})
-    constants, idle = (linear_layer_seconds(module, none, each) for each in (machine, machine.without_launches))
-    shares: list[Number] = []
-    for tokens in sizes:
-        found = linear_layer_seconds(module, replace(none, seq=tokens), machine.without_launches)
-        shares.append((found.forward.seconds - idle.forward.seconds) / (found.seconds - idle.seconds))
-    most, least = np.maximum(*shares), np.minimum(*shares)
-    return PassShares(most, 1.0 - least, constants.forward.seconds, constants.backward.seconds)
+def pass_shares(
+    module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel, full: float = 0.0
+) -> PassShares:
+    """The shares of passes that are linear in tokens and token pairs, with this share of layers recomputed in full."""
+
+    def shares_of(some: LayoutColumns) -> PassShares:
+        some = replace(some, micro_batch=1.0, full_recompute=full, recomputed_parts=frozenset(), alike={})
+        none, device = replace(some, seq=NO_TOKENS), machine.without_launches
+        constants, idle = (linear_layer_seconds(module, none, each) for each in (machine, device))
+        shares: list[Number] = []
+        for tokens in sizes:
+            found = linear_layer_seconds(module, replace(some, seq=tokens), device)
+            shares.append((found.forward.seconds - idle.forward.seconds) / (found.seconds - idle.seconds))
+        most, least = np.maximum(*shares), np.minimum(*shares)
+        return PassShares(most, 1.0 - least, constants.forward.seconds, constants.backward.seconds)
+
+    return on_distinct(at, sharding_fields(module, at), shares_of)
+
+
+def sharding_fields(module: Module, at: LayoutColumns) -> tuple[str, ...]:
+    """What the seconds of layers depend on but for the micro-batch."""
+    names = group_fields(at, LAYER_FIELDS, layer_group_dims(at, module.routed_experts is not None))
+    return tuple(name for name in names if name not in ("seq", "micro_batch"))
 
 
 def linear_layer_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> MicroBatchSeconds:
