@@ -29,7 +29,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions
 from planner.strategies.modality.baselines import BASELINES
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
-from planner.strategies.modality.joint_search import most_simulated, search, simulated_joint
+from planner.strategies.modality.joint_search import JointTrials, most_simulated, search
 from planner.strategies.modality_layout import plan as plan_jointly
 from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_plan import draft_of_layouts
@@ -185,7 +185,7 @@ def without_colocation(inputs: Inputs) -> float | None:
     """Seconds of the best plan of the same search whose encoders are on the first stage, or apart; None: none fits."""
     most = most_simulated(inputs)
     apart = [each for each in joint_candidates(JointSpace(inputs)) if not {*each.places.values()} & {"all", "beside"}]
-    best = search(inputs, apart, most).best if apart else None
+    best = search(JointTrials(inputs), apart, most).best if apart else None
     return best.seconds if best else None
 
 
@@ -204,7 +204,7 @@ def changed(inputs: Inputs, layouts: dict[str, Layout], encoders: list[str], cha
             return None
         dp = {"dp": own.tp * own.dp // change["tp"]} if "tp" in change else {}
         other[name] = with_fields(own, **change, **dp)
-    tried = simulated_joint(inputs, other, "changed")
+    tried = JointTrials(inputs).simulate(other, "changed")
     return tried.seconds if tried.plan else None
 
 

@@ -27,6 +27,7 @@ CASES = {
     "omni": "benchmarks.omni",
     "equal-dp": "benchmarks.equal_dp",
     "vlm-17": "benchmarks.vlm_17",
+    "long-tail": "benchmarks.long_tail",
     "baselines": "benchmarks.baselines_table",
     "data-ranks": "benchmarks.data_ranks",
     "closed-form": "benchmarks.closed_form",

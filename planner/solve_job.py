@@ -129,7 +129,7 @@ def require_supported(inputs: Inputs) -> None:
     reason = unsupported_reason(inputs)
     if reason:
         message, _, fix = reason.partition(" | ")
-        where = f"{inputs.sources['job']} (strategy)"
+        where = f"{inputs.file} (strategy)"
         raise Unsupported(message, where=where, fix=fix or "change the job, or its strategy")
 
 

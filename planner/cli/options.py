@@ -68,11 +68,13 @@ def parse_ranks(text: str | None, size: int) -> Ranks | None:
     return ranks
 
 
-def optional_duration(text: str | None) -> float | None:
-    """Parse `--max-time`, such as `10m`, into seconds; None where it is not given. Raises InputError."""
+def optional_duration(text: str | None, flag: str) -> float | None:
+    """Parse the duration that a flag gives, such as `10m`, into seconds; None where it is not given. Raises
+    InputError.
+    """
     if text is None:
         return None
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise InputError(str(error), where="--max-time", fix="such as 90s, 10m or 1h30m") from error
+        raise InputError(str(error), where=flag, fix="such as 90s, 10m or 1h30m") from error

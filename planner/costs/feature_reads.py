@@ -12,11 +12,12 @@ an equal part of its node's rate for each rank of the encoder there, and behind 
 from collections import Counter
 
 from planner.costs.cost_lines import CostLine
-from planner.plan.kept_features import storage_of, token_bytes
+from planner.plan.kept_features import storage_of
 from planner.plan.plan_file import Layout
 from planner.specs.hardware.cluster import Cluster, node_of_rank
 from planner.specs.hardware.profile import Device
 from planner.specs.layers import Module
+from planner.specs.shapes import token_output_bytes
 from planner.units import GB
 
 
@@ -36,4 +37,4 @@ def feature_gb_per_s(layout: Layout, cluster: Cluster, device: Device) -> float:
 
 def kept_feature_line(computed: CostLine, module: Module, layout: Layout, share: float, gb_per_s: float) -> CostLine:
     """The cost line of a forward in the mean of all epochs; `share`: of epochs that compute it."""
-    return computed * share + CostLine(lin=token_bytes(module, layout.dtype) / (gb_per_s * GB))
+    return computed * share + CostLine(lin=token_output_bytes(module, layout.dtype) / (gb_per_s * GB))

@@ -9,6 +9,7 @@ concurrent passes (compute/contention.py).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import hypot
+from typing import NamedTuple
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
@@ -23,8 +24,9 @@ from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel, machine_of
 from planner.costs.memory.offload import Offloading, offloading_of
 from planner.costs.network.replica_exchange import exposed_part
-from planner.costs.network_model import group_of_ranks, network_of
+from planner.costs.network_model import CommGroup, group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
+from planner.costs.shared_prices import ModulePricing, SharedPrices
 from planner.costs.step.load_spread import load_spread
 from planner.errors import InputError
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
@@ -40,10 +42,18 @@ from planner.specs.hardware.cluster import Cluster, device_of_rank, nearest_leve
 from planner.specs.hardware.profile import Device
 from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, rank_kinds
 from planner.specs.layers import Module
-from planner.specs.shapes import DTYPE_BYTES
+from planner.specs.shapes import DTYPE_BYTES, token_output_bytes
 from planner.specs.workload.repeated import Repeated
 
-ModulePricing = FitPricing | RatePricing
+
+class SendRoute(NamedTuple):
+    """Who sends to whom: numbers of ranks, those on both sides, the group over which, and the kinds of device."""
+
+    senders: int
+    readers: int
+    both: int
+    group: CommGroup
+    kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +72,14 @@ class Pricing:
     edge_copies: dict[str, int] = field(default_factory=dict)  # by edge, ranks that each read all outputs of an item
     flows: dict[str, GradientFlow] = field(default_factory=dict)  # by module; left out: gradients go through its layers
     repeated: Repeated | None = None  # epochs over the data set
+    shared: SharedPrices = field(default_factory=SharedPrices)  # with other plans of the same job
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
+    parts: dict[tuple[object, ...], LayerPass] = field(default_factory=dict)
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
+    routes: dict[tuple[str, Ranks, Ranks, bool], SendRoute] = field(default_factory=dict)
+    pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
     def with_concurrency(self, tasks: Sequence[Task]) -> Callable[[Task], Cost]:
@@ -75,6 +89,8 @@ class Pricing:
 
     def price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...] = ()) -> Cost:
         """Seconds of a task next to concurrent passes, with source and spread; cached by all that they depend on."""
+        if task.phase == "recv":  # its send has the seconds
+            return NO_COST
         key = self.price_key(task)
         if concurrent:
             key = (*key, tuple(tuple(tuple(map(self.price_key, passes)) for passes in groups) for groups in concurrent))
@@ -143,7 +159,14 @@ class Pricing:
         return DeviceUse(task.share, max(0.0, seconds - memory_bound), min(memory_bound, seconds), streamed)
 
     def layer_pass(self, task: Task) -> LayerPass:
-        """The layers that a task's pass goes through, with their group and recomputation."""
+        """The layers that a task's pass goes through, with their group and recomputation, cached."""
+        key = task.module, task.layers, task.ranks, task.split, task.phase == "F", self.cross_reads(task)
+        if key not in self.parts:
+            self.parts[key] = self.new_layer_pass(task)
+        return self.parts[key]
+
+    def new_layer_pass(self, task: Task) -> LayerPass:
+        """Compute what `layer_pass` caches."""
         layout, module, layers = self.layouts[task.module], self.models[task.module], task.layers
         recompute, by_placement = recompute_counts(layout, layers), counts_by_placement(layout, module, layers)
         ends, forward, reads = layers[-1] == module.layers - 1, task.phase == "F", self.cross_reads(task)
@@ -167,8 +190,18 @@ class Pricing:
             return self.mean_reads.get(task.module, NO_READS)
         return reads_of(zip(task.sizes, (each or 0 for each in read), strict=True))
 
-    def kind_pass_cost(self, part: LayerPass, kind: str, lengths: Sequence[int]) -> Cost:
-        """A pass over documents of these lengths, on ranks of one device kind."""
+    def kind_pass_cost(self, part: LayerPass, kind: str, lengths: tuple[int, ...]) -> Cost:
+        """A pass over documents of these lengths, on ranks of one device kind; cached by its line, which stages of as
+        many layers on groups alike have in common.
+        """
+        line, _ = self.pass_line(part, kind)
+        key = id(line), lengths
+        if key not in self.pass_costs:
+            self.pass_costs[key] = self.new_pass_cost(part, kind, lengths)
+        return self.pass_costs[key]
+
+    def new_pass_cost(self, part: LayerPass, kind: str, lengths: tuple[int, ...]) -> Cost:
+        """Compute what `kind_pass_cost` caches."""
         line, source = self.pass_line(part, kind)
         comm, basis = line.comm_seconds(lengths), self.module_pricing(part.module, kind)
         compute = basis.compute_cost(line.seconds(lengths) - comm)
@@ -256,19 +289,33 @@ class Pricing:
 
     def send_cost(self, task: Task) -> Cost:
         """A send of activations or their gradients from stage to stage, or over an edge between modules (`v0>llm`)."""
-        layout, whole = self.layouts[task.module], self.sent_bytes(task)
+        layout, route, whole = self.layouts[task.module], self.route(task), self.sent_bytes(task)
         if is_between_modules(task):
-            size, pair = resharded_bytes(task, whole), farthest_pair(self.cluster, task.ranks, task.peers)
+            size = resharded_bytes(route, whole)
         else:  # without sequence parallelism, each tp rank sends all
             size = whole / (len(task.ranks) if layout.sequence_parallel else task.degree)
-            pair = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
         if is_between_modules(task) and not size:
             return NO_COST  # nothing leaves its rank
-        group = group_of_ranks(self.cluster, Ranks(sorted({*pair})))
-        own = self.device_kinds(layout.ranks)
+        return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, route.group) for kind in route.kinds)
+
+    def route(self, task: Task) -> SendRoute:
+        """The way of a send, cached: there are many of each."""
+        key = task.module, task.ranks, task.peers, is_between_modules(task)
+        if key not in self.routes:
+            self.routes[key] = self.new_route(task)
+        return self.routes[key]
+
+    def new_route(self, task: Task) -> SendRoute:
+        """Compute what `route` caches."""
+        if is_between_modules(task):
+            pair = farthest_pair(self.cluster, task.ranks, task.peers)
+        else:
+            pair = task.ranks[0], task.peers[0] if task.peers else task.ranks[-1]
+        own = self.device_kinds(self.layouts[task.module].ranks)
         receiving = (kind for kind in self.device_kinds(Ranks(pair[1:])) if kind in own)
-        both = dict.fromkeys((*self.device_kinds(task.ranks), *receiving))  # the slower side is critical
-        return slowest_cost(self.module_pricing(task.module, kind).send_cost(size, group) for kind in both)
+        kinds = dict.fromkeys((*self.device_kinds(task.ranks), *receiving))  # the slower side is critical
+        group = group_of_ranks(self.cluster, Ranks(sorted({*pair})))
+        return SendRoute(len(task.ranks), len(task.peers), len({*task.ranks} & {*task.peers}), group, tuple(kinds))
 
     def sent_bytes(self, task: Task) -> float:
         """Bytes of all that a send carries."""
@@ -277,10 +324,11 @@ class Pricing:
     def send_width(self, task: Task) -> float:
         """Elements per token of a send: hidden ones between stages, an encoder's outputs on an edge."""
         module = self.models[task.module]
-        if not module.feature_width or not is_between_modules(task):
+        if not is_between_modules(task):
             return float(module.hidden)
         edge = f"{task.module}>{reader_of(task)[0]}"
-        return module.feature_width / module.tokens_per_output * self.edge_copies.get(edge, 1)
+        dtype = self.layouts[task.module].dtype
+        return token_output_bytes(module, dtype) / DTYPE_BYTES[dtype] * self.edge_copies.get(edge, 1)
 
     def device_kinds(self, ranks: Ranks) -> tuple[str, ...]:
         """The device kinds of these ranks, each once."""
@@ -298,7 +346,10 @@ class Pricing:
     def module_pricing(self, module: str, kind: str) -> ModulePricing:
         """What prices a module on a device kind. Raises InputError where the plan has no prices for it."""
         if (module, kind) not in self.known_pricings:
-            self.known_pricings[module, kind] = self.new_module_pricing(module, kind)
+            layout, reads = self.layouts[module], self.mean_reads.get(module, NO_READS)
+            self.known_pricings[module, kind] = self.shared.of(
+                (module, kind), layout, reads, lambda: self.new_module_pricing(module, kind)
+            )
         return self.known_pricings[module, kind]
 
     def new_module_pricing(self, module: str, kind: str) -> ModulePricing:
@@ -340,14 +391,12 @@ class Pricing:
         return offloading_of(basis.layer_lines(), held, len(layers), self.devices[kind], own)
 
 
-def resharded_bytes(task: Task, whole: float) -> float:
+def resharded_bytes(route: SendRoute, whole: float) -> float:
     """Bytes of outputs that the busiest rank sends or receives over an edge: senders and readers have equal parts, each
     reader of all senders, and what a rank sends itself leaves no rank.
     """
-    senders, readers = len(task.ranks), len(task.peers)
-    both = len({*task.ranks} & {*task.peers})
-    sent = whole / senders * (1 if both < senders else 1 - 1 / readers)
-    received = whole / readers * (1 if both < readers else 1 - 1 / senders)
+    sent = whole / route.senders * (1 if route.both < route.senders else 1 - 1 / route.readers)
+    received = whole / route.readers * (1 if route.both < route.readers else 1 - 1 / route.senders)
     return max(sent, received)
 
 
@@ -377,12 +426,15 @@ def expert_spread(module: Module, layout: Layout, machine: MachineModel) -> floa
     return sum(float(load_spread(module, columns_of(at), machine)) * len(own) for at, own in placed) / module.layers
 
 
-def pricing_of(plan: Plan) -> Pricing:
-    """The pricing that a plan carries. Raises InputError where it does not cover the plan's layouts."""
+def pricing_of(plan: Plan, shared: SharedPrices | None = None) -> Pricing:
+    """The pricing that a plan carries; `shared`: with other plans of its job. Raises InputError where it does not cover
+    the plan's layouts.
+    """
     uses = plan.uses
     copies = {edge.name: plan.layouts[edge.target].tp for edge in plan.edges if edge.by == "cross_attention"}
     reads = reads_by_item(plan)
     mean, flows = mean_cross_reads(plan, reads), gradient_flows(uses.models, plan.edges)
+    shared = SharedPrices() if shared is None else shared
     pricing = Pricing(
         uses.models,
         plan.layouts,
@@ -394,6 +446,7 @@ def pricing_of(plan: Plan) -> Pricing:
         copies,
         flows,
         uses.repeated,
+        shared,
     )
     fix = "measure it again (planner profile) and solve its job again, or say recompute: none in its layout"
     for module, layout in plan.layouts.items():

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from planner.costs.compute.layer_work import LayerWork
 from planner.costs.cost import Cost
@@ -41,7 +42,7 @@ from planner.units import MS
 Key = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RatePricing:
     """Prices a module by rates, on ranks of one device kind."""
 
@@ -54,7 +55,7 @@ class RatePricing:
     found: dict[Key, CostLine] = field(default_factory=dict)  # cost lines of passes, by all that they depend on
     tokens: dict[Key, ActivationBytes] = field(default_factory=dict)  # bytes of activations that one token leaves
 
-    @property
+    @cached_property
     def straggler_factor(self) -> float:
         """The straggler factor: how much longer everything takes on many ranks, of which the slowest is critical."""
         return 1.0 + float(self.machine.jitter(len(self.layout.ranks)))
@@ -190,9 +191,8 @@ class RatePricing:
 
     def send_cost(self, size_bytes: float, ranks: CommGroup) -> Cost:
         """A point-to-point send, as far as it is exposed."""
-        seconds = (
-            float(self.machine.network.p2p(size_bytes, ranks)) * self.machine.exposed_send_share * self.straggler_factor
-        )
+        seconds = self.machine.network.send_seconds(size_bytes, ranks)
+        seconds = seconds * self.machine.exposed_send_share * self.straggler_factor
         return self.compute_cost(seconds, seconds)
 
 

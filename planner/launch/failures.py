@@ -14,6 +14,7 @@ PEER_LOST_MESSAGES = (
     "remote process exited",
     "ncclRemoteError",
 )
+WAITED_MESSAGES = ("Timed out waiting", "Watchdog caught collective operation timeout")  # gloo's, NCCL's
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,13 @@ class WorkerFailure:
 
     @property
     def is_consequence(self) -> bool:
-        """Whether it only noticed that another worker was gone."""
-        return any(words in self.text for words in PEER_LOST_MESSAGES)
+        """Whether it only noticed that another worker was gone, or did not come."""
+        return self.waited_in_vain or any(words in self.text for words in PEER_LOST_MESSAGES)
+
+    @property
+    def waited_in_vain(self) -> bool:
+        """Whether it gave up on another worker that it waited for."""
+        return any(words in self.text for words in WAITED_MESSAGES)
 
 
 class WorkerTraceback(Exception):
@@ -65,6 +71,17 @@ def error_from_failures(failures: Sequence[WorkerFailure]) -> PlannerError:
     if cause.traceback_text:
         error.__cause__ = WorkerTraceback(cause.traceback_text)
     return error
+
+
+def error_of_absent(rank: int, task: str, waiting: Sequence[WorkerFailure]) -> PlannerError:
+    """The error where workers gave up on this rank, which still runs and is furthest behind."""
+    doing = f"task {task}" if task else "before its first task"
+    waits = " and ".join(f"rank {each.rank} in {each.task or 'its start'}" for each in waiting)
+    return RunFailed(
+        f"rank {rank} does not go on: {waits} waited for it",
+        where=f"rank {rank}, {doing}",
+        fix="see what holds it, with py-spy dump, while such a run waits",
+    )
 
 
 def suggested_fix(cause: WorkerFailure) -> str:

@@ -16,7 +16,14 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from planner.launch.failures import WorkerFailure, describe_exception, error_from_failures, failure_at_exit
+from planner.errors import PlannerError
+from planner.launch.failures import (
+    WorkerFailure,
+    describe_exception,
+    error_from_failures,
+    error_of_absent,
+    failure_at_exit,
+)
 from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
 from planner.launch.interrupts import forwarding_interrupts, ignoring_interrupts
 from planner.launch.task_board import BoardEntry, read_entry, write_entry
@@ -175,7 +182,18 @@ def wait_for_children(children: Sequence[ChildProcess], on_message: OnMessage, w
             handle_events(children, on_message, CAUSE_WAIT_S / 10)
             failures = [child.failure for child in children if child.failure]
         if failures:
-            raise error_from_failures(failures)
+            raise error_of_launch(children, failures)
+
+
+def error_of_launch(children: Sequence[ChildProcess], failures: Sequence[WorkerFailure]) -> PlannerError:
+    """The error to raise: where workers only waited in vain, it names the one furthest behind that still runs."""
+    running = [child for child in children if child.running]
+    if running and all(failure.is_consequence for failure in failures):
+        waiting = [failure for failure in failures if failure.waited_in_vain]
+        behind = min(running, key=lambda child: read_entry(child.board)[1:])
+        if waiting:
+            return error_of_absent(behind.rank, behind.task, waiting)
+    return error_from_failures(failures)
 
 
 def alive_process_ids(children: Sequence[ChildProcess]) -> list[int | None]:

@@ -1,7 +1,7 @@
 """The space of static layouts: every one that divides evenly, what each costs and needs, and a bound over all."""
 
-from planner.layouts.joint_bound import joint_bound, joint_space_bound
-from planner.layouts.joint_problem import JointProblem, joint_problem, unbounded_jointly, with_joint_fields
+from planner.layouts.joint_bound import joint_bound
+from planner.layouts.joint_problem import JointProblem, unbounded_jointly, with_joint_fields
 from planner.layouts.launchable_layouts import layouts_of
 from planner.layouts.layout_batches import LayoutIndices
 from planner.layouts.layout_fields import (
@@ -40,8 +40,6 @@ __all__ = [
     "fixed_fields",
     "fixed_text",
     "joint_bound",
-    "joint_problem",
-    "joint_space_bound",
     "layout_at",
     "layout_bounds",
     "layout_of",

@@ -22,16 +22,10 @@ import numpy as np
 
 from planner.costs import LayoutColumns, parameter_update_seconds
 from planner.layouts.beside_others import LayoutsBesideOthers, ModuleWork, OtherWork
-from planner.layouts.joint_problem import JointProblem, joint_problem
+from planner.layouts.joint_problem import JointProblem
 from planner.layouts.space_bound import SpaceBound
 from planner.specs.base import FirstStage
-from planner.specs.inputs import Inputs
 from planner.units import MS
-
-
-def joint_space_bound(inputs: Inputs) -> SpaceBound:
-    """The bound of a job that has one (`unbounded_jointly`); infinite seconds where nothing fits."""
-    return joint_bound(joint_problem(inputs))
 
 
 def joint_bound(problem: JointProblem) -> SpaceBound:
@@ -43,7 +37,7 @@ def joint_bound(problem: JointProblem) -> SpaceBound:
     for count in reversed(problem.counts(problem.module)):
         if work / count >= found.seconds:  # fewer ranks cannot do it sooner
             break
-        own = LayoutsBesideOthers(problem.on_ranks(count), others, problem.packs, problem.pack_tokens)
+        own = LayoutsBesideOthers(problem.on_ranks(count), others, problem.packs, problem.pack_tokens, problem.uneven)
         found = own.bound(found)
     return found
 

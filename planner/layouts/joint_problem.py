@@ -1,7 +1,7 @@
 """What a bound over plans of several modules is found from: a job's modules on ranks of one kind, and what it fixes.
 
-One module reads the others, itself or over each other, and feeds none: the samples are its items. The job's inputs and
-a plan's `uses` give the same problem, so that whoever reads a plan finds its bound again.
+One module reads the others, itself or over each other, and feeds none: the samples are its items. A plan's `uses` give
+the problem (scoring/plan_space.py), so that whoever reads a plan finds its bound again.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from planner.costs import Pricing, machine_of, price_table
+from planner.costs import Pricing, machine_of
 from planner.costs.memory import device_accounting
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_problem import LayoutProblem
@@ -45,6 +45,7 @@ class JointProblem:
     prices: Prices
     limits: Limits
     knobs: Knobs
+    uneven: bool = False  # whether stages of pipelines may have any numbers of layers
     repeated: Repeated | None = None  # epochs over the data set
 
     @cached_property
@@ -156,28 +157,6 @@ def last_modules(models: Mapping[str, Module], edges: tuple[EdgeEnds, ...]) -> l
     """The modules that feed no other."""
     feeding = {edge.source for edge in edges}
     return [name for name in models if name not in feeding]
-
-
-def joint_problem(inputs: Inputs) -> JointProblem:
-    """The problem of a job's first batch."""
-    batch, models = inputs.batches[0], inputs.model.modules
-    fixed = {name: fixed_of_module(inputs, name) for name in models}
-    prices = price_table(inputs, {name: least_layout(each) for name, each in fixed.items()})
-    sizes: dict[str, Mapping[int, Size]] = {
-        name: batch.items if name == inputs.module else batch.streams.get(name, {}) for name in models
-    }
-    return JointProblem(
-        models=models,
-        edges=inputs.model.edges,
-        sizes=sizes,
-        fixed=fixed,
-        cluster=inputs.cluster,
-        devices=inputs.devices,
-        prices=prices,
-        limits=inputs.job.limits,
-        knobs=inputs.software.knobs,
-        repeated=inputs.job.workload.repeated,
-    )
 
 
 def fixed_of_module(inputs: Inputs, name: str) -> Parallelism:

@@ -78,6 +78,13 @@ class TrainingSetup:
         """Sequences of that length for each of the step's: a micro-batch of so many has the mean tokens."""
         return self.mean_sequences / len(self.sizes)
 
+    @property
+    def offloaded_size(self) -> int:
+        """Tokens of a sequence: copies of any hide that take no longer than those of this one. Where assignments
+        differ, items may have shares of their own, and the longest has most to hide them behind.
+        """
+        return max(self.sizes) if self.any_assignment else min(self.sizes)
+
     @cached_property
     def equal_lengths(self) -> bool:
         """Whether all sequences have the same length, and all replicas as many."""

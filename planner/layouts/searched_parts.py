@@ -207,16 +207,17 @@ def offloaded_most(problem: LayoutProblem, at: LayoutColumns) -> Number:
     """
     if not offload_is_open(problem, at):
         return at.offload
-    most = largest_offload(problem.trained.module, at, problem.machine, min(problem.trained.sizes))
+    most = largest_offload(problem.trained.module, at, problem.machine, problem.trained.offloaded_size)
     return np.where(most.full > 0.0, np.minimum(1.0, most.partial + 1.0 / OFFLOAD_STEPS), 0.0)
 
 
-def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number) -> list[Excess]:
+def memory_excesses(problem: LayoutProblem, held: LayoutColumns, offload: Number, alike: bool = False) -> list[Excess]:
     """What each stage of layouts without recomputation keeps too much, before what recomputation holds in backward.
-    `offload`: the share of its activations in host memory, (layouts,) or one for all.
+    `offload`: the share of its activations in host memory, (layouts,) or one for all; `alike`: also of stages that keep
+    no more than one in front of them.
     """
     found: list[Excess] = []
-    for stage in stages_bytes(problem.trained.module, held, problem.accounting):
+    for stage in stages_bytes(problem.trained.module, held, problem.accounting, alike):
         room, kept = stage.room(problem.allowed, problem.accounting.fragmentation), np.maximum(stage.kept, 1.0)
         moved = of_stage(stage, offload) * stage.offloadable(0.0)
         needed = stage.states + stage.kept - moved + stage.backward

@@ -40,7 +40,7 @@ def with_offload(
         tight = tight & (np.asarray(at.pp) == 1) & (recomputes | (share == 0.0))
     if not tight.any():
         return share, offload
-    most = largest_offload(problem.trained.module, at, problem.machine, min(problem.trained.sizes))
+    most = largest_offload(problem.trained.module, at, problem.machine, problem.trained.offloaded_size)
     tight = tight & (most.full > 0.0)
     largest = LargestOffload(*(np.broadcast_to(each, share.shape)[tight] for each in most))
     some, share = [stage.among(tight) for stage in stages], share.copy()

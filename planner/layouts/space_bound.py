@@ -139,7 +139,9 @@ def least_seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:
         return np.asarray(least_step_seconds(trained.module, StepItems(at, at, at), machine))
     module = with_equivalent_window(trained)
     shortest = replace(at, seq=float(min(trained.sizes)), micro_batch=1.0)
-    mean = least_step_seconds(module, StepItems(at, first_of_replica(trained, at), shortest), machine)
+    mean = least_step_seconds(
+        module, StepItems(at, first_of_replica(trained, at), shortest, float(max(trained.sizes))), machine
+    )
     longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
     alone = least_step_seconds(trained.module, StepItems(longest, longest, shortest), machine)
     return np.asarray(np.maximum(mean, alone))

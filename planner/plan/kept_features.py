@@ -13,7 +13,7 @@ from planner.plan.plan_file import Layout, Plan
 from planner.specs.hardware.cluster import ASSUMED_STORAGE, Cluster, NodeStorage, node_of_rank
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, FeatureSource
-from planner.specs.shapes import DTYPE_BYTES
+from planner.specs.shapes import token_output_bytes
 from planner.specs.workload.items import Size, item_tokens
 from planner.specs.workload.repeated import Repeated
 from planner.units import GIB
@@ -41,12 +41,7 @@ class FeatureFacts:
         """Bytes of the features of the whole data set."""
         tokens = sum(map(item_tokens, self.sizes))
         all_samples = self.repeated.samples if self.repeated else self.samples
-        return tokens * token_bytes(self.module, dtype) * all_samples / max(1, self.samples)
-
-
-def token_bytes(module: Module, dtype: Dtype) -> float:
-    """Return the bytes of outputs that one token of an encoder's layers makes."""
-    return module.feature_width / module.tokens_per_output * DTYPE_BYTES[dtype]
+        return tokens * token_output_bytes(self.module, dtype) * all_samples / max(1, self.samples)
 
 
 def storage_of(cluster: Cluster) -> NodeStorage:

@@ -68,6 +68,8 @@ def parser() -> argparse.ArgumentParser:
     add("--metrics", type=Path, metavar="FILE")
     add("--save", type=Path, metavar="DIR")
     add("--save-every", type=int, metavar="STEPS")
+    add("--keep", type=int, metavar="COUNT")
+    add("--keep-every", type=int, metavar="STEPS")
     add("--resume", type=Path, metavar="DIR")
     add("--features", type=Path, metavar="DIR")
     add("--memory-snapshot", type=Path, metavar="DIR")

@@ -8,8 +8,22 @@ from typing import Any
 from planner.runtime.run_options import RunOptions
 from planner.runtime.training_options import TrainingOptions
 
-FLAGS = {"decay": "--weight-decay", "max_seconds": "--max-time"}  # those whose names are not those of their fields
-REPEATED = ("save", "save_every", "data", "dtype", "seed", "max_seconds", "metrics")  # of `RunOptions`, in this order
+# Flags whose names are not those of their fields.
+FLAGS = {"decay": "--weight-decay", "max_seconds": "--max-time", "hang_seconds": "--hang-after"}
+# Fields of `RunOptions`, in this order.
+REPEATED = (
+    "save",
+    "save_every",
+    "keep",
+    "keep_every",
+    "data",
+    "dtype",
+    "seed",
+    "max_seconds",
+    "hang_seconds",
+    "metrics",
+    "features",
+)
 
 
 def flag(name: str) -> str:

@@ -10,6 +10,18 @@ from planner.specs.parallelism import Dtype
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """Which checkpoints are kept."""
+
+    last: int = 1  # so many, the newest among them
+    every: int | None = None  # and those after each so many steps; None: no others
+
+    def keeps_forever(self, steps: int) -> bool:
+        """Whether a checkpoint after `steps` steps is never removed."""
+        return self.every is not None and steps % self.every == 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     steps: int | None = None  # optimizer steps in all, cycling through the plan's steps or the data; None: each once
     verify: bool = False  # compare the first pass through the plan with one process (parity)
@@ -27,6 +39,8 @@ class RunOptions:
     allow_different: tuple[str, ...] = ()  # in what the plan's model may differ from the config.json of `weights`
     save: Path | None = None  # folder of the checkpoint (runtime/checkpoint/); None: nothing is saved
     save_every: int | None = None  # save after every so many steps; None: after the last one only
+    keep: int = 1  # of the last checkpoints, and those after each `keep_every` steps
+    keep_every: int | None = None
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
     features: Path | None = None  # folder of features that a plan keeps on a disk
     hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)
@@ -46,6 +60,11 @@ class RunOptions:
     def saves_after(self, steps: int, last: bool) -> bool:
         """Whether a run that saves writes a checkpoint after `steps` steps."""
         return last or bool(self.save_every and steps % self.save_every == 0)
+
+    @property
+    def retention(self) -> Retention:
+        """Which checkpoints are kept."""
+        return Retention(self.keep, self.keep_every)
 
     def steps_folder(self, plan: Plan) -> Path | None:
         """Folder from which steps are read that are planned during the run; None when all are in the plan."""

@@ -18,7 +18,7 @@ busiest_rank  With the assignment given: no rank is done before it has run all i
 space         Every static layout of the job's space at once (layouts/space_bound.py), found with the search alone; of
               `best` every plan of every strategy whose plans the software can launch and that are not all static,
               if that is less. Of several modules all of their layouts, ranks and assignments
-              (layouts/joint_bound.py).
+              (layouts/joint_bound.py); where every layout is fixed, all assignments.
 
 `order` and `busiest_rank` bound every order of the same work; the others bound every plan of the job.
 """

@@ -11,8 +11,10 @@ from planner.layouts import (
     layouts_of,
     space_bound,
 )
+from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
 from planner.scoring.bounded_step import step_sizes
+from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism
 
@@ -42,11 +44,23 @@ def joint_problem_of_plan(plan: Plan) -> JointProblem:
         models=uses.models,
         edges=plan.edges,
         sizes={name: uses.items[name] for name in uses.models},
-        fixed={name: uses.fix.layouts.get(name, Parallelism()) for name in uses.models},
+        fixed={name: fixed_of_plan(plan, name) for name in uses.models},
         cluster=uses.cluster,
         devices=uses.devices,
         prices=uses.prices,
         limits=uses.limits,
         knobs=uses.software.knobs,
+        uneven=not all(map(has_even_stages, plan.layouts.values())),
         repeated=uses.repeated,
     )
+
+
+def fixed_of_plan(plan: Plan, name: str) -> Parallelism:
+    """The fields of a module's layout that were fixed: all of them where nothing was searched. Layers of stages are
+    none of them: where they are uneven, they may be any.
+    """
+    if plan.made.strategy != "by_hand":
+        return with_fields(plan.uses.fix.layouts.get(name, Parallelism()), stages=None)
+    layout = plan.layouts[name]
+    decided = {field: getattr(layout, field) for field in Parallelism.__struct_fields__ if field != "stages"}
+    return Parallelism(**decided)

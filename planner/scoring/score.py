@@ -15,6 +15,7 @@ from planner.plan.tasks.expand import expand
 from planner.scoring.bounds import SPACE, Bound, step_bound
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
+from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.step_simulation import repeats, simulated_step
 from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
@@ -111,6 +112,14 @@ def over_space(chosen: Plan, seconds: float) -> Plan:
     gap = round_digits((value - least) / least)
     status = "optimal" if gap < OPTIMAL_GAP else "feasible"
     return with_fields(chosen, outcome=with_fields(chosen.outcome, status=status, bound=least, gap=gap, bound_by=SPACE))
+
+
+def over_joint_space(plan: Plan) -> Plan:
+    """A priced plan of several modules, of one step, with the bound over all plans of its job; as it is where the bound
+    knows no layout that fits, or groups of samples have degrees of their own.
+    """
+    seconds = inf if plan.uses.degrees else plan_space_seconds(plan)
+    return over_space(plan, seconds) if seconds < inf else plan
 
 
 def prediction_of(s: Score) -> Prediction:

@@ -6,10 +6,10 @@ simulated step then, so that what does not fit is not simulated.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from planner.costs import Pricing, pricing_of
+from planner.costs import Pricing, SharedPrices, pricing_of
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
@@ -21,9 +21,10 @@ from planner.simulate import MemoryCurves, simulated_end
 
 @dataclass(frozen=True)
 class TriedPlan:
-    """A plan of one step, expanded and priced once."""
+    """A plan of one step, expanded and priced once; `shared`: prices, with other plans of its job."""
 
     plan: Plan
+    shared: SharedPrices = field(default_factory=SharedPrices)
 
     @cached_property
     def tasks(self) -> Sequence[Task]:
@@ -33,7 +34,7 @@ class TriedPlan:
     @cached_property
     def pricing(self) -> Pricing:
         """What prices them."""
-        return pricing_of(self.plan)
+        return pricing_of(self.plan, self.shared)
 
     @cached_property
     def plan_memory(self) -> PlanMemory:

@@ -27,6 +27,11 @@ from planner.specs.software_choice import read_software
 from planner.specs.trained_modules import with_trained
 from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
 from planner.specs.workload.length_sources import LengthsFile, SamplesFile, StreamFile, TokensFolder, Workload
+from planner.specs.workload.reference_items import (
+    require_read_by_samples,
+    with_reference_items,
+    without_references,
+)
 from planner.specs.workload.sample_batches import has_samples, read_sample_batches, with_mix
 from planner.specs.workload.sample_folder import CLIPS, IMAGES, has_media, media_files
 from planner.specs.workload.samples import SampleBatch, read_batches
@@ -128,8 +133,11 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     sources |= length_files(workload, base)
     module = sample_module(job, model, path)
     require_limited_modules(job, model, module, path)
+    require_read_by_samples(model, module, f"{model_path} (edges)")
     try:
-        batches = batches_of(workload, model, module, options, SourcePaths(path, model_path, base))
+        fed = without_references(model)
+        batches = batches_of(workload, fed, module, options, SourcePaths(path, model_path, base))
+        batches = tuple(with_reference_items(batch, model, module) for batch in batches)
     except InputError as error:
         raise in_job_file(error, path) from error
     sources |= {

@@ -19,6 +19,12 @@ LENGTH_FIX = "lengths are said as workload: {lengths: 8192, batch_rows: 512}, or
 BATCH_NAMES = ("batch_size", "global_batch_size", "gbs", "batch")
 BATCH_FIX = "the sequences of a step are said as workload: {batch_rows: 512}"
 
+ROLLOUT_NAMES = ("rollout", "rollouts", "generator", "generation", "reward", "critic", "actor", "rl", "ppo", "grpo")
+ROLLOUT_FIX = (
+    "planner plans steps whose samples are known when they begin: of a rollout, or of what is generated behind an LLM,"
+    " no plan knows the sizes before it has run; give the samples that a step trains on, and a reference as a module"
+)
+
 Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
@@ -67,6 +73,7 @@ class Job(Spec):
     OTHER_NAMES: ClassVar[dict[str, str]] = {
         **dict.fromkeys(LENGTH_NAMES, LENGTH_FIX),
         **dict.fromkeys(BATCH_NAMES, BATCH_FIX),
+        **dict.fromkeys(ROLLOUT_NAMES, ROLLOUT_FIX),
     }
     format: str
     name: str

@@ -7,7 +7,9 @@ import msgspec
 from planner.specs.base import Index, Name, Spec
 from planner.specs.layers import Module
 
-EdgeInput = Literal["tokens", "cross_attention"]  # outputs replace tokens, or layers of cross attention read them
+# Outputs replace tokens, or layers of cross attention read them; or the loss reads the log-probabilities that a frozen
+# reference gives its targets, as in DPO (arXiv 2305.18290).
+EdgeInput = Literal["tokens", "cross_attention", "log_probabilities"]
 
 
 class ModelEdge(Spec):
@@ -49,6 +51,11 @@ class Model(Spec):
         if cycle:
             raise ValueError(f"edges form a cycle: {' → '.join(cycle)} | remove one of them")
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The modules whose log-probabilities a loss reads."""
+        return tuple(dict.fromkeys(edge.source for edge in self.edges if edge.by == "log_probabilities"))
+
     def targets(self, module: str) -> tuple[str, ...]:
         """Return the modules that read a module's outputs."""
         return tuple(dict.fromkeys(edge.target for edge in self.edges if edge.source == module))
@@ -67,10 +74,37 @@ class Model(Spec):
         return []
 
 
+def no_outputs(source: str, target: str) -> str:
+    """Why nothing reads what a module with a loss makes."""
+    why = "what is generated behind a loss, as in a rollout, has sizes that no plan knows before it has run"
+    return f"`{source}` ends in a loss and has no outputs for `{target}` to read: {why}"
+
+
+def trained_reference(name: str) -> str:
+    """Why a reference cannot be trained."""
+    return f"`{name}` is a reference, whose log-probabilities are constants of the loss, and it is trained"
+
+
+def reference_fault(edge: ModelEdge, source: Module, target: Module) -> str:
+    """Why a loss cannot read a reference's log-probabilities, as `what is wrong | what to do`; empty where it can."""
+    words = {name: module.output_vocabulary for name, module in ((edge.source, source), (edge.target, target))}
+    for name, vocabulary in words.items():
+        if not vocabulary:
+            return f"`{name}` has no words of whose log-probabilities a loss is made | by: tokens, or another module"
+    if words[edge.source] != words[edge.target]:
+        told = " and ".join(f"`{name}` has {count}" for name, count in words.items())
+        return f"a loss compares log-probabilities of the same words, and {told} | a reference with the same vocabulary"
+    return "log-probabilities are of all tokens | leave out marks" if edge.marks else ""
+
+
 def edge_fault(edge: ModelEdge, source: Module, target: Module) -> str:
     """Return why a module cannot read another's outputs, as `what is wrong | what to do`; empty where it can."""
+    if edge.by == "log_probabilities":
+        return reference_fault(edge, source, target)
     if not source.feature_width:
-        return f"`{edge.source}` ends in a loss and has no outputs for `{edge.target}` to read | let an encoder feed it"
+        return (
+            f"{no_outputs(edge.source, edge.target)} | let an encoder feed it, or by: log_probabilities of a reference"
+        )
     if edge.marks and edge.by == "tokens":
         return (
             f"every output of `{edge.source}` is a token of `{edge.target}` | leave out marks, or by: cross_attention"

@@ -21,9 +21,10 @@ OPTION_HELP = {
     "allow_different": "What may differ from the config.json of --weights: a field of the model, or a key; repeatable.",
     "save": "A folder for checkpoints: --resume continues from it, and --weights reads a decoder from it.",
     "save_every": "Also save after every this many steps.",
+    "keep": "How many of the last checkpoints are kept; by default the newest.",
+    "keep_every": "Also keep the checkpoints after each so many steps.",
     "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",
     "features": "A folder for what the plan keeps on a disk (`features: disk`); later runs read it too.",
-    "hang_after": "A rank that does not go on is named after so long; default: 8s, or 4 times its task's prediction.",
     "memory_snapshot": "GPUs only: a folder for the history of every GPU's memory, for pytorch.org/memory_viz.",
     "seed": "Seed of weights and synthetic data.",
 }

@@ -18,6 +18,18 @@ DTYPE_BYTES: dict[Dtype, int] = {"bf16": 2, "fp8": 2, "float32": 4, "float64": 8
 STATE_BYTES: dict[Dtype, int] = {"bf16": 16, "fp8": 16, "float32": 16, "float64": 32}
 
 
+LOG_PROBABILITY_BYTES = 4  # of one token, in float32
+
+
+def token_output_bytes(module: Module, dtype: Dtype) -> float:
+    """Return the bytes that another module reads of one token in a module's layers: its share of an output, or of a
+    module that ends in a loss the log-probability of its target.
+    """
+    if not module.feature_width:
+        return LOG_PROBABILITY_BYTES
+    return module.feature_width / module.tokens_per_output * DTYPE_BYTES[dtype]
+
+
 def query_width(module: Module) -> int:
     """Return the width of all heads' queries."""
     return module.heads * head_dim(module)

@@ -8,7 +8,7 @@ from planner.errors import InputError
 from planner.specs.base import Name, with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.trained import Trained
-from planner.specs.model import Model
+from planner.specs.model import Model, trained_reference
 from planner.specs.trained_parameters import trained_parameters
 
 
@@ -26,6 +26,9 @@ def with_trained(model: Model, trained: Mapping[Name, Trained], path: Path) -> M
     if all(module.trained == "none" for module in modules.values()):
         fix = "leave one of its modules out, or say projector"
         raise InputError("no module is trained", where=files.place(path, "trained"), fix=fix)
+    for name in (name for name in model.references if modules[name].trained != "none"):
+        where, fix = files.place(path, "trained"), f"trained: {{{name}: none}}"
+        raise InputError(trained_reference(name), where=where, fix=fix)
     return with_fields(model, modules=modules)
 
 

@@ -139,8 +139,9 @@ def error_to_raise(
 
 def open_candidates(inputs: Inputs) -> list[Candidate]:
     """Every candidate with the job's ZeRO stage and recomputation, or all that may be best where it gives none. Static
-    layouts come first: of equally good plans they are those that people and frameworks can say. Of several modules
-    groups are tried only where the software has them: a packing beside encoders takes as long as a search of layouts.
+    layouts come first: of equally good plans they are those that people and frameworks can say. Packings beside
+    encoders take as long as a search of layouts: they are tried where the software has groups that change, and of
+    ZeRO-1 and 2, which send alike, with the one that holds less.
     """
     fixed, several = inputs.fixed_parallelism, len(inputs.model.modules) > 1
     stage, how = fixed.zero, fixed.recompute
@@ -151,7 +152,8 @@ def open_candidates(inputs: Inputs) -> list[Candidate]:
         if stage in ((None, zero) if zero else (0,))  # ZeRO-0 sends what ZeRO-1 does, and updates and holds more
     ]
     if several:
-        return [JOINT, *(grouped if inputs.software.knobs.groups == "any" else ())]
+        able = inputs.software.knobs.groups == "any"
+        return [JOINT, *(each for each in grouped if able and (each.zero != 1 or stage == 1))]
     return [SEARCHED, *grouped, ORDERED]
 
 

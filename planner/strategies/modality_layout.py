@@ -14,16 +14,17 @@ The placements are those of MegaScale-Omni (encoders multiplexed with every pipe
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
 """
 
-from planner.layouts import joint_space_bound, unbounded_jointly, with_joint_fields
+from planner.errors import Infeasible
+from planner.layouts import unbounded_jointly, with_joint_fields
 from planner.plan.legal.plan_laws import require_legal
-from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
-from planner.scoring import over_space, with_score
+from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
+from planner.strategies.modality.joint_search import JointSearch
 from planner.strategies.static import quicker_assignment, unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
@@ -50,13 +51,20 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     inputs = with_joint_fields(inputs)
     require_possible_fields(inputs)
     done = search_job(inputs)
-    best = done.best
-    if best is None or best.plan is None:
-        raise nearest_error(done)
-    chosen = quicker_assignment(inputs, best.plan)
-    require_legal(chosen, str(inputs.file))
-    scored = with_score(chosen, f"{done.priced} joint layouts priced, {len(done.tried)} simulated")
-    uneven = not all(map(has_even_stages, best.plan.layouts.values()))  # such plans are not in the space of the bound
-    open_space = uneven or unbounded_jointly(inputs)
-    bounded = scored if open_space else over_space(scored, joint_space_bound(inputs).seconds)
+    scored = scored_best(inputs, done)
+    require_legal(scored, str(inputs.file))
+    bounded = scored if unbounded_jointly(inputs) else over_joint_space(scored)
     return with_fields(bounded, alternatives=joint_alternatives(done))
+
+
+def scored_best(inputs: Inputs, done: JointSearch) -> Plan:
+    """The quickest plan that fits with its score, too: outputs of frozen encoders may wait longer in the simulated step
+    than in the order of its tasks, by which the search holds plans against memory. Raises Infeasible where none does.
+    """
+    while (best := done.best) and best.plan:
+        chosen = quicker_assignment(inputs, best.plan)
+        try:
+            return with_score(chosen, f"{done.priced} joint layouts priced, {len(done.tried)} simulated")
+        except Infeasible as error:
+            done.refuse(best, error.message)
+    raise nearest_error(done)

@@ -41,9 +41,11 @@ STATE_FIELDS = (
 
 
 def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
-    """The reason why groups that change with every micro-batch cannot plan this job of one module: it fixes a layout
-    that such groups cannot keep; None where they can.
+    """The reason why groups that change with every micro-batch cannot plan this job alone: it has several modules, or
+    fixes a layout that such groups cannot keep; None where they can.
     """
+    if len(inputs.model.modules) > 1:
+        return only_one_module(inputs, name)
     if not any(map(decided_fields, inputs.job.fix.layouts.values())):
         return None
     fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"

@@ -96,6 +96,7 @@ def joint_job(plan: Plan, module: str, batch: SampleBatch) -> Job:
         profile=plan.uses.prices.profile,
         software=plan.uses.software.name,
         strategy=plan.made.strategy,
+        degrees=plan.uses.degrees,
         sync=plan.steps[0].sync,
         loss=plan.uses.loss,
         limits=plan.uses.limits,

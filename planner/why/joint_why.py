@@ -10,13 +10,14 @@ from planner.plan.plan_file import Plan
 from planner.scoring import score, step_seconds
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
-from planner.strategies.static import plan_of_layouts, unsupported_together
+from planner.strategies.static import unsupported_together
 from planner.why.data_changes import other_data
 from planner.why.joint_changes import changed_problem
 from planner.why.joint_facts import JointFacts, joint_facts
 from planner.why.joint_problem import joint_inputs
-from planner.why.joint_why_not import Solved, kept_plan, solved
+from planner.why.joint_why_not import Solved, solved
 from planner.why.kept_decisions import kept_gains
+from planner.why.kept_layouts import kept_plan, placed_again
 from planner.why.placement_changes import other_placements
 from planner.why.resolved import Infeasibility
 from planner.why.sensitivity import Sensitivity, sensitivity_of
@@ -47,7 +48,7 @@ class JointWhyPlan(Spec, omit_defaults=False):
 def joint_why_plan(plan: Plan, number: int, step: Plan) -> JointWhyPlan:
     """The answer for a step that is a plan of its own."""
     own = joint_facts(step, score(step))
-    problem, unplaced = placed_again(step)
+    problem, unplaced = problem_placed_again(step)
     again = problem[1].seconds if problem else own.value
     return JointWhyPlan(
         plan=plan.name,
@@ -61,7 +62,7 @@ def joint_why_plan(plan: Plan, number: int, step: Plan) -> JointWhyPlan:
     )
 
 
-def placed_again(step: Plan) -> tuple[tuple[Inputs, Solved] | None, str]:
+def problem_placed_again(step: Plan) -> tuple[tuple[Inputs, Solved] | None, str]:
     """The problem of a step, and its own layouts as a plan; or None, and why there is none."""
     try:
         inputs = joint_inputs(step)
@@ -70,7 +71,7 @@ def placed_again(step: Plan) -> tuple[tuple[Inputs, Solved] | None, str]:
         return None, error.message
     if unable:
         return None, unable.partition(" | ")[0]
-    found = solved(partial(plan_of_layouts, inputs, step.layouts))
+    found = solved(partial(placed_again, inputs, step, step.layouts))
     return (None, found.message) if isinstance(found, Infeasibility) else ((inputs, found), "")
 
 
@@ -78,7 +79,7 @@ def placement_gains(inputs: Inputs, step: Plan, before: float) -> Iterator[Place
     """Encoders elsewhere, all else as it was."""
     for what, words in other_placements(inputs, step.layouts):
         change = changed_problem(inputs, words)
-        found = solved(partial(kept_plan, change, step.layouts))
+        found = solved(partial(kept_plan, change, step))
         yield PlacementGain(changes=words, gain=gain_of(what, found, before))
 
 
@@ -92,7 +93,7 @@ def pack_gains(inputs: Inputs, step: Plan, before: float) -> Iterator[Sensitivit
     """Other budgets of packs, where samples are packed."""
     for name, most in inputs.job.limits.inputs_per_rank.items():
         change = changed_problem(inputs, (f"{name}.inputs_per_rank={2 * most}",))
-        found = solved(partial(kept_plan, change, step.layouts))
+        found = solved(partial(kept_plan, change, step))
         yield gain_of(f"{name}: packs of twice the size ({name}.inputs_per_rank={2 * most})", found, before)
 
 

@@ -9,13 +9,12 @@ from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import Score, require_memory, score
 from planner.specs.base import Spec, with_fields
-from planner.specs.inputs import Inputs
-from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import STRATEGIES
-from planner.strategies.static import changed_layouts, fitting_change, fixing, plan_of_layouts, unsupported_together
+from planner.strategies.static import changed_layouts, fitting_change, unsupported_together
 from planner.why.joint_changes import JointChange, changed_problem, followed
 from planner.why.joint_facts import JointFacts, joint_facts
 from planner.why.joint_problem import joint_inputs
+from planner.why.kept_layouts import decided_again, kept_plan, placed_again
 from planner.why.plan_difference import PartDifference, change_text, listed_differences
 from planner.why.resolved import Infeasibility, SolveAgain
 
@@ -48,11 +47,11 @@ def joint_why_not(plan: Plan, number: int, step: Plan, words: tuple[str, ...], r
         raise InputError(message, where="the plan", fix=fix)
     change = changed_problem(problem, words)
     before = joint_facts(step, score(step))
-    again = solved(lambda: plan_of_layouts(problem, step.layouts))
-    alone = solved(lambda: kept_plan(change, step.layouts))
+    again = solved(lambda: placed_again(problem, step, step.layouts))
+    alone = solved(lambda: kept_plan(change, step))
     found = {True: alone}
     if step.made.strategy in STRATEGIES:
-        found[False] = solved(lambda: resolve(problem_of_strategy(step, change)))
+        found[False] = solved(lambda: decided_again(change, step, resolve))
     plans = {kept: each for kept, each in found.items() if isinstance(each, Solved)}
     kept = min(plans, key=lambda each: (plans[each].seconds, not each), default=True)
     after = joint_facts(*plans[kept]) if kept in plans else None
@@ -98,19 +97,6 @@ def solved(solve: Callable[[], Plan]) -> Solved | Infeasibility:
     except (InputError, Infeasible) as error:
         return Infeasibility(message=error.message, where=error.where, fix=error.fix)
     return Solved(plan, found)
-
-
-def kept_plan(change: JointChange, layouts: Mapping[str, Layout]) -> Plan:
-    """The plan in which all modules that were not asked about keep their layouts."""
-    return plan_of_layouts(change.inputs, changed_layouts(change.inputs, change.asked, layouts))
-
-
-def problem_of_strategy(step: Plan, change: JointChange) -> Inputs:
-    """The problem of the plan's own strategy, with what its job fixed and what is asked for."""
-    fixed = dict(step.uses.fix.layouts)
-    for name, wish in change.asked.items():
-        fixed[name] = with_fields(fixed.get(name, Parallelism()), **decided_fields(wish))
-    return fixing(change.inputs, fixed)
 
 
 def with_nearest(

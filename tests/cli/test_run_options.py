@@ -101,16 +101,18 @@ def test_folders_of_checkpoints_arrive_from_where_the_run_was_started(plan, monk
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("45", 45)]
 )
 def test_durations(text, seconds):
-    assert optional_duration(text) == seconds
+    assert optional_duration(text, "--max-time") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10 minutes", "30m1h", "-5s", "m"])
 def test_what_is_no_duration_is_refused_by_name(text):
     with pytest.raises(InputError) as refused:
-        optional_duration(text)
+        optional_duration(text, "--max-time")
     assert refused.value.where == "--max-time" and refused.value.fix
 
 
 def test_longer_texts_are_longer_times():
     texts = ["1s", "59s", "1m", "1m1s", "59m", "1h", "23h59m59s", "1d"]
-    assert all(optional_duration(less) < optional_duration(more) for less, more in pairwise(texts))
+    assert all(
+        optional_duration(less, "--max-time") < optional_duration(more, "--max-time") for less, more in pairwise(texts)
+    )

@@ -160,8 +160,15 @@ def test_what_was_saved_and_how_it_goes_on(outcome, tmp_path, ended, before, ste
     "options",
     [
         ["--learning-rate=1e-5", "--schedule=cosine", "--warmup=3", "--clip=0.3", "--betas", "0.8", "0.95"],
-        ["--weight-decay=0.3", "--seed=7", "--dtype=float64", "--save-every=2", "--max-time=1h30m"],
-        ["--data={}/some data", "--metrics={}/m.jsonl", "--weights={}/w", "--verify", "--allow-different=norm_eps"],
+        ["--weight-decay=0.3", "--seed=7", "--dtype=float64", "--max-time=1h30m", "--hang-after=1m"],
+        ["--save-every=2", "--keep=3", "--keep-every=8"],
+        [
+            "--data={}/some data",
+            "--metrics={}/m.jsonl",
+            "--weights={}/w",
+            "--verify",
+            "--allow-different=norm_eps",
+        ],
     ],
 )
 def test_the_command_that_resumes_repeats_every_option(tmp_path, monkeypatch, options):
@@ -182,6 +189,11 @@ def test_the_command_that_resumes_repeats_every_option(tmp_path, monkeypatch, op
     runner.invoke(app, [*shlex.split(command)[1:], "--no-ledger"])
     asked, again = heard
     assert again == replace(asked, verify=False, weights=None, allow_different=())
+
+
+def test_a_schedule_that_is_over_is_not_gone_on_with(outcome, tmp_path):
+    said = outcome(ran(losses=(2.0, 1.0)), "--steps=2", "--schedule=cosine", f"--save={tmp_path}/sv").stdout
+    assert "the last of its cosine schedule" in said.replace("\n", " ") and "to resume" not in said
 
 
 def test_what_is_not_kept_is_not_said_to_be(outcome):

@@ -131,3 +131,9 @@ def test_a_cost_is_what_arrays_have_and_its_source_says_where_it_is_from(tables,
         nearer = max((level.ranks for level in THREE[:-1] if level.ranks < ranks.span), default=0)
         known = kind in tables and any(point.ranks > nearer for point in tables[kind].points)
         assert cost.source == ("measured" if known else "analytic")
+
+
+@given(TABLES, GROUPS, st.floats(0, 1e11))
+def test_one_send_by_itself_is_what_arrays_have(tables, ranks, size):
+    network = NetworkModel(THREE, tables)
+    assert network.send_seconds(size, ranks) == float(network.p2p(size, ranks))

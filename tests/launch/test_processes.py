@@ -82,6 +82,21 @@ def collective(worker):
         dist.all_reduce(number)
 
 
+def absent(worker):
+    """Rank 1 does not come to a collective in which rank 0 waits for three seconds."""
+    import torch
+    import torch.distributed as dist
+
+    from planner.launch.worker import joined_world
+
+    with joined_world(worker, timeout_s=3):
+        worker.begin_task("llm/F/1", 4, worker.rank)
+        if worker.rank == 1:
+            time.sleep(60)
+        worker.begin_task("llm/sync", 4, 9)
+        dist.all_reduce(torch.ones(1))
+
+
 def alive(pid):
     try:
         os.kill(pid, 0)
@@ -148,6 +163,14 @@ def test_a_death_inside_a_collective():
     assert raised.value.message == "rank 2 failed: killed by SIGKILL"
     assert raised.value.where == "rank 2, task second"
     assert sums == [4.0] * 4
+
+
+@pytest.mark.slow
+def test_who_does_not_come_is_named_and_not_who_waited():
+    with pytest.raises(RunFailed) as raised:
+        launch(absent, 2)
+    assert raised.value.message == "rank 1 does not go on: rank 0 in llm/sync waited for it"
+    assert raised.value.where == "rank 1, task llm/F/1"
 
 
 PARENT = """

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.costs import LayoutColumns
 from planner.costs.memory.pipeline_in_flight import in_flight
-from planner.layouts.beside_others import held_micro_batches
+from planner.layouts.held_micro_batches import held_by_first_stage, held_micro_batches
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.layout_space import micro_batch_sizes
 from planner.plan.schedules import schedule_slots
@@ -59,6 +59,10 @@ def test_some_rank_holds_as_much(schedule, seed):
         ranks=pp * replicas, seq=trained.mean_tokens, batch=trained.mean_sequences, pp=pp, vpp=vpp, schedule=schedule,
         micro_batch=np.array([able[0] * trained.mean_share]),
     )  # fmt: skip
+    first = held_by_first_stage(trained, at)
+    if pp > 1:
+        claimed = first.micro_batch * first.seq * in_flight(first, 0)
+        assert claimed <= max(most_held(schedule, pp, vpp, of_replica, 0, 0.0) for of_replica in cells) * (1 + 1e-9)
     _, held = held_micro_batches(trained, at)
     for stage in range(pp):
         claimed = held.micro_batch * held.seq * (in_flight(held, stage) + backward)

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from planner.check.checked_plan import check_plan
 from planner.errors import PlannerError
 from planner.layouts.beside_others import OtherWork
-from planner.layouts.joint_bound import joint_bound, joint_space_bound
-from planner.layouts.joint_problem import JointProblem, joint_problem, with_joint_fields
+from planner.layouts.joint_bound import joint_bound
+from planner.layouts.joint_problem import JointProblem, with_joint_fields
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Layout, Plan, TaskPlacement
 from planner.scoring import plan_space_seconds, require_memory, score, with_bound_digest
+from planner.scoring.plan_space import joint_problem_of_plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.parallelism import Parallelism
@@ -43,11 +44,15 @@ LLM = (
     "pp: 2, schedule: gpipe", "pp: 2, schedule: zb_h1", "tp: 2, recompute: full", "micro_batch: 2",
     "recompute: {0-1: full}", "pp: 2, recompute: {0-2: full}",
     "ranks: 1-3", "ranks: 2-3, tp: 2", "ranks: 0-1, pp: 2", "ranks: 0-2, pp: 3", "ranks: 3", "zero: 2, micro_batch: 3",
+    'pp: 2, stages: ["0", 1-3]', 'pp: 2, stages: [0-2, "3"], recompute: full',
+    'pp: 3, ranks: 0-2, stages: ["0", 1-2, "3"]',
+    "pp: 2, zero: 3, micro_batch: 2", "zero: 3, offload: 0.05", "pp: 4, schedule: zb_h2, micro_batch: 2",
 )  # fmt: skip
 OTHER = (
     "dp: 4", "tp: 2", "tp: 4, zero: 0", "zero: 3", "pp: 2", "cp: 2", "recompute: full", "ranks: 0", "ranks: 0-1",
     "recompute: {0: full}",
     "ranks: 1-3", "ranks: first_stage", "ranks: 0-2, zero: 3", "zero: 0",
+    "serves: 2", "ahead: 1", "backward: at_once, serves: 3", "ahead: 2, backward: at_once, zero: 3",
 )  # fmt: skip
 
 
@@ -79,7 +84,8 @@ def drawn_inputs(random: Random, folder: Path, fixed: dict[str, str]) -> Inputs:
     path = Path(placed_job(folder, fixed, **sized(random), model=model, layout="{}"))
     cluster = small_cluster(folder, "h100-80gb", 4, random.choice([2, 4, 8]))
     margin = random.choice([0.06, 0.95, 0.96, 0.965, 0.97, 0.975])  # of the memory, that is kept free
-    said = f"cluster: {cluster}\nlimits: {{memory_margin: {margin}}}"
+    packed = random.choice(["", "", "", ", inputs_per_rank: {llm: 4096, vit: 4096}"])
+    said = f"cluster: {cluster}\nlimits: {{memory_margin: {margin}{packed}}}"
     path.write_text(path.read_text().replace("cluster: cpu-4\nprofile: cpu", said))
     return load_job(str(path), JobOptions())
 
@@ -87,7 +93,7 @@ def drawn_inputs(random: Random, folder: Path, fixed: dict[str, str]) -> Inputs:
 def rearranged(random: Random, plan: Plan) -> Plan:
     """Samples and items in other micro-batches and on other replicas, and tasks of encoders in other places."""
     count = len(plan.steps[0].micro_batches) + random.randrange(3)
-    most = plan.layouts["llm"].micro_batch
+    most = len(plan.uses.items["llm"]) if plan.uses.limits.inputs_per_rank else plan.layouts["llm"].micro_batch
     rows: list[dict] = [{} for _ in range(count)]
     for name, items in plan.uses.items.items():
         cells = [(row, group) for row in range(count) for group in plan.groups if group.startswith(f"{name}.")]
@@ -122,7 +128,8 @@ def seconds_of(plan: Plan) -> float | None:
 
 def problems_of(random: Random, inputs: Inputs, plan: Plan) -> list[JointProblem]:
     """What the job fixes; nothing but how many samples a micro-batch has; all that the plan has; and some of it."""
-    as_said = joint_problem(inputs)
+    as_laid_out = joint_problem_of_plan(plan)
+    as_said = replace(as_laid_out, fixed={**{name: Parallelism() for name in plan.layouts}, **without_stages(inputs)})
     every = {name: decided(layout) for name, layout in plan.layouts.items()}
     some = {
         name: {field: value for field, value in fields.items() if field == "micro_batch" or random.random() < 0.5}
@@ -130,7 +137,12 @@ def problems_of(random: Random, inputs: Inputs, plan: Plan) -> list[JointProblem
     }
     fixed = [{name: Parallelism(**fields) for name, fields in each.items()} for each in (every, some)]
     nothing = dict.fromkeys(plan.layouts, Parallelism(micro_batch=plan.layouts["llm"].micro_batch))
-    return [as_said, *(replace(as_said, fixed=each) for each in (nothing, *fixed))]
+    return [as_laid_out, as_said, *(replace(as_said, fixed=each) for each in (nothing, *fixed))]
+
+
+def without_stages(inputs: Inputs) -> dict[str, Parallelism]:
+    """What the job fixes of each module, without the layers of stages: where they are uneven, they may be any."""
+    return {name: with_fields(fixed, stages=None) for name, fixed in with_joint_fields(inputs).job.fix.layouts.items()}
 
 
 def decided(layout: Layout) -> dict[str, object]:
@@ -161,8 +173,8 @@ def test_the_bound_is_found_again_from_a_plan(tmp_path):
     fixed = {"llm": "tp: 2, zero: 1", "vit": "tp: 1", "ear": "ranks: 0-1"}
     inputs = with_joint_fields(drawn_inputs(Random(1), tmp_path, fixed))
     plan, found = priced_together(inputs)
-    bound = joint_space_bound(inputs).seconds
-    assert 0 < bound < found.step_seconds and plan_space_seconds(plan) == bound
+    bound = plan_space_seconds(plan)
+    assert 0 < bound < found.step_seconds
     stated = with_bound_digest(stating(plan, bound))
     assert not check_plan(stated).false
     edited = stating(plan, (bound + found.step_seconds) / 2)

@@ -24,7 +24,7 @@ from planner.runtime.checkpoint.checkpoint_index import (
     tensor_file,
 )
 from planner.runtime.checkpoint.resume_checks import require_save_folder, resolve_resume, run_differences
-from planner.runtime.checkpoint.saving import NEW_STATES, unused_states_folder
+from planner.runtime.checkpoint.saving import NEW_STATES
 from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
@@ -273,8 +273,6 @@ def test_an_index_that_cannot_be_read_is_not_taken_for_none(folder):
     (folder / INDEX_FILE).write_text("format: planner.checkpoint/1\nsteps: soon\n")
     with pytest.raises(InputError, match="expected a whole number"):
         resolve_resume(replace(OPTIONS, save=folder, resume=folder))
-    with pytest.raises(InputError, match="expected a whole number"):
-        unused_states_folder(folder)
 
 
 def test_weights_are_not_saved_over(tmp_path):

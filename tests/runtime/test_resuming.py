@@ -236,7 +236,7 @@ def in_pieces(worker, folder):
         files.append(path)
         if len(files) == 3:
             raise RuntimeError("the disk is full")
-        write(path, *tensors)
+        return write(path, *tensors)
 
     with joined_world(worker, timeout_s=60):
         whole, pieces = train(worker, ALONE, OPTIONS), []

@@ -42,7 +42,7 @@ def slowly(executor, folder, steps):
     def waiting(path, described, values):
         saving.write_tensors_streamed = write
         time.sleep(2.5)
-        write(path, described, values)
+        return write(path, described, values)
 
     saving.write_tensors_streamed = waiting
     _set_pg_timeout(timedelta(seconds=1), dist.group.WORLD)

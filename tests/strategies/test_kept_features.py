@@ -1,5 +1,7 @@
 """Features of frozen encoders are kept where that is quicker and there is room, and only where they stay the same."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner import pipeline
@@ -7,14 +9,17 @@ from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.kept_features import capacity_bytes, feature_facts
 from planner.plan.legal.plan_laws import require_legal, violations
+from planner.plan.plan_file import Layout
 from planner.plan.tasks.expand import expand
 from planner.scoring import score
 from planner.scoring.plan_answer import plan_flops
-from planner.specs.base import with_fields
+from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
+from planner.specs.parallelism import Parallelism
 from planner.strategies import modality_layout
-from planner.strategies.modality.kept_features import kept_sources
+from planner.strategies.modality.kept_features import kept_sources, kept_variants
 from planner.strategies.static.joint_plan import solve_together
+from planner.strategies.static.module_space import ModuleOption
 from planner.units import GIB
 from tests.modality_jobs import CLUSTER, seeing_job
 
@@ -124,6 +129,28 @@ def test_an_edited_plan_that_cannot_be_is_illegal(tmp_path, field, value):
     with pytest.raises(InputError) as raised:
         require_legal(with_fields(plan, uses=uses, layouts={**plan.layouts, "vit": edited}), "made up")
     assert "layouts.vit.features" in raised.value.where
+
+
+def test_each_encoder_keeps_where_the_job_says(tmp_path):
+    """Also where one is fixed to hosts and the other to disks."""
+    option = {name: ModuleOption(Layout(ranks=Ranks((0, 1)), dp=2, zero=1), 1.0, 0.0) for name in ("vit", "ear")}
+    inputs = job(tmp_path, "vit: {features: disk}")
+    model, batch = inputs.model, inputs.batches[0]
+    modules = {**model.modules, "ear": model.modules["vit"]}
+    edges = (*model.edges, with_fields(model.edges[0], source="ear"))
+    fix = {**inputs.job.fix.layouts, "ear": Parallelism(features="host")}
+    two = replace(
+        inputs,
+        model=with_fields(model, modules=modules, edges=edges),
+        batches=(replace(batch, streams={**batch.streams, "ear": batch.streams["vit"]}),),
+        job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=fix)),
+    )
+    found = [*kept_variants(two, option, {"vit": "all", "ear": "apart"})]
+    assert found
+    for chosen, called in found:
+        assert {name: each.layout.features for name, each in chosen.items()} == {"vit": "disk", "ear": "host"}
+        assert called == {"vit": "all, features from disk", "ear": "apart, features from host"}
+        assert all((each.layout.dp, each.layout.zero, each.seconds < 1.0) == (2, 0, True) for each in chosen.values())
 
 
 def test_the_quickest_place_is_chosen(tmp_path):

@@ -13,6 +13,7 @@ from planner.specs.parallelism import decided_fields
 from planner.strategies.modality.baseline_trial import best_trial
 from planner.strategies.modality.baselines import BASELINES, baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace
+from planner.strategies.modality.joint_search import JointTrials
 from planner.strategies.modality_layout import plan as solve_jointly
 from planner.strategies.static.joint_plan import plan_together, priced_together
 from tests.placed_jobs import MODEL, placed_job
@@ -53,7 +54,7 @@ def solved(tmp_path_factory):
     return (
         inputs,
         solve_jointly(inputs, None),
-        {each.kind: each for each in baseline_trials(inputs, JointSpace(inputs))},
+        {each.kind: each for each in baseline_trials(JointTrials(inputs), JointSpace(inputs))},
     )
 
 
@@ -72,16 +73,18 @@ def test_a_plan_names_every_baseline_and_is_no_slower(solved):
 
 
 def test_alternatives_go_back_into_the_job_and_give_the_same(solved, tmp_path):
+    """Or less: of fixed layouts two assignments of samples are simulated."""
     _, plan, trials = solved
     able = [each for each in plan.alternatives if each.value is not None]
     assert able
     for each in able:
         fixed = {name: flow_text(decided_fields(layout))[1:-1] for name, layout in each.layouts.items()}
         again, _ = priced_together(inputs_of(tmp_path, fixed))
-        assert again.outcome.value == pytest.approx(each.value, rel=1e-12)
+        assert again.outcome.value <= each.value * (1 + 1e-12)
+        assert again.outcome.value == pytest.approx(each.value, rel=0.02)
         if each.strategy in trials:
             trial = trials[each.strategy]
-            assert again.layouts == trial.layouts and again.outcome.value == trial.seconds
+            assert again.layouts == trial.layouts and again.outcome.value <= trial.seconds
 
 
 def test_what_each_baseline_is(solved):
@@ -102,8 +105,11 @@ def test_what_each_baseline_is(solved):
 def test_stages_are_kept_from_the_mix_of_halves(tmp_path):
     """Of a batch of that mix, they are those that are rebalanced for it; of another they are the same."""
     halves, many = drawn_inputs(tmp_path, 5, 5), drawn_inputs(tmp_path, 9, 1)
-    kept = [best_trial(each, "kept_stages", BASELINES["kept_stages"](JointSpace(each))) for each in (halves, many)]
-    level = best_trial(halves, "rebalanced_stages", BASELINES["rebalanced_stages"](JointSpace(halves)))
+    kept = [
+        best_trial(JointTrials(each), "kept_stages", BASELINES["kept_stages"](JointSpace(each)))
+        for each in (halves, many)
+    ]
+    level = best_trial(JointTrials(halves), "rebalanced_stages", BASELINES["rebalanced_stages"](JointSpace(halves)))
     assert level.plan and kept[0].layouts == level.layouts and kept[0].seconds == level.seconds
     assert kept[1].layouts == level.layouts and kept[1].plan.uses.items != kept[0].plan.uses.items
 
@@ -111,7 +117,7 @@ def test_stages_are_kept_from_the_mix_of_halves(tmp_path):
 def test_what_a_job_fixes_is_kept_or_named(tmp_path):
     """A baseline that would have to change a fixed field is impossible, and says which."""
     inputs = inputs_of(tmp_path, OPEN | {"vit": "dp: 4"})
-    trials = {each.kind: each for each in baseline_trials(inputs, JointSpace(inputs))}
+    trials = {each.kind: each for each in baseline_trials(JointTrials(inputs), JointSpace(inputs))}
     for trial in trials.values():
         assert trial.because if trial.plan is None else trial.layouts["vit"].dp == 4
     assert trials["fsdp_all"].plan and trials["equal_dp_apart"].plan is None

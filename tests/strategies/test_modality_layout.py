@@ -11,7 +11,7 @@ from planner.scoring import score
 from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.strategies import modality_layout
-from planner.strategies.modality.joint_search import simulated_joint
+from planner.strategies.modality.joint_search import JointTrials
 from tests.modality_jobs import seeing_job
 
 EVEN_STAGES = (Layers((0, 1)), Layers((2, 3)))
@@ -92,7 +92,7 @@ def test_no_layouts_are_quicker_in_a_small_space(tmp_path, images):
     inputs = seeing_job(tmp_path, ranks=2, fixed=fixed, images=f"patches,row\n{images}")
     best = modality_layout.plan(replace(inputs, effort=4), None)
     layout, vit = best.layouts["llm"], best.layouts["vit"]
-    tried = []
+    tried, trials = [], JointTrials(inputs)
     llms = [
         with_fields(layout, ranks=Ranks(range(n)), tp=tp, dp=dp, pp=pp, micro_batch=m, stages=stages, schedule=schedule)
         for n in (1, 2)
@@ -109,6 +109,6 @@ def test_no_layouts_are_quicker_in_a_small_space(tmp_path, images):
                 if len(ranks) % tp == 0:
                     timing = {"ahead": ahead, "backward": backward}
                     own = with_fields(vit, ranks=ranks, tp=tp, dp=len(ranks) // tp, pp=1, stages=(), **timing)
-                    tried.append(simulated_joint(inputs, {"llm": llm, "vit": own}, ""))
+                    tried.append(trials.simulate({"llm": llm, "vit": own}, ""))
     assert len(tried) > 200
     assert best.outcome.value <= min(each.seconds for each in tried) * (1 + 1e-9)

@@ -255,6 +255,10 @@ def checkpoint_lines(
     repeated = [*resume_arguments(options), *(["--job", job] if job else [])]
     command = shlex.join(["planner", "run", options.source, *repeated, *left])
     more = "" if done < count or result.stop_reason != "steps" else " --steps MORE"
+    if more and options.training.schedule != "constant":  # which a longer run would not have had
+        end = f"the last of its {options.training.schedule} schedule"
+        yield Text(f"saved to {options.save} after {plural(done, 'step')}, {end}")
+        return
     yield Text(f"saved to {options.save} after {plural(done, 'step')}; to resume:")
     yield Text(f"  {command}{more}", no_wrap=True, overflow="ignore")
 

@@ -131,8 +131,12 @@ class LayerBytes(NamedTuple):
     full_backward: Floats
 
 
-def stages_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Iterator[StageBytes]:
-    """The stages of which one is the fullest, each with the layouts in which it may be."""
+def stages_bytes(
+    module: Module, at: LayoutColumns, accounting: MemoryCoefficients, alike: bool = False
+) -> Iterator[StageBytes]:
+    """The stages of which one is the fullest, each with the layouts in which it may be; `alike`: with all in which it
+    is another than the last.
+    """
     meshes, of_mesh = distinct_places(at, STATE_FIELDS)
     shards, of_shards = distinct_places(at, LAYER_FIELDS)
     each, logits = layer_bytes(module, shards, accounting), micro_batch_logits(module, shards, accounting)
@@ -141,7 +145,7 @@ def stages_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficien
     for stage in candidate_stages(module, meshes):
         number = stage_at(meshes, stage)
         counts = np.array(np.broadcast_arrays(*stage_layers(module, meshes, number).values()))
-        (layouts,) = np.nonzero(may_be_fullest(meshes, stage, counts, earlier)[of_mesh])
+        (layouts,) = np.nonzero(may_be_fullest(meshes, stage, counts, [] if alike else earlier)[of_mesh])
         earlier.append(counts)
         mesh, shard, many = of_mesh[layouts], of_shards[layouts], batches[layouts]
         held = [count[mesh] for count in counts]

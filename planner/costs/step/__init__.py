@@ -1,5 +1,6 @@
 """The closed form of a static step: seconds of stages, pipeline and replicas, for columns of layouts."""
 
+from planner.costs.step.few_micro_batches import few_micro_batches_seconds
 from planner.costs.step.least_step import (
     StepItems,
     least_busy_seconds,
@@ -9,10 +10,13 @@ from planner.costs.step.least_step import (
 )
 from planner.costs.step.stage_seconds import item_seconds
 from planner.costs.step.static_step import StepSeconds, static_step_seconds
+from planner.costs.step.unequal_turns import SequenceSizes
 
 __all__ = [
+    "SequenceSizes",
     "StepItems",
     "StepSeconds",
+    "few_micro_batches_seconds",
     "item_seconds",
     "least_busy_seconds",
     "least_first_stage_seconds",

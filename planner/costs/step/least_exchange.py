@@ -13,11 +13,12 @@ fall in ℓ: where the second term is larger, x ≥ w·(c + p/ℓ), and its slop
 
 And whatever the schedule, no two collectives of a rank run at once, so that a step takes at least all of them.
 
-Where micro-batches are unequal, the compute beside a collective may be of any length. Then only what has no compute
-beside it counts: one layer of ℓ.
+Where micro-batches are unequal, a collective hides behind the longest pass of any replica: what they add in turn is
+in costs/step/unequal_turns.py. Of those once a step only what has no compute beside it counts, one layer of ℓ.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,13 @@ from planner.costs.network.replica_exchange import (
     updated_parameters,
 )
 from planner.costs.step.stage_seconds import mean_layer_seconds
+from planner.costs.step.unequal_turns import (
+    SequenceSizes,
+    Turns,
+    added_in_turn,
+    linear_layer_seconds,
+    same_micro_batch,
+)
 from planner.specs.layers import Module, kind_counts
 from planner.units import MS
 
@@ -51,10 +59,17 @@ class GatheredSeconds(NamedTuple):
     every: Number
 
 
-def gathered_seconds(module: Module, at: LayoutColumns, equal: bool, machine: MachineModel) -> GatheredSeconds:
-    """Seconds of ZeRO-3's collectives of a step on the last pipeline rank, (layouts,); 0 below ZeRO-3."""
+def gathered_seconds(
+    module: Module, at: LayoutColumns, sizes: SequenceSizes | None, machine: MachineModel
+) -> GatheredSeconds:
+    """Seconds of ZeRO-3's collectives of a step on the last pipeline rank, (layouts,); 0 below ZeRO-3. `sizes`: of
+    unequal sequences.
+    """
     if not np.any(np.asarray(at.zero) >= 3):
         return GatheredSeconds(0.0, 0.0)
+    if sizes:
+        return unequal_turns(module, at, sizes, machine)
+    equal = True
     whole = on_distinct(at, exchange_fields(at), lambda some: stage_exchange(module, some, machine))
     alone = at.micro_batches * in_turn_seconds(module, at, equal, machine, whole, module.layers)
     smallest = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
@@ -66,6 +81,29 @@ def gathered_seconds(module: Module, at: LayoutColumns, equal: bool, machine: Ma
     staged, sharded = np.asarray(at.pp) > 1, np.asarray(at.zero) >= 3
     in_turn, every = np.where(staged, turns * pair, alone), np.where(staged, count * pair, alone)
     return GatheredSeconds(np.where(sharded, in_turn, 0.0), np.where(sharded, every, 0.0))
+
+
+def unequal_turns(module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel) -> GatheredSeconds:
+    """The same of unequal micro-batches: without a pipeline of all collectives, of 1F1B of those of the smallest stage
+    that come between one micro-batch and the next; with chunks, or split backwards, of none.
+    """
+    staged, plain = np.asarray(at.pp) > 1, (np.asarray(at.vpp) == 1) & (at.schedule == "1f1b")
+    whole, chunk = (
+        on_distinct(at, exchange_fields(at), partial(each, module, machine=machine))
+        for each in (stage_exchange, chunk_exchange)
+    )
+    gather, again, reduce = (
+        np.where(staged, getattr(chunk, name), getattr(whole, name)) for name in ("gather", "backward_gather", "reduce")
+    )
+    layers = np.where(staged, np.maximum(1.0, np.floor(module.layers / at.pp)), module.layers)
+    micro_batches = np.ceil(at.micro_batches - ROUNDING)
+    turns = np.where(staged, (micro_batches - 1.0) * plain * (not machine.accounting.keeps_gathered), micro_batches)
+    forward, backward = same_micro_batch(module, at, sizes, machine, layers)
+    each = Turns(turns, gather, forward), Turns(turns, again + reduce, backward)
+    pause = machine.timing.micro_batch_ms * MS
+    passes = at.micro_batches * (linear_layer_seconds(module, at, machine).seconds * layers + 2.0 * pause)
+    added = added_in_turn(each, passes, machine.dp_window, 1.0 / layers)
+    return GatheredSeconds(np.where(np.asarray(at.zero) >= 3, added, 0.0), 0.0)
 
 
 def chunk_exchange(module: Module, at: LayoutColumns, machine: MachineModel) -> ReplicaExchange:

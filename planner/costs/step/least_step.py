@@ -46,11 +46,13 @@ from planner.costs.step.stage_seconds import (
     weight_gradient_share,
 )
 from planner.costs.step.static_step import send_fields
+from planner.costs.step.unequal_turns import SequenceSizes
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 from planner.units import MS
 
 LAST_RANKS = 4  # pipeline ranks from the last on that are tried: late ones wait longest, and one has most layers
+WHOLE = 1e-6  # of a layer
 CHUNK_FIELDS = ("pp", "vpp")
 
 
@@ -60,11 +62,17 @@ class StepItems(NamedTuple):
     mean: LayoutColumns
     first: LayoutColumns
     last: LayoutColumns
+    longest: float = 0.0  # tokens of any sequence, where micro-batches are unequal
 
     @property
     def equal(self) -> bool:
         """Whether they are all the same."""
         return self.first is self.mean
+
+    @property
+    def sizes(self) -> SequenceSizes | None:
+        """Tokens of the shortest sequence and of the longest, where micro-batches are unequal."""
+        return None if self.equal else SequenceSizes(float(np.min(self.last.seq)), self.longest)
 
 
 class RankLayers(NamedTuple):
@@ -75,15 +83,16 @@ class RankLayers(NamedTuple):
     on_first: Number
 
     def recomputed(self, at: LayoutColumns) -> Number:
-        """Layers that each rank recomputes in full, as far as it has so many: a whole number on the first."""
-        return np.rint(at.full_recompute * self.on_first)
+        """Layers that each rank recomputes in full, as far as it has so many: a whole number on the first, or less."""
+        count = np.asarray(at.full_recompute * self.on_first)
+        return np.where(np.abs(count - np.rint(count)) < WHOLE, np.rint(count), count)
 
 
 def least_step_seconds(module: Module, items: StepItems, machine: MachineModel) -> Number:
     """Seconds that the simulated step of a layout takes at least, (layouts,)."""
     at = items.mean
     pause, head = machine.timing.micro_batch_ms * MS, head_seconds(module, at, machine).seconds
-    gathered = gathered_seconds(module, at, items.equal, machine)
+    gathered = gathered_seconds(module, at, items.sizes, machine)
     busy = gathered.every
     for back in range(min(LAST_RANKS, int(np.max(at.pp)))):
         layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, back))
@@ -102,11 +111,15 @@ def least_step_seconds(module: Module, items: StepItems, machine: MachineModel) 
     return busy * (1.0 + machine.jitter(at.ranks)) + machine.timing.step_ms * MS
 
 
-def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+def least_busy_seconds(module: Module, at: LayoutColumns, machine: MachineModel, recomputed: Number = 0.0) -> Number:
     """Seconds in which the mean rank of a layout computes at least, (layouts,): passes of mean micro-batches with what
-    they exchange, and the update, without what they wait for.
+    they exchange, and the update, without what they wait for. `recomputed`: by the mean layer beside what the layout
+    says, over its forward.
     """
-    passes = at.micro_batches * path_seconds(module, at, machine) / at.pp
+    path = path_seconds(module, at, machine)
+    if np.any(recomputed):
+        path = path + recomputed * least_layer_seconds(module, at, machine).forward.seconds * module.layers
+    passes = at.micro_batches * path / at.pp
     jitter = 1.0 + machine.jitter(at.ranks)
     return (passes + least_update_seconds(module, at, machine)) * jitter + machine.timing.step_ms * MS
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from planner.plan.legal.violation import Violation
 from planner.plan.plan_file import Edge, Plan, Step, assignments
 from planner.plan.tokens.encoder_outputs import fed_spans, fed_tokens
-from planner.specs.layers import kind_counts
+from planner.specs.layers import Module, kind_counts
 from planner.specs.layers.blocks import kind_blocks, only_reads
+from planner.specs.model import ModelEdge, no_outputs, reference_fault, trained_reference
 
 
 def feed_laws(plan: Plan) -> Iterator[Violation]:
@@ -72,10 +73,12 @@ def reshard_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
 
 def width_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
     """Outputs are as wide as the reader's hidden size, or as its cross attention expects."""
-    reader = plan.uses.models[edge.target]
-    out, hidden = plan.uses.models[edge.source].feature_width, reader.hidden
-    if not out:
-        yield f"`{edge.source}` ends in a loss and has no outputs for `{edge.target}` to read", "let an encoder feed it"
+    source, reader = plan.uses.models[edge.source], plan.uses.models[edge.target]
+    out, hidden = source.feature_width, reader.hidden
+    if edge.by == "log_probabilities":
+        yield from reference_laws(edge, source, reader)
+    elif not out:
+        yield no_outputs(edge.source, edge.target), "let an encoder feed it"
     elif edge.by == "cross_attention":
         if not reader.cross_attention_width:
             yield f"`{edge.target}` has no cross attention", f"set its cross to {out}, or by: tokens"
@@ -85,6 +88,16 @@ def width_laws(plan: Plan, edge: Edge) -> Iterator[tuple[str, str]]:
     elif out != hidden:
         message = f"outputs of `{edge.source}` are {out} wide, the tokens of `{edge.target}` {hidden}"
         yield message, f"set out to {hidden}"
+
+
+def reference_laws(edge: Edge, source: Module, reader: Module) -> Iterator[tuple[str, str]]:
+    """Log-probabilities are of the same words, and of a frozen module: they are constants of the loss."""
+    fault = reference_fault(ModelEdge(source=edge.source, target=edge.target, by=edge.by), source, reader)
+    if fault:
+        message, _, fix = fault.partition(" | ")
+        yield message, fix
+    elif source.trained != "none":
+        yield trained_reference(edge.source), "trained: none in uses.models"
 
 
 def unread_module_laws(plan: Plan) -> Iterator[Violation]:

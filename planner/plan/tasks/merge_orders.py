@@ -50,8 +50,10 @@ def topological_order(
 
     Raises InputError naming a cyclic wait.
     """
-    unit_of = first_of_unit(order, synchronised)
-    position, alike = {task.id: i for i, task in enumerate(order)}, EquivalentRanks(task.ranks for task in order)
+    unit_of, position = first_of_unit(order, synchronised), {task.id: i for i, task in enumerate(order)}
+    if is_sorted(order, unit_of, position):
+        return [*order]
+    alike = EquivalentRanks(task.ranks for task in order)
     members: dict[int, list[int]] = defaultdict(list)
     followers: list[list[int]] = [[] for _ in order]
     blocked = [0] * len(order)
@@ -78,6 +80,12 @@ def topological_order(
         stuck = [task for task, unit in zip(order, unit_of, strict=True) if blocked[unit]]
         raise wait_cycle(*first_wait(stuck, position))
     return [order[i] for i in settled]
+
+
+def is_sorted(order: Sequence[Task], unit_of: Sequence[int], position: Mapping[str, int]) -> bool:
+    """Whether each task is behind all that it waits for, and the tasks of each unit are adjacent."""
+    apart = any(unit_of[i] not in (i, unit_of[i - 1]) for i in range(1, len(order)))
+    return not apart and all(position.get(a, -1) < i for i, task in enumerate(order) for a in task.after)
 
 
 def first_of_unit(order: Sequence[Task], synchronised: Mapping[str, Collection[Phase]]) -> list[int]:

@@ -1,8 +1,8 @@
 """Which pipeline stages of a module read an encoder's outputs, and how a transfer to one of them is called.
 
-Outputs that stand for tokens come to the first stage. Those that cross attention reads come to every stage with a layer
-of it, directly from the ranks that have them: passed on from stage to stage they would travel with every micro-batch
-through stages that do not read them.
+Outputs that stand for tokens come to the first stage, log-probabilities to the last, which has the loss. Those that
+cross attention reads come to every stage with a layer of it, directly from the ranks that have them: passed on from
+stage to stage they would travel with every micro-batch through stages that do not read them.
 """
 
 from planner.plan.plan_file import Layout
@@ -22,6 +22,8 @@ def reading_stages(module: Module, layout: Layout, by: EdgeInput) -> tuple[int, 
     """Return the stages of a module that read what an edge brings."""
     if by == "tokens":
         return (0,)
+    if by == "log_probabilities":
+        return (len(layout_stages(module, layout)) - 1,)
     return tuple(
         number
         for number, layers in enumerate(layout_stages(module, layout))

@@ -75,9 +75,15 @@ def require_resumable(plan: Plan, options: RunOptions) -> None:
     index = read_index(options.resume)
     for message, where, fix in run_differences(index, plan, options):
         raise InputError(message, where=where or f"--resume {options.resume}", fix=fix)
-    if index.steps >= options.step_count(plan):
-        message = f"the checkpoint has done {index.steps} steps, and the run has {options.step_count(plan)} in all"
-        raise InputError(message, where="--steps", fix=f"--steps {index.steps + 1}, or more: it counts all of them")
+    require_steps_left(plan, options)
+
+
+def require_steps_left(plan: Plan, options: RunOptions) -> None:
+    """Raises InputError where the checkpoint to resume from has done all steps of the run."""
+    done = read_index(options.resume).steps if options.resume is not None else 0
+    if done >= options.step_count(plan):
+        message = f"the checkpoint has done {done} steps, and the run has {options.step_count(plan)} in all"
+        raise InputError(message, where="--steps", fix=f"--steps {done + 1}, or more: it counts all of them")
 
 
 def run_differences(index: CheckpointFile, plan: Plan, options: RunOptions) -> Iterator[tuple[str, str, str]]:

@@ -31,6 +31,7 @@ from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
     OTHER_STATES_FOLDER,
+    CheckpointFile,
     SavedStates,
     StatesFolder,
     TensorKind,
@@ -39,7 +40,8 @@ from planner.runtime.checkpoint.checkpoint_index import (
     saved_kinds,
     tensor_file,
 )
-from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
+from planner.runtime.checkpoint.kept_checkpoints import retire
+from planner.runtime.checkpoint.resume_checks import require_save_folder, require_steps_left
 from planner.runtime.execute.task_executor import TaskExecutor
 from planner.runtime.run_options import RunOptions
 from planner.runtime.state.full_tensors import FullTensors, StageTensorReader
@@ -62,7 +64,7 @@ def save_lock(worker: Worker, plan: Plan, options: RunOptions) -> Iterator[None]
     with hold_lock(folder / SAVE_LOCK, "another run saves in this folder") if worker.rank == 0 else nullcontext():
         if worker.rank == 0:
             require_save_folder(options)
-            require_resumable(plan, options)
+            require_steps_left(plan, options)
         dist.barrier()
         yield
 
@@ -103,7 +105,9 @@ def save_failure(steps: int, why: str, where: str) -> RunFailed:
 
 def write_checkpoint(executor: TaskExecutor, folder: Path, steps: int) -> None:
     """Writes the checkpoint on rank 0. The previous one stays until all is on disk."""
-    local, side, new = executor.local, unused_states_folder(folder), folder / NEW_STATES
+    local, new = executor.local, folder / NEW_STATES
+    previous = read_index(folder) if path_exists(folder / INDEX_FILE, str(folder)) else None
+    side = unused_states_folder(previous)
     shutil.rmtree(new, ignore_errors=True)  # left over from a save that was interrupted
     digests: dict[str, str] = {}
     for (module, kind), full in all_tensors(executor):
@@ -119,14 +123,13 @@ def write_checkpoint(executor: TaskExecutor, folder: Path, steps: int) -> None:
     sync_folder(folder)
     index = checkpoint_index(local.plan, local.options, SavedStates(steps, side, digests), local.data_digest)
     files.write(folder / INDEX_FILE, index, durable=True)
-    shutil.rmtree(folder / OTHER_STATES_FOLDER[side], ignore_errors=True)
+    if previous:
+        retire(folder, previous, local.options.retention)
 
 
-def unused_states_folder(folder: Path) -> StatesFolder:
-    """The states folder that the current checkpoint does not use. Raises InputError when its index is invalid."""
-    return (
-        OTHER_STATES_FOLDER[read_index(folder).states] if path_exists(folder / INDEX_FILE, str(folder)) else "states-a"
-    )
+def unused_states_folder(current: CheckpointFile | None) -> StatesFolder:
+    """The states folder that the current checkpoint, if there is one, does not use."""
+    return OTHER_STATES_FOLDER[current.states] if current else "states-a"
 
 
 def finite_tensors(full: FullTensors, steps: int) -> Iterator[Tensor]:

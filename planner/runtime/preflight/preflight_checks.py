@@ -81,15 +81,32 @@ def require_options(options: RunOptions) -> None:
     if options.dtype == "fp8":
         raise InputError(FP8, where="--dtype", fix="bf16")
     require_training_options(options.training)
-    if options.save_every is not None and options.save_every < 1:
-        raise InputError(f"cannot save every {options.save_every} steps", where="--save-every", fix="1, or more")
-    if options.save_every is not None and options.save is None:
-        raise InputError("nothing says where to save", where="--save-every", fix="--save DIR")
-    if options.allow_different and options.weights is None:
-        what = "nothing says which weights may differ from the plan's model"
-        raise InputError(what, where="--allow-different", fix="--weights DIR, or leave it out")
-    if options.max_seconds is not None and not options.max_seconds > 0:
-        raise InputError(f"invalid time limit of {options.max_seconds} s", where="--max-time", fix="such as 10m")
+    for valid, message, where, fix in option_checks(options):
+        if not valid:
+            raise InputError(message, where=where, fix=fix)
+
+
+def option_checks(options: RunOptions) -> Iterator[tuple[bool, str, str, str]]:
+    """For each option of a folder or a time, whether it is valid, and message, place and fix if not."""
+    every, keep_every = options.save_every, options.keep_every
+    limit, hang = options.max_seconds, options.hang_seconds
+    yield every is None or every >= 1, f"cannot save every {every} steps", "--save-every", "1, or more"
+    yield every is None or options.save is not None, "nothing says where to save", "--save-every", "--save DIR"
+    yield options.keep >= 1, f"cannot keep {options.keep} checkpoints", "--keep", "1, or more"
+    yield (
+        keep_every is None or keep_every >= 1,
+        f"cannot keep checkpoints of every {keep_every} steps",
+        "--keep-every",
+        "1, or more",
+    )
+    yield (
+        not options.allow_different or options.weights is not None,
+        "nothing says which weights may differ from the plan's model",
+        "--allow-different",
+        "--weights DIR, or leave it out",
+    )
+    yield limit is None or limit > 0, f"invalid time limit of {limit} s", "--max-time", "such as 10m"
+    yield hang is None or hang > 0, f"a rank cannot hang after {hang} s", "--hang-after", "such as 60s"
 
 
 def require_supported(plan: Plan) -> None:
@@ -110,6 +127,12 @@ def require_executable(plan: Plan) -> None:
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
     """Features of the plan that this runtime does not support."""
+    for at, edge in enumerate(plan.edges):
+        if edge.by == "log_probabilities":
+            message = (
+                f"a loss that reads log-probabilities of `{edge.source}` cannot be run yet: planner's is of tokens"
+            )
+            yield message, f"edges[{at}].by", "follow the plan in a trainer of your own (planner.follow)"
     for name, layout in plan.layouts.items():
         if layout.dtype == "fp8":
             yield FP8, f"layouts.{name}.dtype", "dtype: bf16"

@@ -12,25 +12,20 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies.modality.joint_changes import NOTHING
-from planner.strategies.modality.joint_search import SimulatedJoint, simulated_joint
+from planner.strategies.modality.joint_search import JointTrials, SimulatedJoint
 
 Layouts = dict[str, Layout]
 FITTING = {1: 1, 2: 1, 3: 4, 4: 8}  # candidates that fit, of which the best is taken, by effort
 CANDIDATES = 4  # times as many are looked at
 
 
-def best_trial(
-    inputs: Inputs, name: str, candidates: Iterable[Layouts], known: dict[str, SimulatedJoint] | None = None
-) -> SimulatedJoint:
-    """The quickest by simulation; where none fits, the first, with what binds. `known`: what was simulated before, to
-    which this is added.
-    """
-    known = {} if known is None else known
-    most, tried = FITTING[inputs.effort], dict[str, SimulatedJoint]()
+def best_trial(trials: JointTrials, name: str, candidates: Iterable[Layouts]) -> SimulatedJoint:
+    """The quickest by simulation; where none fits, the first, with what binds."""
+    most, tried = FITTING[trials.inputs.effort], dict[str, SimulatedJoint]()
     try:
         for layouts in islice(candidates, CANDIDATES * most):
             if str(layouts) not in tried:
-                tried[str(layouts)] = replace(with_recomputation(inputs, layouts, known), kind=name)
+                tried[str(layouts)] = with_recomputation(trials, layouts, name)
             if sum(bool(each.plan) for each in tried.values()) == most:
                 break
     except (Infeasible, InputError) as error:
@@ -49,14 +44,11 @@ def with_open_fields(inputs: Inputs, name: str, **fields: int) -> Inputs:
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 
-def with_recomputation(inputs: Inputs, layouts: Layouts, known: dict[str, SimulatedJoint]) -> SimulatedJoint:
+def with_recomputation(trials: JointTrials, layouts: Layouts, name: str) -> SimulatedJoint:
     """The layouts simulated; where they do not fit, with encoders, then with all modules recomputed in full."""
-    for each in (layouts, *leaner_layouts(inputs, layouts)):
-        if str(each) not in known:
-            known[str(each)] = simulated_joint(inputs, each, "")
-        if known[str(each)].plan:
-            return known[str(each)]
-    return known[str(layouts)]
+    every = (layouts, *leaner_layouts(trials.inputs, layouts))
+    tried = (trials.simulate(each, name) for each in every)
+    return next((each for each in tried if each.plan), trials.simulate(layouts, name))
 
 
 def leaner_layouts(inputs: Inputs, layouts: Layouts) -> Iterator[Layouts]:

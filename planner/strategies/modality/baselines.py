@@ -12,12 +12,11 @@ Each is the best of a few layouts, and is given recomputation where it does not 
 
 from collections.abc import Callable, Iterator
 
-from planner.specs.inputs import Inputs
 from planner.strategies.modality.apart_baselines import equal_dp_apart, fsdp_all
 from planner.strategies.modality.baseline_trial import Layouts, best_trial
 from planner.strategies.modality.first_stage_baselines import encoder_first_stage, kept_stages, rebalanced_stages
 from planner.strategies.modality.joint_candidates import JointSpace
-from planner.strategies.modality.joint_search import SimulatedJoint
+from planner.strategies.modality.joint_search import JointTrials, SimulatedJoint
 
 BASELINES: dict[str, Callable[[JointSpace], Iterator[Layouts]]] = {
     "encoder_first_stage": encoder_first_stage,
@@ -36,7 +35,6 @@ BASELINE_TEXTS = {  # what each is, in a few words
 }
 
 
-def baseline_trials(inputs: Inputs, space: JointSpace) -> list[SimulatedJoint]:
+def baseline_trials(trials: JointTrials, space: JointSpace) -> list[SimulatedJoint]:
     """Every baseline simulated, its name as its kind: its plan, or why there is none."""
-    known: dict[str, SimulatedJoint] = {}
-    return [best_trial(inputs, name, candidates(space), known) for name, candidates in BASELINES.items()]
+    return [best_trial(trials, name, candidates(space)) for name, candidates in BASELINES.items()]

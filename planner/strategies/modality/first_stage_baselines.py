@@ -17,6 +17,7 @@ from planner.specs.workload.sample_batches import read_sample_batches, with_mix
 from planner.specs.workload.samples import SampleBatch
 from planner.strategies.modality.baseline_trial import Layouts, best_trial
 from planner.strategies.modality.joint_candidates import JointSpace
+from planner.strategies.modality.joint_search import JointTrials
 from planner.strategies.modality.level_stages import with_level_stages
 from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleOption
 from planner.units import GIB
@@ -52,8 +53,11 @@ def rebalanced_stages(space: JointSpace) -> Iterator[Layouts]:
 def kept_stages(space: JointSpace) -> Iterator[Layouts]:
     """Degrees and stages as they are best for the mix 5:5. Raises Infeasible where samples have no mix."""
     batch = reference_batch(space.inputs)
-    reference = space if batch == space.inputs.batches[0] else JointSpace(replace(space.inputs, batches=(batch,)))
-    best = best_trial(reference.inputs, "kept_stages", rebalanced_stages(reference))
+    if batch == space.inputs.batches[0]:
+        yield from rebalanced_stages(space)
+        return
+    reference = replace(space.inputs, batches=(batch,))
+    best = best_trial(JointTrials(reference), "kept_stages", rebalanced_stages(JointSpace(reference)))
     if best.plan is None:
         raise Infeasible(f"of the mix {REFERENCE_MIX}: {best.because}", where="memory")
     yield best.layouts

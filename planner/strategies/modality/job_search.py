@@ -1,10 +1,14 @@
 """The search of a job: candidates by the closed form, plans as trainers have them today, and the best of all."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.baselines import baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_errors import nothing_fits
-from planner.strategies.modality.joint_search import JointSearch, most_simulated, search
+from planner.strategies.modality.joint_search import JointSearch, JointTrials, most_simulated, search
 
 LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
 
@@ -12,8 +16,24 @@ LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
 def search_job(inputs: Inputs) -> JointSearch:
     """What was simulated for a job. Raises Infeasible where no module, or not all of them, fit by the closed form."""
     space, most = JointSpace(inputs), most_simulated(inputs)
-    candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
-    starts = baseline_trials(inputs, space)
-    if not candidates and not any(each.plan for each in starts):
-        raise nothing_fits(space)
-    return search(inputs, candidates, most, starts)
+    with collector_paused():
+        candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
+        trials = JointTrials(inputs)
+        starts = baseline_trials(trials, space)
+        if not candidates and not any(each.plan for each in starts):
+            raise nothing_fits(space)
+        return search(trials, candidates, most, starts)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without the collector of cycles, which would go through a hundred thousand tasks again and again: they form none,
+    and are freed as soon as nothing needs them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

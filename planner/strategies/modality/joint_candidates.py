@@ -12,7 +12,7 @@ their memory, small or large, and the LLM has the rest. A step takes about the L
 share its ranks; or those of encoders apart if they are more, and their first pass and last backward in any case.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Literal, get_args
@@ -35,6 +35,7 @@ from planner.strategies.static.static_plan import micro_batch_count
 from planner.units import GIB
 
 Place = Literal["all", "beside", "first_stage", "apart"]
+HOPELESS = 1.1  # times the quickest candidate's seconds: an LLM that takes as much by its work alone is not looked at
 RANKS_APART = 4  # numbers of ranks that are tried for encoders apart
 
 
@@ -119,12 +120,23 @@ def joint_candidates(space: JointSpace, llm_layouts: int = 4) -> list[JointCandi
     """
     found: dict[str, JointCandidate] = {}
     for ranks in llm_rank_sets(space):
+        if too_few(space, ranks, found.values()):
+            continue
         for places in combined_places(space, ranks):
             for each in placed_candidates(space, ranks, places, llm_layouts):
                 key = str(each.layouts)
                 if key not in found or each.seconds < found[key].seconds:
                     found[key] = each
     return sorted(found.values(), key=lambda each: each.seconds)
+
+
+def too_few(space: JointSpace, ranks: Ranks, found: Collection[JointCandidate]) -> bool:
+    """Whether an LLM on so few ranks has so much more to do on each that candidates with it are hopeless beside those
+    `found` in which it leaves others to encoders as well.
+    """
+    leaving = [each.seconds for each in found if len(each.layouts[space.inputs.module].ranks) < space.size]
+    every = space.llm(space.size).quickest(1)
+    return bool(leaving and every) and every[0].seconds * space.size / len(ranks) > HOPELESS * min(leaving)
 
 
 def llm_rank_sets(space: JointSpace) -> list[Ranks]:
@@ -140,8 +152,8 @@ def llm_rank_sets(space: JointSpace) -> list[Ranks]:
 
 
 def counts_apart(space: JointSpace) -> list[int]:
-    """Numbers of ranks for encoders apart, next to the one at which they and the LLM take equally long: whole nodes
-    where there are more than two.
+    """Numbers of ranks for encoders apart, next to the one at which they and the LLM take equally long, the nearest
+    first: whole nodes where there are more than two.
     """
     per_node = space.inputs.cluster.ranks[0].per_node
     step = per_node if space.size > 2 * per_node else 1
@@ -152,7 +164,7 @@ def counts_apart(space: JointSpace) -> list[int]:
     work = sum(option.seconds for option in encoders)
     even = space.size * work / (work + llm[0].seconds) if llm and work else float(step)
     counts = [count for count in range(step, space.size // 2 + 1, step) if space.size - count > 0]
-    return sorted(sorted(counts, key=lambda count: (abs(count - even), count))[:RANKS_APART])
+    return sorted(counts, key=lambda count: (abs(count - even), count))[:RANKS_APART]
 
 
 def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]:

@@ -5,9 +5,10 @@ encoders' backwards run at once, or recompute all, whichever fits first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, sqrt
 
+from planner.costs import SharedPrices
 from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
 from planner.plan.legal.layout_laws import layout_laws
@@ -16,7 +17,7 @@ from planner.scoring import TriedPlan
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
-from planner.strategies.static import draft_of_layouts
+from planner.strategies.static import estimated_draft
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 FEW, MANY = 12, 48  # of large jobs, and of small ones
@@ -26,7 +27,10 @@ MENDS: tuple[Change, ...] = (
     {"recompute": "full", "offload": 0.0},
 )
 KINDS_SHARE = 4  # of all simulations, the part that goes to the first of each kind
-CHEAPER = 3  # joint layouts that do not fit count as one that was simulated
+CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, count as one that was simulated
+CLEARLY_SLOWER = (
+    1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
+)
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not changed further
 
 
@@ -39,25 +43,58 @@ class SimulatedJoint:
     plan: Plan | None = None
     seconds: float = inf  # of the step; infinite where there is no plan
     because: str = ""
+    estimate: float = inf  # of the step, by its assignment alone (strategies/static/step_estimate.py)
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
+
+
+@dataclass(frozen=True)
+class JointTrials:
+    """Joint layouts that were simulated for a batch, by what they are, each once; what prices their modules, once for
+    each layout.
+    """
+
+    inputs: Inputs
+    prices: SharedPrices = field(default_factory=SharedPrices)
+    known: dict[str, SimulatedJoint] = field(default_factory=dict)
+
+    def simulate(self, layouts: dict[str, Layout], kind: str, most: float = inf) -> SimulatedJoint:
+        """Joint layouts as a simulated plan; `most`: the estimate in seconds above which none is simulated."""
+        key = str(layouts)
+        if key not in self.known:
+            found = simulated_joint(self, layouts, kind, most)
+            if found.estimate > most:
+                return found
+            self.known[key] = found
+        return replace(self.known[key], kind=kind)
 
 
 @dataclass
 class JointSearch:
     """What was simulated so far, within a number of simulations."""
 
-    inputs: Inputs
+    trials: JointTrials
     most: int
     priced: int  # candidates, by the closed form
     starts: Sequence[SimulatedJoint] = ()  # simulated before, and not counted: baselines, by their names as kinds
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
 
-    def simulate(self, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
-        """Joint layouts as a simulated plan; what was tried before is not tried again."""
+    @property
+    def inputs(self) -> Inputs:
+        """The job with its batch."""
+        return self.trials.inputs
+
+    def simulate(self, layouts: dict[str, Layout], kind: str, most: float = inf) -> SimulatedJoint:
+        """Joint layouts as a simulated plan, within an estimate; what was tried before counts once."""
         key = str(layouts)
         if key not in self.tried:
-            self.tried[key] = simulated_joint(self.inputs, layouts, kind)
+            self.tried[key] = self.trials.simulate(layouts, kind, most)
         return self.tried[key]
+
+    def refuse(self, one: SimulatedJoint, because: str) -> None:
+        """One that was taken to fit does not."""
+        refused = replace(one, plan=None, seconds=inf, because=because)
+        self.tried = {key: refused if each is one else each for key, each in self.tried.items()}
+        self.starts = [refused if each is one else each for each in self.starts]
 
     @property
     def spent(self) -> bool:
@@ -77,21 +114,24 @@ class JointSearch:
         return next(iter(self.rising), None)
 
 
-def simulated_joint(inputs: Inputs, layouts: dict[str, Layout], kind: str) -> SimulatedJoint:
+def simulated_joint(trials: JointTrials, layouts: dict[str, Layout], kind: str, most: float = inf) -> SimulatedJoint:
     """Joint layouts as a plan with the seconds of its step, or why they are none. What does not fit in the order of its
-    tasks is not simulated.
+    tasks is not simulated, nor is what an estimate has at more than `most` seconds.
     """
     try:
-        plan = draft_of_layouts(inputs, layouts)
+        plan, estimate = estimated_draft(trials.inputs, layouts, trials.prices)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
         return SimulatedJoint(layouts, kind, because=error.message)
-    tried = TriedPlan(plan)
+    if estimate > most:
+        because = f"its assignment is estimated at {estimate:.3g} s, and at most {most:.3g} s are looked at"
+        return SimulatedJoint(layouts, kind, because=because, estimate=estimate)
+    tried = TriedPlan(plan, trials.prices)
     try:
         tried.require_memory()
-        return SimulatedJoint(layouts, kind, plan, round_digits(tried.step_seconds()))
+        return SimulatedJoint(layouts, kind, plan, round_digits(tried.step_seconds()), estimate=estimate)
     except (Infeasible, InputError) as error:
-        return SimulatedJoint(layouts, kind, because=error.message, memory_share=tried.memory_share)
+        return SimulatedJoint(layouts, kind, because=error.message, estimate=estimate, memory_share=tried.memory_share)
 
 
 def require_lawful_layouts(plan: Plan) -> None:
@@ -103,12 +143,12 @@ def require_lawful_layouts(plan: Plan) -> None:
 
 
 def search(
-    inputs: Inputs, candidates: Sequence[JointCandidate], most: int, starts: Sequence[SimulatedJoint] = ()
+    trials: JointTrials, candidates: Sequence[JointCandidate], most: int, starts: Sequence[SimulatedJoint] = ()
 ) -> JointSearch:
     """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best, of `starts` or
     of these.
     """
-    done = JointSearch(inputs, most, len(candidates), starts)
+    done = JointSearch(trials, most, len(candidates), starts)
     first, others = quickest_of_kinds(candidates, most)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by, at least
     for each in first:
@@ -156,7 +196,7 @@ def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
 
 def improve(done: JointSearch) -> None:
     """Change one field at a time of the best joint layouts as long as a change is quicker, then of the next best, as
-    long as simulations are left.
+    long as simulations are left. A change by which the estimate is clearly slower is not simulated.
     """
     expanded: set[str] = set()
     while not done.spent:
@@ -167,5 +207,5 @@ def improve(done: JointSearch) -> None:
         least = done.rising[0].seconds
         kind = f"{start.kind} changed" if any(start is each for each in done.starts) else start.kind
         for layouts in neighbours(done.inputs, start.layouts):
-            if done.spent or done.simulate(layouts, kind).seconds < least:
+            if done.spent or done.simulate(layouts, kind, CLEARLY_SLOWER * start.estimate).seconds < least:
                 break

@@ -11,12 +11,13 @@ from typing import Any
 
 from planner.costs import feature_gb_per_s
 from planner.plan.gradient_flow import gradient_flows
-from planner.plan.kept_features import KEPT, FeatureFacts, KeptSource, layout_reason, token_bytes, unkept_reason
+from planner.plan.kept_features import KEPT, FeatureFacts, KeptSource, layout_reason, unkept_reason
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.shapes import token_output_bytes
 from planner.specs.workload.items import item_tokens
 from planner.strategies.static.module_space import ModuleOption
 from planner.units import GB
@@ -76,19 +77,20 @@ def kept_fields(inputs: Inputs, name: str, layout: Layout, source: KeptSource) -
 def kept_variants(
     inputs: Inputs, options: Mapping[str, ModuleOption], places: Mapping[str, str]
 ) -> Iterator[tuple[dict[str, ModuleOption], dict[str, str]]]:
-    """Yield encoders of a candidate with the features of all that can kept, on hosts and on disks, and what their
-    places are then called.
+    """Yield encoders of a candidate with the features of all that can kept, on hosts or on disks where the job leaves
+    it open, and what their places are then called.
     """
+    able = {name: kept_sources(inputs, name) for name in options}
     for source in KEPT:
-        kept: dict[str, ModuleOption] = {}
+        kept, named = dict(options), dict(places)
         for name, option in options.items():
-            if source in kept_sources(inputs, name):
-                changes = kept_fields(inputs, name, option.layout, source)
-                if changes is not None:
-                    kept[name] = kept_option(inputs, name, option, changes)
-        if kept:
-            named = {name: f"{place}, features from {source}" for name, place in places.items() if name in kept}
-            yield {**options, **kept}, {**places, **named}
+            own = next(iter(able[name]), source) if must_keep(inputs, name) else source
+            changes = kept_fields(inputs, name, option.layout, own) if own in able[name] else None
+            if changes is not None:
+                kept[name] = kept_option(inputs, name, option, changes)
+                named[name] = f"{places[name]}, features from {own}"
+        if named != places:
+            yield kept, named
 
 
 def kept_option(inputs: Inputs, name: str, option: ModuleOption, changes: Mapping[str, Any]) -> ModuleOption:
@@ -97,6 +99,6 @@ def kept_option(inputs: Inputs, name: str, option: ModuleOption, changes: Mappin
     assert repeated, "else no features are kept"
     device = inputs.devices[device_of_rank(inputs.cluster, layout.ranks[0])]
     tokens = sum(map(item_tokens, inputs.batches[0].streams.get(name, {}).values()))
-    read = tokens * token_bytes(inputs.model.modules[name], layout.dtype) / len(layout.ranks)
+    read = tokens * token_output_bytes(inputs.model.modules[name], layout.dtype) / len(layout.ranks)
     seconds = option.seconds / repeated.epochs + read / (feature_gb_per_s(layout, inputs.cluster, device) * GB)
     return replace(option, layout=layout, seconds=seconds)

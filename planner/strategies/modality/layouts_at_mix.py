@@ -7,16 +7,17 @@ samples and what they read being assigned anew in each.
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from planner.costs import SharedPrices
 from planner.errors import Infeasible
-from planner.layouts import joint_space_bound, unbounded_jointly
+from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import join_plans, round_digits
 from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import over_space, with_score
+from planner.scoring import over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
-from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint, simulated_joint
+from planner.strategies.modality.joint_search import JointSearch, JointTrials, SimulatedJoint, simulated_joint
 from planner.strategies.static import draft_of_layouts
 
 Layouts = dict[str, Layout]
@@ -47,6 +48,7 @@ class LayoutsAtMix:
 
     mix: str
     inputs: Inputs  # with the batches of the mix
+    prices: SharedPrices = field(default_factory=SharedPrices)
     known: dict[str, LayoutsOnBatches] = field(default_factory=dict)
 
     def quickest(self) -> list[tuple[Layouts, str]]:
@@ -84,7 +86,7 @@ class LayoutsAtMix:
         """Layouts on all batches; `known`: seconds of the first ones."""
         seconds = [*known]
         for batch in self.inputs.batches[len(known) :]:
-            found = simulated_joint(replace(self.inputs, batches=(batch,)), layouts, kind)
+            found = simulated_joint(JointTrials(replace(self.inputs, batches=(batch,)), self.prices), layouts, kind)
             if not found.plan:
                 return LayoutsOnBatches(tuple(seconds), found.because)
             seconds.append(found.seconds)
@@ -97,5 +99,5 @@ class LayoutsAtMix:
             alone = replace(self.inputs, batches=(batch,))
             found = with_score(draft_of_layouts(alone, layouts), effort)
             plan = with_fields(found, alternatives=alternatives)
-            plans.append(plan if unbounded_jointly(alone) else over_space(plan, joint_space_bound(alone).seconds))
+            plans.append(plan if unbounded_jointly(alone) else over_joint_space(plan))
         return join_plans(plans)

@@ -47,7 +47,7 @@ def on_ranks(problem: LayoutProblem, ranks: int) -> LayoutProblem:
     *nearer, widest = problem.machine.network.levels
     joined = NetworkLevel(max(widest.ranks, ranks), widest.gb_per_s, widest.us)
     levels = (*nearer, joined) if nearer else (widest, joined)
-    network = replace(problem.machine.network, levels=levels, cached_costs={})
+    network = replace(problem.machine.network, levels=levels, cached_costs={}, cached_links={})
     trained = replace(problem.trained, ranks=ranks)
     return replace(problem, trained=trained, machine=replace(problem.machine, network=network))
 

@@ -5,14 +5,26 @@ Which sample and which item goes where is decided for all modules together (join
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
+from typing import NamedTuple
 
-from planner.costs import Pricing
+from planner.costs import Pricing, SharedPrices
 from planner.errors import Infeasible, InputError
+from planner.layouts import unbounded_jointly
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, group_name
-from planner.scoring import Score, TriedPlan, outcome_of, prediction_of, require_memory, score, with_score
+from planner.scoring import (
+    Score,
+    TriedPlan,
+    outcome_of,
+    over_joint_space,
+    prediction_of,
+    require_memory,
+    score,
+    with_score,
+)
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
@@ -50,10 +62,12 @@ def fixes_every_module(inputs: Inputs) -> bool:
 
 
 def solve_together(inputs: Inputs) -> Plan:
-    """The priced plan of the layouts that a job fixes. Raises InputError, and Infeasible where it does not fit."""
+    """The priced plan of the layouts that a job fixes, with the bound over all assignments. Raises InputError, and
+    Infeasible where it does not fit.
+    """
     plan, found = priced_together(inputs)
     require_memory(plan, found)
-    return plan
+    return plan if unbounded_jointly(inputs) else over_joint_space(plan)
 
 
 def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
@@ -111,10 +125,27 @@ def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose 
     """The plan of one batch before its check; `choose`: which assignment is taken, where samples are not packed. Raises
     Infeasible where a sample is more than a rank may hold.
     """
+    return estimated_draft(inputs, layouts, SharedPrices(), choose).plan
+
+
+class EstimatedDraft(NamedTuple):
+    """A plan before its check, and what its step takes about."""
+
+    plan: Plan
+    seconds: float  # of the assignment's estimate (step_estimate.py); infinite where samples are packed without one
+
+
+def estimated_draft(
+    inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices, choose: Choose = JointItems.best
+) -> EstimatedDraft:
+    """The same with its estimate; `shared`: prices, with other plans of the job."""
+    pricing, seconds = pricing_for(inputs, layouts, shared), inf
     if packs_samples(inputs):
-        micro_batches, groups = packed_by_group(pricing_for(inputs, layouts), inputs, layouts)
+        micro_batches, groups = packed_by_group(pricing, inputs, layouts)
     else:
-        micro_batches, groups = assigned_by_group(choose(joint_items(inputs, layouts)), inputs, layouts)
+        chosen = choose(JointItems(pricing, inputs, layouts))
+        seconds = chosen.seconds
+        micro_batches, groups = assigned_by_group(chosen, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")
     plan = draft_plan(
@@ -124,7 +155,7 @@ def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose 
         groups,
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
-    return with_fields(plan, edges=plan_edges(inputs, layouts))
+    return EstimatedDraft(with_fields(plan, edges=plan_edges(inputs, layouts)), seconds)
 
 
 def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
@@ -132,11 +163,12 @@ def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
     return JointItems(pricing_for(inputs, layouts), inputs, layouts)
 
 
-def pricing_for(inputs: Inputs, layouts: dict[str, Layout]) -> Pricing:
+def pricing_for(inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices | None = None) -> Pricing:
     """What prices items of modules with these layouts."""
     used = plan_uses(inputs, layouts, ())
-    flows = gradient_flows(used.models, inputs.model.edges)
-    return Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows, repeated=used.repeated)
+    flows, shared = gradient_flows(used.models, inputs.model.edges), SharedPrices() if shared is None else shared
+    fixed = (used.models, layouts, inputs.cluster, used.prices, used.devices)
+    return Pricing(*fixed, flows=flows, repeated=used.repeated, shared=shared)
 
 
 def packed_by_group(

@@ -57,7 +57,13 @@ def item_line(pricing: Pricing, module: str, layout: Layout, group: Group | None
         layout, rank_order=DEFAULT_RANK_ORDER
     )  # the placement of a replica's ranks hardly changes the balance
     near = Pricing(
-        pricing.models, {module: whole}, pricing.cluster, pricing.prices, pricing.devices, repeated=pricing.repeated
+        pricing.models,
+        {module: whole},
+        pricing.cluster,
+        pricing.prices,
+        pricing.devices,
+        repeated=pricing.repeated,
+        shared=pricing.shared,
     )
     forward, backward = (near.module_line(module, ranks, split, first)[0] for first in (True, False))
     return forward + backward

@@ -64,6 +64,8 @@ class StreamItems:
         line = item_line(pricing, name, layout)
         of_size = {size: sum(map(line.item_seconds, part_lengths(size))) for size in {*sizes.values()}}
         self.loads = {item: of_size[size] for item, size in sizes.items()}
+        tokens_of = {size: item_tokens(size) for size in of_size}
+        self.tokens = {item: tokens_of[size] for item, size in sizes.items()}
         self.known_near: dict[Ranks, list[int]] = {}  # ranks that read → replicas that need not send to others
         self.known_within: dict[Ranks, Ints] = {}  # ranks → replicas within them
         self.known_sends: dict[tuple[int, str, int, Ranks], float] = {}
@@ -158,7 +160,7 @@ class StreamItems:
 
     def sending_seconds(self, item: int, reader: Reader, replica: int) -> float:
         """Seconds of sending an item's outputs from a replica to those who read it, and gradients back if any."""
-        key = item_tokens(self.sizes[item]), reader[0], replica, reader[1]
+        key = self.tokens[item], reader[0], replica, reader[1]
         if key not in self.known_sends:
             self.known_sends[key] = self.both_sends(*key)
         return self.known_sends[key]

@@ -1,0 +1,32 @@
+"""What prices the modules of many plans of one job, computed once for each layout of a module, whichever others have.
+
+A search holds one, and hands it to the pricing of each plan that it tries. Models, devices, cluster and rates are the
+job's, so that a module's layout and what its cross attention reads decide all else.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from planner.costs.cross_reads import CrossReads
+from planner.costs.fit_pricing import FitPricing
+from planner.costs.rate_pricing import RatePricing
+from planner.plan.plan_file import Layout
+from planner.specs.base import with_fields
+
+ModulePricing = FitPricing | RatePricing
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPrices:
+    """What prices a module on a device kind, by its layout."""
+
+    known: dict[tuple[str, str, str, CrossReads], ModulePricing] = field(default_factory=dict)
+
+    def of(
+        self, place: tuple[str, str], layout: Layout, reads: CrossReads, new: Callable[[], ModulePricing]
+    ) -> ModulePricing:
+        """What prices a module on a kind (`place`), made where it is not known. When its passes run has no price."""
+        key = (*place, str(with_fields(layout, ahead=0, serves=1, backward="last")), reads)
+        if key not in self.known:
+            self.known[key] = new()
+        return self.known[key]

@@ -1,0 +1,99 @@
+"""What a search asks of plans that it tries is what their scores say, with prices shared or not."""
+
+from itertools import pairwise
+from math import inf
+
+import numpy as np
+import pytest
+
+from planner.costs import pricing_of
+from planner.layouts import layouts_of, screen
+from planner.plan.tasks.expand import expand
+from planner.scoring import TriedPlan, score
+from planner.specs.inputs import JobOptions, load_job
+from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
+from planner.strategies.modality.joint_changes import neighbours
+from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch, JointTrials
+from planner.strategies.static.module_space import ModuleSpace
+from tests.modality_jobs import seeing_job
+
+EACH = 2  # of the candidates, and of the changes of each, about one in so many is tried
+
+
+def every_layouts(inputs):
+    """Candidates of a job, and changes of each."""
+    for number, candidate in enumerate(joint_candidates(JointSpace(inputs))[::EACH]):
+        yield candidate.layouts
+        yield from [*neighbours(inputs, candidate.layouts)][number % EACH :: EACH * EACH]
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    inputs = seeing_job(tmp_path_factory.mktemp("job"))
+    trials = JointTrials(inputs)
+    found = [trials.simulate(layouts, "") for layouts in every_layouts(inputs)]
+    fitting = [each for each in found if each.plan]
+    assert len(fitting) > 60
+    return trials, fitting
+
+
+def test_prices_that_plans_share_are_their_own_to_the_last_bit(tried):
+    trials, fitting = tried
+    for each in fitting[::4]:
+        tasks = expand(each.plan)
+        own, shared = (pricing_of(each.plan, prices) for prices in (None, trials.prices))
+        prices = [pricing.with_concurrency(tasks) for pricing in (own, shared)]
+        assert [prices[0](task) for task in tasks] == [prices[1](task) for task in tasks]
+    assert len(trials.prices.known) < len(fitting)
+
+
+def test_seconds_and_memory_are_those_of_the_score(tried):
+    for each in tried[1][::4]:
+        scored, own = score(each.plan), TriedPlan(each.plan)
+        assert own.step_seconds() == scored.step_seconds == pytest.approx(each.seconds, rel=1e-8)
+        assert own.memory.peaks == pytest.approx(scored.memory.peaks, rel=1e-12)
+        assert own.memory_share == pytest.approx(scored.memory_share(scored.fullest_rank), rel=1e-12)
+
+
+def test_no_change_that_is_skipped_is_quicker_than_what_it_changes(tried):
+    """Of the best layouts, from which a search goes on."""
+    trials, fitting = tried
+    quickest, skipped = sorted(fitting, key=lambda each: each.seconds), 0
+    for start in quickest[:6]:
+        for layouts in neighbours(trials.inputs, start.layouts):
+            found = trials.simulate(layouts, "")
+            if found.plan and found.estimate > CLEARLY_SLOWER * start.estimate:
+                skipped += 1
+                assert found.seconds >= start.seconds * (1 - 1e-9)
+    assert skipped > 5
+
+
+def test_what_is_estimated_as_too_slow_is_not_simulated_and_not_remembered(tried):
+    trials, fitting = tried
+    slow = max(fitting, key=lambda each: each.estimate)
+    fresh = JointTrials(trials.inputs)
+    left = fresh.simulate(slow.layouts, "", slow.estimate / CLEARLY_SLOWER)
+    assert left.plan is None and left.seconds == inf and "estimated" in left.because
+    assert fresh.simulate(slow.layouts, "").seconds == slow.seconds
+
+
+def test_what_is_refused_is_not_the_best(tried):
+    trials, fitting = tried
+    done = JointSearch(trials, len(fitting), 0, fitting[:1])
+    for each in fitting[1:9]:
+        done.simulate(each.layouts, each.kind)
+    rising = done.rising
+    for one, following in pairwise(rising):
+        assert done.best is one
+        done.refuse(one, "too much")
+        assert done.best is following and one not in done.rising
+
+
+@pytest.mark.parametrize("values", [{"tp": 2, "cp": 1}, {"zero": 1}, {"pp": 2, "micro_batch": 1}])
+def test_part_of_a_space_is_screened_as_by_itself(values):
+    able = JointSpace(load_job("qwen2.5-vl-7b-h200x8", JobOptions())).llm(8)
+    part, every = able.with_values(**values), layouts_of(able.problem, able.problem.trained.fixed)
+    kept = np.logical_and.reduce([every[name] == value for name, value in values.items()])
+    alone = ModuleSpace(able.problem, {name: column[kept] for name, column in every.items()})
+    assert len(part.rising) and part.screened.seconds == pytest.approx(screen(able.problem, alone.layouts).seconds)
+    assert [each.layout for each in part.quickest(4)] == [each.layout for each in alone.quickest(4)]
