@@ -143,7 +143,8 @@ def open_candidates(inputs: Inputs) -> list[Candidate]:
     encoders take as long as a search of layouts: they are tried where the software has groups that change, and of
     ZeRO-1 and 2, which send alike, with the one that holds less.
     """
-    fixed, several = inputs.fixed_parallelism, len(inputs.model.modules) > 1
+    several = len(inputs.model.modules) > 1
+    fixed = inputs.fixed_parallelism if several else inputs.job.layout
     stage, how = fixed.zero, fixed.recompute
     recomputes = [None] if how is not None else [*RECOMPUTES]
     grouped = [

@@ -32,6 +32,7 @@ from planner.strategies.plan_drafts import (
     plan_micro_batch,
     plan_uses,
     unsupported_by_groups,
+    zero_of_groups,
 )
 
 SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of micro-batches per rank"
@@ -39,7 +40,7 @@ SUMMARY = "how many ranks each sequence spans, offload, and unequal numbers of m
 
 def supports(inputs: Inputs) -> str | None:
     """Needs ranks that synchronise once per step, and no layout fixed for all micro-batches."""
-    if inputs.job.sync != "step" or inputs.fixed_parallelism.zero in (None, 3):
+    if inputs.job.sync != "step" or zero_of_groups(inputs) == 3:
         return "data_ranks synchronises ranks once per step: it needs sync: step, and zero: 0, 1 or 2"
     if len(inputs.model.modules) > 1:
         return unsupported_beside_encoders(inputs, "data_ranks")

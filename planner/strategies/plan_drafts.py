@@ -52,6 +52,13 @@ def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
     return f"groups of {name} change with every micro-batch: fix.layouts has no place in it | {fix}"
 
 
+def zero_of_groups(inputs: Inputs) -> int:
+    """The ZeRO stage of the module of the samples in groups: 3 where the job gives none."""
+    several = len(inputs.model.modules) > 1
+    zero = inputs.fixed_parallelism.zero if several else inputs.job.layout.zero
+    return 3 if zero is None else zero
+
+
 def only_one_module(inputs: Inputs, name: str) -> str:
     """The reason why a strategy for one module cannot plan a model of several."""
     others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)

@@ -31,6 +31,7 @@ from planner.strategies.plan_drafts import (
     plan_micro_batch,
     plan_uses,
     unsupported_by_groups,
+    zero_of_groups,
 )
 
 SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which sequence goes where"
@@ -38,7 +39,7 @@ SUMMARY = "sequence-parallel groups of mixed degree per micro-batch, and which s
 
 def supports(inputs: Inputs) -> str | None:
     """Needs ranks that synchronise in every micro-batch, and no layout fixed for all of them."""
-    if inputs.job.sync != "micro_batch" or inputs.fixed_parallelism.zero not in (None, 3):
+    if inputs.job.sync != "micro_batch" or zero_of_groups(inputs) != 3:
         return "sequence_groups synchronises all ranks in every micro-batch: it needs sync: micro_batch and zero: 3"
     if len(inputs.model.modules) > 1:
         return unsupported_beside_encoders(inputs, "sequence_groups")
