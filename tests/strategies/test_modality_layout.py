@@ -1,5 +1,6 @@
 """Encoders and LLM planned together: legal plans with what the job fixes, none slower than any layouts by hand."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -7,6 +8,8 @@ import pytest
 
 from planner.errors import Infeasible, InputError
 from planner.plan.legal.plan_laws import violations
+from planner.plan.mesh.rank_mesh import stage_ranks
+from planner.plan.plan_file import Layout
 from planner.scoring import score
 from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
@@ -14,7 +17,6 @@ from planner.strategies import modality_layout
 from planner.strategies.modality.joint_search import JointTrials
 from tests.modality_jobs import seeing_job
 
-EVEN_STAGES = (Layers((0, 1)), Layers((2, 3)))
 NO_CALLBACK = lambda *_: None  # noqa: E731
 
 
@@ -84,31 +86,57 @@ def test_text_alone_is_planned(tmp_path):
     assert not violations(plan)
 
 
+IMAGES = ("160,0\n160+80,3\n320,2\n", "1200,0\n200+560,3\n2000,4\n", "1600,0\n")
+PLAIN = "llm: {recompute: none, zero: 0, vpp: 1, cp: 1}, vit: {recompute: none, zero: 0, cp: 1, pp: 1}"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("images", ["160,0\n160+80,3\n320,2\n", "1200,0\n200+560,3\n2000,4\n", "1600,0\n"])
-def test_no_layouts_are_quicker_in_a_small_space(tmp_path, images):
-    """Everything on two ranks without recomputation or ZeRO, by brute force."""
-    fixed = "llm: {recompute: none, zero: 0, vpp: 1, cp: 1}, vit: {recompute: none, zero: 0, cp: 1}"
-    inputs = seeing_job(tmp_path, ranks=2, fixed=fixed, images=f"patches,row\n{images}")
+@pytest.mark.parametrize("images", IMAGES)
+def test_no_layouts_are_quicker_on_two_ranks(tmp_path, images):
+    assert by_brute_force(tmp_path, 2, images) > 200
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("images", IMAGES)
+def test_no_layouts_are_quicker_on_four_ranks(tmp_path, images):
+    assert by_brute_force(tmp_path, 4, images) > 1000
+
+
+def by_brute_force(folder, ranks: int, images: str) -> int:
+    """Everything without recomputation or ZeRO on so many ranks: how many layouts were tried, none of them quicker than
+    the strategy's.
+    """
+    inputs = seeing_job(folder, ranks=ranks, fixed=PLAIN, images=f"patches,row\n{images}")
     best = modality_layout.plan(replace(inputs, effort=4), None)
-    layout, vit = best.layouts["llm"], best.layouts["vit"]
-    tried, trials = [], JointTrials(inputs)
-    llms = [
-        with_fields(layout, ranks=Ranks(range(n)), tp=tp, dp=dp, pp=pp, micro_batch=m, stages=stages, schedule=schedule)
-        for n in (1, 2)
-        for tp, dp, pp in product((1, 2), repeat=3)
-        if tp * dp * pp == n
-        for m in (1, 2, 4)  # as the space has them
-        for stages, schedule in [((), None) if pp == 1 else (EVEN_STAGES, "1f1b")]
+    trials, vit = JointTrials(inputs), best.layouts["vit"]
+    tried = [
+        trials.simulate({"llm": llm, "vit": own}, "")
+        for llm in decoder_layouts(best.layouts["llm"], ranks)
+        for own in encoder_layouts(vit, llm, ranks)
     ]
-    for llm in llms:
-        for ranks in (Ranks((0,)), Ranks((1,)), Ranks((0, 1))):
-            if len({*llm.ranks} | {*ranks}) < 2:
-                continue
-            for tp, ahead, backward in product((1, 2), (0, 1, 2, 4), ("last", "at_once")):
-                if len(ranks) % tp == 0:
-                    timing = {"ahead": ahead, "backward": backward}
-                    own = with_fields(vit, ranks=ranks, tp=tp, dp=len(ranks) // tp, pp=1, stages=(), **timing)
-                    tried.append(trials.simulate({"llm": llm, "vit": own}, ""))
-    assert len(tried) > 200
     assert best.outcome.value <= min(each.seconds for each in tried) * (1 + 1e-9)
+    return len(tried)
+
+
+def decoder_layouts(layout: Layout, ranks: int) -> Iterator[Layout]:
+    """On the first ranks, with every degree that divides; micro-batches and stages as the space has them."""
+    for tp, dp, pp in product((1, 2, 4), (1, 2, 3, 4), (1, 2, 4)):
+        if tp * dp * pp > ranks:
+            continue
+        each = 4 // pp
+        stages = tuple(Layers(range(first, first + each)) for first in range(0, 4, each)) if pp > 1 else ()
+        placed = with_fields(layout, ranks=Ranks(range(tp * dp * pp)), tp=tp, dp=dp, pp=pp, stages=stages)
+        for micro_batch in (1, 2, 4):
+            yield with_fields(placed, micro_batch=micro_batch, schedule="1f1b" if pp > 1 else None)
+
+
+def encoder_layouts(layout: Layout, llm: Layout, ranks: int) -> Iterator[Layout]:
+    """On all ranks, on those of the LLM or of its first stage, or on those that it leaves; run early or late."""
+    every, left = Ranks(range(ranks)), Ranks(rank for rank in range(ranks) if rank not in {*llm.ranks})
+    places = [every] if not left else [every, left]
+    places += [] if left else [stage_ranks(llm, 0)]
+    timings = product((1, 2, 4), (0, 1, 2, 4), ("last", "at_once"))
+    for (tp, ahead, backward), own in product([*timings], dict.fromkeys(places)):
+        if len(own) % tp == 0:
+            placed = {"ranks": own, "tp": tp, "dp": len(own) // tp, "pp": 1, "stages": ()}
+            yield with_fields(layout, **placed, ahead=ahead, backward=backward)
