@@ -19,7 +19,7 @@ from tests.published.made_records import record
     [
         ("H100", "", "h100-80gb"),
         ("NVIDIA H100 80GB HBM3", "", "h100-80gb"),
-        ("H100 96GB HBM2e (500W)", "96", "h100-80gb"),
+        ("H100 96GB HBM2e (500W)", "96", "torchtitan-h100-500w"),
         ("A100-SXM4-80GB", "", "a100-80gb"),
         ("A100", "40", "a100-40gb"),
         ("A100 40GB", "", "a100-40gb"),
