@@ -20,7 +20,7 @@ from planner.runtime.exchange.plan_channels import plan_channels
 from planner.scoring import require_memory_in_order, score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
-from planner.strategies.static import solve_together
+from planner.strategies.static import assign_batch, solve_together
 from tests.online.several_jobs import (
     LAYOUTS,
     LENGTHS,
@@ -72,7 +72,7 @@ def test_steps_are_those_that_planning_all_ahead_gives(tmp_path, data, layouts):
     inputs = load_job(str(tmp_path / "job.yaml"), JobOptions())
     for number in range(1, count):
         step, batch = offered(ahead, number), batches[number]
-        alone = solve_job.solve_together(replace(inputs, batches=(batch,), first_row=step.first_row))
+        alone = assign_batch(replace(inputs, batches=(batch,), first_row=step.first_row), head.layouts)
         whole = ahead.head.complete_plan(step, "")
         assert step.step == with_fields(alone.steps[0], outcome=alone.outcome, prediction=alone.prediction)
         assert whole.uses.items == alone.uses.items == {"llm": batch.items, **batch.streams}
