@@ -122,7 +122,7 @@ class Pricing:
         """
         if not task.tokens:
             return NO_COST
-        task = task.fullest_share()
+        task = self.slowest_share(task)
         part = self.layer_pass(task)
         part = part if embedding_head else part._replace(embedding_head=False)
         costs = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
@@ -133,6 +133,13 @@ class Pricing:
         if task.phase == "W":
             return Cost(weights, "analytic", costs[kind].spread)
         return Cost(costs[kind].value - weights, "analytic", costs[kind].spread, costs[kind].comm)
+
+    def slowest_share(self, task: Task) -> Task:
+        """A pass as its slowest rank has it, where ranks share whole parts of items; else itself."""
+        shares = task.shares()
+        if shares is None:
+            return task
+        return max(map(task.of_share, dict.fromkeys(shares)), key=lambda each: self.pass_cost(each).value)
 
     def shared_pass_cost(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """A pass with a share of its devices: compute slows down, communication takes as long as on whole devices."""
@@ -148,7 +155,7 @@ class Pricing:
 
     def device_use(self, task: Task) -> DeviceUse:
         """What a pass (of a backward in two, both halves) asks of its devices; of several kinds, of the slowest."""
-        task = task.fullest_share()
+        task = self.slowest_share(task)
         part = self.layer_pass(task)
         each = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
         kind = max(each, key=lambda kind: each[kind].value)

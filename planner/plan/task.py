@@ -97,8 +97,11 @@ class Task:
         shares = self.shares()
         if shares is None:
             return self
-        fullest = max(shares, key=lambda lengths: (sum(lengths), sum(each * each for each in lengths)))
-        return replace(self, degree=1, parts=(fullest,), sizes=(sum(fullest),))
+        return self.of_share(max(shares, key=lambda lengths: (sum(lengths), sum(each * each for each in lengths))))
+
+    def of_share(self, lengths: tuple[int, ...]) -> "Task":
+        """Return the task as a rank has it whose whole documents have these lengths."""
+        return replace(self, degree=1, parts=(lengths,), sizes=(sum(lengths),))
 
     def with_dependencies(self, *ids: str) -> "Task":
         """Return the task with these ids added to those that it waits for."""

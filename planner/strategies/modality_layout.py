@@ -61,10 +61,13 @@ def scored_best(inputs: Inputs, done: JointSearch) -> Plan:
     """The quickest plan that fits with its score, too: outputs of frozen encoders may wait longer in the simulated step
     than in the order of its tasks, by which the search holds plans against memory. Raises Infeasible where none does.
     """
+    work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
     while (best := done.best) and best.plan:
-        chosen = quicker_assignment(inputs, best.plan)
-        try:
-            return with_score(chosen, f"{done.priced} joint layouts priced, {len(done.tried)} simulated")
-        except Infeasible as error:
-            done.refuse(best, error.message)
+        chosen, binding = quicker_assignment(inputs, best.plan), ""
+        for each in (chosen,) if chosen is best.plan else (chosen, best.plan):
+            try:
+                return with_score(each, work)
+            except Infeasible as error:
+                binding = error.message
+        done.refuse(best, binding)
     raise nearest_error(done)

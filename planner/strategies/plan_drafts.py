@@ -7,8 +7,9 @@ from typing import Any
 
 import planner
 from planner import files
-from planner.costs import PackingProblem, price_table, split_degree
+from planner.costs import PackingProblem, Pricing, SharedPrices, price_table, split_degree
 from planner.packing import PackedGroup
+from planner.plan.gradient_flow import gradient_flows
 from planner.plan.join_plans import joined_left_out
 from planner.plan.plan_file import (
     Group,
@@ -76,6 +77,18 @@ def data_parallel_layouts(inputs: Inputs) -> dict[str, Layout]:
     }
     layout = Layout(ranks=Ranks(range(size)), dp=size, **{"zero": inputs.job.zero, **states})
     return {inputs.module: layout}
+
+
+def pricing_of_draft(
+    inputs: Inputs, used: PlanInputs, layouts: dict[str, Layout], shared: SharedPrices | None = None
+) -> Pricing:
+    """What prices items of modules with these layouts, of all or some of the model's, before there is a plan; `shared`:
+    with other plans of the job.
+    """
+    edges = [edge for edge in inputs.model.edges if {edge.source, edge.target} <= {*layouts}]
+    flows, shared = gradient_flows(used.models, edges), SharedPrices() if shared is None else shared
+    fixed = (used.models, layouts, used.cluster, used.prices, used.devices)
+    return Pricing(*fixed, flows=flows, repeated=used.repeated, shared=shared)
 
 
 def plan_uses(inputs: Inputs, layouts: dict[str, Layout], degrees: tuple[int, ...]) -> PlanInputs:

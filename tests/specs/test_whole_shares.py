@@ -82,6 +82,15 @@ def test_a_split_that_cuts_no_document_costs_what_a_share_does(plans):
     assert pricing.price(split).comm == 0.0 < pricing_of(plans["image"]).price(image).comm
 
 
+def test_shares_of_as_many_tokens_cost_what_the_slower_one_does(plans):
+    """Attention within a frame of 800 tokens takes longer than within eight of 101, although these are more tokens."""
+    split, pricing = long_pass(plans["video"]), pricing_of(plans["video"])
+    uneven = replace(split, parts=((800, *[101] * 8),), sizes=(1608,))
+    assert uneven.shares() == [(800,), (101,) * 8]
+    assert pricing.price(uneven).value == pytest.approx(pricing.price(uneven.of_share((800,))).value, rel=1e-12)
+    assert pricing.price(uneven).value > pricing.price(uneven.of_share((101,) * 8)).value
+
+
 def test_each_rank_has_whole_frames(plans):
     plan, task = plans["video"], long_pass(plans["video"])
     spans = [rank_token_spans(plan.uses.models["vit"], plan.layouts["vit"], task, rank) for rank in task.ranks]

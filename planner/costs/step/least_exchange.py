@@ -69,12 +69,11 @@ def gathered_seconds(
         return GatheredSeconds(0.0, 0.0)
     if sizes:
         return unequal_turns(module, at, sizes, machine)
-    equal = True
     whole = on_distinct(at, exchange_fields(at), lambda some: stage_exchange(module, some, machine))
-    alone = at.micro_batches * in_turn_seconds(module, at, equal, machine, whole, module.layers)
+    alone = at.micro_batches * in_turn_seconds(module, at, machine, whole, module.layers)
     smallest = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
     chunk = on_distinct(at, exchange_fields(at), lambda some: chunk_exchange(module, some, machine))
-    pair = in_turn_seconds(module, at, equal, machine, chunk, smallest)
+    pair = in_turn_seconds(module, at, machine, chunk, smallest)
     count = np.floor(at.micro_batches + ROUNDING) * at.vpp * (not machine.accounting.keeps_gathered)
     warm_up = np.where(np.asarray(at.vpp) > 1, (at.vpp - 1.0) * at.pp, 0.0)
     turns = np.maximum(0.0, count - warm_up - 1.0) * (at.schedule in ("1f1b", "interleaved"))
@@ -132,10 +131,12 @@ def least_of_chunk(module: Module, at: LayoutColumns, each: Sequence[Number]) ->
 
 
 def in_turn_seconds(
-    module: Module, at: LayoutColumns, equal: bool, machine: MachineModel, found: ReplicaExchange, layers: Number
+    module: Module, at: LayoutColumns, machine: MachineModel, found: ReplicaExchange, layers: Number
 ) -> Number:
-    """Exposed seconds of one gather beside a forward through these layers, and of the collectives beside a backward."""
-    forward, backward = passes_beside(module, at, equal, machine, layers)
+    """Exposed seconds of one gather beside a forward through these layers, and of the collectives beside a backward, of
+    equal micro-batches.
+    """
+    forward, backward = passes_beside(module, at, True, machine, layers)
     uncovered, window = 1.0 / layers, machine.dp_window
     reduced = exposed_part(found.backward_gather + found.reduce, backward, window, uncovered)
     return exposed_part(found.gather, forward, window, uncovered) + reduced

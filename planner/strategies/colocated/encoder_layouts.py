@@ -12,13 +12,12 @@ from typing import Any
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
+from planner.specs.parallelism import EncoderBackward
 from planner.specs.workload.items import UNITS_PER_TOKEN
-from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleSpace, encoder_space
+from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleSpace, encoder_space, fixed_timing
 from planner.units import GIB
 
 ORDER: tuple[EncoderBackward, ...] = ("at_once", "last")  # in which layouts are tried
-TIMING = "ahead", "serves", "backward"  # fields of an encoder's layout that say when its passes run
 
 
 def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
@@ -65,10 +64,8 @@ def quickest_layout(space: ModuleSpace, share: float) -> Layout | None:
 
 def timed_layout(inputs: Inputs, name: str, layout: Layout, backward: EncoderBackward) -> Layout:
     """The layout on all ranks, with passes at these times; what the job fixes of them holds."""
-    fixed = decided_fields(inputs.job.fix.layouts.get(name, Parallelism()))
-    given = {key: fixed[key] for key in TIMING if key in fixed}
     placed: dict[str, Any] = {"ranks": Ranks(range(inputs.cluster.size)), "schedule": None, "micro_batch": 1}
-    given = {"backward": backward, **given}
+    given = {"backward": backward, **fixed_timing(inputs, name)}
     at_first = given["backward"] == "last" and not given.get("ahead")
     placed |= {"serves": len(inputs.batches[0].items)} if at_first else {}
     return with_fields(layout, **{**placed, **given})

@@ -15,7 +15,6 @@ from planner.costs import PackingProblem, Pricing, packing_problem
 from planner.errors import Infeasible
 from planner.layouts import with_joint_fields
 from planner.packing import Packing
-from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, Layout, MicroBatch, Plan, PlanInputs
 from planner.scoring import PlanMemory, TriedPlan, with_score
@@ -30,6 +29,7 @@ from planner.strategies.plan_drafts import (
     draft_plan,
     plan_micro_batch,
     plan_uses,
+    pricing_of_draft,
 )
 from planner.strategies.static.joint_plan import (
     micro_batches_of,
@@ -115,8 +115,7 @@ def plan_of_encoders(inputs: Inputs, layouts: dict[str, Layout], grouping: Group
     any token is taken from it. Raises Infeasible.
     """
     used = plan_uses(inputs, layouts, grouping.degrees)
-    flows = gradient_flows(used.models, inputs.model.edges)
-    pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices, flows=flows)
+    pricing = pricing_of_draft(inputs, used, layouts)
     room = TokenRoom(inputs, pricing, used)
     tokens = room.most
     for _ in range(PACKED_AGAIN):

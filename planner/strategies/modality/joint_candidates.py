@@ -15,13 +15,13 @@ share its ranks; or those of encoders apart if they are more, and their first pa
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import EncoderBackward, Parallelism, decided_fields
+from planner.specs.parallelism import EncoderBackward
 from planner.strategies.modality.kept_features import kept_variants, must_keep
 from planner.strategies.static.module_space import (
     MEMORY_SHARES,
@@ -29,6 +29,7 @@ from planner.strategies.static.module_space import (
     ModuleOption,
     ModuleSpace,
     encoder_space,
+    fixed_timing,
     samples_space,
 )
 from planner.strategies.static.static_plan import micro_batch_count
@@ -229,15 +230,9 @@ def encoder_options(
         (option,) = options
         placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, "backward": backward}
         placed |= {"ahead": every} if name in apart or every == 1 else {"serves": every}
-        layout = with_fields(option.layout, **{**placed, **timing_fixed(space, name)})
+        layout = with_fields(option.layout, **{**placed, **fixed_timing(space.inputs, name)})
         found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
     return found
-
-
-def timing_fixed(space: JointSpace, name: str) -> dict[str, Any]:
-    """When an encoder's passes run, as far as the job fixes it."""
-    fixed = decided_fields(space.inputs.job.fix.layouts.get(name, Parallelism()))
-    return {key: fixed[key] for key in ("ahead", "serves", "backward") if key in fixed}
 
 
 def place_ranks(space: JointSpace, name: str, place: str, llm: Layout) -> Ranks:

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from planner.costs import Pricing
-from planner.plan.gradient_flow import gradient_flows
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.workload.items import Size, item_tokens, part_lengths
-from planner.strategies.plan_drafts import plan_uses
+from planner.strategies.plan_drafts import plan_uses, pricing_of_draft
 
 PASSES: tuple[Phase, ...] = ("F", "B")
 
@@ -59,12 +58,7 @@ def with_level_stages(inputs: Inputs, layouts: Mapping[str, Layout]) -> dict[str
 
 def batch_pricing(inputs: Inputs, layouts: Mapping[str, Layout]) -> Pricing:
     """The prices of plans of these layouts."""
-    used = plan_uses(inputs, {**layouts}, ())
-    edges = [edge for edge in inputs.model.edges if {edge.source, edge.target} <= {*layouts}]
-    flows = gradient_flows(used.models, edges)
-    return Pricing(
-        used.models, {**layouts}, inputs.cluster, used.prices, used.devices, flows=flows, repeated=used.repeated
-    )
+    return pricing_of_draft(inputs, plan_uses(inputs, {**layouts}, ()), {**layouts})
 
 
 def passes_seconds(pricing: Pricing, name: str, layers: Layers, sizes: Mapping[int, Size]) -> float:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from planner.costs import Pricing, SharedPrices
 from planner.errors import Infeasible, InputError
 from planner.layouts import unbounded_jointly
-from planner.plan.gradient_flow import gradient_flows
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, group_name
@@ -28,7 +27,7 @@ from planner.scoring import (
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
-from planner.strategies.plan_drafts import draft_plan, plan_uses
+from planner.strategies.plan_drafts import draft_plan, plan_uses, pricing_of_draft
 from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_streams import JointAssignment
 from planner.strategies.static.packed_modules import packs_samples
@@ -165,10 +164,7 @@ def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:
 
 def pricing_for(inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices | None = None) -> Pricing:
     """What prices items of modules with these layouts."""
-    used = plan_uses(inputs, layouts, ())
-    flows, shared = gradient_flows(used.models, inputs.model.edges), SharedPrices() if shared is None else shared
-    fixed = (used.models, layouts, inputs.cluster, used.prices, used.devices)
-    return Pricing(*fixed, flows=flows, repeated=used.repeated, shared=shared)
+    return pricing_of_draft(inputs, plan_uses(inputs, layouts, ()), layouts, shared)
 
 
 def packed_by_group(
