@@ -1,6 +1,7 @@
 """Hypothesis strategies for everything that stands in a file, from the types themselves: what is added is covered."""
 
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from planner.plan.plan_file import Layout, TaskPlacement
 from planner.plan.task_reference import TaskName, TaskRef
 from planner.specs.base import FirstStage, Indices, Layers, RankChoice, Ranks, with_fields
 from planner.specs.framework.knobs import Knobs
+from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.node_cluster import NodeCluster
 from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
@@ -29,6 +31,7 @@ TEXT = st.one_of(
     ),
     st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
 )
+MONTHS = st.just("") | st.dates(min_value=date(2000, 1, 1), max_value=date(2099, 12, 31)).map("{:%Y-%m}".format)
 NAMES = st.from_regex(r"[A-Za-z0-9_.+-]{1,6}", fullmatch=True)
 WRITTEN = {NodeGpus: ("8xh100", "4 x ./box.yaml", "72×gb200"), NodeAdapters: ("8x400Gb", "3.2Tb", "8x50GB/s")}
 INDICES = st.sets(st.integers(0, 200), min_size=1, max_size=12).map(sorted)
@@ -176,7 +179,7 @@ def layouts(kind: type) -> st.SearchStrategy:
 
 def jobs() -> st.SearchStrategy:
     """Ranks are of one module's layout, not of all, and so is when encoders run."""
-    of_one = dict.fromkeys(("ranks", "ahead", "backward"))
+    of_one = dict.fromkeys(("ranks", "ahead", "backward", "features"))
     return unchecked(Job, layout=layouts(Parallelism).map(lambda layout: with_fields(layout, **of_one)))
 
 
@@ -282,6 +285,7 @@ def named_or(kind: type, field: str) -> st.SearchStrategy:
 
 CHECKED = {
     Job: jobs,
+    Software: lambda: unchecked(Software, month=MONTHS),
     Decoder: lambda: modules(Decoder),
     Vit: lambda: modules(Vit),
     Audio: lambda: modules(Audio),
