@@ -134,8 +134,9 @@ def with_coefficients(timing: TimingCoefficients, owner: str, values: Coefficien
         if coefficient in values
     }
     fitted |= {name: np.minimum(1.0, fitted[name]) for name in AT_MOST_ONE if name in fitted}
-    if "attention" in fitted:
-        fitted["attention"] = timing.attention * fitted["attention"]  # of the framework's kernel
+    for name in ("attention", "cast"):  # relative to those of the framework's kernel and recipe
+        if name in fitted:
+            fitted[name] = getattr(timing, name) * fitted[name]
     if "tp_exposed" in fitted:
         fitted["tp_exposed_backward"] = fitted["tp_exposed"]
     return with_fields(timing, **fitted)

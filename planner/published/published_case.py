@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from planner.costs import LayoutColumns
 from planner.specs.framework.attention_kernels import AttentionKernel
+from planner.specs.framework.fp8_recipes import Fp8Recipe
 from planner.specs.layers import Module
 
 
@@ -47,6 +48,7 @@ class PublishedCase:
     network: StatedNetwork
     settings_text: str  # other settings as free text, in lower case
     attention_kernel: AttentionKernel
+    fp8_recipe: Fp8Recipe
     seconds: float | None  # of a measured step; None: the record states none
     memory_bytes: float | None  # measured peak of the rank that `memory_rank` names
     memory_rank: str  # worst, first, last

@@ -83,6 +83,9 @@ def measurement_key(record: PublishedRecord, case: PublishedCase) -> tuple[objec
     return source, stated, digits, model, case.setup, case.device, case.network
 
 
+ROWWISE = re.compile(r"row[-_ ]?wise|axis[-_ ]?wise")
+
+
 def read_case(record: PublishedRecord) -> PublishedCase:
     """A record as a case. Raises UnusableRecord, and InputError for a shipped file that cannot be read."""
     if record.text(EXTRA_CELLS):
@@ -123,6 +126,7 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         network=fabric,
         settings_text=settings_text(record),
         attention_kernel=record_kernel(record, name),
+        fp8_recipe="rowwise" if ROWWISE.search(settings_text(record)) else "tensorwise",
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,
