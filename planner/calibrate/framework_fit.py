@@ -33,8 +33,7 @@ from planner.published import CaseGroup, PublishedCase, group_cases
 NOISE = 0.04, 0.4  # bounds on the standard deviation of a source's log step times
 DEVIATION = 1.4826  # standard deviation over median absolute deviation of a normal distribution
 FULL_WEIGHT_RECORDS = 15  # records of a source that count in full; with more, its total weight stays the same
-import os
-SAME_CHIP_CORRELATION = float(os.environ.get('RHO','0.7'))
+SAME_CHIP_CORRELATION = 0.7  # of the logarithms of what one chip sustains in two precisions
 HELD_WIDTH = 1e-4  # prior width of what the second fit keeps from the first
 MOST_STEPS = 8  # of Gauss and Newton's method
 LONGEST_STEP = 2.0  # of a logarithm
@@ -63,10 +62,7 @@ class FrameworkProblem:
             log_seconds = self.group_logs(group, machine, shifted)
             slopes[group.indices[:, None], columns] = (log_seconds[:-1] - log_seconds[-1]).T / STEP
             predicted[group.indices] = log_seconds[-1]
-        names = [case.origin.source for case in self.cases]
-        return LinearResiduals(
-            logs, predicted - measured_logs(self.cases), slopes, np.unique(names, return_inverse=True)[1]
-        )
+        return LinearResiduals(logs, predicted - measured_logs(self.cases), slopes)
 
     def group_logs(self, group: CaseGroup, machine: MachineModel, logs: Logs) -> Logs:
         """Log seconds (..., cases) of one group, for log coefficients (..., coefficients)."""
@@ -219,7 +215,9 @@ def centred_priors(names: Sequence[CoefficientName], common: CoefficientValues) 
 
 def prior_covariance(names: Sequence[CoefficientName], widths: Logs) -> Logs:
     """Covariance (coefficients, coefficients): rates that one chip sustains share its power and its clocks."""
-    paced = np.array([width > HELD_WIDTH and name.name in SUSTAINED_PRECISIONS for name, width in zip(names, widths)])
+    paced = np.array(
+        [width > HELD_WIDTH and name.name in SUSTAINED_PRECISIONS for name, width in zip(names, widths, strict=True)]
+    )
     owners = np.array([coefficient.owner for coefficient in names])
     together = paced[:, None] & paced & (owners[:, None] == owners) & ~np.eye(len(names), dtype=np.bool_)
     covariance: Logs = np.outer(widths, widths) * (np.eye(len(names)) + SAME_CHIP_CORRELATION * together)

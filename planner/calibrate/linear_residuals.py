@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 KNEE = 3.0  # standard deviations beyond which the cost of a residual grows linearly
 REWEIGHTINGS = 50  # at most
-import os
-SHARED_ERROR = float(os.environ.get('TAU', '0.1'))
 SETTLED = 1e-6  # change of a logarithm at which reweighting ends
 Logs = NDArray[np.float64]
 
@@ -42,7 +40,6 @@ class LinearResiduals:
     point: Logs
     residuals: Logs
     slopes: Logs
-    sources: NDArray[np.intp]  # (cases,)
 
     def at(self, logs: Logs) -> Logs:
         """Residuals (cases,) at other log coefficients."""
@@ -50,15 +47,7 @@ class LinearResiduals:
 
     def of_cases(self, chosen: NDArray[np.bool_]) -> "LinearResiduals":
         """The residuals of some cases."""
-        return LinearResiduals(self.point, self.residuals[chosen], self.slopes[chosen], self.sources[chosen])
-
-    def own_errors_apart(self, columns: Logs, weights: Logs) -> Logs:
-        each = columns * weights[:, None]
-        shared = np.zeros((self.sources.max(initial=-1) + 1, columns.shape[1]))
-        total = np.zeros(len(shared))
-        np.add.at(shared, self.sources, each)
-        np.add.at(total, self.sources, weights)
-        return each - weights[:, None] * (shared / (SHARED_ERROR**-2 + total)[:, None])[self.sources]
+        return LinearResiduals(self.point, self.residuals[chosen], self.slopes[chosen])
 
     def least(self, weights: Logs, priors: LogPriors) -> LeastResiduals:
         """The log coefficients of the least cost; `weights` (cases,): one over the deviation of each residual."""
@@ -66,9 +55,8 @@ class LinearResiduals:
         for _ in range(REWEIGHTINGS):
             off = self.at(logs)
             softened = weights**2 / np.sqrt(1.0 + (off * weights / KNEE) ** 2)
-            weighted = self.own_errors_apart(self.slopes, softened)
-            curvature = self.slopes.T @ weighted + precision
-            pull = weighted.T @ off + precision @ (logs - priors.means)
+            curvature = (self.slopes * softened[:, None]).T @ self.slopes + precision
+            pull = self.slopes.T @ (softened * off) + precision @ (logs - priors.means)
             free = (logs < priors.most) | (pull > 0.0)
             step = np.zeros(len(logs))
             step[free] = np.linalg.solve(curvature[np.ix_(free, free)], -pull[free])
