@@ -48,11 +48,11 @@ class PublishedCase:
     network: StatedNetwork
     settings_text: str  # other settings as free text, in lower case
     attention_kernel: AttentionKernel
-    fp8_recipe: Fp8Recipe
     seconds: float | None  # of a measured step; None: the record states none
     memory_bytes: float | None  # measured peak of the rank that `memory_rank` names
     memory_rank: str  # worst, first, last
     oom: bool  # the run ran out of memory
+    fp8_recipe: Fp8Recipe = "tensorwise"
     encoder: CaseEncoder | None = None
     device_bytes: float | None = None  # memory where the board's differs from its profile's; None: the profile's
     defaulted: tuple[str, ...] = ()  # blank columns filled from the source's cited defaults
