@@ -1,4 +1,4 @@
-"""Recomputation of runs that completed, whose records do not say whether they recompute: none, unless none would fit.
+"""Recomputation of runs that completed and do not say whether they recompute: none, where they fit without.
 
 Where they would not, any share of layers from the least that fits to all of them is possible: their middle is taken.
 """
