@@ -84,6 +84,7 @@ def columns_like(at, shape):
     return {name: np.broadcast_to(getattr(at, name), shape).astype(float) for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "ranks", "sizes"), [("llama-3-8b", 8, LONG), ("qwen3-30b-a3b", 16, SHORT)])
 @pytest.mark.parametrize("ranges", [True, False])
 def test_it_is_the_least_of_all_shares_and_the_fewest_of_all_layers(screened, model, ranks, sizes, ranges):
@@ -127,6 +128,7 @@ def test_no_pair_that_fits_is_quicker(screened):
             assert not fits.any() or seconds[0] >= found.seconds[place] * (1 - 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "ranks", "sizes", "fixed"),
     [
