@@ -58,6 +58,12 @@ def folder(tmp_path):
     return tmp_path
 
 
+def saved_with(folder, options):
+    """Of a run with other options."""
+    saved = SavedStates(12, "states-a", read_index(folder).digests)
+    files.write(folder / INDEX_FILE, checkpoint_index(PLAN, options, saved))
+
+
 def with_training(**fields):
     return replace(OPTIONS, training=replace(TRAINING, **fields))
 
@@ -203,12 +209,7 @@ def test_training_that_would_go_on_otherwise_is_refused_with_what_it_was(folder,
 
 
 def test_what_was_not_said_is_to_be_left_out(folder):
-    files.write(
-        folder / INDEX_FILE,
-        checkpoint_index(
-            PLAN, replace(OPTIONS, training=replace(TRAINING, clip=None)), SavedStates(12, "states-a", {})
-        ),
-    )
+    saved_with(folder, replace(OPTIONS, training=replace(TRAINING, clip=None)))
     assert refused(PLAN, replace(OPTIONS, resume=folder)).fix.startswith("leave --clip out;")
 
 
@@ -219,7 +220,7 @@ def test_other_data_is_refused(folder):
 
 def test_a_run_without_a_step_to_do_is_refused(folder):
     plain = replace(OPTIONS, training=replace(TRAINING, schedule="constant"))
-    files.write(folder / INDEX_FILE, checkpoint_index(PLAN, plain, SavedStates(12, "states-a", {})))
+    saved_with(folder, plain)
     error = refused(PLAN, replace(plain, resume=folder, steps=12))
     assert error.where == "--steps" and error.fix.startswith("--steps 13,")
     require_runnable(PLAN, replace(plain, resume=folder, steps=13))

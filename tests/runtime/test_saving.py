@@ -17,7 +17,12 @@ from planner.launch.worker import joined_world, worker_from_environment
 from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
 from planner.runtime import RunOptions
 from planner.runtime.checkpoint import written_file
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, SavedStates, checkpoint_index, read_index
+from planner.runtime.checkpoint.checkpoint_index import (
+    INDEX_FILE,
+    SavedStates,
+    checkpoint_index,
+    read_index,
+)
 from planner.runtime.checkpoint.decoder_export import saveable_decoder
 from planner.runtime.checkpoint.kept_checkpoints import kept_steps
 from planner.runtime.checkpoint.save_lock import SAVE_LOCK, save_lock

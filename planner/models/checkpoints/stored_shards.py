@@ -5,6 +5,7 @@ ranks, each its own, and read by ranks of another layout, each what it holds of 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,28 +46,27 @@ class StoredShards:
 
     folder: Path
     shards: Mapping[str, Sequence[StoredShard]]
+    prefix: str = ""  # of their names in the files
 
     def within(self, prefix: str) -> "StoredShards":
         """Those whose names begin with `prefix`, without it."""
         found = {name.removeprefix(prefix): of for name, of in self.shards.items() if name.startswith(prefix)}
-        return StoredShards(self.folder, found)
+        return StoredShards(self.folder, found, self.prefix + prefix)
 
     def shards_of(self, name: str) -> Sequence[StoredShard]:
         """The shards of a tensor. Raises InputError."""
         if name not in self.shards:
-            raise InputError(f"the checkpoint has no `{name}`", where=str(self.folder), fix=MATCHING_CHECKPOINT)
+            what = f"the checkpoint has no `{self.prefix}{name}`"
+            raise InputError(what, where=str(self.folder), fix=MATCHING_CHECKPOINT)
         return self.shards[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The full shape of a tensor. Raises InputError unless its shards make all of it."""
-        (first, *others) = self.shards_of(name)
-        each = {first.region, *(shard.region for shard in others)}
-        if {region.full for region in each} != {first.region.full} or sum(region.numbers for region in each) != whole(
-            first.region.full
-        ).numbers:
-            what = f"the files have some of `{name}`, but not all"
-            raise InputError(what, where=str(self.folder), fix="resume from another copy")
-        return first.region.full
+        regions = {shard.region for shard in self.shards_of(name)}
+        full = next(iter(regions)).full
+        if any(region.full != full for region in regions) or sum(region.numbers for region in regions) != prod(full):
+            raise self.incomplete(name)
+        return full
 
     def describe(self, name: str) -> TensorDescription:
         """Dtype and full shape of a tensor. Raises InputError."""
@@ -78,12 +78,11 @@ class StoredShards:
         missing = shard.region.numbers
         for stored in self.shards_of(name):
             if stored.region.full != shard.region.full:
-                what = f"`{name}` is {[*stored.region.full]}, the model has {[*shard.region.full]}"
+                what = f"`{self.prefix}{name}` is {[*stored.region.full]}, the model has {[*shard.region.full]}"
                 raise InputError(what, where=str(self.folder), fix=MATCHING_CHECKPOINT)
             missing -= copy_shared(shard.values, shard.region, stored.file.read(stored.name), stored.region)
         if missing:
-            what = f"the files have some of `{name}`, but not all"
-            raise InputError(what, where=str(self.folder), fix="resume from another copy")
+            raise self.incomplete(name)
 
     def read(self, name: str) -> Tensor:
         """A full tensor. Raises InputError."""
@@ -91,6 +90,10 @@ class StoredShards:
         full = torch.empty(described.shape, dtype=described.dtype)
         self.fill(name, HeldShard(whole(described.shape), full))
         return full
+
+    def incomplete(self, name: str) -> InputError:
+        what = f"the files have some of `{self.prefix}{name}`, but not all"
+        return InputError(what, where=str(self.folder), fix="resume from another copy")
 
 
 def read_shards(folder: Path, names: Iterable[str]) -> StoredShards:
