@@ -5,13 +5,12 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-HOME = Path(__file__).parents[1]
-SOURCES = sorted((HOME / "planner").rglob("*.py"))
-DOCUMENTS = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
+from tests.sources import DOCUMENTS, HOME, SOURCES, named, parsed
 
 # Where a row is a line of a table: of a CSV file, of a screen, of a page.
 TABLES = (
@@ -129,35 +128,42 @@ PHRASES = (
     r"(file|plan|job) has it\.",
     r"none such",
 )
+ANY_PHRASE = re.compile("|".join(PHRASES))
 NUMPY_AND_MATH = ("np", "math")  # whose `floor` is the function
 
 
+@cache
 def words_of(name: str) -> list[str]:
     return [word.lower() for word in re.split(r"_|(?<=[a-z0-9])(?=[A-Z])", name) if word]
 
 
-def names_in(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def names_in(path: Path) -> tuple[tuple[int, str], ...]:
     """Identifiers, with their lines, those in f-strings too."""
+    return (*tokens_that_name(path),)
+
+
+def tokens_that_name(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text()
     before = ["", ""]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME and not (token.string == "floor" and before[0] in NUMPY_AND_MATH):
             yield token.start[0], token.string
         before = [before[1], token.string]
-    for string in ast.walk(ast.parse(text)):
+    for string in ast.walk(parsed(path)):
         if isinstance(string, ast.JoinedStr):
             for node in ast.walk(string):
                 if isinstance(node, ast.Name | ast.Attribute):
                     yield string.lineno, node.id if isinstance(node, ast.Name) else node.attr
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(HOME)))
-def test_names_use_no_retired_word(path):
-    here = str(path.relative_to(HOME / "planner"))
-    for line, name in names_in(path):
-        for word in words_of(name) if name not in KEYS else ():
-            now, meant_elsewhere = RETIRED.get(word, ("", ()))
-            assert not now or here.startswith(meant_elsewhere), f"{here}:{line}: `{name}`: say {now}"
+def test_names_use_no_retired_word():
+    for path in SOURCES:
+        here = str(path.relative_to(HOME / "planner"))
+        for line, name in names_in(path):
+            for word in words_of(name) if name not in KEYS else ():
+                now, meant_elsewhere = RETIRED.get(word, ("", ()))
+                assert not now or here.startswith(meant_elsewhere), f"{here}:{line}: `{name}`: say {now}"
 
 
 @pytest.mark.parametrize("prefix", ROWS)
@@ -176,18 +182,18 @@ def documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, ast.get_docstring(node) or ""
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(HOME)))
-def test_docstrings_are_sentences(path):
+def test_docstrings_are_sentences():
     """They start with a capital letter, or with code or a formula; they end with a full stop."""
-    for line, text in documented(ast.parse(path.read_text())):
-        last = text.rpartition("\n")[2]
-        where = f"{path.relative_to(HOME)}:{line}"
-        assert not text[:1].islower(), f"{where}: starts `{text[:30]}`"
-        assert not text or last.endswith((".", ".)", ":")), f"{where}: ends `{last[-30:]}`"
+    for path in SOURCES:
+        for line, text in documented(parsed(path)):
+            last = text.rpartition("\n")[2]
+            where = f"{named(path)}:{line}"
+            assert not text[:1].islower(), f"{where}: starts `{text[:30]}`"
+            assert not text or last.endswith((".", ".)", ":")), f"{where}: ends `{last[-30:]}`"
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *DOCUMENTS], ids=lambda p: str(p.relative_to(HOME)))
-def test_text_uses_no_retired_phrase(path):
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        for phrase in PHRASES:
-            assert not re.search(phrase, line), f"{path.relative_to(HOME)}:{number}: {phrase}"
+def test_text_uses_no_retired_phrase():
+    for path in [*SOURCES, *DOCUMENTS]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            retired = ANY_PHRASE.search(line)
+            assert not retired, f"{named(path)}:{number}: {retired}"

@@ -153,7 +153,7 @@ def test_no_plan_offloads_more_than_hides_or_holds_more_than_was_said(screened, 
         scored = score(plan)  # refuses what would not hide
         assert layout.offload == space[OFFLOAD][place] / OFFLOAD_STEPS
         assert bounds.seconds[place] <= scored.step_seconds * (1 + 1e-9)
-        assert scored.peak_bytes <= found.bytes_needed[place] * 1.02
+        assert scored.peak_bytes <= found.bytes_needed[place] * 1.03  # a mean over dense and expert layers
         at, _ = solved_columns(problem, space, place)
         most = largest_offload(problem.trained.module, at, problem.machine, min(sizes))
         share = float((most.full if layout.recompute == "full" else most.partial)[0])
