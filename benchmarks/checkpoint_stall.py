@@ -1,5 +1,5 @@
-"""How long training waits for a checkpoint that is written behind it, over one that is waited for: 100 MB of weights, and
-200 MB of averages, on two processes.
+"""How long training waits for a checkpoint that is written behind it, over one that is waited for, on two processes:
+100 MB of weights, and 200 MB of averages.
 
 Both take turns in the same processes, each behind a step and when nothing else is being written. The steps that run
 while a checkpoint is written share the cores with it: how much longer they take is a figure of its own.
