@@ -6,7 +6,7 @@ while a checkpoint is written share the cores with it: how much longer they take
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from planner.plan.plan_file import Plan
 from planner.specs.base import with_fields
 
 MODEL = {"layers": 8, "hidden": 512, "heads": 8, "kv_heads": 8, "ffn": 1536, "vocab": 1024}
-TOKENS, STEPS_MEANWHILE = 64, 4
+TOKENS, STEPS_MEANWHILE = 16, 2
 
 
 class Turn(NamedTuple):
@@ -30,37 +30,43 @@ class Turn(NamedTuple):
     behind: float  # to begin a checkpoint
     behind_cpu: float  # processor time of that, of the thread that trains
     waited: float  # to write one and wait for it
+    waited_cpu: float  # processor time of that, of all threads
     steps: float  # of some steps while nothing is written
     steps_meanwhile: float  # of as many while a checkpoint is
 
 
 def run(data: Path | None) -> Iterator[Figures]:
-    for name, plan in plans().items():
-        with TemporaryDirectory() as folder:
-            turns, size = launch(body, RANKS, plan, Path(folder), threads=1)[0]
-        ratios = [turn.behind / turn.waited for turn in turns]
-        longer = [turn.steps_meanwhile / turn.steps for turn in turns]
-        yield {
-            "plan": name,
-            "ranks": RANKS,
-            "pairs": len(turns),
-            "checkpoint_mb": round(size / 1e6),
-            "stall_seconds": round(median(turn.behind for turn in turns), 4),
-            "stall_cpu_seconds": round(median(turn.behind_cpu for turn in turns), 4),
-            "synchronous_seconds": round(median(turn.waited for turn in turns), 4),
-            "stall_over_synchronous": round(median(ratios), 4),
-            "interval": [round(1 + end, 4) for end in interval(ratios)],
-            "steps_meanwhile_overhead": round(median(longer) - 1, 4),
-            "interval_of_steps": interval(longer),
-        }
+    with TemporaryDirectory() as folder:
+        turns, size = launch(body, RANKS, plan(), Path(folder), threads=1)[0]
+    yield {
+        "plan": "dp 2, zero 1",
+        "ranks": RANKS,
+        "pairs": len(turns),
+        "checkpoint_mb": round(size / 1e6),
+        **stalls(turns),
+    }
 
 
-def plans() -> dict[str, Plan]:
+def stalls(turns: Sequence[Turn]) -> Figures:
+    """Medians, and the interval of that of the ratios."""
+    ratios = [turn.behind / turn.waited for turn in turns]
+    longer = [turn.steps_meanwhile / turn.steps for turn in turns]
+    return {
+        "stall_seconds": round(median(turn.behind for turn in turns), 4),
+        "synchronous_seconds": round(median(turn.waited for turn in turns), 4),
+        "stall_over_synchronous": round(median(ratios), 4),
+        "interval": [round(1 + end, 4) for end in interval(ratios)],
+        "of_cpu_time": round(median(turn.behind_cpu / turn.waited_cpu for turn in turns), 4),
+        "steps_meanwhile_overhead": round(median(longer) - 1, 4),
+        "interval_of_steps": interval(longer),
+    }
+
+
+def plan() -> Plan:
     base = base_plan()
     model = with_fields(base.uses.models["llm"], **MODEL)
     base = with_fields(base, uses=with_fields(base.uses, models={"llm": model}))
-    work = Work(1, TOKENS, EACH)
-    return {"dp 2, zero 1": spread(base, work, dp=2, zero=1), "dp 2, zero 0": spread(base, work, dp=2, zero=0)}
+    return spread(base, Work(1, TOKENS, EACH), dp=2, zero=1)
 
 
 def body(worker: Any, plan: Plan, folder: Path) -> tuple[list[Turn], int]:
@@ -82,23 +88,25 @@ def turn(saver: Any, step: Callable[[], object]) -> Turn:
         for _ in range(STEPS_MEANWHILE):
             step()
 
-    alone, _ = slowest(steps)
-    behind, behind_cpu = slowest(lambda: saver.save(1, last=False))
-    meanwhile, _ = slowest(steps)
+    alone, _, _ = slowest(steps)
+    behind, behind_cpu, _ = slowest(lambda: saver.save(1, last=False))
+    meanwhile, _, _ = slowest(steps)
     saver.finish()
     step()
-    waited, _ = slowest(lambda: (saver.save(1, last=False), saver.finish()))
-    return Turn(behind, behind_cpu, waited, alone, meanwhile)
+    waited, _, waited_cpu = slowest(lambda: (saver.save(1, last=False), saver.finish()))
+    return Turn(behind, behind_cpu, waited, waited_cpu, alone, meanwhile)
 
 
-def slowest(do: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of the slowest rank, by the clock and of its thread's processor time."""
+def slowest(do: Callable[[], object]) -> list[float]:
+    """Seconds of the slowest rank: by the clock, and processor time of the thread that trains, and of all."""
     import torch
     import torch.distributed as dist
 
     dist.barrier()
-    wall, cpu = time.perf_counter(), time.thread_time()
+    clocks = time.perf_counter, time.thread_time, time.process_time
+    before = [clock() for clock in clocks]
     do()
-    took = torch.tensor([time.perf_counter() - wall, time.thread_time() - cpu], dtype=torch.float64)
+    took = torch.tensor([clock() - begun for clock, begun in zip(clocks, before, strict=True)], dtype=torch.float64)
     dist.all_reduce(took, dist.ReduceOp.MAX)
-    return took[0].item(), took[1].item()
+    seconds: list[float] = took.tolist()
+    return seconds
