@@ -1,9 +1,7 @@
 """One term for each concept (docs/concepts.md): words that were retired do not come back, and places it names exist."""
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -140,21 +138,21 @@ def words_of(name: str) -> list[str]:
 @cache
 def names_in(path: Path) -> tuple[tuple[int, str], ...]:
     """Identifiers, with their lines, those in f-strings too."""
-    return (*tokens_that_name(path),)
+    return tuple(
+        (getattr(node, "lineno", 0), name)
+        for node in ast.walk(parsed(path))
+        for dotted in identifiers(node)
+        for name in dotted.split(".")
+    )
 
 
-def tokens_that_name(path: Path) -> Iterator[tuple[int, str]]:
-    text = path.read_text()
-    before = ["", ""]
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.NAME and not (token.string == "floor" and before[0] in NUMPY_AND_MATH):
-            yield token.start[0], token.string
-        before = [before[1], token.string]
-    for string in ast.walk(parsed(path)):
-        if isinstance(string, ast.JoinedStr):
-            for node in ast.walk(string):
-                if isinstance(node, ast.Name | ast.Attribute):
-                    yield string.lineno, node.id if isinstance(node, ast.Name) else node.attr
+def identifiers(node: ast.AST) -> Iterator[str]:
+    """Names that a node itself has, dotted ones of imports among them."""
+    is_function = isinstance(node, ast.Attribute) and node.attr == "floor" and ast.unparse(node.value) in NUMPY_AND_MATH
+    for field in ("id", "attr", "arg", "name", "asname", "module", "rest"):
+        name = getattr(node, field, None)
+        if isinstance(name, str) and not is_function:
+            yield name
 
 
 def test_names_use_no_retired_word():
