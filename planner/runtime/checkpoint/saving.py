@@ -38,6 +38,8 @@ def saving(executor: TaskExecutor, folder: Path) -> Iterator["CheckpointSaver"]:
     Raises RunFailed.
     """
     saver = CheckpointSaver(executor, folder)
+    if executor.local.options.save_every is not None:
+        saver.copies.copy(saver.own_shards())  # maps the memory of copies before the first step, in place of behind one
     try:
         yield saver
     except BaseException:
@@ -60,11 +62,15 @@ class CheckpointSaver:
         RunFailed where the one before could not be written.
         """
         self.finish()
-        held = held_shards(self.executor)
-        own = {name: held[name] for name in self.own_names}
+        own = self.own_shards()
         shards = own if last else self.copies.copy(own)
         self.writing = threading.Thread(target=self.write, args=(shards, steps), name="checkpoint", daemon=True)
         self.writing.start()
+
+    def own_shards(self) -> dict[str, HeldShard]:
+        """What this rank writes, as it is trained. Every rank asks for it the first time."""
+        held = held_shards(self.executor)
+        return {name: held[name] for name in self.own_names}
 
     def finish(self) -> None:
         """Waits until what is being written is accepted. Raises RunFailed where this rank could not."""
