@@ -42,6 +42,10 @@ class MachineModel:
     timing: TimingCoefficients
     accounting: MemoryCoefficients = MEGATRON_ACCOUNTING
 
+    def __hash__(self) -> int:
+        """By what has a hash: rates and networks are tables. Machines are few, and equal ones are asked for again."""
+        return hash((self.timing, self.accounting))
+
     def matmul(self, product: Matmul, precision: Precision) -> Number:
         """Seconds of a matrix product: m, n and k each count a few more for filling the device, and one launch."""
         dtype = precision if product.layer_precision or precision != "fp8" else "bf16"
