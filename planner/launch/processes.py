@@ -33,6 +33,7 @@ EntryPoint = Callable[
     ..., Any
 ]  # (worker, *args) -> result; a function of a module, so that a new process can import it
 OnMessage = Callable[[int, Any], None]  # (rank, message)
+Look = Callable[[Sequence[int]], None]  # at these ranks, which run; raises where it finds that they will not end well
 
 CAUSE_WAIT_S = 1.0  # how long the launcher waits for the cause of a failure that looks like a consequence
 EXIT_S = 10.0  # how long a worker that sent its result may take to exit
@@ -137,10 +138,11 @@ def launch(
         for rank in range(world_size):
             children.append(start_child(rank, world, WorkerBody(entry, args, kind, threads)))
         if supervision is None:
-            wait_for_children(children, on_message, None)
+            wait_for_children(children, on_message)
         else:
-            with forwarding_interrupts(lambda: alive_process_ids(children), supervision.on_interrupt):
-                wait_for_children(children, on_message, hang_watch(children, supervision.hang_limits))
+            watch = hang_watch(children, supervision.hang_limits)
+            with forwarding_interrupts(lambda: alive_process_ids(children), supervision.on_interrupt) as remind:
+                wait_for_children(children, on_message, (lambda _: remind(), watch.require_progress))
     finally:
         stop_children(children)
     return [child.result for child in children]
@@ -168,14 +170,14 @@ def hang_watch(children: Sequence[ChildProcess], hang_limits: HangLimits) -> Han
     return watch
 
 
-def wait_for_children(children: Sequence[ChildProcess], on_message: OnMessage, watch: HangWatch | None) -> None:
-    """Wait until all have finished or one has failed or hangs; of a failure wait briefly for a better explanation, and
-    raise the error.
+def wait_for_children(children: Sequence[ChildProcess], on_message: OnMessage, looks: Sequence[Look] = ()) -> None:
+    """Wait until all have finished or one has failed; of a failure wait briefly for a better explanation, and raise the
+    error. `looks` are called meanwhile, at least every half second, with the ranks that still run.
     """
     while any(child.running for child in children):
-        handle_events(children, on_message, LOOK_S if watch else None)
-        if watch:
-            watch.require_progress([child.rank for child in children if child.running])
+        handle_events(children, on_message, LOOK_S if looks else None)
+        for look in looks:
+            look([child.rank for child in children if child.running])
         failures = [child.failure for child in children if child.failure]
         deadline = time.monotonic() + CAUSE_WAIT_S
         while failures and all(failure.is_consequence for failure in failures) and time.monotonic() < deadline:
