@@ -22,7 +22,7 @@ FaultKind = Literal["kill", "stop", "terminate", "interrupt", "exception", "full
 
 STEPS, SAVE_EVERY = 24, 3
 MOMENTS = 14  # steps, behind one of which the fault comes
-PATIENCE_S = 240.0  # until a run counts as left hanging: machines are shared, and none takes a tenth of it alone
+PATIENCE_S = 1200.0  # until a run counts as left hanging: machines are shared, and none takes a tenth of it alone
 GONE_S = 20.0  # until a process that should be gone counts as an orphan
 POLL_S = 0.01
 EXIT_CODES: dict[FaultKind, int] = {"kill": 5, "stop": 5, "terminate": 143, "interrupt": 130, "exception": 5,
