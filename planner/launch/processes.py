@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from planner.errors import PlannerError
@@ -26,6 +28,7 @@ from planner.launch.failures import (
 )
 from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
 from planner.launch.interrupts import forwarding_interrupts, ignoring_interrupts
+from planner.launch.stacks import RankStacks
 from planner.launch.task_board import BoardEntry, read_entry, write_entry
 from planner.launch.worker import DeviceKind, worker_from_environment
 
@@ -48,6 +51,7 @@ class WorkerBody:
     args: tuple[Any, ...]
     kind: DeviceKind
     threads: int | None
+    stacks: RankStacks  # where it writes its own when it is asked to
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class Supervision:
 
     on_interrupt: Callable[[int], None]  # told that first signal
     hang_limits: HangLimits
+    stacks: Path | None = None  # file for the stacks of ranks when one hangs; None: --debug shows them
 
 
 @dataclass(slots=True)
@@ -134,17 +139,21 @@ def launch(
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
     children: list[ChildProcess] = []
+    folder = TemporaryDirectory(prefix="planner-stacks-", ignore_cleanup_errors=True)
+    stacks = RankStacks(Path(folder.name))
+    body = WorkerBody(entry, args, kind, threads, stacks)
     try:
         for rank in range(world_size):
-            children.append(start_child(rank, world, WorkerBody(entry, args, kind, threads)))
+            children.append(start_child(rank, world, body))
         if supervision is None:
             wait_for_children(children, on_message)
         else:
-            watch = hang_watch(children, supervision.hang_limits)
+            watch = hang_watch(children, supervision, stacks)
             with forwarding_interrupts(lambda: alive_process_ids(children), supervision.on_interrupt) as remind:
                 wait_for_children(children, on_message, (lambda _: remind(), watch.require_progress))
     finally:
         stop_children(children)
+        folder.cleanup()
     return [child.result for child in children]
 
 
@@ -162,9 +171,9 @@ def start_child(rank: int, world: dict[str, object], body: WorkerBody) -> ChildP
     return ChildProcess(rank, process, reader, board)
 
 
-def hang_watch(children: Sequence[ChildProcess], hang_limits: HangLimits) -> HangWatch:
+def hang_watch(children: Sequence[ChildProcess], supervision: Supervision, stacks: RankStacks) -> HangWatch:
     """A watch over all of these workers."""
-    watch = HangWatch(hang_limits)
+    watch = HangWatch(supervision.hang_limits, stacks, supervision.stacks)
     for child in children:
         watch.add(child.rank, child.process.pid or 0, child.board)
     return watch
@@ -239,6 +248,7 @@ def worker_main(pipe: Connection, board: Any, environment: dict[str, object], bo
             pipe.send((kind, value))
 
     worker = worker_from_environment(body.kind, body.threads, send)
+    body.stacks.write_on_signal(worker.rank)
     try:
         worker.send("result", body.entry(worker, *body.args))
     except BaseException as error:
