@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: two test workers on two cores, matrices small
+
 from planner.launch import processes
 from tests.examples import QUICK, THOROUGH
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 MODEL = """\
 format: planner.model/1
 name: senses
@@ -34,7 +36,11 @@ PLACEMENTS = {
         "llm": "pp: 2", "vit": "dp: 4, ahead: 2, backward: at_once", "ear": "zero: 3, ranks: 1-3, backward: at_once",
     },
 }  # fmt: skip
-
+EVERY = pytest.mark.parametrize("name", PLACEMENTS)
+OFTEN = ("first stage", "all ranks", "1 + 3", "ahead, and at once")
+SOME = pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.soak) for name in PLACEMENTS]
+)
 
 LONG_IMAGE = {  # of 1600 patches; and three that are short
     "images": "patches,row\n1600,0\n8,1\n16,2\n12,3\n", "clips": "row,frames\n0,8\n", "rows": (420, 30, 25, 20),

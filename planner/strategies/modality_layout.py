@@ -63,7 +63,7 @@ def scored_best(inputs: Inputs, done: JointSearch) -> Plan:
     """
     work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
     while (best := done.best) and best.plan:
-        chosen, binding = quicker_assignment(inputs, best.plan), ""
+        chosen, binding = quicker_assignment(inputs, best.plan, best.seconds), ""
         for each in (chosen,) if chosen is best.plan else (chosen, best.plan):
             try:
                 return with_score(each, work)

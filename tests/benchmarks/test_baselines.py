@@ -52,6 +52,7 @@ def log_normal(ranks: int, seed: int) -> PackingProblem:
     return problem_of([min(widest, max(1, int(chance.lognormvariate(5.5, 1.3)))) for _ in range(8 * ranks)], ranks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BASELINES)
 @examples(60)
 @given(problems())

@@ -38,10 +38,11 @@ def made():
 
 def test_a_file_reads_back_and_says_its_rows(made, tmp_path):
     paths = write_fit(made, tmp_path, DATE)
-    assert {path.name for path in paths} == {"generic.yaml", "nemo.yaml", "h100-80gb.yaml", "h800.yaml"}
+    boards = {"h100-80gb.yaml", "h800.yaml", "torchtitan-h100-500w.yaml"}
+    assert {path.name for path in paths} == {"generic.yaml", "nemo.yaml", *boards}
     nemo = files.read(tmp_path / "software/nemo.yaml", Software)
     assert (nemo.spread, nemo.fitted["time"].rows, nemo.fitted["time"].sources) == (0.1, 30, ("one",))
-    assert nemo.provenance.date == DATE and "cast" in nemo.fitted["time"].held
+    assert nemo.provenance.date == DATE and "pp_exposed" in nemo.fitted["time"].held
     assert nemo.accounting == FRAMEWORKS["nemo"].accounting
 
 
@@ -60,7 +61,7 @@ def test_only_the_pace_of_a_device_changes(made):
 
 
 def test_a_device_without_rates_gets_those_of_its_pace_alone():
-    new = replace_sustained_rates(files.read_text(find_file("mi300x", Profile)), {"bf16": 0.75})
+    new = replace_sustained_rates(files.read_text(find_file("h20", Profile)), {"bf16": 0.75})
     rates = files.parse(new, Profile, "new").rates
     assert rates.sustained == {"bf16": 0.75} and not rates.gemm and rates.source == "published"
     assert replace_sustained_rates(new, {"bf16": 0.75}) == new

@@ -25,6 +25,9 @@ def test_each_rate_has_its_peak_and_its_source(name):
     profile = shipped(name)
     assert set(profile.rates.gemm) <= set(profile.device.tflops)
     fitted = profile.rates.fitted
+    if profile.rates.gemm and not fitted:  # nobody published a table of it: wide, and the note says what they rest on
+        assert profile.rates.spread >= 0.2 and "rates:" in profile.provenance.note
+        return
     assert {f"gemm/{dtype}" for dtype in profile.rates.gemm} <= set(fitted)
     assert {f"attention/{size}" for size in profile.rates.attention if size != "any"} <= set(fitted)
     assert all(entry.sources and entry.date for entry in fitted.values())

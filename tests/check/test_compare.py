@@ -53,6 +53,7 @@ def test_identical_plans_have_no_findings(plan, batches):
     assert [compare(solved, solved) for solved in batches] == [[], []]
 
 
+@pytest.mark.slow
 @examples(7)
 @given(rows=st.integers(1, 24), seed=st.integers(0, 99), batches=st.integers(1, 2), effort=st.integers(1, 2))
 def test_no_plan_differs_from_itself(tmp_path_factory, rows, seed, batches, effort):
@@ -118,6 +119,7 @@ def swapped(plan, picks):
     return with_rows(plan, tuple({name: tuple(items) for name, items in row.items()} for row in rows))
 
 
+@pytest.mark.slow
 @examples(10)
 @given(
     picks=st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=4),

@@ -32,6 +32,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_as_its_job_is_solved(here):
     answer = json.loads(planner("ask", *SMALL, "--json").stdout)
     folder = Path("llama-3-8b-8xh100-4096x16")
@@ -45,6 +46,7 @@ def test_a_question_is_answered_as_its_job_is_solved(here):
     assert (job.strategy, job.workload.lengths, job.workload.batch_rows, job.software) == ("best", 4096, 16, "planner")
 
 
+@pytest.mark.slow
 def test_the_answer_is_one_screen_and_says_how_to_go_on(here):
     lines = planner("ask", *SMALL, "-o", "mine").stdout.splitlines()
     assert len(lines) <= 40 and "step" in lines[1]
@@ -65,6 +67,7 @@ def test_the_same_question_is_the_same_job_and_another_does_not_overwrite_it(her
 ANSWERS = "llama-3-8b\n8xh100\n\n4096\n16\n\nmine\n"
 
 
+@pytest.mark.slow
 def test_init_asks_the_same_one_by_one(here):
     planner("ask", *SMALL, "-o", "asked")
     said = planner("init", given=ANSWERS).stdout
@@ -100,6 +103,7 @@ def test_gpus_are_of_the_whole_cluster(here, words, nodes, per_node, far):
     assert load_job("q/job.yaml", JobOptions()).cluster == cluster
 
 
+@pytest.mark.slow
 def test_a_model_of_hugging_face_and_lengths_of_a_file(here):
     Path("config.json").write_text(json.dumps(LLAMA_8B))
     Path("lengths.txt").write_text("100\n200\n" * 20)

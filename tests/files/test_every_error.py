@@ -98,6 +98,7 @@ edgs: []
 KEYS = ["name", "model", "cluster", "degrees", "limits", "fix"]
 
 
+@pytest.mark.slow
 @examples(100)
 @given(st.sets(st.sampled_from(KEYS), min_size=1))
 def test_each_misspelt_key_is_said_once(keys):

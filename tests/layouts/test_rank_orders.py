@@ -84,7 +84,11 @@ def test_each_layout_that_fits_has_the_quickest_of_its_orders(tmp_path, model, s
     assert usual[~fits].all()
 
 
-@pytest.mark.parametrize(("model", "sizes", "fixed", "of"), [each for each in JOBS if len(set(each[1])) == 1])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "sizes", "fixed", "of"),
+    [JOBS[0], *(pytest.param(*job, marks=pytest.mark.soak) for job in JOBS[1:] if len(set(job[1])) == 1)],
+)
 def test_orders_are_simulated_as_they_are_priced(tmp_path, model, sizes, fixed, of):
     """Exactly, or no farther apart than in the default order: where a send takes longer than a chunk's pass,
     interleaving waits for it, which the closed form does not know. In any of the 120 orders.
@@ -134,6 +138,7 @@ def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
     assert tried >= 20
 
 
+@pytest.mark.slow
 def test_stages_share_nodes_where_that_is_quicker(tmp_path):
     """Long micro-batches between four stages of eight layers, over adapters of 5 GB/s: 1 % of the step."""
     fixed = "cp: 1, tp: 1, pp: 4"

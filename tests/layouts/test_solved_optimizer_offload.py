@@ -90,6 +90,7 @@ def test_what_fits_without_recomputation_has_none(read):
     assert (found.seconds[without.fits(closed)] <= without.seconds[without.fits(closed)] * (1 + 1e-3)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "ranks", "sizes"),
     [
@@ -99,7 +100,7 @@ def test_what_fits_without_recomputation_has_none(read):
         ("llama-3-8b", 8, [32768] * 16),
     ],
 )
-@pytest.mark.parametrize("ranges", [False, True])
+@pytest.mark.parametrize("ranges", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_no_share_and_layers_that_fit_are_quicker(read, model, ranks, sizes, ranges):
     """The closed form of a twentieth of all shares, with an eighth of all layers; and none is below its bound."""
     inputs = read(ranks=ranks, model=model, sizes=sizes)
@@ -153,6 +154,7 @@ def test_bounds_are_below_the_simulated_step_and_memory_is_as_said(read, sizes):
     assert (bounds.bytes_needed[found.fits(problem)] <= problem.allowed).all()
 
 
+@pytest.mark.slow
 def test_a_model_too_large_for_its_ranks_is_planned_and_its_neighbour_fits_without(read):
     """Its gap is proven over the space, and one more node needs no host memory."""
     small = parallel_search.plan(read(), None)
@@ -211,6 +213,7 @@ def test_the_runtime_says_that_it_cannot(read):
     assert [fix for _, where, fix in refusals(plan) if where.endswith(".optimizer_offload")] == ["optimizer_offload: 0"]
 
 
+@pytest.mark.slow
 def test_why_not_asks_for_more_of_it(read):
     plan = parallel_search.plan(read(), None)
     answer = pipeline.why_not(plan, ("optimizer_offload=1",))

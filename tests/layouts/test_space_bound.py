@@ -28,6 +28,7 @@ def nothing_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
+SOAK = pytest.mark.soak
 JOBS = [
     ("llama-3-8b", 8, [8192] * 16, ""),
     ("llama-3-8b", 24, [4096] * 48, ""),
@@ -40,13 +41,13 @@ JOBS = [
     ("llama-3-8b", 16, [1024] * 32, "schedule: zb_h2"),
     ("llama-3-8b", 64, [2048] * 128, "schedule: zb_h1, pp: 16, tp: 1, cp: 1"),
     ("llama-3-8b", 16, [8192] * 32, "zero: 3, pp: 4"),
-    ("llama-3-8b", 16, VARIED * 2, "zero: 3, pp: 4"),
+    pytest.param("llama-3-8b", 16, VARIED * 2, "zero: 3, pp: 4", marks=SOAK),
     ("llama-3-8b", 32, [4096] * 64, "zero: 2"),
     ("llama-3-8b", 32, [4096] * 64, "replica: 4, zero: 3"),
     ("qwen3-30b-a3b", 16, [4096] * 32, ""),
-    ("qwen3-30b-a3b", 16, VARIED, "zero: 3"),
-    ("gpt-oss-20b", 8, VARIED, ""),
-    ("gpt-oss-20b", 16, VARIED * 2, "zero: 3"),
+    pytest.param("qwen3-30b-a3b", 16, VARIED, "zero: 3", marks=SOAK),
+    pytest.param("gpt-oss-20b", 8, VARIED, "", marks=SOAK),
+    pytest.param("gpt-oss-20b", 16, VARIED * 2, "zero: 3", marks=SOAK),
     ("deepseek-v2-lite", 16, [4096] * 32, ""),
     ("nemotron-h-8b", 16, [4096] * 32, ""),
 ]

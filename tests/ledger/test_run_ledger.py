@@ -42,6 +42,7 @@ def append_some(path, writer):
         append_entry(path, replace(ENTRY, plan=f"{writer}", steps=number + 1, machine="m" * 5000))
 
 
+@pytest.mark.slow
 def test_concurrent_runs_lose_nothing(tmp_path):
     path = tmp_path / "ledger.jsonl"
     context = multiprocessing.get_context("spawn")

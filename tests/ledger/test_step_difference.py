@@ -41,6 +41,7 @@ def near(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(runs())
 def test_the_pieces_add_up_to_both_steps_and_to_the_difference(run):

@@ -30,6 +30,7 @@ def exhaust(ahead):
         pass
 
 
+@pytest.mark.slow
 def test_a_few_steps_ahead_are_there_at_once_and_only_become_better(tmp_path):
     ahead = ahead_of(tmp_path, head_of(tmp_path, effort=2))
     for _ in range(4):
@@ -103,6 +104,7 @@ def test_steps_are_those_that_planning_all_ahead_gives(tmp_path):
     assert not ahead.slots.offered(5)
 
 
+@pytest.mark.slow
 def test_taking_makes_room_for_the_next_and_nothing_is_kept(tmp_path):
     ahead = ahead_of(tmp_path, head_of(tmp_path))
     for number in range(1, 30):
@@ -180,6 +182,7 @@ def test_a_step_of_another_plan_is_refused(tmp_path):
         ahead.head.complete_plan(with_fields(step, step=with_fields(step.step, outcome=None)), "1")
 
 
+@pytest.mark.slow
 def test_a_batch_that_nothing_can_place_is_named(tmp_path):
     path = write_job(tmp_path)
     text = path.read_text().replace("max_tokens: 1024", "max_tokens: 4096").replace("median: 300", "median: 700")

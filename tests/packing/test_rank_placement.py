@@ -71,6 +71,7 @@ def test_a_group_finds_no_place_only_where_there_is_none(request):
         assert (places.place_group(shape, degree) is not None) == possible
 
 
+@pytest.mark.slow
 @examples(400)
 @given(requests())
 def test_a_group_lies_where_a_look_at_every_node_would_put_it(request):
@@ -160,6 +161,7 @@ def test_powers_of_two_fill_their_nodes(machine, chance):
     assert sorted(covered) == [*range(ranks)]
 
 
+@pytest.mark.slow
 @given(st.sampled_from([(8, 1), (8, 4), (16, 8), (16, 16)]), st.integers(0, 2**20).map(Random))
 def test_powers_of_two_lie_on_multiples_of_themselves(machine, chance):
     """Wherever a fill put them."""

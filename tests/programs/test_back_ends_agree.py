@@ -188,6 +188,7 @@ def test_back_ends_agree_on_any_program(backend, program):
     agree(program, backend)
 
 
+@pytest.mark.slow
 @examples(15, **FEW)
 @given(program=programs())
 def test_cbc_agrees_on_any_program(program):

@@ -159,6 +159,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @examples(200)
 @given(
     st.lists(VALUES, max_size=5),

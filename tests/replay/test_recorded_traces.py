@@ -54,6 +54,7 @@ def recorded(folder):
     return path
 
 
+@pytest.mark.slow
 def test_torch_of_today_is_read_and_replayed(tmp_path):
     graph = build_graph(read_kineto_trace(recorded(tmp_path)))
     made = replay_graphs([graph])
@@ -82,6 +83,7 @@ def test_public_steps_are_replayed(public, name):
     assert total == pytest.approx(last - first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMISTIC)
 def test_without_waits_between_streams_public_steps_come_out_short(public, name):
     graph = build_graph(read_kineto_trace(public(name)))

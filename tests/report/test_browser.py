@@ -303,6 +303,7 @@ def test_without_scripts_the_tables_are_there(chromium, folder):
         chromium.ask("Emulation.setScriptExecutionDisabled", value=False)
 
 
+@pytest.mark.slow
 def test_fingers(chromium, folder):
     """A tap chooses, one finger moves in time, two zoom; a finger that goes down the page scrolls it."""
     chromium.open(saved(folder, "encoder"), 390, 844, phone=True)

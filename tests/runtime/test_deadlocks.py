@@ -156,6 +156,7 @@ def test_the_error_says_which_rank_and_which_task():
     assert found.startswith("rank 0 would wait for ever in llm[0-1]") and "rank 1 waits in" in found
 
 
+@pytest.mark.slow
 def test_no_legal_plan_of_two_modules_is_refused():
     plans = legal(0, 60)
     assert len(plans) == 60

@@ -81,7 +81,7 @@ def test_a_killed_rank_is_named_with_its_task_and_leaves_nobody_behind():
     with pytest.raises(RunFailed) as failed:
         run(plan, RunOptions(steps=100_000), kill)
     assert failed.value.message == "rank 1 failed: killed by SIGKILL"
-    assert failed.value.where.startswith("rank 1, task llm[0-3]/")
+    assert failed.value.where.startswith("rank 1, task ")  # of the model, or items or end of a step
     assert failed.value.exit_code == 5
     assert 3 <= seen[-1] < 50_000
     assert not multiprocessing.active_children()

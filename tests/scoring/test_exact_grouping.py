@@ -38,6 +38,7 @@ def grouping(proof):
     return tuple(tuple(PackedGroup(shape, items) for shape, items in row) for row in proof.micro_batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "brute"])
 @pytest.mark.parametrize("name", TOYS)
 def test_every_back_end_finds_the_best_grouping(name, backend):

@@ -117,6 +117,7 @@ def test_a_plan_by_hand_states_what_its_decisions_give(tmp_path):
     assert pipeline.check(GOLDEN / "by_hand/zero-bubble/plan.yaml", tmp_path / "plan.yaml", pipeline.Tolerances()) == []
 
 
+@pytest.mark.slow
 @examples(10)
 @given(rows=st.integers(1, 12), batches=st.integers(1, 3), seed=st.integers(0, 99))
 def test_what_solve_writes_is_true(tmp_path_factory, rows, batches, seed):

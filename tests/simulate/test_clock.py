@@ -24,6 +24,7 @@ def start_and_end_times(builder: ActivityBuilder):
 # ------------------------------------------------------------------------------------------- compiled and in Python
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(compiled_clock.LIB is None, reason="the clock was not compiled")
 @examples(200)
 @given(activity_sets())
@@ -68,6 +69,7 @@ def test_no_shorter_than_the_longest_chain_and_the_busiest_lane(activities):
         assert last >= sum(activities.share[i] * seconds[i] for i in lane_of(activities, lane)) - 1e-9
 
 
+@pytest.mark.slow
 @given(activity_sets(circles=False))
 def test_a_lane_holds_no_more_than_one_and_each_sharer_once(activities):
     times, _ = clock.run_in_python(activities)

@@ -45,6 +45,7 @@ def test_the_step_is_no_shorter_than_its_longest_chain_and_its_busiest_stream(pr
         assert timeline.step_seconds >= sum(t.share * event.seconds for t, event in lane) - 1e-9
 
 
+@pytest.mark.slow
 @given(programs())
 def test_what_runs_at_once_fits_the_device_and_is_of_different_groups(program):
     tasks, price = program

@@ -71,6 +71,7 @@ def test_what_can_hardly_be_meant_is_said_once(warnings_of, cluster, more, warni
     assert re.search(warning, said) and "\n" not in said
 
 
+@pytest.mark.slow
 def test_one_line_on_stderr_and_the_answer_on_stdout(tmp_path):
     (tmp_path / "cluster.yaml").write_text("format: planner.cluster/1\nname: mine\nnodes: 1\ngpus: 8xv100-32gb\n")
     (tmp_path / "job.yaml").write_text(JOB.format(more="layout: {dtype: bf16}\nfix: {layouts: {llm: {tp: 8}}}\n"))

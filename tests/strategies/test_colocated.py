@@ -47,6 +47,7 @@ def degrees(plan):
     return {len(plan.groups[a.group].ranks) for row in rows for a in assignments(plan, row) if a.module == "llm"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", GROUPED)
 def test_every_item_is_in_one_legal_plan_with_groups_of_several_degrees_and_numbers_of_its_own(tmp_path, strategy):
     inputs = grouped_job(tmp_path, strategy)
@@ -71,6 +72,7 @@ def test_batches_that_follow_keep_the_layouts_of_the_first(tmp_path, strategy):
     assert sorted(item for module, item in placed(plan) if module == "llm") == [*range(20)]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.sampled_from(GROUPED))
 @examples(30)
 def test_no_packing_with_any_encoders_beside_it_is_below_a_bound(seed, strategy):

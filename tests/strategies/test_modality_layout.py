@@ -24,6 +24,7 @@ def solved(inputs):
     return solve_job(inputs, NO_CALLBACK).plan
 
 
+@pytest.mark.slow
 def test_a_plan_is_legal_and_its_numbers_are_its_own(tmp_path):
     plan = solved(seeing_job(tmp_path))
     assert not violations(plan)
@@ -32,17 +33,20 @@ def test_a_plan_is_legal_and_its_numbers_are_its_own(tmp_path):
     assert plan.outcome.bound <= plan.outcome.value
 
 
+@pytest.mark.slow
 def test_the_same_job_gives_the_same_plan(tmp_path):
     inputs = seeing_job(tmp_path)
     assert solved(inputs) == solved(inputs)
 
 
+@pytest.mark.slow
 def test_best_is_this_strategy_where_there_are_several_modules(tmp_path):
     inputs = seeing_job(tmp_path)
     best = solved(replace(inputs, job=with_fields(inputs.job, strategy="best")))
     assert best.layouts == solved(inputs).layouts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fixed",
     [

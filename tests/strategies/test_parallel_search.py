@@ -53,6 +53,7 @@ def made(tmp_path):
 # ----------------------------------------------------------------------------------------------------- brute force
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "sizes", "fixed", "model"),
     [

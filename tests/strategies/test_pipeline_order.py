@@ -40,6 +40,7 @@ def solved(inputs):
     return solve_job(inputs, lambda done, of, what: None).plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fixed", "sizes", "ranks"),
     [
@@ -66,6 +67,7 @@ def test_no_order_made_by_hand_is_better(made, fixed, sizes, ranks):
     assert plan.outcome.bound == pytest.approx(min(again.bound.seconds, again.step_seconds), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_an_order_is_written_out_and_its_bound_is_over_orders(made):
     plan = solved(made("pp: 4, micro_batch: 1, recompute: full"))
     lines = plan.steps[0].order["llm"]
@@ -113,6 +115,7 @@ def test_an_illegal_order_is_not_scored(made):
     assert "there is no F" in found.message
 
 
+@pytest.mark.slow
 def test_a_plan_is_read_back_and_checked(made, tmp_path):
     plan = solved(made())
     path = tmp_path / "plan.yaml"
@@ -122,6 +125,7 @@ def test_a_plan_is_read_back_and_checked(made, tmp_path):
     assert isinstance(plan, Plan)
 
 
+@pytest.mark.slow
 def test_the_same_job_gives_the_same_bytes(made):
     assert files.dump(solved(made())) == files.dump(solved(made()))
 
@@ -167,6 +171,7 @@ def test_what_refines_and_what_is_refined_are_strategies():
         assert callable(strategy_called(name).inputs_for_base)
 
 
+@pytest.mark.slow
 def test_what_the_layout_alone_gives_is_told(made):
     """Where a rank may have several chunks of layers, interleaving may be quicker than any order of whole stages."""
     inputs = made()

@@ -251,6 +251,7 @@ def test_memory_grows_with_what_is_ahead_and_shrinks_with_what_is_at_once(tmp_pa
     assert at_once[0] < at_once[1] < at_once[2] < at_once[3] <= min(last)
 
 
+@pytest.mark.slow
 def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
     """75 M parameters of 16 bytes, with gradients and moments, do not fit on every rank; a quarter of them does."""
     large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)
@@ -312,6 +313,7 @@ def fixed_layouts(draw):
     return {name: ", ".join(filter(None, fields)) for name, fields in said.items()}
 
 
+@pytest.mark.slow
 @examples(60)
 @given(fixed_layouts())
 def test_any_layouts_are_refused_with_a_place_or_give_a_legal_plan_no_quicker_than_can_be(fixed):
@@ -331,6 +333,7 @@ def test_any_layouts_are_refused_with_a_place_or_give_a_legal_plan_no_quicker_th
     assert found.step_seconds >= found.bound.seconds * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_what_fits_is_the_change_of_fewest_fields(tmp_path):
     """Where one field does, no other is changed; where only several do, none of them can be left out."""
     large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)

@@ -89,6 +89,7 @@ def require_packed(plan: Plan) -> None:
         assert module.fewest_packs <= module.packs and 0 <= module.fill <= 1 and module.fullest <= module.budget
 
 
+@pytest.mark.slow
 @given(stream_jobs())
 @examples(40)
 def test_no_replica_is_above_a_limit_in_any_micro_batch(tmp_path_factory, texts):

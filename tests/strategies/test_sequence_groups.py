@@ -56,6 +56,7 @@ def test_what_packing_says_it_is_worth_is_what_the_plan_takes(name, seed):
     require_taken(plan_of_packed(plan, problem, packed), problem, packed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_is_no_worse_than_one_balanced_degree_and_above_its_bound(name):
     plan = PLANS[name]

@@ -63,7 +63,8 @@ def test_a_static_layout_by_hand_is_compared_with_what_the_search_finds():
     assert "static layout" in refused.value.message
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.parent.name)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in MODULES if path in BY_HAND], ids=lambda path: path.parent.name)
 def test_a_field_of_several_modules_is_asked_of_one_of_them(path):
     plan = plan_at(path)
     with pytest.raises(InputError) as refused:

@@ -12,9 +12,7 @@ from planner.errors import InputError
 from planner.plan.plan_file import Plan, assignments
 from planner.scoring import score
 from planner.why import WhyJointItem
-from tests.placed_jobs import PLACEMENTS, placed_job
-
-EVERY = pytest.mark.parametrize("name", PLACEMENTS)
+from tests.placed_jobs import EVERY, PLACEMENTS, SOME, placed_job
 
 
 def solved(folder, fixed) -> Plan:
@@ -32,7 +30,8 @@ def cells(plan: Plan):
         yield from ((number, each) for each in assignments(plan, micro_batch))
 
 
-@EVERY
+@pytest.mark.slow
+@SOME
 def test_every_item_is_where_the_plan_has_it(tmp_path, name):
     plan = solved(tmp_path, PLACEMENTS[name])
     readers = {edge.source: plan.feeds_of(edge) for edge in plan.edges}

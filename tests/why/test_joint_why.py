@@ -21,9 +21,8 @@ from planner.why import JointWhyNot, JointWhyPlan, WhyGroup
 from planner.why.data_changes import other_data, other_size
 from planner.why.plan_problem import single_step
 from tests.examples import examples
-from tests.placed_jobs import PLACEMENTS, placed_job
+from tests.placed_jobs import EVERY, PLACEMENTS, SOME, placed_job
 
-EVERY = pytest.mark.parametrize("name", PLACEMENTS)
 SHAPE = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 32, "out": 32}
 
 
@@ -31,7 +30,8 @@ def solved(folder: Path, fixed, **other) -> Plan:
     return pipeline.solve(placed_job(folder, fixed, **other)).plan
 
 
-@EVERY
+@pytest.mark.slow
+@SOME
 def test_placements_that_are_listed_go_into_why_not(tmp_path, name):
     plan = solved(tmp_path, PLACEMENTS[name])
     answer = pipeline.why(plan)

@@ -22,9 +22,7 @@ from planner.why import JointWhyNot, JointWhyPlan, joint_facts
 from planner.why.joint_facts import part_name
 from planner.why.joint_problem import joint_inputs
 from planner.why.plan_problem import single_step
-from tests.placed_jobs import PLACEMENTS, placed_job
-
-EVERY = pytest.mark.parametrize("name", PLACEMENTS)
+from tests.placed_jobs import EVERY, PLACEMENTS, placed_job
 
 
 def solved(folder: Path, fixed, **other) -> Plan:
@@ -123,6 +121,7 @@ def test_every_moment_of_every_rank_is_put_down_once(tmp_path, name):
                 assert rank not in part.event.ranks
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_says_what_else_to_change(tmp_path):
     """The fix of a change that needs too much memory goes back in with it, and is possible; without it nothing is."""
     plan = solved(tmp_path, PLACEMENTS["all ranks"] | {"llm": "tp: 4"})
@@ -219,6 +218,7 @@ def decided_by(plan: Plan, strategy: str, fixed) -> Plan:
     return with_fields(plan, made=with_fields(plan.made, strategy=strategy), uses=uses)
 
 
+@pytest.mark.slow
 def test_a_strategy_that_decided_the_layouts_decides_the_others_again(tmp_path, monkeypatch):
     monkeypatch.setitem(STRATEGIES, "either", StrategyEntry(__name__))
     made = solved(tmp_path, PLACEMENTS["all ranks"])
@@ -239,6 +239,7 @@ def test_one_step_of_several_has_its_own_items_of_every_module(tmp_path):
     assert single_step(plan, 0).uses.feeds == plan.uses.feeds
 
 
+@pytest.mark.slow
 def test_each_step_of_several_is_asked_by_itself(tmp_path):
     """Items of another step, of any module, have no part in the answer: it is that of the step's own batch alone."""
     job = Path(placed_job(tmp_path, PLACEMENTS["first stage"]))

@@ -138,6 +138,7 @@ def test_an_item_that_does_not_fit_is_told_the_least_degree_that_holds_it(wide):
     assert answer.infeasible.fix.startswith(f"items.{item}.degree={least}, or ")
 
 
+@pytest.mark.slow
 def test_recomputation_is_priced_where_shapes_are(wide):
     plan = pipeline.solve("llama-3-8b-h100x64").plan
     answer = pipeline.why_not(plan, ("recompute=full",))
@@ -147,6 +148,7 @@ def test_recomputation_is_priced_where_shapes_are(wide):
         pipeline.why_not(wide, ("recompute=full",))
 
 
+@pytest.mark.slow
 def test_a_plan_by_hand_says_what_todays_solver_gives():
     plan = files.read(BY_HAND / "mixed-groups/plan.yaml", Plan)
     answer = pipeline.why_not(plan, ("degrees=4",))
@@ -184,6 +186,7 @@ def test_a_key_is_said_once(plan):
         pipeline.why_not(plan, ("zero=2", "zero=3"))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=3, unique=True), st.integers(700, 3000))
 @examples(10, deadline=None)
 def test_a_change_is_never_better_than_its_own_bound(plan, degrees, limit):

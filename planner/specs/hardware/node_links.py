@@ -35,6 +35,7 @@ LINKS: dict[str, NodeLink] = {  # by device
     "h800": NodeLink("NVLink 4"),
     "mi300x": NodeLink("Infinity Fabric"),
     "mi355x": NodeLink("Infinity Fabric"),
+    "torchtitan-h100-500w": NodeLink("NVLink 4"),
     "v100-16gb": NodeLink("NVLink 2"),
     "v100-32gb": NodeLink("NVLink 2"),
 }

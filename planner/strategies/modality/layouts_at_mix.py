@@ -12,13 +12,13 @@ from planner.errors import Infeasible
 from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import join_plans, round_digits
 from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import over_joint_space, with_score
+from planner.scoring import TriedPlan, over_joint_space, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.modality.joint_search import JointSearch, JointTrials, SimulatedJoint, simulated_joint
-from planner.strategies.static import draft_of_layouts
+from planner.strategies.static import draft_of_layouts, quicker_assignment
 
 Layouts = dict[str, Layout]
 QUICKEST = {1: 2, 2: 4, 3: 8, 4: 16}  # joint layouts of a mix that others are given, by effort
@@ -60,7 +60,7 @@ class LayoutsAtMix:
             found.setdefault(each.seconds, each)
         chosen = [*found.values()][: QUICKEST[self.inputs.effort]]
         for each in chosen:
-            self.known[str(each.layouts)] = self.on_batches(each.layouts, each.kind, (each.seconds,))
+            self.known[str(each.layouts)] = self.on_batches(each.layouts, each.kind, (each,))
         return [(each.layouts, each.kind) for each in chosen]
 
     def searched(self) -> JointSearch:
@@ -79,17 +79,19 @@ class LayoutsAtMix:
         """Layouts on the batches of the mix; what was simulated before is not simulated again."""
         key = str(layouts)
         if key not in self.known:
-            self.known[key] = self.on_batches(layouts, kind, ())
+            self.known[key] = self.on_batches(layouts, kind)
         return self.known[key]
 
-    def on_batches(self, layouts: Layouts, kind: str, known: tuple[float, ...]) -> LayoutsOnBatches:
-        """Layouts on all batches; `known`: seconds of the first ones."""
-        seconds = [*known]
-        for batch in self.inputs.batches[len(known) :]:
-            found = simulated_joint(JointTrials(replace(self.inputs, batches=(batch,)), self.prices), layouts, kind)
+    def on_batches(self, layouts: Layouts, kind: str, first: tuple[SimulatedJoint, ...] = ()) -> LayoutsOnBatches:
+        """Layouts on all batches; `first`: what was simulated of the first ones."""
+        seconds: list[float] = []
+        for number, batch in enumerate(self.inputs.batches):
+            alone = replace(self.inputs, batches=(batch,))
+            known = first[number : number + 1]
+            (found,) = known or (simulated_joint(JointTrials(alone, self.prices), layouts, kind),)
             if not found.plan:
                 return LayoutsOnBatches(tuple(seconds), found.because)
-            seconds.append(found.seconds)
+            seconds.append(quicker_seconds(alone, found, found.plan))
         return LayoutsOnBatches(tuple(seconds))
 
     def plan(self, layouts: Layouts, effort: str, alternatives: tuple[Alternative, ...]) -> Plan:
@@ -97,7 +99,13 @@ class LayoutsAtMix:
         plans = []
         for batch in self.inputs.batches:
             alone = replace(self.inputs, batches=(batch,))
-            found = with_score(draft_of_layouts(alone, layouts), effort)
+            found = with_score(quicker_assignment(alone, draft_of_layouts(alone, layouts)), effort)
             plan = with_fields(found, alternatives=alternatives)
             plans.append(plan if unbounded_jointly(alone) else over_joint_space(plan))
         return join_plans(plans)
+
+
+def quicker_seconds(inputs: Inputs, found: SimulatedJoint, plan: Plan) -> float:
+    """Seconds of the quicker of a simulated plan's two assignments."""
+    chosen = quicker_assignment(inputs, plan, found.seconds)
+    return found.seconds if chosen is plan else round_digits(TriedPlan(chosen).step_seconds())

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from planner.costs import Pricing, SharedPrices
 from planner.errors import Infeasible, InputError
 from planner.layouts import unbounded_jointly
+from planner.plan.join_plans import round_digits
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, group_name
@@ -103,9 +104,10 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
     return plan
 
 
-def quicker_assignment(inputs: Inputs, draft: Plan) -> Plan:
+def quicker_assignment(inputs: Inputs, draft: Plan, seconds: float | None = None) -> Plan:
     """The draft, or the plan of its layouts whose samples are assigned by the LLM alone, if that fits and its step is
-    quicker by simulation: what drafts are chosen by is an estimate. Packed samples are as they are.
+    quicker by simulation: what drafts are chosen by is an estimate. Packed samples are as they are. `seconds`: of the
+    draft's step, where it was simulated before.
     """
     if packs_samples(inputs):
         return draft
@@ -115,7 +117,8 @@ def quicker_assignment(inputs: Inputs, draft: Plan) -> Plan:
     tried = TriedPlan(alone)
     try:
         tried.require_memory()
-        return alone if tried.step_seconds() < TriedPlan(draft).step_seconds() else draft
+        known = round_digits(TriedPlan(draft).step_seconds()) if seconds is None else seconds
+        return alone if round_digits(tried.step_seconds()) < known else draft
     except (Infeasible, InputError):
         return draft
 

@@ -183,6 +183,7 @@ def inputs_of(tmp_path):
     return inputs
 
 
+@pytest.mark.slow
 def test_solve_simulate_and_why_agree(inputs_of):
     plans = [pipeline.decide(inputs_of(how)).plan for how in WORDS]
     for how, plan in zip(WORDS, plans, strict=True):
@@ -199,6 +200,7 @@ def test_solve_simulate_and_why_agree(inputs_of):
         assert answer.after.value == pytest.approx(plan.outcome.value)
 
 
+@pytest.mark.slow
 def test_why_names_what_other_recompute_saves(inputs_of):
     """Of the kinds of recomputation that were measured; none for costs without them."""
     plans = {how: pipeline.decide(inputs_of(how)).plan for how in WORDS}
