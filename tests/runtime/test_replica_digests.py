@@ -67,5 +67,5 @@ def test_the_odd_rank_is_named(name):
     with pytest.raises(RunFailed, match="replicas are not equal after step 2") as raised:
         launch(trained_and_flipped, 4, PLANS[name], 2)
     assert "attention_norm.weight (exp_avg)" in raised.value.message
-    of_pair = "ranks 0, 2 differ" if name == "replicas of shards" else "of ranks 0-3, 2 differ from the others"
+    of_pair = "ranks 0,2 differ" if name == "replicas of shards" else "of ranks 0-3, 2 differ from the others"
     assert of_pair in raised.value.message
