@@ -70,7 +70,7 @@ def raise_injected(number: int, frame: FrameType | None) -> None:
 def be_slow(name: str, slowness: Slowness) -> None:
     """Sleep where the slowness says, if it is that of this rank."""
     from planner.runtime.batch_loader import BatchLoader
-    from planner.runtime.execute import training_loop
+    from planner.runtime.checkpoint.saving import CheckpointSaver
     from planner.runtime.execute.task_executor import TaskExecutor
 
     if name != slowness.rank:
@@ -78,7 +78,7 @@ def be_slow(name: str, slowness: Slowness) -> None:
     if slowness.place == "items":
         BatchLoader.batch = sleeping(BatchLoader.batch, slowness.seconds, calls=10)  # type: ignore[method-assign]
     elif slowness.place == "saving":
-        training_loop.save_checkpoint = sleeping(training_loop.save_checkpoint, slowness.seconds)
+        CheckpointSaver.save = sleeping(CheckpointSaver.save, slowness.seconds)  # type: ignore[method-assign]
     else:
         TaskExecutor.forward = sleeping(TaskExecutor.forward, slowness.seconds, calls=4)  # type: ignore[method-assign]
 

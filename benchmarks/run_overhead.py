@@ -44,11 +44,22 @@ def body(worker: Any, plans: dict[str, Plan]) -> dict[str, list[tuple[Took, Took
 
 def planned(worker: Any, plan: Plan) -> Callable[[], object]:
     """A step of the runtime, as `planner run` takes it."""
-    from planner.plan.tasks.expand import expand
-    from planner.runtime import RunOptions, TrainingOptions
-    from planner.runtime.execute.step_source import StepTasks
-    from planner.runtime.execute.training_loop import prepare_executor, train_step
+    return trained_step(planned_executor(worker, plan), plan)
 
-    executor = prepare_executor(worker, plan, RunOptions(seed=SEED, training=TrainingOptions(RATE)))
+
+def planned_executor(worker: Any, plan: Plan) -> Any:
+    """This rank of a run."""
+    from planner.runtime import RunOptions, TrainingOptions
+    from planner.runtime.execute.training_loop import prepare_executor
+
+    return prepare_executor(worker, plan, RunOptions(steps=1, seed=SEED, training=TrainingOptions(RATE)))
+
+
+def trained_step(executor: Any, plan: Plan) -> Callable[[], object]:
+    """A step of a run on this rank."""
+    from planner.plan.tasks.expand import expand
+    from planner.runtime.execute.step_source import StepTasks
+    from planner.runtime.execute.training_loop import train_step
+
     coming = StepTasks(expand(plan))
     return lambda: train_step(executor, coming, None, 1, keep_records=True)

@@ -2,6 +2,10 @@
 
 from planner.models.checkpoints.hugging_face import save_checkpoint_streamed
 from planner.models.checkpoints.safetensors_files import TensorDescription, write_tensors_streamed
+from planner.models.checkpoints.stored_shards import HeldShard, write_shards
+from planner.models.tensor_region import whole
+from planner.runtime.checkpoint.checkpoint_index import read_index, shard_prefix
+from planner.runtime.checkpoint.stored_states import stored_states
 
 
 def described(tensors):
@@ -16,3 +20,16 @@ def write_tensors(path, tensors):
 def save_checkpoint(weights, spec, folder, source=None):
     """Write full parameters, by their names here, as config.json and model.safetensors."""
     save_checkpoint_streamed(described(weights), weights.items(), spec, folder, source)
+
+
+def write_states(path, tensors):
+    """Write full tensors to one file, as a rank does that holds all of them; its digest."""
+    return write_shards(
+        path, {name: HeldShard(whole(values.shape), values) for name, values in tensors.items()}, tensors.values()
+    )
+
+
+def saved_tensors(folder, module, kind):
+    """The full tensors of one kind of a module, in the checkpoint of a folder."""
+    found = stored_states(folder, read_index(folder)).within(shard_prefix(module, kind))
+    return {name: found.read(name) for name in found.shards}

@@ -33,11 +33,11 @@ class Prior:
 
 SUSTAINED_PRIOR = Prior(0.92, 0.15)  # sustained over the rate of kernels timed alone
 # Devices with the chip of another, and their sustained rate over its. At a capped power: clocks go with its cube root
-# where voltage follows them, and in proportion at the lowest voltage; the square root is between. Of what is left for
-# the cores, without the 100 W that memory and idle circuits take: (400 / 600)^(1/2) at 500 of 700 W.
+# where voltage follows them, and in proportion at the lowest voltage. Of what is left for the cores, without the 100 W
+# that memory and idle circuits take, at 500 of 700 W: 0.87 and 0.67, of which 0.77 is the middle.
 SAME_CHIP = {
     "h800": ("h100-80gb", 1.0),
-    "torchtitan-h100-500w": ("h100-80gb", 0.82),
+    "torchtitan-h100-500w": ("h100-80gb", 0.77),
     "a800": ("a100-80gb", 1.0),
     "a100-40gb": ("a100-80gb", 1.0),
     "v100-16gb": ("v100-32gb", 1.0),
@@ -52,7 +52,7 @@ FRAMEWORK_PRIORS = {
     "passes": Prior(1.2, 0.25),
     "kernels": Prior(1.0, 0.07),
     "attention": Prior(1.0, 0.15),
-    "experts": Prior(1.15, 0.15),
+    "experts": Prior(1.0, 0.15),
     "cast": Prior(0.5, 0.4),
     "tp_exposed": Prior(0.6, 0.4),
     "ep_exposed": Prior(0.7, 0.5),
@@ -134,8 +134,9 @@ def with_coefficients(timing: TimingCoefficients, owner: str, values: Coefficien
         if coefficient in values
     }
     fitted |= {name: np.minimum(1.0, fitted[name]) for name in AT_MOST_ONE if name in fitted}
-    if "attention" in fitted:
-        fitted["attention"] = timing.attention * fitted["attention"]  # of the framework's kernel
+    for name in ("attention", "cast"):  # relative to those of the framework's kernel and recipe
+        if name in fitted:
+            fitted[name] = getattr(timing, name) * fitted[name]
     if "tp_exposed" in fitted:
         fitted["tp_exposed_backward"] = fitted["tp_exposed"]
     return with_fields(timing, **fitted)

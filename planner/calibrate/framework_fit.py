@@ -17,6 +17,7 @@ from planner.calibrate.coefficients import (
     AT_MOST_ONE,
     GENERIC,
     NOT_SHARED,
+    SUSTAINED_PRECISIONS,
     CoefficientName,
     CoefficientValues,
     coefficients_of_cases,
@@ -32,6 +33,7 @@ from planner.published import CaseGroup, PublishedCase, group_cases
 NOISE = 0.04, 0.4  # bounds on the standard deviation of a source's log step times
 DEVIATION = 1.4826  # standard deviation over median absolute deviation of a normal distribution
 FULL_WEIGHT_RECORDS = 15  # records of a source that count in full; with more, its total weight stays the same
+SAME_CHIP_CORRELATION = 0.7  # of the logarithms of what one chip sustains in two precisions
 HELD_WIDTH = 1e-4  # prior width of what the second fit keeps from the first
 MOST_STEPS = 8  # of Gauss and Newton's method
 LONGEST_STEP = 2.0  # of a logarithm
@@ -208,4 +210,15 @@ def centred_priors(names: Sequence[CoefficientName], common: CoefficientValues) 
         shared = None if coefficient.name in NOT_SHARED else common.get(CoefficientName(GENERIC, coefficient.name))
         means[place] = log(held or shared or own.value)
         widths[place] = own.width if held is None else HELD_WIDTH
-    return LogPriors(means, widths, most)
+    return LogPriors(means, prior_covariance(names, widths), most)
+
+
+def prior_covariance(names: Sequence[CoefficientName], widths: Logs) -> Logs:
+    """Covariance (coefficients, coefficients): rates that one chip sustains share its power and its clocks."""
+    paced = np.array(
+        [width > HELD_WIDTH and name.name in SUSTAINED_PRECISIONS for name, width in zip(names, widths, strict=True)]
+    )
+    owners = np.array([coefficient.owner for coefficient in names])
+    together = paced[:, None] & paced & (owners[:, None] == owners) & ~np.eye(len(names), dtype=np.bool_)
+    covariance: Logs = np.outer(widths, widths) * (np.eye(len(names)) + SAME_CHIP_CORRELATION * together)
+    return covariance

@@ -17,10 +17,12 @@ Logs = NDArray[np.float64]
 
 
 class LogPriors(NamedTuple):
-    """Means and widths (coefficients,) of normal priors on log coefficients, and the most that each may be."""
+    """Means (coefficients,) and covariance (coefficients, coefficients) of a normal prior on log coefficients, and the
+    most that each may be.
+    """
 
     means: Logs
-    widths: Logs
+    covariance: Logs
     most: Logs
 
 
@@ -49,12 +51,12 @@ class LinearResiduals:
 
     def least(self, weights: Logs, priors: LogPriors) -> LeastResiduals:
         """The log coefficients of the least cost; `weights` (cases,): one over the deviation of each residual."""
-        precision, logs = 1.0 / priors.widths**2, np.minimum(self.point, priors.most)
+        precision, logs = np.linalg.inv(priors.covariance), np.minimum(self.point, priors.most)
         for _ in range(REWEIGHTINGS):
             off = self.at(logs)
             softened = weights**2 / np.sqrt(1.0 + (off * weights / KNEE) ** 2)
-            curvature = (self.slopes * softened[:, None]).T @ self.slopes + np.diag(precision)
-            pull = self.slopes.T @ (softened * off) + precision * (logs - priors.means)
+            curvature = (self.slopes * softened[:, None]).T @ self.slopes + precision
+            pull = self.slopes.T @ (softened * off) + precision @ (logs - priors.means)
             free = (logs < priors.most) | (pull > 0.0)
             step = np.zeros(len(logs))
             step[free] = np.linalg.solve(curvature[np.ix_(free, free)], -pull[free])

@@ -9,6 +9,7 @@ from planner.published import PublishedCase, reachable_network
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.framework.attention_kernels import with_kernel
+from planner.specs.framework.fp8_recipes import with_recipe
 from planner.specs.hardware.profile import Profile
 from planner.specs.parameters import parameter_counts
 
@@ -37,7 +38,7 @@ def machines_of_cases(cases: Sequence[PublishedCase]) -> list[MachineModel]:
     for case in cases:
         device, rates = profiles[case.device].device, complete_rates(profiles[case.device].rates)
         facts = FRAMEWORKS.get(case.software, FRAMEWORKS["generic"])
-        timing = with_kernel(facts.timing, case.attention_kernel)
+        timing = with_recipe(with_kernel(facts.timing, case.attention_kernel), case.fp8_recipe)
         network = reachable_network(case.network, device, rates)
         result.append(MachineModel(device, rates, network, timing, facts.accounting))
     return result

@@ -24,6 +24,13 @@ MEGATRON_ACCOUNTING = MemoryCoefficients()
 # 0.5 and 1 it had the least error over published records.
 EXPOSED_ACCUMULATION = 0.5
 
+# Head widths that FlashAttention-2 is compiled for (csrc/flash_attn/src of Dao-AILab/flash-attention 2.7).
+KERNEL_WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256)
+# Half-precision rows that tensor cores take (NVIDIA, Matrix Multiplication Background), and a V100's peak with them
+# over that without (data sheet: 125 and 31 TFLOP/s).
+ALIGNED_ELEMENTS = 8
+UNALIGNED_WORK = 4.0
+
 
 @dataclass(frozen=True, slots=True)
 class MachineModel:
@@ -35,15 +42,23 @@ class MachineModel:
     timing: TimingCoefficients
     accounting: MemoryCoefficients = MEGATRON_ACCOUNTING
 
+    def __hash__(self) -> int:
+        """By what has a hash: rates and networks are tables. Machines are few, and equal ones are asked for again."""
+        return hash((self.timing, self.accounting))
+
     def matmul(self, product: Matmul, precision: Precision) -> Number:
         """Seconds of a matrix product: m, n and k each count a few more for filling the device, and one launch."""
         dtype = precision if product.layer_precision or precision != "fp8" else "bf16"
         dtype = "float32" if dtype == "float64" else dtype
         curve = self.rates.gemm.get(dtype) or self.rates.gemm["bf16"]
         share = curve.share * self.sustained_share(dtype) * (self.grouped_share if product.grouped else 1.0)
-        n0 = curve.n0 * (self.timing.cast if dtype == "fp8" else 1.0)
+        n0 = curve.n0 * (self.timing.cast * self.cast_share(product) if dtype == "fp8" else 1.0)
         filled = 2.0 * (product.m + curve.m0) * (product.n + n0) * (product.k + curve.k0) * product.count
         return filled / (share * self.peak(dtype)) + curve.launch_us * US
+
+    def cast_share(self, product: Matmul) -> Number:
+        """The share of a product's tokens that each rank casts to fp8."""
+        return product.cast if self.timing.gathers_fp8 else 1.0
 
     @property
     def grouped_share(self) -> Number:
@@ -55,6 +70,16 @@ class MachineModel:
         per_pair, fill = self.attention_terms(core, forward)
         pairs = core.pairs * core.heads * core.width * (1.0 + fill / core.length)
         return per_pair * pairs + self.attention_launch(core)
+
+    def head_padding(self, core: AttentionCore) -> float:
+        """Work on a head over that of its own width, where this width was not timed: fused kernels are compiled for
+        some widths and pad others. Products of a stored matrix use no tensor cores in rows that are not aligned.
+        """
+        if str(core.head_dim) in self.rates.attention or self.device.kind != "cuda":
+            return 1.0
+        if self.timing.score_bytes:
+            return 1.0 if core.head_dim % ALIGNED_ELEMENTS == 0 else UNALIGNED_WORK
+        return min((each for each in KERNEL_WIDTHS if each >= core.head_dim), default=core.head_dim) / core.head_dim
 
     def attention_launch(self, core: AttentionCore) -> float:
         """Seconds of one launch of attention."""
@@ -72,7 +97,8 @@ class MachineModel:
         curve = self.attention_curve(core)
         share = (curve.share if forward else curve.backward_share) * self.timing.kernels
         share *= self.timing.attention if "fp8" in self.device.tflops else self.timing.attention_ampere
-        return 4.0 * (1.0 if forward else 2.5) / (share * self.peak(core.dtype)), curve.s0
+        work = 4.0 * (1.0 if forward else 2.5) * self.head_padding(core)
+        return work / (share * self.peak(core.dtype)), curve.s0
 
     def score_seconds(self, core: AttentionCore) -> Number:
         """Seconds of writing and reading the attention matrix, where it is materialised."""

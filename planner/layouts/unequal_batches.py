@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs import LayoutColumns, MachineModel, distinct_values
-from planner.costs.step import item_seconds
+from planner.costs.step import item_seconds, one_rank
 from planner.layouts.layout_fields import TrainingSetup
 from planner.layouts.longest_first import assign_least_loaded
 
@@ -34,7 +34,7 @@ def unequal_batches(trained: TrainingSetup, at: LayoutColumns, machine: MachineM
     each = (at.pipelines, micro_batch_counts(trained, at), sequences)
     columns = [np.atleast_1d(np.asarray(column, dtype=float)) for column in each]
     first, place = distinct_values(np.broadcast_arrays(*columns))
-    loads = tuple(item_seconds(trained.module, at, machine, np.array(trained.sizes, dtype=float)).tolist())
+    loads = item_seconds(trained.module, one_rank(at), machine, trained.sizes)
     found = np.array([cell_shares(loads, trained.sizes, *(int(each[n]) for each in columns)) for n in first])
     return UnequalBatches(*found[place].T)
 

@@ -16,6 +16,7 @@ from planner.models.sharding import (
     write_shard,
 )
 from planner.models.tensor_parallel import NO_TENSOR_PARALLEL, TensorParallel
+from planner.models.tensor_region import TensorRegion, held_region, held_values
 from planner.models.token_dispatch import (
     LOCAL_DISPATCHER,
     ExpertChoice,
@@ -40,12 +41,15 @@ __all__ = [
     "ParameterSplit",
     "SequenceParallel",
     "TensorParallel",
+    "TensorRegion",
     "TokenDispatcher",
     "TransformersModel",
     "build",
     "combine_outputs",
     "expert_parameters",
     "full_shape",
+    "held_region",
+    "held_values",
     "init_weights",
     "parameter_splits",
     "take_shard",

@@ -105,9 +105,10 @@ class Task:
 
     def with_dependencies(self, *ids: str) -> "Task":
         """Return the task with these ids added to those that it waits for."""
-        return self.as_transfer(
-            self.phase, self.of, self.peers, (*self.after, *(i for i in ids if i not in self.after))
-        )
+        after = (*self.after, *(i for i in ids if i not in self.after))
+        found = self.as_transfer(self.phase, self.of, self.peers, after)
+        object.__setattr__(found, "cached_id", self.id)  # which does not depend on what it waits for
+        return found
 
     def on_group(self, group: str, ranks: Ranks) -> "Task":
         """Return the task of another group, on its ranks. Much faster than `dataclasses.replace`."""

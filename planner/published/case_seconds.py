@@ -36,6 +36,7 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
             case.device,
             case.software,
             case.attention_kernel,
+            case.fp8_recipe,
             case.network,
         )
         groups[key + (kind,)].append(index)  # noqa: RUF005

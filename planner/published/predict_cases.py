@@ -3,17 +3,18 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import hypot
 
 from planner.costs import LayoutColumns, MachineModel, least_trusted
 from planner.costs.compute import step_spread
-from planner.costs.memory import Footprint, footprint, fullest_stage, oom_chance
-from planner.published.case_seconds import case_seconds, encoder_setup, group_cases
-from planner.published.memory_accounting import adjusted_accounting
+from planner.costs.memory import Footprint, footprint, oom_chance
+from planner.published.case_memory import case_accounting, fullest_footprint
+from planner.published.case_seconds import case_seconds, group_cases
+from planner.published.inferred_recompute import unstated_spread
 from planner.published.pricing_machine import pricing_machine
 from planner.published.published_case import CasePrediction, PublishedCase
 from planner.specs import library
 from planner.specs.base import with_fields
-from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.software import Software
 from planner.specs.hardware.profile import Profile
 from planner.units import GIB
@@ -51,28 +52,17 @@ def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callabl
 def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float) -> CasePrediction:
     """The prediction of a case; its memory is that of the rank the record names, its OOM probability the fullest's."""
     profile, software = parts
-    accounting = adjusted_accounting(case.settings_text, case.software, case.attention_kernel, software.accounting)
-    software = with_fields(software, accounting=accounting)
+    software = with_fields(software, accounting=case_accounting(case, software))
     setup, accounted = case.setup, software.accounting
     fullest = fullest_footprint(case, setup, accounted)
     least = fullest_footprint(case, least_memory_setup(case, setup), accounted)
     chance = oom_chance(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
     return CasePrediction(
         seconds=step,
-        spread=step_spread(software.spread, profile.rates, case.setup.dtype),
+        spread=hypot(step_spread(software.spread, profile.rates, case.setup.dtype), unstated_spread(case)),
         memory_bytes=float(reported_bytes(case, software, fullest)),
         oom_probability=float(chance),
         source=least_trusted([profile.rates.source if profile.rates else "analytic", "fitted"]),
-    )
-
-
-def fullest_footprint(case: PublishedCase, setup: LayoutColumns, accounted: MemoryCoefficients) -> Footprint:
-    """Memory of the fullest rank, with the encoder on the same rank."""
-    decoder = fullest_stage(case.module, setup, accounted)
-    return (
-        decoder.sharing_ranks(fullest_stage(case.encoder.module, encoder_setup(case.encoder, setup), accounted))
-        if case.encoder
-        else decoder
     )
 
 

@@ -5,6 +5,7 @@ from planner.costs.compute import adapter_gb_per_s, complete_rates, link_gb_per_
 from planner.published.published_case import PublishedCase, StatedNetwork
 from planner.specs.base import MAX_RANKS
 from planner.specs.framework.attention_kernels import with_kernel
+from planner.specs.framework.fp8_recipes import with_recipe
 from planner.specs.framework.software import Software
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Device, Profile
@@ -20,7 +21,7 @@ def pricing_machine(case: PublishedCase, profile: Profile, software: Software) -
         profile.device,
         rates,
         reachable_network(case.network, profile.device, rates),
-        with_kernel(software.timing, case.attention_kernel),
+        with_recipe(with_kernel(software.timing, case.attention_kernel), case.fp8_recipe),
         software.accounting,
     )
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from planner.costs import LayoutColumns
 from planner.specs.framework.attention_kernels import AttentionKernel
+from planner.specs.framework.fp8_recipes import Fp8Recipe
 from planner.specs.layers import Module
 
 
@@ -51,6 +52,7 @@ class PublishedCase:
     memory_bytes: float | None  # measured peak of the rank that `memory_rank` names
     memory_rank: str  # worst, first, last
     oom: bool  # the run ran out of memory
+    fp8_recipe: Fp8Recipe = "tensorwise"
     encoder: CaseEncoder | None = None
     device_bytes: float | None = None  # memory where the board's differs from its profile's; None: the profile's
     defaulted: tuple[str, ...] = ()  # blank columns filled from the source's cited defaults

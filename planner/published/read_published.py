@@ -9,12 +9,13 @@ from pathlib import Path
 from planner import files
 from planner.errors import InputError
 from planner.published import platforms, trained_model
+from planner.published.inferred_recompute import with_inferred_recompute
 from planner.published.measured_figures import FlopsCounting, measured_figures, trains_adapters_only
 from planner.published.platforms import framework_name
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
-from planner.published.software_vintage import record_kernel
+from planner.published.software_vintage import record_fp8_recipe, record_kernel
 from planner.published.source_defaults import defaults_of_source, fill_defaults
 from planner.specs import library
 from planner.specs.base import with_fields
@@ -114,7 +115,7 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         raise UnusableRecord(
             "impossible figures", f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')} on {device}"
         )
-    return PublishedCase(
+    case = PublishedCase(
         origin=origin,
         module=with_fields(model.module, trained=ADAPTERS) if trains_adapters_only(record) else model.module,
         setup=columns,
@@ -123,6 +124,7 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         network=fabric,
         settings_text=settings_text(record),
         attention_kernel=record_kernel(record, name),
+        fp8_recipe=record_fp8_recipe(record),
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,
@@ -132,6 +134,7 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         defaulted=tuple(sorted(completed.filled_columns)),
         assumed=tuple(sorted({*assumed, *model.assumed} - {*completed.filled_columns})),
     )
+    return with_inferred_recompute(case)
 
 
 @lru_cache(maxsize=64)

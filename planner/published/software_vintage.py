@@ -1,10 +1,11 @@
-"""When the software of a published record is from, and the attention kernel that it had."""
+"""When the software of a published record is from, the attention kernel that it had, and its recipe of fp8."""
 
 import re
 
 from planner.published.record_files import PublishedRecord
 from planner.published.record_setup import settings_text
 from planner.specs.framework.attention_kernels import AttentionKernel, attention_kernel
+from planner.specs.framework.fp8_recipes import Fp8Recipe
 
 # The first that matches decides: versions that are months, dates, identifiers of arXiv, years.
 MONTH_PATTERNS = (
@@ -24,6 +25,7 @@ NAMED_KERNELS: tuple[tuple[str, AttentionKernel], ...] = (
     (r"flash[- _]?att(?:n|ention)[- _]?2|\bfa[- ]?2\b", "flash2"),
     (r"cudnn (?:fused )?att", "cudnn"),
 )
+ROWWISE = re.compile(r"\b(?:row|axis)[-_ ]?wise\b")
 
 
 def software_month(record: PublishedRecord) -> str:
@@ -48,3 +50,8 @@ def record_kernel(record: PublishedRecord, software: str) -> AttentionKernel:
     settings = settings_text(record)
     named = next((kernel for words, kernel in NAMED_KERNELS if re.search(words, settings)), None)
     return named or attention_kernel(software, software_month(record))
+
+
+def record_fp8_recipe(record: PublishedRecord) -> Fp8Recipe:
+    """What shares a scale in fp8, as a record's settings say."""
+    return "rowwise" if ROWWISE.search(settings_text(record)) else "tensorwise"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from planner.calibrate.coefficients import (
@@ -18,6 +19,7 @@ from planner.calibrate.coefficients import (
     with_coefficients,
     with_sustained_rates,
 )
+from planner.calibrate.framework_fit import HELD_WIDTH, prior_covariance
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Profile
@@ -83,3 +85,15 @@ def test_shipped_boards_of_one_chip_sustain_the_same():
         if mine and other:
             scaled = {dtype: pytest.approx(rate * share, rel=1e-3) for dtype, rate in other.sustained.items()}
             assert mine.sustained == scaled, f"{board} and {chip}"
+
+
+def test_what_one_chip_sustains_in_two_precisions_is_tied_and_nothing_else_is():
+    names = [CoefficientName(owner, name) for owner in ("h100-80gb", "b200") for name in ("bf16", "fp8")]
+    names.append(CoefficientName("nemo", "kernels"))
+    widths = np.array([0.15, 0.15, 0.15, HELD_WIDTH, 0.07])
+    covariance = prior_covariance(names, widths)
+    assert np.diag(covariance) == pytest.approx(widths**2)
+    assert np.linalg.eigvalsh(covariance).min() > 0
+    tied = covariance - np.diag(np.diag(covariance))
+    assert tied[0, 1] == tied[1, 0] > 0
+    assert np.count_nonzero(tied) == 2  # a rate that is held is known, whatever the other one is

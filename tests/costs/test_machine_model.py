@@ -4,6 +4,7 @@ import pytest
 
 from planner.costs.compute.layer_work import Matmul, layer_work
 from planner.costs.layout_columns import LayoutColumns
+from planner.costs.machine_model import UNALIGNED_WORK
 from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.layers.trained import Lora
@@ -43,6 +44,28 @@ def test_a_matrix_of_scores_is_moved_once_forward_and_twice_backward():
     for forward, times in ((True, 1.0), (False, 2.0)):
         more = float(moved.attention_seconds(core, forward) - plain.attention_seconds(core, forward))
         assert more == pytest.approx(times * 6.0 * core.pairs * core.heads / moved.bandwidth)
+
+
+def test_heads_of_widths_that_no_kernel_has_are_padded_and_rows_that_are_not_aligned_leave_tensor_cores():
+    def seconds(width, machine):
+        model = with_fields(GPT, hidden=16 * width)
+        core = layer_work(model, "dense", LayoutColumns(ranks=1, seq=2048, batch=1)).attention
+        return float(machine.attention_seconds(core, True)) / width
+
+    fused, stored = ideal(), ideal(TimingCoefficients(score_bytes=1e-9))
+    assert seconds(80, fused) == pytest.approx(seconds(96, fused) * 96 / 80) == pytest.approx(1.2 * seconds(64, fused))
+    assert seconds(80, stored) == pytest.approx(seconds(64, stored), rel=1e-6)
+    assert seconds(145, stored) == pytest.approx(UNALIGNED_WORK * seconds(64, stored), rel=1e-6)
+
+
+def test_casts_to_fp8_are_shared_by_ranks_that_gather_after_them():
+    """All of a layer's products but the two that gather nothing cost less for it, and only in fp8."""
+    at = LayoutColumns(ranks=8, tp=8, seq=8192, batch=1, sequence_parallel=True)
+    before, after = shipped(), shipped(gathers_fp8=False)
+    for place, product in enumerate(layer_work(LLAMA, "dense", at).matmuls):
+        own, all_tokens = (float(machine.matmul(product, "fp8")) for machine in (before, after))
+        assert own < all_tokens if place in (0, 2) else own == all_tokens
+        assert float(before.matmul(product, "bf16")) == float(after.matmul(product, "bf16"))
 
 
 def test_adapters_spare_the_weights_gradients_and_move_more_bytes():

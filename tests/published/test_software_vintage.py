@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.published.software_vintage import record_kernel, software_month
+from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
 from tests.published.made_records import record
 
 
@@ -39,3 +39,11 @@ def test_months_are_read(cells, month):
 def test_kernels_are_of_their_time(software, date, settings, kernel):
     stated = record(date_or_version=date, source_ref="", other_settings=settings)
     assert record_kernel(stated, software) == kernel
+
+
+@pytest.mark.parametrize(
+    ("settings", "recipe"),
+    [("float8 rowwise; async TP", "rowwise"), ("float8 tensorwise", "tensorwise"), ("browser, wise", "tensorwise")],
+)
+def test_recipes_are_named_by_settings(settings, recipe):
+    assert record_fp8_recipe(record(other_settings=settings)) == recipe

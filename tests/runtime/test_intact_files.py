@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from planner import files
 from planner.errors import InputError
 from planner.launch.worker import Worker
-from planner.models.checkpoints import fill_from_full
+from planner.models.checkpoints.native import fill_from_full
 from planner.models.checkpoints.safetensors_files import write_tensors_streamed
 from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, SavedStates, checkpoint_index
 from planner.runtime.checkpoint.intact_files import require_intact
@@ -19,7 +19,7 @@ from tests.runtime.training_worlds import spread
 
 PLAN = spread(2, dp=2, zero=1, rows=[[(0, 1)]] * 2)
 TENSORS = {"one": torch.arange(40.0), "other": torch.ones(7, 3, dtype=torch.bfloat16), "empty": torch.zeros(0)}
-NAMES = ("llm.weights.safetensors", "llm.exp_avg.safetensors", "llm.step.safetensors")
+NAMES = ("rank-0.safetensors", "rank-1.safetensors", "rank-2.safetensors")
 
 
 def rank(number, of=2):

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from planner import files
 from planner.files import path_exists
 from planner.runtime import RunOptions
+from planner.runtime.checkpoint.accepting import unused_states_folder
 from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, SavedStates, checkpoint_index, read_index
 from planner.runtime.checkpoint.kept_checkpoints import KEPT, kept_steps, retire, step_folder
-from planner.runtime.checkpoint.saving import unused_states_folder
 from planner.runtime.run_options import Retention
 from tests.examples import examples
 from tests.plans import sharded_plan

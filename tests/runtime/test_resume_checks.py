@@ -16,20 +16,22 @@ from planner.runtime.checkpoint import checkpoint_index as index_module
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
     TENSOR_KINDS,
+    UNACCEPTED,
     SavedStates,
     TrainingRecord,
     checkpoint_index,
     data_digest,
     read_index,
-    tensor_file,
+    shard_file,
+    shard_prefix,
 )
 from planner.runtime.checkpoint.resume_checks import require_save_folder, resolve_resume, run_differences
-from planner.runtime.checkpoint.saving import NEW_STATES
+from planner.runtime.checkpoint.written_file import NEW_STATES
 from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
 from planner.specs.workload.token_folder import OFFSETS, TOKENS
-from tests.checkpoint_files import write_tensors
+from tests.checkpoint_files import write_states, write_tensors
 from tests.plans import sharded_plan
 from tests.runtime.test_resuming import PAIRS
 from tests.runtime.training_worlds import DECODER, spread
@@ -45,11 +47,21 @@ def folder(tmp_path):
     """Of a run of 12 steps."""
     spec = PLAN.uses.models["llm"]
     shapes = {name: values.shape for name, values in build(spec, device=torch.device("meta")).named_parameters()}
-    for kind in TENSOR_KINDS:
-        values = {name: torch.zeros(() if kind == "step" else shape) for name, shape in shapes.items()}
-        write_tensors(tensor_file(tmp_path / "states-a", "llm", kind), values)
-    files.write(tmp_path / INDEX_FILE, checkpoint_index(PLAN, OPTIONS, SavedStates(12, "states-a", {})))
+    digests = {}
+    for rank, kind in enumerate(TENSOR_KINDS):
+        values = {
+            f"{shard_prefix('llm', kind)}{name}": torch.zeros(() if kind == "step" else shape)
+            for name, shape in shapes.items()
+        }
+        digests[shard_file(rank)] = write_states(tmp_path / "states-a" / shard_file(rank), values)
+    files.write(tmp_path / INDEX_FILE, checkpoint_index(PLAN, OPTIONS, SavedStates(12, "states-a", digests)))
     return tmp_path
+
+
+def saved_with(folder, options):
+    """Of a run with other options."""
+    saved = SavedStates(12, "states-a", read_index(folder).digests)
+    files.write(folder / INDEX_FILE, checkpoint_index(PLAN, options, saved))
 
 
 def with_training(**fields):
@@ -69,7 +81,8 @@ def test_the_same_run_goes_on_under_any_plan_of_its_model(folder):
 
 
 def test_the_index_is_read_as_it_was_written(folder):
-    assert read_index(folder) == checkpoint_index(PLAN, OPTIONS, SavedStates(12, "states-a", {}))
+    index = read_index(folder)
+    assert index == checkpoint_index(PLAN, OPTIONS, SavedStates(12, "states-a", index.digests))
 
 
 def test_another_weighting_of_the_loss_is_refused(folder):
@@ -196,12 +209,7 @@ def test_training_that_would_go_on_otherwise_is_refused_with_what_it_was(folder,
 
 
 def test_what_was_not_said_is_to_be_left_out(folder):
-    files.write(
-        folder / INDEX_FILE,
-        checkpoint_index(
-            PLAN, replace(OPTIONS, training=replace(TRAINING, clip=None)), SavedStates(12, "states-a", {})
-        ),
-    )
+    saved_with(folder, replace(OPTIONS, training=replace(TRAINING, clip=None)))
     assert refused(PLAN, replace(OPTIONS, resume=folder)).fix.startswith("leave --clip out;")
 
 
@@ -212,7 +220,7 @@ def test_other_data_is_refused(folder):
 
 def test_a_run_without_a_step_to_do_is_refused(folder):
     plain = replace(OPTIONS, training=replace(TRAINING, schedule="constant"))
-    files.write(folder / INDEX_FILE, checkpoint_index(PLAN, plain, SavedStates(12, "states-a", {})))
+    saved_with(folder, plain)
     error = refused(PLAN, replace(plain, resume=folder, steps=12))
     assert error.where == "--steps" and error.fix.startswith("--steps 13,")
     require_runnable(PLAN, replace(plain, resume=folder, steps=13))
@@ -263,10 +271,13 @@ def test_a_checkpoint_is_replaced_by_its_own_run_alone(folder, tmp_path_factory,
 
 @pytest.mark.parametrize("side", ["states-a", "states-b"])
 def test_states_without_an_index_are_left_alone(tmp_path, side):
+    """But not those that a kill left before their index was there."""
     (tmp_path / side).mkdir()
     for resume in (None, tmp_path):
         error = refused(PLAN, resolve_resume(replace(OPTIONS, save=tmp_path, resume=resume)))
         assert error.message.startswith(side) and error.where == f"--save {tmp_path}"
+    (tmp_path / side / UNACCEPTED).touch()
+    require_save_folder(resolve_resume(replace(OPTIONS, save=tmp_path, resume=tmp_path)))
 
 
 def test_an_index_that_cannot_be_read_is_not_taken_for_none(folder):
@@ -291,9 +302,9 @@ def test_weights_of_two_places_are_refused(folder):
     assert refused(PLAN, replace(OPTIONS, resume=folder, weights=Path("elsewhere"))).where == "--weights"
 
 
-@pytest.mark.parametrize("kind", TENSOR_KINDS)
-def test_files_that_are_cut_off_missing_or_others_are_named(folder, kind):
-    path = tensor_file(folder / "states-a", "llm", kind)
+@pytest.mark.parametrize("rank", range(4))
+def test_files_that_are_cut_off_missing_or_others_are_named(folder, rank):
+    path = folder / "states-a" / shard_file(rank)
     there = path.read_bytes()
     path.write_bytes(there[:-1])
     error = refused(PLAN, replace(OPTIONS, resume=folder))
@@ -302,7 +313,22 @@ def test_files_that_are_cut_off_missing_or_others_are_named(folder, kind):
     error = refused(PLAN, replace(OPTIONS, resume=folder))
     assert "No such file" in error.message and error.where == str(path)
     write_tensors(path, {"embedding.weight": torch.zeros(3)})
-    assert str(path) in refused(PLAN, replace(OPTIONS, resume=folder)).where
+    error = refused(PLAN, replace(OPTIONS, resume=folder))
+    assert "does not say which parts" in error.message and error.where == str(path)
+
+
+def test_a_checkpoint_without_the_files_of_a_rank_is_refused(folder):
+    index = read_index(folder)
+    files.write(folder / INDEX_FILE, with_fields(index, digests={shard_file(0): index.digests[shard_file(0)]}))
+    error = refused(PLAN, replace(OPTIONS, resume=folder))
+    assert "the checkpoint has no" in error.message and error.where == str(folder / "states-a")
+
+
+def test_a_newer_checkpoint_is_named_with_its_line(folder):
+    text = (folder / INDEX_FILE).read_text()
+    (folder / INDEX_FILE).write_text(text.replace("planner.checkpoint/1", "planner.checkpoint/2"))
+    error = refused(PLAN, replace(OPTIONS, resume=folder))
+    assert error.where.startswith(f"{folder / INDEX_FILE}:") and "planner.checkpoint/2" in error.message
 
 
 @pytest.mark.parametrize(("said", "fix"), [({"save_every": 0, "save": Path("x")}, "1"), ({"save_every": 2}, "--save")])

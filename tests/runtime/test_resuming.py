@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 import signal
-import weakref
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -14,22 +14,24 @@ from planner.errors import RunFailed
 from planner.files.atomic_write import atomic_write as whole_file
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
-from planner.models.checkpoints.safetensors_files import SINGLE_FILE, SafetensorsCheckpoint
+from planner.models.checkpoints.safetensors_files import SINGLE_FILE
 from planner.runtime import RunOptions
-from planner.runtime.checkpoint import saving
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, TENSOR_KINDS, read_index, tensor_file
-from planner.runtime.checkpoint.saving import NEW_STATES, SAVE_LOCK
-from planner.runtime.execute import training_loop as executing
+from planner.runtime.checkpoint import written_file
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, TENSOR_KINDS, UNACCEPTED, read_index
+from planner.runtime.checkpoint.save_lock import SAVE_LOCK
+from planner.runtime.checkpoint.saving import CheckpointSaver
+from planner.runtime.checkpoint.written_file import NEW_STATES
 from planner.runtime.execute.training_loop import train
-from planner.runtime.state import full_tensors
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
+from tests.checkpoint_files import saved_tensors
 from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
 from tests.runtime.test_several_modules import joined as several
 from tests.runtime.training_worlds import DECODER, spread
 
 STEPS, CUT = 6, 3
+HALF = f"whole/kept/step-{CUT}"
 OPTIONS = RunOptions(steps=STEPS, seed=5, training=TrainingOptions(0.01, "cosine", 2, 1.0, (0.9, 0.95), 0.1))
 TIED = with_fields(DECODER, tied=True)
 MOE = with_fields(DECODER, bias="all", moe=Experts(experts=8, topk=2, ffn=16))
@@ -126,16 +128,12 @@ def run(worker, plan, options):
 
 def saved_and_resumed(worker, pairs, folder, options=OPTIONS):
     """Of each pair: all steps by the first plan, saved on the way and at the end; then the last ones by the second."""
-    save = executing.save_checkpoint
-    executing.save_checkpoint = lambda executor, to, steps: save(
-        executor, to.with_name("half") if steps == CUT else to, steps
-    )
     found = {}
     with joined_world(worker, timeout_s=60):
         for name, (before, then) in pairs.items():
             saved = partial(told, options, folder / name)
-            whole = run(worker, before, saved(save="whole", save_every=CUT))
-            rest = run(worker, then, saved(save="end", resume="half", verify=name in VERIFIED))
+            whole = run(worker, before, saved(save="whole", save_every=CUT, keep=2))
+            rest = run(worker, then, saved(save="end", resume=HALF, verify=name in VERIFIED))
             found[name] = whole, rest
     return found
 
@@ -197,18 +195,14 @@ def require_same_losses(first, then):
 
 def require_same_states(folder, modules):
     """Of all steps at once, and of the second half behind the first."""
-    ends = {end: read_index(folder / end) for end in ("whole", "half", "end")}
-    assert [ends[end].steps for end in ends] == [STEPS, CUT, STEPS]
+    assert [read_index(folder / end).steps for end in ("whole", HALF, "end")] == [STEPS, CUT, STEPS]
     for module in modules:
         for kind in TENSOR_KINDS:
-            want, half, found = (
-                SafetensorsCheckpoint(tensor_file(folder / end / ends[end].states, module, kind))
-                for end in ("whole", "half", "end")
-            )
-            assert found.entries.keys() == want.entries.keys() == half.entries.keys()
-            errors = {name: apart(found.read(name), want.read(name)) for name in want.entries}
+            want, half, found = (saved_tensors(folder / end, module, kind) for end in ("whole", HALF, "end"))
+            assert found.keys() == want.keys() == half.keys() and want
+            errors = {name: apart(found[name], want[name]) for name in want}
             assert max(errors.values()) <= 1e-12, (module, kind, max(errors, key=errors.get))
-            assert max(apart(half.read(name), want.read(name)) for name in want.entries) > 1e-3
+            assert max(apart(half[name], want[name]) for name in want) > 1e-3
 
 
 def apart(found, want):
@@ -222,34 +216,21 @@ ALONE = two_steps(spread(1, with_fields(DECODER, layers=1), dp=1, zero=1, rows=[
 
 
 def in_pieces(worker, folder):
-    """A run; the same in pieces, of which the first two end since their time is over; behind which steps one saved; of
-    a later one the files until a save failed, and what goes on behind it.
-    """
-    at, behind, files = partial(told, OPTIONS, folder), [], []
-    write, save = saving.write_tensors_streamed, executing.save_checkpoint
+    """A run; the same in pieces, of which the first two end since their time is over; behind which steps one saved."""
+    at, behind, save = partial(told, OPTIONS, folder), [], CheckpointSaver.save
 
-    def heard(executor, folder, steps):
-        behind.append(steps)
-        save(executor, folder, steps)
-
-    def full(path, *tensors):
-        files.append(path)
-        if len(files) == 3:
-            raise RuntimeError("the disk is full")
-        return write(path, *tensors)
+    def heard(saver, steps, last):
+        behind.append((steps, last))
+        save(saver, steps, last)
 
     with joined_world(worker, timeout_s=60):
         whole, pieces = train(worker, ALONE, OPTIONS), []
         for resume, max_seconds in ((None, 1e-9), ("time", 1e-9), ("time", None)):
             pieces.append(train(worker, ALONE, at(save="time", max_seconds=max_seconds, resume=resume)))
-        executing.save_checkpoint = heard
+        CheckpointSaver.save = heard
         train(worker, ALONE, at(save="often", save_every=4))
-        saving.write_tensors_streamed = full
-        with pytest.raises(RuntimeError, match="the disk is full"):
-            train(worker, ALONE, at(save="often", resume="often", steps=STEPS + 1))
-        saving.write_tensors_streamed = write
-        last = train(worker, ALONE, at(save="often", resume="often", steps=STEPS + 1))
-    return whole, pieces, behind, files, last
+        CheckpointSaver.save = save
+    return whole, pieces, behind
 
 
 @pytest.fixture(scope="module")
@@ -275,72 +256,47 @@ def test_a_run_whose_time_is_over_goes_on_to_the_same_end(alone):
 
 @pytest.mark.slow
 def test_it_saves_as_often_as_it_is_told_and_at_its_end(alone):
-    assert alone[0][2] == [4, STEPS, STEPS + 1, STEPS + 1]
-
-
-@pytest.mark.slow
-def test_a_save_that_fails_leaves_the_one_before(alone):
-    (_, _, _, files, last), folder = alone
-    assert len({path.parent for path in files}) == 1 and len(files) == 3
-    assert (last.steps_before, len(last.steps)) == (STEPS, 1)
-    assert read_index(folder / "often").steps == STEPS + 1
-    assert {path.name for path in (folder / "often").iterdir()} == {
-        INDEX_FILE, read_index(folder / "often").states, "config.json", SINGLE_FILE, SAVE_LOCK,
-    }  # fmt: skip
+    assert alone[0][2] == [(4, False), (STEPS, True)]
 
 
 # -------------------------------------------------------------------------------------------- what goes wrong meanwhile
 
 
 def gone_wrong(worker, folder):
-    """Why saves failed; how many whole tensors were held at once, and what happened on the disk, while it saves; steps
-    that were saved while Ctrl-C came; and how the run of the failed saves goes on.
+    """Why saves failed, and what they left; what happened on the disk while a run saves; steps that one saved to which
+    Ctrl-C came while it wrote; and how the run of the failed saves goes on.
     """
-    save, write, at = saving.save_checkpoint, saving.write_tensors_streamed, partial(told, OPTIONS, folder)
-    failures = []
+    at, failures, write = partial(told, OPTIONS, folder), [], written_file.write_shards
     with joined_world(worker, timeout_s=60):
         train(worker, ALONE, at(save="kept", steps=2))
         for way in (diverged, full_disk):
-            executing.save_checkpoint = way
+            written_file.write_shards = way
             with pytest.raises(RunFailed) as error:
-                train(worker, ALONE, at(save="kept", resume="kept"))
-            saving.write_tensors_streamed = write
-            failures.append((error.value.message, error.value.where, (folder / "kept" / NEW_STATES).exists()))
-        executing.save_checkpoint = save
-        held, happened = watched(lambda: train(worker, ALONE, at(save="seen", save_every=3)))
+                train(worker, ALONE, at(save="kept", resume="kept", save_every=3))
+            left = {path.name for path in (folder / "kept").iterdir()}
+            failures.append((error.value.message, error.value.where, left))
+        written_file.write_shards = write
+        happened = watched(lambda: train(worker, ALONE, at(save="seen", save_every=3)))
         stopped = interrupted(lambda: train(worker, ALONE, at(save="stopped", save_every=2)))
         last = train(worker, ALONE, at(save="kept", resume="kept"))
-    return failures, held, happened, stopped, last
+    return failures, happened, stopped, last
 
 
-def diverged(executor, folder, steps):
-    for parameter in [shard for stage in executor.local.all_stages for shard in stage.shards.values()][-1:]:
-        parameter.data.view(-1)[0] = float("inf")
-    saving.save_checkpoint(executor, folder, steps)
+def diverged(path, shards, values):
+    next(iter(shards.values())).values.view(-1)[0] = float("inf")
+    return [*values]
 
 
-def full_disk(executor, folder, steps):
-    def full(path, described, values):
-        with whole_file(path) as out:
-            next(iter(values))
-            out.write(b"half")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    saving.write_tensors_streamed = full
-    saving.save_checkpoint(executor, folder, steps)
+def full_disk(path, shards, values):
+    with whole_file(path) as out:
+        next(iter(values))
+        out.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def watched(run):
-    """What a run holds while it saves, and in what order files come and go."""
-    alive, most, happened = set(), [], []
-    assembled, sync, rename, remove = full_tensors.assemble, os.fsync, os.replace, shutil.rmtree
-
-    def assemble(name, parts):
-        found = assembled(name, parts)
-        alive.add(id(found))
-        weakref.finalize(found, alive.discard, id(found))
-        most.append(len(alive))
-        return found
+    """In what order files come and go while a run saves."""
+    happened, sync, rename, remove = [], os.fsync, os.replace, shutil.rmtree
 
     def noted(what, does, named):
         def doing(at, *to, **how):
@@ -349,31 +305,31 @@ def watched(run):
 
         return doing
 
-    full_tensors.assemble = assemble
     os.fsync = noted("sync", sync, lambda handle: os.readlink(f"/proc/self/fd/{handle}"))
     os.replace = noted("rename", rename, str)
     shutil.rmtree = noted("remove", remove, str)
     try:
         run()
     finally:
-        full_tensors.assemble, os.fsync, os.replace, shutil.rmtree = assembled, sync, rename, remove
-    return max(most), happened
+        os.fsync, os.replace, shutil.rmtree = sync, rename, remove
+    return happened
 
 
 def interrupted(run):
-    saved, save = [], saving.save_checkpoint
+    """Ctrl-C comes while the first checkpoint is written, which ends no sooner than the next step."""
+    saved, write = [], written_file.write_shards
 
-    def heard(executor, folder, steps):
-        shards = [shard for stage in executor.local.all_stages for shard in stage.shards.values()]
-        before = any(shard.grad is not None for shard in shards)
-        os.kill(os.getpid(), signal.SIGINT)
-        save(executor, folder, steps)
-        saved.append((steps, before, any(shard.grad is not None for shard in shards)))
+    def slowly(path, shards, values):
+        saved.append(len(saved))
+        if len(saved) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+        return write(path, shards, values)
 
-    executing.save_checkpoint = heard
+    written_file.write_shards = slowly
     result = run()
-    executing.save_checkpoint = save
-    return saved, result.stop_reason, len(result.steps)
+    written_file.write_shards = write
+    return len(saved), result.stop_reason, len(result.steps)
 
 
 @pytest.fixture(scope="module")
@@ -383,20 +339,16 @@ def wrong(tmp_path_factory):
 
 
 def test_what_is_not_finite_or_finds_no_room_leaves_the_checkpoint_before(wrong):
-    (failures, _, _, _, last), folder = wrong
-    (diverged_says, where, *left), (full_says, place, *half) = failures
-    assert "is not finite after step 6" in diverged_says and where == "step 6"
-    assert "No space left" in full_says and place.startswith(str(folder / "kept"))
+    (failures, _, _, last), folder = wrong
+    (diverged_says, where, left), (full_says, place, half) = failures
+    assert "is not finite after step 3" in diverged_says and where == "step 3"
+    assert "No space left" in full_says and place == str(folder / "kept" / NEW_STATES / "rank-0.safetensors")
     assert (last.steps_before, len(last.steps)) == (2, STEPS - 2)
-    assert left == half == [False]  # of what was written until then
-
-
-def test_one_whole_tensor_is_held_at_once(wrong):
-    assert wrong[0][1] == 1
+    assert left == half == {INDEX_FILE, "states-a", "config.json", SINGLE_FILE, SAVE_LOCK}
 
 
 def test_what_a_checkpoint_replaces_goes_when_the_disk_has_the_new_one(wrong):
-    happened, folder = wrong[0][2], str(wrong[1] / "seen")
+    happened, folder = wrong[0][1], str(wrong[1] / "seen")
     index = max(at for at, what in enumerate(happened) if what[0] == "rename" and what[-1].endswith(INDEX_FILE))
     removed = max(at for at, what in enumerate(happened) if what == ("remove", f"{folder}/states-a"))
     synced = [at for at, what in enumerate(happened) if what == ("sync", folder)]
@@ -406,7 +358,10 @@ def test_what_a_checkpoint_replaces_goes_when_the_disk_has_the_new_one(wrong):
     for at, (what, *names) in enumerate(happened):
         if what == "rename" and names[0].rpartition("/")[2].startswith("."):
             assert ("sync", names[0]) in happened[:at]
+    assert not (wrong[1] / "seen" / "states-b" / UNACCEPTED).exists()
 
 
-def test_an_interrupt_while_it_saves_ends_it_there(wrong):
-    assert wrong[0][3] == ([(2, True, False)], "interrupt", 2)  # gradients are let go of
+def test_an_interrupt_while_it_writes_ends_the_run_behind_its_step_with_both_checkpoints(wrong):
+    saves, reason, steps = wrong[0][2]
+    assert (saves, reason) == (2, "interrupt") and steps in (2, 3)
+    assert read_index(wrong[1] / "stopped").steps == steps

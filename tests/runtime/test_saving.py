@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -15,10 +16,16 @@ from planner.launch.processes import launch
 from planner.launch.worker import joined_world, worker_from_environment
 from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
 from planner.runtime import RunOptions
-from planner.runtime.checkpoint import saving
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, SavedStates, checkpoint_index, read_index
-from planner.runtime.checkpoint.saving import SAVE_LOCK, save_lock, saveable_decoder
-from planner.runtime.execute import training_loop as executing
+from planner.runtime.checkpoint import written_file
+from planner.runtime.checkpoint.checkpoint_index import (
+    INDEX_FILE,
+    SavedStates,
+    checkpoint_index,
+    read_index,
+)
+from planner.runtime.checkpoint.decoder_export import saveable_decoder
+from planner.runtime.checkpoint.kept_checkpoints import kept_steps
+from planner.runtime.checkpoint.save_lock import SAVE_LOCK, save_lock
 from planner.runtime.execute.training_loop import train
 from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.runtime.training_options import TrainingOptions
@@ -35,19 +42,19 @@ PLANS = {
 PLAIN = TrainingOptions(learning_rate=3e-3)
 
 
-def slowly(executor, folder, steps):
-    """Onto a disk that takes longer for a tensor than ranks wait for each other otherwise."""
-    write = saving.write_tensors_streamed
+@contextmanager
+def slow_disk(rank):
+    """One that takes longer for the second rank's file than ranks wait for each other otherwise."""
+    write = written_file.write_shards
 
-    def waiting(path, described, values):
-        saving.write_tensors_streamed = write
-        time.sleep(2.5)
-        return write(path, described, values)
+    def waiting(path, shards, values):
+        time.sleep(1.5 * rank)
+        return write(path, shards, values)
 
-    saving.write_tensors_streamed = waiting
+    written_file.write_shards = waiting
     _set_pg_timeout(timedelta(seconds=1), dist.group.WORLD)
-    saving.save_checkpoint(executor, folder, steps)
-    saving.write_tensors_streamed = write
+    yield
+    written_file.write_shards = write
     _set_pg_timeout(timedelta(seconds=60), dist.group.WORLD)
 
 
@@ -55,9 +62,9 @@ def saved_and_taken_up(worker, plans, folder):
     """Losses of three steps in a row; of the first two, saved; of the next one on each of the plans."""
     with joined_world(worker, timeout_s=60):
         first = train(worker, plans["stages"], RunOptions(steps=3, training=PLAIN))
-        executing.save_checkpoint = slowly
-        train(worker, plans["stages"], RunOptions(steps=1, training=PLAIN, save=folder / "slow"))
-        executing.save_checkpoint = saving.save_checkpoint
+        slow = RunOptions(steps=3, training=PLAIN, save=folder / "slow", save_every=1, keep=3)
+        with slow_disk(worker.rank):
+            train(worker, plans["stages"], slow)
         for name, plan in plans.items():
             train(worker, plan, RunOptions(steps=2, training=PLAIN, save=folder / name))
         then = {
@@ -84,7 +91,9 @@ def test_another_run_goes_on_from_it_however_it_is_spread(runs):
 
 @pytest.mark.slow
 def test_a_disk_may_be_slower_than_ranks_are_patient(runs):
-    assert read_index(runs[1] / "slow").steps == 1
+    """And than steps are: each checkpoint waits for the one before it."""
+    assert read_index(runs[1] / "slow").steps == 3
+    assert sorted(kept_steps(runs[1] / "slow")) == [1, 2]
 
 
 @pytest.mark.slow
@@ -93,6 +102,10 @@ def test_the_folder_holds_the_model_and_the_checkpoint(runs):
     for name in PLANS:
         found = {path.name for path in (folder / name).iterdir()}
         assert found == {"config.json", "model.safetensors", "checkpoint.yaml", "saving.lock", "states-a"}
+        assert {path.name for path in (folder / name / "states-a").iterdir()} == {
+            "rank-0.safetensors",
+            "rank-1.safetensors",
+        }
         config = json.loads((folder / name / "config.json").read_text())
         assert (config["num_hidden_layers"], config["hidden_size"]) == (LLAMA.layers, LLAMA.hidden)
         assert "model.layers.1.self_attn.q_proj.weight" in SafetensorsCheckpoint(folder / name).entries

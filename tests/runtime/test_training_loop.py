@@ -23,6 +23,7 @@ from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
 from planner.runtime import RunOptions, StepResult, TrainingOptions, run
 from planner.runtime.checkpoint.checkpoint_index import read_index
+from planner.runtime.checkpoint.intact_files import file_digest
 from planner.runtime.execute import training_loop as executing
 from planner.runtime.execute.early_stop import EarlyStop
 from planner.runtime.execute.training_loop import MEASURED_STEPS, prepare_executor, train, train_steps
@@ -231,6 +232,7 @@ def test_a_run_ends_when_its_time_is_over():
     [(signal.SIGINT, "interrupt"), (signal.SIGTERM, "terminate"), (signal.SIGHUP, "hangup")],
 )
 def test_a_run_that_is_interrupted_gives_what_it_came_to(number, reason, tmp_path):
+    """And saves it, although a checkpoint is being written whenever the signal comes."""
     heard = []
 
     def interrupt(progress):
@@ -239,9 +241,11 @@ def test_a_run_that_is_interrupted_gives_what_it_came_to(number, reason, tmp_pat
             os.kill(os.getpid(), number)
 
     before = signal.getsignal(number)
-    result = run(two_ranks(), RunOptions(steps=100_000, save=tmp_path), interrupt)
+    result = run(two_ranks(), RunOptions(steps=100_000, save=tmp_path, save_every=1), interrupt)
     assert result.stop_reason == reason and 3 <= len(result.steps) < 50_000
-    assert read_index(tmp_path).steps == len(result.steps)
+    index = read_index(tmp_path)
+    assert index.steps == len(result.steps)
+    assert all(file_digest(tmp_path / index.states / name) == digest for name, digest in index.digests.items())
     assert [step.loss for step in result.steps] == heard
     assert signal.getsignal(number) is before
     assert not multiprocessing.active_children()

@@ -32,6 +32,7 @@ class Matmul:
     has_weights: bool = True  # one factor is weights; else both are activations, and neither is kept for backward
     trained: bool = True  # the weights have gradients
     layer_precision: bool = True  # in the layer's own precision; else never in fp8
+    cast: Number = 1.0  # share of the tokens that this rank casts to fp8: its own, where others' are gathered after it
 
     @property
     def flops(self) -> Number:
@@ -133,9 +134,8 @@ def attention_block(module: Module, at: LayoutColumns) -> BlockWork:
     latent = module.latent_attention
     moved = at.element * tokens * 2.0 * (queries + keys) / at.tp
     if latent is None:
-        qkv = Matmul(
-            tokens, queries / at.tp + 2.0 * np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module), module.hidden
-        )
+        width = queries / at.tp + 2.0 * np.maximum(kv_heads(module) / at.tp, 1.0) * head_dim(module)
+        qkv = Matmul(tokens, width, module.hidden, cast=cast_share(at))
         return BlockWork((qkv, Matmul(tokens, module.hidden, queries / at.tp)), moved, 4)
     narrow = np.where(at.sequence_parallel, tokens / at.tp, tokens)  # the down projections are replicated
     heads = module.heads / at.tp
@@ -148,6 +148,13 @@ def attention_block(module: Module, at: LayoutColumns) -> BlockWork:
         Matmul(tokens, module.hidden, heads * latent.value_dim),
     ]
     return BlockWork((*down, *up), moved * 2.0, 10)
+
+
+def cast_share(at: LayoutColumns) -> Number:
+    """The share of a gathered input's tokens that a rank casts to fp8: gathers come after the cast (Transformer
+    Engine, torchao's float8 all-gather).
+    """
+    return np.where(at.sequence_parallel, 1.0 / np.asarray(at.tp), 1.0)
 
 
 def rank_key_width(module: Module, at: LayoutColumns) -> Number:
@@ -199,7 +206,7 @@ def mlp_of_width(module: Module, width: Number, at: LayoutColumns) -> BlockWork:
     """An MLP of this width: up (and gate), the activation, down."""
     inputs, tokens, own = 2 if module.gated else 1, at.tokens, width / at.tp
     products = (
-        Matmul(tokens, inputs * own, module.hidden, part="mlp"),
+        Matmul(tokens, inputs * own, module.hidden, part="mlp", cast=cast_share(at)),
         Matmul(tokens, module.hidden, own, part="mlp"),
     )
     return BlockWork(products, at.element * tokens * (inputs + 1.0) * own, 3)

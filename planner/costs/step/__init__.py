@@ -8,7 +8,7 @@ from planner.costs.step.least_step import (
     least_path_seconds,
     least_step_seconds,
 )
-from planner.costs.step.stage_seconds import item_seconds
+from planner.costs.step.stage_seconds import item_seconds, one_rank
 from planner.costs.step.static_step import StepSeconds, static_step_seconds
 from planner.costs.step.unequal_turns import SequenceSizes
 
@@ -22,5 +22,6 @@ __all__ = [
     "least_first_stage_seconds",
     "least_path_seconds",
     "least_step_seconds",
+    "one_rank",
     "static_step_seconds",
 ]

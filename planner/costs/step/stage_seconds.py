@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from planner.costs.compute.expert_load import routed_work
 from planner.costs.compute.layer_work import LayerWork, head_work
 from planner.costs.cost_lines import smooth_max
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
-from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.layout_columns import NON_NUMERIC_FIELDS, LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
 from planner.costs.network.layer_traffic import layer_traffic
 from planner.costs.network.mesh_groups import group_fields, layer_group_dims
@@ -18,7 +19,8 @@ from planner.specs.layers import Module, kind_counts, layer_kinds
 from planner.specs.layers.blocks import LayerKind
 from planner.units import MS
 
-DEGREES = ("ranks", "tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "replica")
+ITEM_FIELDS = ("cross_reads", "cross_pairs", "readers", "load_spreads")  # that layouts do not differ in
+Loads = tuple[float, ...]  # seconds of items, in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +186,21 @@ def stage_seconds(module: Module, at: LayoutColumns, machine: MachineModel, by_c
     return StageSeconds(larger_pass(fullest, end), fullest.seconds, end.seconds, through, mean)
 
 
-def item_seconds(module: Module, at: LayoutColumns, machine: MachineModel, sizes: Number) -> Number:
-    """Seconds of both passes that items of these tokens add to a micro-batch each, on one rank for all of a replica:
-    without what a micro-batch takes however few its tokens.
+@lru_cache(maxsize=1024)  # hundreds of spaces of one module are screened, and each screen asks twice
+def item_seconds(module: Module, one: LayoutColumns, machine: MachineModel, sizes: tuple[int, ...]) -> Loads:
+    """Seconds of both passes that items of these tokens add to a micro-batch each, on one rank (`one_rank`) for all of
+    a replica: without what a micro-batch takes however few its tokens.
     """
-    one_rank: dict[str, Number] = dict.fromkeys(DEGREES, 1.0)
-    each, least = (
-        replace(at, seq=tokens, micro_batch=1.0, full_recompute=0.0, **one_rank) for tokens in (sizes, np.ones(1))
-    )
+    each, least = (replace(one, seq=tokens, alike={}) for tokens in (np.array(sizes, dtype=float), np.ones(1)))
     device = machine.without_launches
-    return stage_seconds(module, each, device).all_stages - stage_seconds(module, least, device).all_stages
+    found = stage_seconds(module, each, device).all_stages - stage_seconds(module, least, device).all_stages
+    return tuple(found.tolist())
+
+
+def one_rank(at: LayoutColumns) -> LayoutColumns:
+    """One rank with a micro-batch of one sequence, and all else of layouts that the work of an item depends on."""
+    kept = {name: getattr(at, name) for name in (*NON_NUMERIC_FIELDS, *ITEM_FIELDS) if name != "alike"}
+    return LayoutColumns(**kept, ranks=1.0, seq=1.0, batch=1.0)
 
 
 def weight_gradient_share(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:

@@ -9,28 +9,38 @@ from planner.models.checkpoints.hugging_face import (
     saveable,
     set_initial_weights,
 )
-from planner.models.checkpoints.native import all_finite, fill_from_full, parameter_shapes, require_native_shapes
+from planner.models.checkpoints.native import (
+    all_finite,
+    fill_from_shards,
+    parameter_shapes,
+    require_native_shapes,
+)
 from planner.models.checkpoints.safetensors_files import (
     SINGLE_FILE,
     SafetensorsCheckpoint,
     TensorDescription,
     write_tensors_streamed,
 )
+from planner.models.checkpoints.stored_shards import HeldShard, StoredShards, read_shards, write_shards
 
 __all__ = [
     "CONFIG",
     "SINGLE_FILE",
+    "HeldShard",
     "InitialWeights",
     "SafetensorsCheckpoint",
+    "StoredShards",
     "TensorDescription",
     "all_finite",
-    "fill_from_full",
+    "fill_from_shards",
     "parameter_shapes",
+    "read_shards",
     "require_checkpoint",
     "require_native_shapes",
     "require_same_function",
     "save_checkpoint_streamed",
     "saveable",
     "set_initial_weights",
+    "write_shards",
     "write_tensors_streamed",
 ]

@@ -20,6 +20,7 @@ from planner.models.checkpoints.safetensors_files import (
     TensorDescription,
     write_tensors_streamed,
 )
+from planner.models.checkpoints.stored_shards import StoredShards
 from planner.models.sharding import parameter_splits
 from planner.specs.differences import value_text
 from planner.specs.layers import Module
@@ -43,13 +44,13 @@ class InitialWeights:
 
     seed: int = 0  # of random weights
     checkpoint: Path | None = None  # a Hugging Face checkpoint, for decoders, and encoders where it has them
-    native_file: Path | None = None  # a file of all parameters under the names of these models; it takes precedence
+    stored: StoredShards | None = None  # all parameters under the names of these models; they take precedence
 
 
 def set_initial_weights(model: nn.Module, spec: Module, first: InitialWeights) -> None:
     """Set the initial weights of the shard of a module that this rank holds. Raises InputError."""
-    if first.native_file is not None:
-        load_native(model, first.native_file)
+    if first.stored is not None:
+        load_native(model, first.stored)
     elif first.checkpoint is not None and is_stored(spec, hugging_face_checkpoint(first.checkpoint)):
         load_checkpoint(model, spec, first.checkpoint)
     else:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,6 +147,12 @@ def read_header(file: Path) -> dict[str, TensorEntry]:
     return entries
 
 
+def read_metadata(file: Path) -> dict[str, str]:
+    """What a file says besides its tensors. Raises InputError."""
+    with reading_file(file), safe_open(file, framework="numpy") as opened:
+        return opened.metadata() or {}
+
+
 @contextmanager
 def reading_file(file: Path) -> Iterator[None]:
     """Raises InputError where the system cannot read the file, or it is damaged."""
@@ -161,14 +168,19 @@ def reading_file(file: Path) -> Iterator[None]:
         raise InputError(f"this is no safetensors file: {error}", where=str(file), fix="fetch it again") from error
 
 
-def write_tensors_streamed(path: Path, described: Mapping[str, TensorDescription], values: Iterable[Tensor]) -> str:
+def write_tensors_streamed(
+    path: Path,
+    described: Mapping[str, TensorDescription],
+    values: Iterable[Tensor],
+    metadata: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Write tensors that arrive one by one, with the shapes and in the order described, atomically; returns the SHA-256
-    of the file's bytes. Raises InputError.
+    of the file's bytes. `metadata`: what the file says besides. Raises InputError.
 
     `save_file` of the library is not used: it takes all tensors at once, where each is put together from ranks' shards
     in its turn; and it neither flushes its file to disk nor replaces the previous one whole.
     """
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt", **metadata}}
     begin = 0
     for name, (dtype, shape) in described.items():
         end = begin + torch.Size(shape).numel() * dtype.itemsize

@@ -58,6 +58,8 @@ class ModuleWork:
     # Results of `stage_ranks`, by stage and the id of `within`: hashing many ranks would take longer than all else.
     stage_ranks_cache: dict[tuple[int, int], tuple[Ranks, Ranks]] = field(default_factory=dict)
     stage_sets: dict[int, frozenset[int]] = field(default_factory=dict)  # ranks of a stage: not made for each group
+    # Passes by stage, phase and the id of their work: each is asked for by what sends, receives and waits for it, too.
+    passes: dict[tuple[int, Phase, int], tuple[GroupWork, Task]] = field(default_factory=dict)
 
     def stage_ranks(self, stage: int, within: Ranks) -> Ranks:
         """Return the ranks of `within` that hold a stage."""
@@ -224,7 +226,15 @@ def group_tasks(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> lis
 
 
 def pass_task(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> Task:
-    """Return the pass of one group on one stage, without dependencies."""
+    """Return the pass of one group on one stage, without dependencies: one object for all who ask."""
+    key = stage, phase, id(c)
+    if key not in work.passes:  # the entry keeps the work alive, and so its id valid
+        work.passes[key] = c, new_pass_task(work, stage, phase, c)
+    return work.passes[key][1]
+
+
+def new_pass_task(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> Task:
+    """Make what `pass_task` keeps."""
     return Task(
         work.module,
         work.stages[stage],

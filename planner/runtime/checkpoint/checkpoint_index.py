@@ -1,11 +1,15 @@
-"""The checkpoint folder: an index, and beside it the tensors of all modules. Importing this loads no torch.
+"""The checkpoint folder: an index, and beside it what each rank wrote. Importing this loads no torch.
 
-    FOLDER/checkpoint.yaml                    the index (planner.checkpoint/1): written last, by one rename
-    FOLDER/states-a/llm.weights.safetensors   tensors of the checkpoint in the index; the next one becomes states-b
+    FOLDER/checkpoint.yaml                 the index (planner.checkpoint/1): written last, by one rename
+    FOLDER/states-a/rank-3.safetensors     tensors of the checkpoint in the index; the next one becomes states-b
 
-So a folder always has its last complete checkpoint, and one without an index has none. Files hold unsharded parameters
-under the names of the model zoo, whatever the layout was. torch.distributed.checkpoint is not used: it unshards only
-DTensors, which shards of tp and of experts are not here, and only it can read its files.
+So a folder always has its last complete checkpoint, and one without an index has none. A file has shards of tensors
+under `module/kind/` and their names in the model zoo, and says which region of the full tensor each is: ranks of any
+other layout find in it what they hold.
+
+torch.distributed.checkpoint is not used. Its index is a pickle, so that reading a damaged or foreign one runs whatever
+it says; it has no digests, by which a torn or overwritten file is noticed; it unshards DTensors, which shards of tp and
+of experts, some of them in several sections, are not here; and only it can read its files.
 """
 
 import hashlib
@@ -34,6 +38,8 @@ OPTIMIZER_KINDS: tuple[TensorKind, ...] = ("exp_avg", "exp_avg_sq", "step")  # o
 TENSOR_KINDS: tuple[TensorKind, ...] = ("weights", *OPTIMIZER_KINDS)
 StatesFolder = Literal["states-a", "states-b"]
 OTHER_STATES_FOLDER: dict[StatesFolder, StatesFolder] = {"states-a": "states-b", "states-b": "states-a"}
+UNACCEPTED = "unaccepted"  # in a folder of tensors until the index names it: what a kill leaves so may be replaced
+SUFFIX = ".safetensors"
 READ_BYTES = 2**20  # read at once
 
 
@@ -55,9 +61,10 @@ class CheckpointFile(Spec, kw_only=True):
     format: str
     states: StatesFolder  # folder of the tensors, beside this file
     digests: dict[str, str]  # SHA-256 of each file of tensors, by its name
+    plan: str  # digest of the plan that wrote it; another one of the same model may resume
     steps: Count  # done: a resumed run begins with the next one's items and learning rate
     total: Count  # planned length of the run, at which learning rate schedules end
-    seed: int
+    seed: int  # of weights and synthetic items: nothing else in training is random
     data: str | None = None  # digest of the data; None: synthetic items
     dtypes: dict[Name, Dtype]  # by module
     training: TrainingRecord
@@ -89,6 +96,7 @@ def checkpoint_index(plan: Plan, options: RunOptions, saved: SavedStates, data: 
         format=CheckpointFile.FORMAT,
         states=saved.folder,
         digests=saved.digests,
+        plan=hashlib.sha256(files.json_text(plan).encode()).hexdigest()[:16],
         steps=saved.steps,
         total=options.step_count(plan),
         seed=options.seed,
@@ -105,9 +113,14 @@ def saved_kinds(module: Module) -> tuple[TensorKind, ...]:
     return ("weights",) if module.trained == "none" else TENSOR_KINDS
 
 
-def tensor_file(states: Path, module: str, kind: TensorKind) -> Path:
-    """Path of the safetensors file with tensors of one kind of a module."""
-    return states / f"{module}.{kind}.safetensors"
+def shard_file(rank: int) -> str:
+    """Name of the file with the shards that a rank wrote."""
+    return f"rank-{rank}{SUFFIX}"
+
+
+def shard_prefix(module: str, kind: TensorKind) -> str:
+    """What names of tensors of one kind of a module begin with."""
+    return f"{module}/{kind}/"
 
 
 def module_dtypes(plan: Plan, options: RunOptions) -> dict[str, Dtype]:

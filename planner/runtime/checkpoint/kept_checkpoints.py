@@ -3,12 +3,13 @@
     FOLDER/kept/step-300/checkpoint.yaml    as in FOLDER, so that `--resume FOLDER/kept/step-300` goes on from there
     FOLDER/kept/step-300/states-a/          moved here, not copied
 
-A folder gets its name last, so that one with a name is complete.
+A folder gets its name last and loses it first, so that one with a name is complete.
 """
 
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from planner import files
@@ -16,7 +17,8 @@ from planner.files import sync_folder
 from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, CheckpointFile
 from planner.runtime.run_options import Retention
 
-KEPT, MOVING = "kept", "moving"  # folder of earlier checkpoints; of one until it is complete
+KEPT = "kept"  # folder of earlier checkpoints
+MOVING, REMOVING = "moving", "removing"  # of one until it is complete; of one that goes
 
 
 def retire(folder: Path, previous: CheckpointFile, retention: Retention) -> None:
@@ -27,20 +29,29 @@ def retire(folder: Path, previous: CheckpointFile, retention: Retention) -> None
         shutil.rmtree(folder / previous.states, ignore_errors=True)
     passing = [steps for steps in sorted(kept_steps(folder)) if not retention.keeps_forever(steps)]
     for steps in passing[: max(0, len(passing) - (retention.last - 1))]:
-        shutil.rmtree(step_folder(folder, steps), ignore_errors=True)
+        remove(folder, steps)
 
 
 def keep(folder: Path, previous: CheckpointFile) -> None:
     """Move the states of a checkpoint into a folder of its own, with its index. Raises OSError and InputError."""
-    moving, final = folder / KEPT / MOVING, step_folder(folder, previous.steps)
+    moving = folder / KEPT / MOVING
     shutil.rmtree(moving, ignore_errors=True)
     moving.mkdir(parents=True)
     files.write(moving / INDEX_FILE, previous, durable=True)
     os.replace(folder / previous.states, moving / previous.states)
     sync_folder(moving)
-    shutil.rmtree(final, ignore_errors=True)  # of steps that were trained twice
-    os.replace(moving, final)
+    remove(folder, previous.steps)  # of steps that were trained twice
+    os.replace(moving, step_folder(folder, previous.steps))
     sync_folder(folder / KEPT)
+
+
+def remove(folder: Path, steps: int) -> None:
+    """Remove a kept checkpoint, if there is one: its name first, since the rest goes file by file. Raises OSError."""
+    removing = folder / KEPT / REMOVING
+    shutil.rmtree(removing, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        os.replace(step_folder(folder, steps), removing)
+        shutil.rmtree(removing, ignore_errors=True)
 
 
 def kept_steps(folder: Path) -> list[int]:

@@ -11,6 +11,7 @@ from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
     OTHER_STATES_FOLDER,
+    UNACCEPTED,
     CheckpointFile,
     data_digest,
     module_dtypes,
@@ -56,7 +57,7 @@ def require_save_folder(options: RunOptions) -> None:
         fix = f"--resume {options.save} to resume from it; or name another folder, or remove this one"
         raise InputError("there is a checkpoint here, and it would be replaced", where=where, fix=fix)
     for side in OTHER_STATES_FOLDER:
-        if path_exists(options.save / side, where):
+        if path_exists(options.save / side, where) and not (options.save / side / UNACCEPTED).exists():
             message = f"{side} is here without its {INDEX_FILE}, and would be replaced"
             raise InputError(message, where=where, fix=f"put {INDEX_FILE} back, name another folder, or remove {side}")
 

@@ -4,7 +4,7 @@ results.
 
 import os
 import platform
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.runtime.checkpoint.intact_files import require_intact
-from planner.runtime.checkpoint.saving import save_checkpoint, save_lock
+from planner.runtime.checkpoint.save_lock import save_lock
+from planner.runtime.checkpoint.saving import CheckpointSaver, saving
 from planner.runtime.execute.early_stop import EarlyStop
 from planner.runtime.execute.finite_steps import require_finite
 from planner.runtime.execute.step_source import StepTasks, step_source
@@ -70,12 +71,16 @@ def train_steps(
     warm_up(executor, plan, expand(plan))
     executor.features = kept_features(executor.local, options.features)
     load_optimizer_states(executor.local, executor.optimizers)  # after the warm-up, which resets optimizer states
-    before = executor.local.resumed_from.steps if executor.local.resumed_from else 0
+    before = executor.local.resumed.done.steps if executor.local.resumed else 0
     reference = ParityReference(executor.local, options) if options.verify else None
     watch = SpikeWatch(options.spike_steps)
     verified_steps = before + len(plan.steps) + (VERIFIED_ONLINE_STEPS if plan.then else 0)
     total, done = options.step_count(plan), []
-    with step_source(worker, plan, options, before) as steps, metrics_on_rank_0(worker, options) as write_metrics:
+    with (
+        saving_behind(executor, options) as saver,
+        step_source(worker, plan, options, before) as steps,
+        metrics_on_rank_0(worker, options) as write_metrics,
+    ):
         for number, upcoming_step in enumerate(steps, before):
             rate = options.training.learning_rate_at(number, total)
             set_learning_rate(executor.optimizers, rate)
@@ -96,13 +101,13 @@ def train_steps(
             if ended == "spike":
                 break
             last = ended != "steps" or number + 1 == total
-            saves = options.save is not None and options.saves_after(number + 1, last) and (last or not unsettled)
+            saves = options.saves_after(number + 1, last) and (last or not unsettled)
             if options.checks_replicas_after(number + 1, saves):
                 require_equal_replicas(executor, number + 1)
-            if options.save is not None and saves:
-                save_checkpoint(executor, options.save, number + 1)
-                if not last:  # an interrupt that came while saving
-                    ended = early_stop.agree().reason
+            if saver:
+                saver.require_written()
+            if saver and saves:
+                saver.save(number + 1, last)
             if ended != "steps":
                 break
     if worker.rank:
@@ -131,6 +136,11 @@ def prepare_executor(worker: Worker, plan: Plan, options: RunOptions) -> TaskExe
     needs_norm = options.training.clip is not None or options.metrics is not None
     norm = GradientNorm(local, options.training.clip) if needs_norm else None
     return TaskExecutor(local, make_optimizers(local, options.training), norm)
+
+
+def saving_behind(executor: TaskExecutor, options: RunOptions) -> AbstractContextManager[CheckpointSaver | None]:
+    """The saver of a run that saves."""
+    return nullcontext() if options.save is None else saving(executor, options.save)
 
 
 def metrics_on_rank_0(worker: Worker, options: RunOptions) -> AbstractContextManager[MetricsWriter]:

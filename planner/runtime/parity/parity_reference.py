@@ -18,7 +18,7 @@ from planner.models.networks import Network
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
-from planner.runtime.checkpoint.initial_weights import initial_weights_source
+from planner.runtime.checkpoint.stored_states import initial_weights
 from planner.runtime.execute.task_executor import RankStepResult
 from planner.runtime.parity.reference_packs import ReferencePack, reference_packs
 from planner.runtime.parity.target_shares import TargetShares, count_targets
@@ -50,7 +50,7 @@ class ParityReference:
             stored = STORED_DTYPES[options.dtype or layout.dtype]
             self.models[name] = build(local.plan.uses.models[name], dtype=stored, device=local.worker.device)
             set_initial_weights(
-                self.models[name], self.models[name].spec, initial_weights_source(options, local.resumed_from, name)
+                self.models[name], self.models[name].spec, initial_weights(options, local.resumed, name)
             )
             self.models[name].feeds_module = name in local.feeding_modules
 

@@ -184,7 +184,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
     from planner.models import unsupported
     from planner.models.checkpoints import require_checkpoint, require_same_function
     from planner.models.inputs import check_batch
-    from planner.runtime.checkpoint.initial_weights import require_tensor_files
+    from planner.runtime.checkpoint.stored_states import require_stored_states
 
     for module, spec in plan.uses.models.items():
         reason = unsupported(spec) if module in plan.layouts else None
@@ -204,7 +204,7 @@ def require_models(plan: Plan, options: RunOptions, name: str) -> None:
         require_checkpoint([*models.values()], options.weights)
         require_same_function(models, options.weights, frozenset(options.allow_different))
     if options.resume is not None:
-        require_tensor_files(options.resume)
+        require_stored_states(options.resume)
 
 
 def device_kind(plan: Plan) -> DeviceKind:

@@ -2,7 +2,6 @@
 for more than the largest.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
 from planner.models import ParameterSplit, full_shape, take_shard, write_shard
-from planner.models.checkpoints import TensorDescription
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage
 
@@ -62,7 +60,7 @@ class FullTensors:
     """
 
     def __init__(self, local: RankState, module: str, read: StageTensorReader) -> None:
-        self.module, self.rank, self.group = module, local.worker.rank, local.file_group
+        self.module, self.rank, self.group = module, local.worker.rank, local.tensor_group
         stages = local.stages.get(module, ())
         self.own = {name: tensor for stage in stages for name, tensor in read(stage).items()}
         own_parts = {
@@ -76,15 +74,6 @@ class FullTensors:
         self.parts = gather_descriptions(own_parts, self.group)
         self.names = broadcast_names(sorted({name for of_rank in self.parts.values() for name in of_rank}), self.group)
 
-    @property
-    def descriptions(self) -> dict[str, TensorDescription]:
-        """Dtype and unsharded shape of each tensor, on rank 0."""
-        each = {name: part for of_rank in self.parts.values() for name, part in of_rank.items()}
-        return {
-            name: TensorDescription(each[name].dtype, tuple(full_shape(each[name].shape, each[name].splits)))
-            for name in sorted(each)
-        }
-
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         """Yields name and tensor. Raises RunFailed where replicas differ."""
         for name in self.names:
@@ -95,10 +84,6 @@ class FullTensors:
                 yield name, assemble(f"{self.module}.{name}", self.receive_parts(name))
             else:
                 self.send_part(name)
-
-    def send_shards(self) -> None:
-        """Sends all shards of this rank, on a rank other than 0."""
-        deque(self, maxlen=0)
 
     def send_part(self, name: str) -> None:
         """Unshards this rank's part with those that share it, and sends it to rank 0 if it is the first owner."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from planner.models.checkpoints import SafetensorsCheckpoint, fill_from_full
-from planner.runtime.checkpoint.checkpoint_index import OPTIMIZER_KINDS, tensor_file
+from planner.models.checkpoints import fill_from_shards
+from planner.runtime.checkpoint.checkpoint_index import OPTIMIZER_KINDS, shard_prefix
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage
 from planner.runtime.training_options import TrainingOptions
@@ -49,19 +49,13 @@ def optimizer_states(optimizer: Optimizer, stage: ShardedStage, kind: str) -> di
 
 def load_optimizer_states(local: RankState, optimizers: Mapping[str, Optimizer]) -> None:
     """Loads this rank's shards of the optimizer states of the checkpoint, if the run is resumed. Raises InputError."""
-    if local.options.resume is None or local.resumed_from is None:
+    if local.resumed is None:
         return
-    folder = local.options.resume / local.resumed_from.states
     for module, optimizer in optimizers.items():
         for kind in OPTIMIZER_KINDS:
-            file = tensor_file(folder, module, kind)
+            stored = local.resumed.states.within(shard_prefix(module, kind))
             for stage in local.stages[module]:
-                fill_from_full(
-                    optimizer_states(optimizer, stage, kind),
-                    stage.splits,
-                    SafetensorsCheckpoint(file).read,
-                    file,
-                )
+                fill_from_shards(optimizer_states(optimizer, stage, kind), stage.splits, stored)
 
 
 def set_learning_rate(optimizers: Mapping[str, Optimizer], rate: float) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from functools import cached_property
 
 import torch
@@ -20,8 +19,8 @@ from planner.plan.tasks.module_work import module_work
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.plan.tokens.token_grids import token_grids
 from planner.runtime.batch_loader import BatchLoader, target_counts
-from planner.runtime.checkpoint.checkpoint_index import data_digest, read_index
-from planner.runtime.checkpoint.initial_weights import initial_weights_source
+from planner.runtime.checkpoint.checkpoint_index import data_digest
+from planner.runtime.checkpoint.stored_states import initial_weights, resumed_checkpoint
 from planner.runtime.exchange.plan_channels import plan_channels
 from planner.runtime.execution_order import task_gathered_encoders
 from planner.runtime.measure.step_clock import StepClock
@@ -29,8 +28,6 @@ from planner.runtime.run_options import RunOptions
 from planner.runtime.state.fsdp import COMPUTE_DTYPES
 from planner.runtime.state.replicated_gradients import sum_replicated_gradients
 from planner.runtime.state.sharded_stage import ShardedStage
-
-FILE_TIMEOUT = timedelta(days=1)  # timeout while rank 0 writes files: a slow disk should not end a run
 
 
 class RankState:
@@ -41,9 +38,7 @@ class RankState:
     def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: StepClock) -> None:
         self.worker, self.plan, self.clock, self.meter = worker, plan, clock, CommunicationMeter()
         self.options = options
-        self.resumed_from = (
-            None if options.resume is None else read_index(options.resume)
-        )  # index of the checkpoint to resume from
+        self.resumed = resumed_checkpoint(options)
         self.source = sample_source(options.data, options.seed)
         self.followed = plan  # whose items the steps work on: the run's plan, or that of a step planned meanwhile
         self.sources, self.grids = item_sources(plan, self.source), item_grids_of(plan)
@@ -68,7 +63,7 @@ class RankState:
                 spec, layout, self.groups, self.meter, self.sources[name], dispatch, self.grids[name], plan.uses.loss
             )
             for stage in self.stages[name]:
-                stage.materialise(self.groups, initial_weights_source(options, self.resumed_from, name))
+                stage.materialise(self.groups, initial_weights(options, self.resumed, name))
 
     def follow(self, plan: Plan) -> None:
         """Load the items of this plan from now on: it has the modules and layouts of the run's own."""
@@ -82,11 +77,9 @@ class RankState:
         }
 
     @cached_property
-    def file_group(self) -> dist.ProcessGroup:
-        """Gloo group of all ranks, with a long timeout, to gather unsharded tensors and to wait while rank 0 writes.
-        Every rank must ask for it at the same time.
-        """
-        group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=FILE_TIMEOUT, group_desc="whole tensors")
+    def tensor_group(self) -> dist.ProcessGroup:
+        """Gloo group of all ranks to gather unsharded tensors. Every rank must ask for it at the same time."""
+        group: dist.ProcessGroup = dist.new_group(backend="gloo", group_desc="whole tensors")
         return group
 
     @cached_property

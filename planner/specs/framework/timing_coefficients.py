@@ -23,8 +23,9 @@ class TimingCoefficients(Spec):
     kernels: Positive = 1.0  # rate of its kernels in training, relative to the sustained rate of others on the device
     attention: Positive = 1.0  # rate of its attention, relative to the newest kernels, on devices later than Ampere
     attention_ampere: Positive = 1.0  # the same on Ampere and earlier ones
-    experts: Positive = 1.0  # rate of its experts' grouped gemms, relative to those that were timed on the device
+    experts: Positive = 1.0  # rate of its experts' grouped gemms, over the device's share of a single product's
     cast: Amount = 1.0  # share of fp8's casts that is not fused into other kernels
+    gathers_fp8: bool = True  # tokens are cast to fp8 before they are gathered over tp, not by each rank thereafter
     layer_us: Amount = 0.0  # launch overhead of a layer's pass on the host: a lower bound of its time
     tp_us: Amount = 0.0  # additional launch overhead with tensor parallelism
     expert_us: Amount = 0.0  # additional launch overhead of a layer of experts: counting and sorting tokens

@@ -14,7 +14,9 @@ from planner.costs.step.stage_seconds import (
     bound_by_host,
     fullest_and_last,
     head_seconds,
+    item_seconds,
     mean_layer_seconds,
+    one_rank,
     stage_seconds,
 )
 from planner.specs.base import with_fields
@@ -88,3 +90,14 @@ def test_the_slowest_stage_is_that_of_all_stages_and_through_is_their_sum(pp, la
     assert float(found.slowest.seconds) == pytest.approx(max(each))
     assert float(found.all_stages) == pytest.approx(sum(each))
     assert float(found.mean.seconds) == pytest.approx((sum(each) - float(behind.seconds)) / pp)
+
+
+@given(
+    degrees=st.sampled_from([{}, {"tp": 4}, {"cp": 2, "pp": 2}, {"zero": 3, "offload": 0.5}]), size=st.integers(2, 9999)
+)
+def test_items_take_on_one_rank_what_a_step_of_them_does_whatever_the_layout(degrees, size):
+    layouts, machine = replace(SETUP, **{name: np.full(3, each) for name, each in degrees.items()}), shipped()
+    (found,) = item_seconds(LLAMA, one_rank(layouts), machine, (size,))
+    alone, nothing = (LayoutColumns(ranks=1, seq=float(tokens), batch=1) for tokens in (size, 1))
+    each, least = (stage_seconds(LLAMA, at, machine.without_launches).all_stages for at in (alone, nothing))
+    assert found == pytest.approx(float(each - least), rel=1e-12)

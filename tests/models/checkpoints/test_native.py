@@ -10,11 +10,12 @@ from planner.errors import InputError
 from planner.models.build import build, init_weights
 from planner.models.checkpoints.native import load_native, parameter_shapes, require_native_shapes
 from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
+from planner.models.checkpoints.stored_shards import read_shards
 from planner.models.sharding import EqualShard, ExpertShard, ModuleShard, parameter_splits, take_shard
 from planner.specs.base import Layers, with_fields
 from planner.specs.layers import Audio, Decoder, Vit
 from planner.specs.layers.components import Experts
-from tests.checkpoint_files import write_tensors
+from tests.checkpoint_files import write_states, write_tensors
 
 MOE = Decoder(
     layers=2, hidden=16, heads=4, kv_heads=2, ffn=24, vocab=20, bias="all", moe=Experts(experts=4, topk=2, ffn=8)
@@ -30,16 +31,16 @@ def saved(spec, file):
     model = build(spec, dtype=torch.float64)
     init_weights(model, 3)
     weights = {name: parameter.detach() + 0.25 for name, parameter in model.named_parameters()}
-    write_tensors(file, weights)
-    return weights
+    write_states(file, weights)
+    return weights, read_shards(file.parent, [file.name])
 
 
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("of", [1, 2])
 def test_every_shard_gets_its_own_values(tmp_path, name, of):
-    spec, file = SPECS[name], tmp_path / "x.safetensors"
-    weights = saved(spec, file)
-    require_native_shapes(parameter_shapes(spec), file)
+    spec = SPECS[name]
+    weights, stored = saved(spec, tmp_path / "x.safetensors")
+    require_native_shapes(parameter_shapes(spec), stored)
     met = set()
     for index in range(of):
         part = EqualShard(index, of)
@@ -49,7 +50,7 @@ def test_every_shard_gets_its_own_values(tmp_path, name, of):
                 dtype=torch.float64,
                 shard=ModuleShard(Layers((layer,)), tp=part, experts={layer: ExpertShard(part)}),
             )
-            load_native(model, file)
+            load_native(model, stored)
             splits = parameter_splits(model)
             for parameter, values in model.named_parameters():
                 assert torch.equal(values, take_shard(weights[parameter], splits.get(parameter, ()))), parameter
@@ -58,18 +59,17 @@ def test_every_shard_gets_its_own_values(tmp_path, name, of):
 
 
 def test_another_model_s_file_is_refused(tmp_path):
-    file = tmp_path / "x.safetensors"
-    saved(MOE, file)
+    _, stored = saved(MOE, tmp_path / "x.safetensors")
     for other, says in (
         (with_fields(MOE, vocab=22), r"`embedding.weight` is \[20, 16\], the model has \[22, 16\]"),
         (with_fields(MOE, qk_norm=True), "the checkpoint has no `layers.0.attention.query_norm.weight`"),
         (with_fields(MOE, layers=1), "the model has no `layers.1"),
     ):
         with pytest.raises(InputError, match=says) as refused:
-            require_native_shapes(parameter_shapes(other), file)
-        assert refused.value.where == str(file) and refused.value.fix
+            require_native_shapes(parameter_shapes(other), stored)
+        assert refused.value.where == str(tmp_path) and refused.value.fix
     with pytest.raises(InputError, match="the model has"):
-        require_native_shapes(dict.fromkeys(parameter_shapes(MOE), ()), file)
+        require_native_shapes(dict.fromkeys(parameter_shapes(MOE), ()), stored)
 
 
 def test_only_the_pages_of_a_tensor_are_mapped(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """An expansion that was kept is the one that a plan has, whatever was asked for in between."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,3 +55,8 @@ def test_it_is_made_once_for_who_asks_again():
     assert expand(with_fields(plan, name="another", groups=dict(plan.groups))) is first
     assert expand(other) is not first and expand(plan) is not first and expand(plan) == first
     assert LAST.of(other, other.steps[0]) is None
+
+
+def test_ids_that_passes_hand_on_are_those_of_their_tasks():
+    for task in (task for plan in PLANS for task in expand(plan)):
+        assert task.id == replace(task).id  # formatted anew

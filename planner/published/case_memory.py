@@ -1,0 +1,24 @@
+"""Memory of the fullest rank of a published case."""
+
+from planner.costs import LayoutColumns
+from planner.costs.memory import Footprint, fullest_stage
+from planner.published.case_seconds import encoder_setup
+from planner.published.memory_accounting import adjusted_accounting
+from planner.published.published_case import PublishedCase
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.framework.software import Software
+
+
+def case_accounting(case: PublishedCase, software: Software) -> MemoryCoefficients:
+    """What its framework keeps in memory, with what its settings change in that."""
+    return adjusted_accounting(case.settings_text, case.software, case.attention_kernel, software.accounting)
+
+
+def fullest_footprint(case: PublishedCase, setup: LayoutColumns, accounted: MemoryCoefficients) -> Footprint:
+    """Memory of the fullest rank, with the encoder on the same rank."""
+    decoder = fullest_stage(case.module, setup, accounted)
+    return (
+        decoder.sharing_ranks(fullest_stage(case.encoder.module, encoder_setup(case.encoder, setup), accounted))
+        if case.encoder
+        else decoder
+    )

@@ -1,0 +1,43 @@
+"""Recomputation of runs that completed and do not say whether they recompute: none, where they fit without.
+
+Where they would not, any share of layers from the least that fits to all of them is possible: their middle is taken.
+"""
+
+from dataclasses import replace
+from math import log
+
+from planner.published.case_memory import case_accounting, fullest_footprint
+from planner.published.published_case import PublishedCase
+from planner.specs import library
+from planner.specs.framework.software import Software
+from planner.specs.hardware.profile import Profile
+from planner.units import GIB
+
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of layers, tried in this order
+# Half of the logarithm by which recomputing everything lengthens a step: forward is a third of it.
+RECOMPUTE_SPREAD = log(4 / 3) / 2
+
+
+def with_inferred_recompute(case: PublishedCase) -> PublishedCase:
+    """The case with the share of recomputed layers that it must have had; as it is where its record says it. Raises
+    InputError for a shipped file that cannot be read.
+    """
+    if "recompute" not in case.assumed or case.oom:
+        return case
+    least = least_share_that_fits(case)
+    return replace(case, setup=replace(case.setup, full_recompute=(least + 1.0) / 2.0)) if least else case
+
+
+def least_share_that_fits(case: PublishedCase) -> float:
+    """The least share of recomputed layers with which the fullest rank fits its device; all where none does."""
+    accounting = case_accounting(case, library.read_named(case.software, Software)[0])
+    device = library.read_named(case.device, Profile)[0].device
+    room = case.device_bytes or device.memory_gib * GIB
+    setups = ((share, replace(case.setup, full_recompute=share)) for share in SHARES)
+    fitting = (share for share, setup in setups if fullest_footprint(case, setup, accounting).total <= room)
+    return next(fitting, SHARES[-1])
+
+
+def unstated_spread(case: PublishedCase) -> float:
+    """What an interval is wider by, as an independent error, for recomputation that no record states."""
+    return RECOMPUTE_SPREAD if "recompute" in case.assumed else 0.0

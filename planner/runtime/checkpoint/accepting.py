@@ -1,0 +1,71 @@
+"""A checkpoint is accepted: what all ranks have written becomes that of the folder, by one rename of its index.
+
+The one before stays until that is on disk. On any death before, it is still the checkpoint; after, the new one is.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from planner import files
+from planner.errors import InputError
+from planner.files import path_exists, sync_folder
+from planner.runtime.checkpoint.checkpoint_index import (
+    INDEX_FILE,
+    OTHER_STATES_FOLDER,
+    UNACCEPTED,
+    CheckpointFile,
+    StatesFolder,
+    read_index,
+)
+from planner.runtime.checkpoint.kept_checkpoints import retire
+from planner.runtime.checkpoint.written_file import NEW_STATES, WrittenFile, save_failure
+from planner.runtime.run_options import Retention
+from planner.specs.base import with_fields
+
+SEEN_S = 60.0  # until a file that another machine wrote is seen here: network file systems keep what they looked up
+
+
+def accept(
+    folder: Path, of_run: CheckpointFile, steps: int, written: Iterable[WrittenFile], retention: Retention
+) -> CheckpointFile:
+    """Accepts what ranks have written after `steps` steps; `of_run`: the index but for that. Returns the index. Raises
+    RunFailed.
+    """
+    try:
+        for file in written:
+            require_seen(folder / NEW_STATES / file.name, file.size)
+        previous = read_index(folder) if path_exists(folder / INDEX_FILE, str(folder)) else None
+        side = unused_states_folder(previous)
+        shutil.rmtree(folder / side, ignore_errors=True)
+        (folder / NEW_STATES / UNACCEPTED).touch()
+        os.replace(folder / NEW_STATES, folder / side)
+        sync_folder(folder / side)
+        sync_folder(folder)
+        index = with_fields(of_run, steps=steps, states=side, digests={file.name: file.digest for file in written})
+        files.write(folder / INDEX_FILE, index, durable=True)
+        (folder / side / UNACCEPTED).unlink()
+        if previous:
+            retire(folder, previous, retention)
+        return index
+    except InputError as error:
+        raise save_failure(steps, error.message, error.where) from error
+    except OSError as error:
+        raise save_failure(steps, f"cannot write: {error.strerror}", str(folder)) from error
+
+
+def require_seen(file: Path, size: int) -> None:
+    """Raises InputError where a file that some rank has written is not here: folders of several machines."""
+    deadline = time.monotonic() + SEEN_S
+    while not file.is_file() or file.stat().st_size != size:
+        if time.monotonic() > deadline:
+            message = "a rank has written this file on its machine, and it is not here"
+            raise InputError(message, where=str(file), fix="--save a folder that all machines share")
+        time.sleep(SEEN_S / 600)
+
+
+def unused_states_folder(current: CheckpointFile | None) -> StatesFolder:
+    """The states folder that the current checkpoint, if there is one, does not use."""
+    return OTHER_STATES_FOLDER[current.states] if current else "states-a"

@@ -1,0 +1,52 @@
+"""The states in a checkpoint, as a run that resumes from it reads them."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from planner.models.checkpoints import (
+    InitialWeights,
+    StoredShards,
+    parameter_shapes,
+    read_shards,
+    require_native_shapes,
+)
+from planner.runtime.checkpoint.checkpoint_index import CheckpointFile, read_index, saved_kinds, shard_prefix
+from planner.runtime.run_options import RunOptions
+
+
+class ResumedCheckpoint(NamedTuple):
+    """The checkpoint that a run resumes from."""
+
+    done: CheckpointFile  # its index
+    states: StoredShards
+
+
+def resumed_checkpoint(options: RunOptions) -> ResumedCheckpoint | None:
+    """The checkpoint to resume from, if there is one. Raises InputError."""
+    if options.resume is None:
+        return None
+    index = read_index(options.resume)
+    return ResumedCheckpoint(index, stored_states(options.resume, index))
+
+
+def stored_states(folder: Path, index: CheckpointFile) -> StoredShards:
+    """The tensors of a checkpoint. Raises InputError."""
+    return read_shards(folder / index.states, sorted(index.digests))
+
+
+def initial_weights(options: RunOptions, resumed: ResumedCheckpoint | None, module: str) -> InitialWeights:
+    """Where the initial weights of a module come from: the checkpoint that is resumed, if any, others, or random."""
+    if resumed is None:
+        return InitialWeights(options.seed, options.weights)
+    return InitialWeights(stored=resumed.states.within(shard_prefix(module, "weights")))
+
+
+def require_stored_states(folder: Path) -> None:
+    """Raises InputError where a file of the checkpoint is missing, or its tensors are not all of the model's."""
+    index = read_index(folder)
+    stored = stored_states(folder, index)
+    for module, spec in index.models.items():
+        for kind in saved_kinds(spec):
+            shapes = parameter_shapes(spec, trained=kind != "weights")
+            wanted = dict.fromkeys(shapes, ()) if kind == "step" else shapes
+            require_native_shapes(wanted, stored.within(shard_prefix(module, kind)))
