@@ -18,7 +18,7 @@ from typing import NamedTuple
 USUAL_STEPS, LEAST_STEPS = 64, 16
 DEVIATIONS = 6.0
 CHANGE_TO_DEVIATION = 1.4826 / math.sqrt(2)  # of independent values with a normal distribution, from the median change
-LOSS_FLOOR, NORM_FLOOR = 0.1, 1.0  # shares of the median
+LOSS_RISE, NORM_RISE = 0.1, 1.0  # shares of the median
 
 
 class HealthNote(NamedTuple):
@@ -40,7 +40,7 @@ class Level:
     """What is usual of a quantity, and since which step it is not."""
 
     name: str
-    floor: float  # share of the median by which a spike is above it, at least
+    least_rise: float  # share of the median by which a spike is above it, at least
     usual: deque[float] = field(default_factory=lambda: deque(maxlen=USUAL_STEPS))
     since: int = 0  # first step of the spike; 0: there is none
     peak: float = 0.0
@@ -53,7 +53,7 @@ class Level:
     def limit(self) -> float:
         """Above this is a spike."""
         deviation = CHANGE_TO_DEVIATION * median(abs(after - before) for before, after in pairwise(self.usual))
-        return self.middle + max(DEVIATIONS * deviation, self.floor * abs(self.middle))
+        return self.middle + max(DEVIATIONS * deviation, self.least_rise * abs(self.middle))
 
     def see(self, step: int, value: float) -> str:
         """The value of a step; returns what became of the spike that ended with it, if one did."""
@@ -80,7 +80,7 @@ class SpikeWatch:
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
-        self.loss, self.norm = Level("loss", LOSS_FLOOR), Level("norm of gradients", NORM_FLOOR)
+        self.loss, self.norm = Level("loss", LOSS_RISE), Level("norm of gradients", NORM_RISE)
         self.malignant: Spike | None = None
 
     def see(self, step: int, loss: float, norm: float | None) -> list[HealthNote]:
