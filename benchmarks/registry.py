@@ -16,6 +16,7 @@ CASES = {
     "megascale": "benchmarks.megascale",
     "start-up": "benchmarks.start_up",
     "run-overhead": "benchmarks.run_overhead",
+    "faults": "benchmarks.faults",
     "checkpoint-stall": "benchmarks.checkpoint_stall",
     "torch-pipeline": "benchmarks.torch_pipeline",
     "load-plan": "benchmarks.load_plan",

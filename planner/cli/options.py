@@ -40,6 +40,11 @@ class LearningRateScheduleName(str, Enum):
     linear = "linear"
 
 
+class OnSpikeName(str, Enum):
+    log = "log"
+    rollback = "rollback"
+
+
 CONSTANT = LearningRateScheduleName.constant
 
 

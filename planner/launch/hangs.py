@@ -7,11 +7,16 @@ stands still while the launcher itself is stopped.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from planner.errors import RunFailed
+from planner.errors import InputError, RunFailed
+from planner.files import write_text
+from planner.launch.failures import WorkerTraceback
+from planner.launch.stacks import RankStacks, all_stacks, waits_in
 from planner.launch.task_board import BegunTask, ProcessState, process_state, read_entry
 from planner.units import duration
 
@@ -67,6 +72,8 @@ class HangWatch:
     """Watches the ranks of a launch."""
 
     limits: HangLimits
+    stacks: RankStacks | None = None
+    kept: Path | None = None  # file for the stacks of all ranks; None: they are shown with --debug only
     ranks: list[RankWatch] = field(default_factory=list)
     looked: float = 0.0
     first_step: int = 0  # the first that any rank was seen in; 0: none yet
@@ -88,7 +95,21 @@ class HangWatch:
         stopped = [each for each in ranks if each.stopped_s >= self.limits.stopped_s]
         behind = stopped or self.asleep(ranks)
         if behind:
-            raise hang_error(behind, [each for each in ranks if each not in behind])
+            raise self.error(behind, [each for each in ranks if each not in behind])
+
+    def error(self, behind: Sequence[RankWatch], others: Sequence[RankWatch]) -> RunFailed:
+        """The error that names those behind, with the stacks of all."""
+        stacks = self.stacks.read({each.rank: each.process for each in (*behind, *others)}) if self.stacks else {}
+        error = hang_error(behind, others, {rank: waits_in(stack) for rank, stack in stacks.items()})
+        if not stacks:
+            return error
+        error.__cause__ = WorkerTraceback(all_stacks(stacks))
+        error.fix = "stacks of all ranks are shown with --debug; or give tasks more time with --hang-after"
+        with suppress(InputError):
+            if self.kept:
+                write_text(self.kept, all_stacks(stacks))
+                error.fix = f"stacks of all ranks are in {self.kept}; or give tasks more time with --hang-after"
+        return error
 
     def asleep(self, ranks: Sequence[RankWatch]) -> list[RankWatch]:
         """The ranks furthest behind, where none has gone on for longer than their task may take, and they slept."""
@@ -104,21 +125,27 @@ class HangWatch:
         return self.limits.task_s(each.begun, each.begun.step <= self.first_step)
 
 
-def hang_error(behind: Sequence[RankWatch], others: Sequence[RankWatch]) -> RunFailed:
-    """Names the ranks that do not go on, their task, and who waits where."""
+def hang_error(behind: Sequence[RankWatch], others: Sequence[RankWatch], calls: Mapping[int, str]) -> RunFailed:
+    """Names the ranks that do not go on, their task, and who waits where; `calls`: by rank, what it is in."""
     one, stopped = behind[0], behind[0].stopped_s > 0
     names, task = rank_names(behind), one.begun.task or "before its first task"
     state = "stopped (SIGSTOP)" if stopped else "asleep"
     waiting: dict[str, list[RankWatch]] = {}
     for each in others:
-        waiting.setdefault(each.begun.task, []).append(each)
+        waiting.setdefault(with_call(each, calls), []).append(each)
     waits = "".join(f"; {rank_names(each)} wait{'s' * (len(each) == 1)} in {name}" for name, each in waiting.items())
     seconds = duration(one.stopped_s if stopped else one.idle_s)
     return RunFailed(
-        f"{names} hang{'s' * (len(behind) == 1)}: {state} for {seconds} in {task}{waits}",
+        f"{names} hang{'s' * (len(behind) == 1)}: {state} for {seconds} in {with_call(one, calls)}{waits}",
         where=f"{names}, task {task}" + (f", step {one.begun.step}" if one.begun.step else ""),
         fix="see what holds it (py-spy dump, dmesg); or give tasks more time with --hang-after",
     )
+
+
+def with_call(each: RankWatch, calls: Mapping[int, str]) -> str:
+    """The task of a rank, and the call that it is in where that is known."""
+    task = each.begun.task or "before its first task"
+    return f"{task} ({calls[each.rank]})" if calls.get(each.rank) else task
 
 
 def rank_names(ranks: Sequence[RankWatch]) -> str:

@@ -43,21 +43,34 @@ def ignoring_interrupts() -> AbstractContextManager[None]:
     return handling_interrupts(signal.SIG_IGN)
 
 
+@contextmanager
 def forwarding_interrupts(
     processes: Callable[[], Iterable[int | None]], on_first: Callable[[int], None] = lambda number: None
-) -> AbstractContextManager[None]:
+) -> Iterator[Callable[[], None]]:
     """Forward the first signal as SIGINT to these processes, which may end in their own time, and tell `on_first` which
-    it was; the next one is handled as before.
+    it was; the next one is handled as before. The yielded function forwards it again, if there was one: a process that
+    has just started does not listen yet.
     """
     previous = {number: signal.getsignal(number) for number in handled_signals()}
+    came = False
 
     def forward(number: int, frame: FrameType | None) -> None:
+        nonlocal came
         for each, before in previous.items():
             signal.signal(each, before)
+        came = True
         on_first(number)
+        send()
+
+    def send() -> None:
         for process in processes():
             if process is not None:
                 with suppress(ProcessLookupError):  # it has just ended
                     os.kill(process, signal.SIGINT)
 
-    return handling_interrupts(forward)
+    def remind() -> None:
+        if came:
+            send()
+
+    with handling_interrupts(forward):
+        yield remind

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from planner.errors import PlannerError
@@ -26,6 +28,7 @@ from planner.launch.failures import (
 )
 from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
 from planner.launch.interrupts import forwarding_interrupts, ignoring_interrupts
+from planner.launch.stacks import RankStacks
 from planner.launch.task_board import BoardEntry, read_entry, write_entry
 from planner.launch.worker import DeviceKind, worker_from_environment
 
@@ -33,6 +36,7 @@ EntryPoint = Callable[
     ..., Any
 ]  # (worker, *args) -> result; a function of a module, so that a new process can import it
 OnMessage = Callable[[int, Any], None]  # (rank, message)
+Look = Callable[[Sequence[int]], None]  # at these ranks, which run; raises where it finds that they will not end well
 
 CAUSE_WAIT_S = 1.0  # how long the launcher waits for the cause of a failure that looks like a consequence
 EXIT_S = 10.0  # how long a worker that sent its result may take to exit
@@ -47,6 +51,7 @@ class WorkerBody:
     args: tuple[Any, ...]
     kind: DeviceKind
     threads: int | None
+    stacks: RankStacks  # where it writes its own when it is asked to
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Supervision:
 
     on_interrupt: Callable[[int], None]  # told that first signal
     hang_limits: HangLimits
+    stacks: Path | None = None  # file for the stacks of ranks when one hangs; None: --debug shows them
 
 
 @dataclass(slots=True)
@@ -133,16 +139,21 @@ def launch(
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
     children: list[ChildProcess] = []
+    folder = TemporaryDirectory(prefix="planner-stacks-", ignore_cleanup_errors=True)
+    stacks = RankStacks(Path(folder.name))
+    body = WorkerBody(entry, args, kind, threads, stacks)
     try:
         for rank in range(world_size):
-            children.append(start_child(rank, world, WorkerBody(entry, args, kind, threads)))
+            children.append(start_child(rank, world, body))
         if supervision is None:
-            wait_for_children(children, on_message, None)
+            wait_for_children(children, on_message)
         else:
-            with forwarding_interrupts(lambda: alive_process_ids(children), supervision.on_interrupt):
-                wait_for_children(children, on_message, hang_watch(children, supervision.hang_limits))
+            watch = hang_watch(children, supervision, stacks)
+            with forwarding_interrupts(lambda: alive_process_ids(children), supervision.on_interrupt) as remind:
+                wait_for_children(children, on_message, (lambda _: remind(), watch.require_progress))
     finally:
         stop_children(children)
+        folder.cleanup()
     return [child.result for child in children]
 
 
@@ -160,22 +171,22 @@ def start_child(rank: int, world: dict[str, object], body: WorkerBody) -> ChildP
     return ChildProcess(rank, process, reader, board)
 
 
-def hang_watch(children: Sequence[ChildProcess], hang_limits: HangLimits) -> HangWatch:
+def hang_watch(children: Sequence[ChildProcess], supervision: Supervision, stacks: RankStacks) -> HangWatch:
     """A watch over all of these workers."""
-    watch = HangWatch(hang_limits)
+    watch = HangWatch(supervision.hang_limits, stacks, supervision.stacks)
     for child in children:
         watch.add(child.rank, child.process.pid or 0, child.board)
     return watch
 
 
-def wait_for_children(children: Sequence[ChildProcess], on_message: OnMessage, watch: HangWatch | None) -> None:
-    """Wait until all have finished or one has failed or hangs; of a failure wait briefly for a better explanation, and
-    raise the error.
+def wait_for_children(children: Sequence[ChildProcess], on_message: OnMessage, looks: Sequence[Look] = ()) -> None:
+    """Wait until all have finished or one has failed; of a failure wait briefly for a better explanation, and raise the
+    error. `looks` are called meanwhile, at least every half second, with the ranks that still run.
     """
     while any(child.running for child in children):
-        handle_events(children, on_message, LOOK_S if watch else None)
-        if watch:
-            watch.require_progress([child.rank for child in children if child.running])
+        handle_events(children, on_message, LOOK_S if looks else None)
+        for look in looks:
+            look([child.rank for child in children if child.running])
         failures = [child.failure for child in children if child.failure]
         deadline = time.monotonic() + CAUSE_WAIT_S
         while failures and all(failure.is_consequence for failure in failures) and time.monotonic() < deadline:
@@ -237,6 +248,7 @@ def worker_main(pipe: Connection, board: Any, environment: dict[str, object], bo
             pipe.send((kind, value))
 
     worker = worker_from_environment(body.kind, body.threads, send)
+    body.stacks.write_on_signal(worker.rank)
     try:
         worker.send("result", body.entry(worker, *body.args))
     except BaseException as error:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from planner import files
-from planner.errors import InputError, PlannerError
+from planner.errors import InputError, PlannerError, RunFailed
 from planner.launch import worker_from_environment
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import resolve_resume
+from planner.runtime.health.rollback import roll_back
+from planner.runtime.health.spikes import HealthNote
 from planner.runtime.measure.metrics_file import finite_or_none
 from planner.runtime.parity.parity_tolerance import parity_failure, parity_tolerance, within_tolerance
 from planner.runtime.preflight.preflight_checks import (
@@ -26,10 +28,10 @@ from planner.runtime.preflight.preflight_checks import (
     require_runnable,
 )
 from planner.runtime.preflight.unenforced_shares import unenforced_shares
-from planner.runtime.run_options import Progress, RunOptions
+from planner.runtime.run_options import RunOptions
 from planner.runtime.run_result import ParityErrors, RunResult
 from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
-from planner.specs.run_option_help import OPTION_HELP, RUN_DTYPES
+from planner.specs.run_option_help import OPTION_HELP, RUN_DTYPES, OnSpike
 from planner.units import parse_duration
 
 
@@ -72,6 +74,9 @@ def parser() -> argparse.ArgumentParser:
     add("--keep-every", type=int, metavar="STEPS")
     add("--resume", type=Path, metavar="DIR")
     add("--features", type=Path, metavar="DIR")
+    add("--on-spike", choices=get_args(OnSpike))
+    add("--spike-steps", type=int, metavar="STEPS")
+    add("--check-replicas", type=int, metavar="STEPS")
     add("--memory-snapshot", type=Path, metavar="DIR")
     add("--learning-rate", type=float)  # from here on the fields of `TrainingOptions`, by their names
     add("--schedule", choices=get_args(LearningRateSchedule))
@@ -116,6 +121,10 @@ def run_rank(path: str, options: RunOptions) -> None:
             fix=f"torchrun --nproc-per-node {plan.size}, or plan the job for {worker.world_size} ranks",
         )
     result = run_on_rank(worker, plan, options)
+    if result and result.spike:
+        roll_back(options, result.spike)
+        fix = "torchrun --max-restarts with --resume and --save of one folder does so by itself"
+        raise RunFailed("the loss spiked for good: the run goes on from its last checkpoint when resumed", fix=fix)
     if result:
         print(json.dumps(summary(result, plan, options)), flush=True)
         require_parity(result, plan, options)
@@ -128,9 +137,9 @@ def require_parity(result: RunResult, plan: Plan, options: RunOptions) -> None:
 
 
 def print_progress(kind: str, value: Any) -> None:
-    """Prints what the worker of rank 0 reports on standard output."""
-    if kind == "message" and isinstance(value, Progress):
-        print(json.dumps(asdict(value)), flush=True)
+    """Prints what the worker of rank 0 reports, steps and notes, on standard output."""
+    if kind == "message":
+        print(json.dumps(value._asdict() if isinstance(value, HealthNote) else asdict(value)), flush=True)
 
 
 def verification(verified: ParityErrors, plan: Plan, options: RunOptions) -> dict[str, Any]:

@@ -21,6 +21,9 @@ REPEATED = (
     "seed",
     "max_seconds",
     "hang_seconds",
+    "on_spike",
+    "spike_steps",
+    "check_replicas",
     "metrics",
     "features",
 )

@@ -7,6 +7,7 @@ from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.runtime.training_options import DEFAULT_TRAINING, TrainingOptions
 from planner.specs.parallelism import Dtype
+from planner.specs.run_option_help import OnSpike
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ class RunOptions:
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
     features: Path | None = None  # folder of features that a plan keeps on a disk
     hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)
+    on_spike: OnSpike = "log"  # what follows a malignant spike of the loss (runtime/health/)
+    spike_steps: int = 8  # a spike of the loss that lasts longer is malignant
+    check_replicas: int | None = None  # compare replicas after every so many steps, and before saving; None: never
     memory_snapshot: Path | None = None  # folder for the memory history of each GPU in the last step; None: no
 
     def step_count(self, plan: Plan) -> int:
@@ -60,6 +64,10 @@ class RunOptions:
     def saves_after(self, steps: int, last: bool) -> bool:
         """Whether a run that saves writes a checkpoint after `steps` steps."""
         return last or bool(self.save_every and steps % self.save_every == 0)
+
+    def checks_replicas_after(self, steps: int, saves: bool) -> bool:
+        """Whether replicas are compared after `steps` steps; `saves`: whether a checkpoint is saved then."""
+        return self.check_replicas is not None and (saves or steps % self.check_replicas == 0)
 
     @property
     def retention(self) -> Retention:

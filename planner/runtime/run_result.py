@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from planner.launch import SentBytes
+from planner.runtime.health.spikes import Spike
 
-StopReason = Literal["steps", "time", "interrupt", "terminate", "hangup"]  # why a run stopped
+StopReason = Literal["steps", "time", "interrupt", "terminate", "hangup", "spike"]  # why a run stopped
 REASON_OF_SIGNAL: dict[int, StopReason] = {
     signal.SIGINT: "interrupt",
     signal.SIGTERM: "terminate",
@@ -110,3 +111,4 @@ class RunResult:
     torch: str  # its version
     stop_reason: StopReason = "steps"
     steps_before: int = 0  # steps done before, by the checkpoint from which the run was resumed
+    spike: Spike | None = None  # for which it stopped

@@ -1,6 +1,10 @@
 """Help texts of the options that `planner run` and `python -m planner.runtime` share."""
 
+from typing import Literal
+
 from planner.specs.parallelism import Dtype
+
+OnSpike = Literal["log", "rollback"]  # what follows a malignant spike of the loss
 
 RUN_DTYPES: tuple[Dtype, ...] = ("bf16", "float32", "float64")  # that the runtime computes in; plans can have more
 
@@ -25,6 +29,9 @@ OPTION_HELP = {
     "keep_every": "Also keep the checkpoints after each so many steps.",
     "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",
     "features": "A folder for what the plan keeps on a disk (`features: disk`); later runs read it too.",
+    "on_spike": "What follows a spike of the loss that lasts: a line in the log, or a rollback to the last checkpoint.",
+    "spike_steps": "A spike of the loss lasts if it is not over after so many steps.",
+    "check_replicas": "Compare states that several ranks hold, after every this many steps and before saving.",
     "memory_snapshot": "GPUs only: a folder for the history of every GPU's memory, for pytorch.org/memory_viz.",
     "seed": "Seed of weights and synthetic data.",
 }

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from planner.errors import RunFailed
 from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
 from planner.launch.processes import Supervision, launch
+from planner.launch.stacks import waits_in
 from planner.launch.task_board import BegunTask, BoardEntry, ProcessState, process_state, read_entry, write_entry
 from tests.launch.test_processes import gone
 
@@ -132,8 +133,30 @@ def stuck(worker, how):
 
 @pytest.mark.skipif(process_state(os.getpid()) is None, reason="this system does not say how processes are")
 @pytest.mark.parametrize("how", ["stopped", "asleep"])
-def test_processes_that_hang_are_named_and_ended(how):
+def test_processes_that_hang_are_named_and_ended(how, tmp_path):
     pids, limits = [], HangLimits(1.0, lambda begun, first: 1.5)
-    with pytest.raises(RunFailed, match=f"rank 1 hangs: {how}.* rank 0 waits in llm/F/1"):
-        launch(stuck, 2, how, on_message=lambda _, pid: pids.append(pid), supervision=Supervision(print, limits))
+    watched = Supervision(print, limits, tmp_path / "stacks.txt")
+    with pytest.raises(RunFailed, match=f"rank 1 hangs: {how}.* rank 0 waits in llm/F/1") as raised:
+        launch(stuck, 2, how, on_message=lambda _, pid: pids.append(pid), supervision=watched)
     assert len(pids) == 2 and gone(pids)
+    assert raised.value.message.count("(stuck at launch/test_hangs.py:") == 2
+    assert str(tmp_path / "stacks.txt") in raised.value.fix
+    text = (tmp_path / "stacks.txt").read_text()
+    assert text == str(raised.value.__cause__).lstrip("\n") and text.startswith("rank 0\n") and "\nrank 1\n" in text
+
+
+COLLECTIVE = """Thread 0x1 (most recent call first):
+  File "/lib/threading.py", line 4 in wait
+
+Current thread 0x2 (most recent call first):
+  File "/site/torch/distributed/distributed_c10d.py", line 3001 in all_reduce
+  File "/site/torch/distributed/c10d_logger.py", line 81 in wrapper
+  File "/src/planner/runtime/state/gradient_norm.py", line 72 in measure
+  File "/src/planner/runtime/state/gradient_norm.py", line 59 in clip_gradients
+"""
+
+
+def test_the_collective_that_a_rank_waits_in_is_named_with_its_caller():
+    assert waits_in(COLLECTIVE) == "all_reduce at state/gradient_norm.py:72"
+    assert waits_in(COLLECTIVE.partition("\n\n")[0]) == "wait at lib/threading.py:4"
+    assert waits_in("") == ""

@@ -23,3 +23,33 @@ def test_an_ended_process_does_not_stop_forwarding():
     finally:
         lasting.kill()
         lasting.wait()
+
+
+LATE = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print(flush=True)
+input()
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+print(flush=True)
+input()
+"""
+
+
+def test_a_process_that_did_not_listen_yet_is_reminded():
+    late = subprocess.Popen([sys.executable, "-c", LATE], stdin=-1, stdout=-1, stderr=-1)
+    try:
+        late.stdout.readline()
+        with forwarding_interrupts(lambda: [late.pid]) as remind:
+            remind()  # of nothing yet
+            os.kill(os.getpid(), signal.SIGINT)
+            late.stdin.write(b"\n")
+            late.stdin.flush()
+            late.stdout.readline()
+            assert late.poll() is None
+            remind()
+        late.communicate(timeout=30)
+        assert late.returncode == -signal.SIGINT
+    finally:
+        late.kill()
+        late.wait()

@@ -211,7 +211,7 @@ def reasons(worker):
         for asked, late in ((None, None), (0, None), (1, None), (None, 0), (None, 1), (1, 0)):
             ending = EarlyStop(worker, 1e-9 if late == worker.rank else None)
             ending.received = "interrupt" if asked == worker.rank else None
-            found.append(ending.agree_on_reason())
+            found.append(ending.agree().reason)
         return found
 
 

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.options import CONSTANT, Dtype, Json, LearningRateScheduleName, PlanFile, Seed, optional_duration
+from planner.cli.options import (
+    CONSTANT,
+    Dtype,
+    Json,
+    LearningRateScheduleName,
+    OnSpikeName,
+    PlanFile,
+    Seed,
+    optional_duration,
+)
 from planner.errors import InputError
 from planner.extras import require_torch
 from planner.files import require_writable
@@ -53,6 +62,9 @@ def run(
         str | None,
         typer.Option(help="A rank that does not go on is named after so long; default: 8s, or 4 times its prediction."),
     ] = None,
+    on_spike: Annotated[OnSpikeName, typer.Option(help=OPTION_HELP["on_spike"])] = OnSpikeName.log,
+    spike_steps: Annotated[int, typer.Option(help=OPTION_HELP["spike_steps"], min=1)] = 8,
+    check_replicas: Annotated[int | None, typer.Option(help=OPTION_HELP["check_replicas"], min=1)] = None,
     memory_snapshot: Annotated[Path | None, typer.Option(help=OPTION_HELP["memory_snapshot"])] = None,
     seed: Seed = 0,
     no_ledger: Annotated[bool, typer.Option("--no-ledger", help="Keep this run out of `planner ledger`.")] = False,
@@ -92,6 +104,9 @@ def run(
         resume=resume.absolute() if resume else None,
         features=features.absolute() if features else None,
         hang_seconds=optional_duration(hang_after, "--hang-after"),
+        on_spike=on_spike.value,
+        spike_steps=spike_steps,
+        check_replicas=check_replicas,
         memory_snapshot=memory_snapshot.absolute() if memory_snapshot else None,
         source=str(plan),
     )

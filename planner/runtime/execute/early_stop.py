@@ -3,7 +3,7 @@
 import time
 from contextlib import AbstractContextManager
 from types import FrameType
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import torch
 import torch.distributed as dist
@@ -12,6 +12,13 @@ from planner.launch import Worker, handling_interrupts
 from planner.runtime.run_result import REASON_OF_SIGNAL, StopReason
 
 REASONS: tuple[StopReason, ...] = get_args(StopReason)  # later ones take precedence
+
+
+class Agreement(NamedTuple):
+    """What all ranks know behind a step."""
+
+    reason: StopReason  # why it was the last; `steps`: the run continues
+    unsettled: bool = False  # whether it may have to be undone
 
 
 class EarlyStop:
@@ -31,10 +38,12 @@ class EarlyStop:
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self.received = REASON_OF_SIGNAL[number]
 
-    def agree_on_reason(self) -> StopReason:
-        """Called on every rank after a step: why it was the last, or `steps` if the run continues. One all-reduce."""
+    def agree(self, spikes: bool = False, unsettled: bool = False) -> Agreement:
+        """Called on every rank after a step; one all-reduce. `spikes`: whether this rank stops for a spike."""
         over = self.max_seconds is not None and time.monotonic() - self.started >= self.max_seconds
         reason: StopReason = self.received or ("time" if over and self.worker.rank == 0 else "steps")
-        index = torch.tensor(REASONS.index(reason), device=self.worker.device)
-        dist.all_reduce(index, dist.ReduceOp.MAX)
-        return REASONS[int(index.item())]
+        here = [REASONS.index("spike" if spikes else reason), int(unsettled)]
+        agreed = torch.tensor(here, device=self.worker.device)
+        dist.all_reduce(agreed, dist.ReduceOp.MAX)
+        index, any_unsettled = agreed.tolist()
+        return Agreement(REASONS[index], bool(any_unsettled))

@@ -32,6 +32,7 @@ from planner.plan.step_files import (
 )
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
+from planner.runtime.health.skipped_batches import batch_of, read_skipped
 from planner.runtime.preflight.data_checks import require_same_samples
 from planner.runtime.preflight.preflight_checks import require_executable
 from planner.runtime.run_options import RunOptions
@@ -59,7 +60,8 @@ def step_source(worker: Worker, plan: Plan, options: RunOptions, first: int = 0)
     count, folder = options.step_count(plan), options.steps_folder(plan)
     own = [StepTasks(expand(plan, number)) for number in range(len(plan.steps))]
     if folder is None:
-        yield (own[number % len(own)] for number in range(first, count))
+        skipped = read_skipped(options.resume)
+        yield (own[batch_of(number, skipped) % len(own)] for number in range(first, count))
         return
     inbox = StepInbox(worker, plan, folder, options.data)
     with inbox.locked(first):

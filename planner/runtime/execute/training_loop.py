@@ -24,6 +24,9 @@ from planner.runtime.execute.step_source import StepTasks, step_source
 from planner.runtime.execute.task_executor import RankStepResult, TaskExecutor
 from planner.runtime.execute.warmup import warm_up
 from planner.runtime.features.kept_features import kept_features
+from planner.runtime.health.replica_digests import require_equal_replicas
+from planner.runtime.health.skipped_batches import carry_skipped
+from planner.runtime.health.spikes import SpikeWatch
 from planner.runtime.measure.memory_snapshot import MemorySnapshot, make_memory_snapshot
 from planner.runtime.measure.metrics_file import MetricsWriter, metrics_writer
 from planner.runtime.measure.step_clock import StepClock
@@ -54,6 +57,8 @@ def train(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
         history = make_memory_snapshot(worker, options.memory_snapshot)
         require_intact(worker, options.resume)
         with save_lock(worker, plan, options), history.recording():
+            if worker.rank == 0:
+                carry_skipped(options.resume, options.save)
             return train_steps(prepare_executor(worker, plan, options), options, early_stop, history)
 
 
@@ -68,6 +73,7 @@ def train_steps(
     load_optimizer_states(executor.local, executor.optimizers)  # after the warm-up, which resets optimizer states
     before = executor.local.resumed.done.steps if executor.local.resumed else 0
     reference = ParityReference(executor.local, options) if options.verify else None
+    watch = SpikeWatch(options.spike_steps)
     verified_steps = before + len(plan.steps) + (VERIFIED_ONLINE_STEPS if plan.then else 0)
     total, done = options.step_count(plan), []
     with (
@@ -88,11 +94,19 @@ def train_steps(
                 drop_old_records(done)
                 write_metrics(number + 1, done[-1])
                 worker.report(Progress(number + 1, total, step.loss, step.tokens, step.seconds))
-            ended = early_stop.agree_on_reason()
+                for note in watch.see(number + 1, step.loss, step.grad_norm):
+                    worker.report(note)
+            spikes = watch.malignant is not None and options.on_spike == "rollback"
+            ended, unsettled = early_stop.agree(spikes, watch.unsettled)
+            if ended == "spike":
+                break
             last = ended != "steps" or number + 1 == total
+            saves = options.saves_after(number + 1, last) and (last or not unsettled)
+            if options.checks_replicas_after(number + 1, saves):
+                require_equal_replicas(executor, number + 1)
             if saver:
                 saver.require_written()
-            if saver and options.saves_after(number + 1, last):
+            if saver and saves:
                 saver.save(number + 1, last)
             if ended != "steps":
                 break
@@ -100,7 +114,8 @@ def train_steps(
         return None
     verified = reference.worst if reference else None
     label = machine_label(worker.device, plan.size)
-    return RunResult(tuple(done), verified, plan.size, label, torch.__version__, ended, before)
+    spike = watch.malignant if ended == "spike" else None
+    return RunResult(tuple(done), verified, plan.size, label, torch.__version__, ended, before, spike)
 
 
 def keeps_records(number: int, total: int, plan: Plan, options: RunOptions) -> bool:

@@ -21,6 +21,7 @@ from planner.runtime.run_options import RunOptions
 from planner.runtime.training_options import require_training_options
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
+from planner.specs.run_option_help import OnSpike
 from planner.specs.workload.items import packed_documents, part_lengths
 
 Refusal = tuple[str, str, str]  # message, where, fix
@@ -58,6 +59,9 @@ def require_quick_checks(plan: Plan, options: RunOptions) -> None:
         require_supported(plan)
         require_driver(plan)
     require_features_folder(plan, options)
+    if options.on_spike == "rollback" and options.steps_folder(plan):
+        message = "a run whose steps are planned meanwhile cannot skip any"
+        raise InputError(message, where="--on-spike rollback", fix="plan all steps ahead, or leave it out")
     if options.memory_snapshot is not None and device_kind(plan) == "cpu":
         raise InputError("torch counts no memory of the CPU", where="--memory-snapshot", fix="leave it out")
 
@@ -105,6 +109,16 @@ def option_checks(options: RunOptions) -> Iterator[tuple[bool, str, str, str]]:
         "--allow-different",
         "--weights DIR, or leave it out",
     )
+    yield options.on_spike in get_args(OnSpike), f"invalid {options.on_spike}", "--on-spike", "log or rollback"
+    yield (
+        options.on_spike == "log" or options.save is not None,
+        "nothing says where to save",
+        "--on-spike",
+        "--save DIR",
+    )
+    yield options.spike_steps >= 1, f"a spike of {options.spike_steps} steps", "--spike-steps", "1, or more"
+    compared = options.check_replicas
+    yield compared is None or compared >= 1, f"every {compared} steps", "--check-replicas", "1, or more"
     yield limit is None or limit > 0, f"invalid time limit of {limit} s", "--max-time", "such as 10m"
     yield hang is None or hang > 0, f"a rank cannot hang after {hang} s", "--hang-after", "such as 60s"
 
