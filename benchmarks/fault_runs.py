@@ -78,6 +78,7 @@ class Launcher:
     process: subprocess.Popen[str]
     answers: "queue.SimpleQueue[int]" = field(default_factory=queue.SimpleQueue)
     errors: list[tuple[float, str]] = field(default_factory=list)  # lines, and when they came
+    reader: threading.Thread = field(default_factory=threading.Thread)
 
     def begin(self, arguments: list[str]) -> None:
         """Begin a run."""
@@ -119,7 +120,10 @@ def launchers(folder: Path) -> Iterator[Callable[[], Launcher]]:
         for each in started:
             each.process.kill()
             each.process.wait()
-            kill_all(each.rank_processes().values())
+            kill_all(filter(lives, each.rank_processes().values()))
+            if each.process.stdin:
+                each.process.stdin.close()
+            each.reader.join(GONE_S)
 
 
 def start_launcher(folder: Path) -> Launcher:
@@ -130,17 +134,19 @@ def start_launcher(folder: Path) -> Launcher:
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     started = Launcher(folder, process)
-    threading.Thread(target=read_errors, args=(started,), daemon=True).start()
+    started.reader = threading.Thread(target=read_errors, args=(started,), daemon=True)
+    started.reader.start()
     return started
 
 
 def read_errors(launcher: Launcher) -> None:
     assert launcher.process.stderr
-    for line in launcher.process.stderr:
-        if line.startswith(ANSWER):
-            launcher.answers.put(int(line.removeprefix(ANSWER)))
-        else:
-            launcher.errors.append((time.monotonic(), line))
+    with launcher.process.stderr as lines:
+        for line in lines:
+            if line.startswith(ANSWER):
+                launcher.answers.put(int(line.removeprefix(ANSWER)))
+            else:
+                launcher.errors.append((time.monotonic(), line))
 
 
 def uninterrupted(living: Callable[[], Launcher], plan: Path, folder: Path) -> Mapping[str, bytes]:

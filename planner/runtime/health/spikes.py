@@ -85,12 +85,12 @@ class SpikeWatch:
 
     def see(self, step: int, loss: float, norm: float | None) -> list[HealthNote]:
         """What there is to note behind this step, counted from 1."""
-        said = [self.loss.see(step, loss), self.norm.see(step, norm) if norm is not None else ""]
+        texts = [self.loss.see(step, loss), self.norm.see(step, norm) if norm is not None else ""]
         self.malignant = None
         for level in (self.loss, self.norm):
             if level.since and step - level.since >= self.patience:
-                said.append(self.judge_lasting(level, step))
-        return [HealthNote(step, text) for text in said if text]
+                texts.append(self.judge_lasting(level, step))
+        return [HealthNote(step, text) for text in texts if text]
 
     def judge_lasting(self, level: Level, step: int) -> str:
         """What to note of a spike that does not pass. A higher norm of gradients is nothing to go back for."""
