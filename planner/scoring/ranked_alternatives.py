@@ -15,7 +15,7 @@ from planner.plan.descriptions import alternative_text, flow_text
 from planner.plan.plan_file import Alternative, Plan
 from planner.scoring.objective_value import objective_of
 
-ORDER_SPREAD = 0.18  # half-width of the 80 % interval of the log of two predictions' ratio, their sources left out
+ORDER_SPREAD = 0.154  # half-width of the 80 % interval of the log of two predictions' ratio, their sources left out
 GIVEN = ("zero", "sync", "recompute")  # what a strategy was given
 
 
