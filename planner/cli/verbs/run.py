@@ -23,6 +23,8 @@ from planner.units import percent, plural
 
 if TYPE_CHECKING:
     from planner.ledger import ComparedRun
+    from planner.plan.plan_file import Plan
+    from planner.runtime import RunOptions
 
 SIGNAL_EXIT_CODES = {"interrupt": 130, "terminate": 143, "hangup": 129}  # 128 and the signal, as shells have it
 
@@ -78,11 +80,11 @@ def run(
     planner.runtime PLAN.
     """
     from planner import pipeline
-    from planner.cli import progress, render
+    from planner.cli import render
     from planner.cli.views import json_answers, own_run_tables, plan_tables
 
     require_torch("run")
-    from planner.runtime import RunOptions, TrainingOptions, require_quick_checks, resolve_resume, unenforced_shares
+    from planner.runtime import RunOptions, TrainingOptions
 
     read = pipeline.read_plan(plan)
     options = RunOptions(
@@ -111,13 +113,7 @@ def run(
         source=str(plan),
     )
     require_outputs(trace, metrics)
-    options = resolve_resume(options)
-    require_quick_checks(read, options)  # before a progress bar says that processes start
-    warnings = warmup_warning(options.training.warmup, options.step_count(read)), unenforced_shares(read)
-    for warning in filter(None, warnings):
-        render.console(stderr=True).print(warning)
-    with progress.training_bar(read) as on_progress, progress.report_interrupt(on_progress) as on_step:
-        ran = pipeline.run(read, options, on_step, job)
+    ran, options = trained(read, options, job)
     trace_error = write_trace(trace, ran)
     lines = (
         *plan_tables.resume_line(ran),
@@ -128,6 +124,21 @@ def run(
     if not no_ledger:
         own_run_tables.add_to_ledger(ran)
     raise_failures(ran, trace_error)
+
+
+def trained(read: "Plan", options: "RunOptions", job: str | None) -> "tuple[ComparedRun, RunOptions]":
+    """The run behind a progress bar, and its options with what it resumes from. Raises InputError and RunFailed."""
+    from planner import pipeline
+    from planner.cli import progress, render
+    from planner.runtime import require_quick_checks, resolve_resume, unenforced_shares
+
+    options = resolve_resume(options)
+    require_quick_checks(read, options)  # before a progress bar says that processes start
+    warnings = warmup_warning(options.training.warmup, options.step_count(read)), unenforced_shares(read)
+    for warning in filter(None, warnings):
+        render.console(stderr=True).print(warning)
+    with progress.training_bar(read) as on_progress, progress.report_interrupt(on_progress) as on_step:
+        return pipeline.run(read, options, on_step, job), options
 
 
 def raise_failures(ran: "ComparedRun", trace_error: InputError | None) -> None:
