@@ -42,7 +42,7 @@ class Sharded:
             unit.set_gradient_divide_factor(1.0)
         self.model.to_empty(device="cpu")
         init_weights(self.model, SEED)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), RATE)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), RATE, fused=True)
         self.tokens = sum(plan.uses.items["llm"].values())
 
     @property
@@ -92,7 +92,7 @@ class Pipeline:
         self.rank, self.spec, self.sizes = worker.rank, plan.uses.models["llm"], plan.uses.items["llm"]
         self.model = build(self.spec, shard=ModuleShard(layers=plan.layouts["llm"].stages[worker.rank]))
         init_weights(self.model, SEED)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), RATE)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), RATE, fused=True)
         self.tokens = sum(self.sizes.values())
 
     def step(self) -> None:

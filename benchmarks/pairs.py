@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Sequence
+from math import comb
 from statistics import median
 from typing import NamedTuple
 
 from benchmarks.registry import Figures
 
 PAIRS, WARM = 30, 2
-LOW, HIGH = 9, 20  # of 30 sorted ratios: the binomial 95 % interval of their median
 
 
 class Took(NamedTuple):
@@ -33,17 +33,17 @@ def timed(step: Callable[[], object]) -> Took:
     return Took(wall, took.item())
 
 
-def in_turns(ours: Callable[[], object], other: Callable[[], object]) -> list[tuple[Took, Took]]:
+def in_turns(ours: Callable[[], object], other: Callable[[], object], pairs: int = PAIRS) -> list[tuple[Took, Took]]:
     """Pairs, the first of each in turn, behind a few that do not count."""
-    pairs = []
-    for number in range(WARM + PAIRS):
+    took = []
+    for number in range(WARM + pairs):
         if number % 2:
             first = timed(ours)
-            pairs.append((first, timed(other)))
+            took.append((first, timed(other)))
         else:
             second = timed(other)
-            pairs.append((timed(ours), second))
-    return pairs[WARM:]
+            took.append((timed(ours), second))
+    return took[WARM:]
 
 
 def figures(pairs: Sequence[tuple[Took, Took]], other: str) -> Figures:
@@ -61,6 +61,11 @@ def figures(pairs: Sequence[tuple[Took, Took]], other: str) -> Figures:
     }
 
 
-def interval(ratios: Sequence[float]) -> list[float]:
-    ordered = sorted(ratios)
-    return [round(ordered[LOW] - 1, 4), round(ordered[HIGH] - 1, 4)]
+def interval(ratios: Sequence[float]) -> list[float] | None:
+    """The binomial 95 % interval of the median, less 1; None of so few that there is none."""
+    ordered, below = sorted(ratios), 0.0
+    for low in range(len(ordered) // 2 + 1):
+        below += comb(len(ordered), low) / 2 ** len(ordered)  # that so many ratios or fewer are under the median
+        if below > 0.025:
+            break
+    return [round(ordered[low - 1] - 1, 4), round(ordered[-low] - 1, 4)] if low else None

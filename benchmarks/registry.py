@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 Figures = dict[str, Any]
-Case = Callable[[Path | None], Iterator[Figures]]  # given a folder of public data, or none
+Case = Callable[..., Iterator[Figures]]  # given a folder of public data, or none; if it takes `pairs`, how many
 
 CASES = {
     "solve-quality": "benchmarks.solve_quality",
@@ -18,6 +17,7 @@ CASES = {
     "run-overhead": "benchmarks.run_overhead",
     "faults": "benchmarks.faults",
     "checkpoint-stall": "benchmarks.checkpoint_stall",
+    "torch-data-parallel": "benchmarks.torch_data_parallel",
     "torch-pipeline": "benchmarks.torch_pipeline",
     "load-plan": "benchmarks.load_plan",
     "pack-samples": "benchmarks.pack_samples",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.by_hand import RATE, SEED, by_hand
-from benchmarks.pairs import Took, figures, in_turns
+from benchmarks.pairs import PAIRS, Took, figures, in_turns
 from benchmarks.registry import Figures
 from benchmarks.small_plans import BOTH, EACH, RANKS, Work, base_plan, spread
 from planner.launch.processes import launch
@@ -18,9 +18,9 @@ from planner.plan.plan_file import Plan
 MICRO_BATCHES, TOKENS = 8, 512
 
 
-def run(data: Path | None) -> Iterator[Figures]:
-    for name, pairs in launch(body, RANKS, plans(), threads=1)[0].items():
-        yield {"plan": name, "ranks": RANKS, **figures(pairs, "by_hand")}
+def run(data: Path | None, pairs: int = PAIRS) -> Iterator[Figures]:
+    for name, took in launch(body, RANKS, plans(), pairs, threads=1)[0].items():
+        yield {"plan": name, "ranks": RANKS, **figures(took, "by_hand")}
 
 
 def plans() -> dict[str, Plan]:
@@ -34,12 +34,14 @@ def plans() -> dict[str, Plan]:
     }
 
 
-def body(worker: Any, plans: dict[str, Plan]) -> dict[str, list[tuple[Took, Took]]]:
+def body(worker: Any, plans: dict[str, Plan], pairs: int) -> dict[str, list[tuple[Took, Took]]]:
     """On every rank."""
     from planner.launch.worker import joined_world
 
     with joined_world(worker):
-        return {name: in_turns(planned(worker, plan), by_hand(worker, plan).step) for name, plan in plans.items()}
+        return {
+            name: in_turns(planned(worker, plan), by_hand(worker, plan).step, pairs) for name, plan in plans.items()
+        }
 
 
 def planned(worker: Any, plan: Plan) -> Callable[[], object]:

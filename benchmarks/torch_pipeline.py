@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.by_hand import RATE, SEED
-from benchmarks.pairs import Took, figures, in_turns
+from benchmarks.pairs import PAIRS, Took, figures, in_turns
 from benchmarks.registry import Figures
 from benchmarks.run_overhead import planned
 from benchmarks.small_plans import RANKS, Work, base_plan, spread
@@ -21,9 +21,9 @@ MICRO_BATCHES, TOKENS = 8, 512
 SCHEDULES = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}
 
 
-def run(data: Path | None) -> Iterator[Figures]:
-    for order, pairs in launch(body, RANKS, plans(), threads=1)[0].items():
-        yield {"order": order, "ranks": RANKS, "micro_batches": MICRO_BATCHES, **figures(pairs, "torch")}
+def run(data: Path | None, pairs: int = PAIRS) -> Iterator[Figures]:
+    for order, took in launch(body, RANKS, plans(), pairs, threads=1)[0].items():
+        yield {"order": order, "ranks": RANKS, "micro_batches": MICRO_BATCHES, **figures(took, "torch")}
 
 
 def plans() -> dict[str, Plan]:
@@ -32,13 +32,14 @@ def plans() -> dict[str, Plan]:
     return {order: spread(base, work, pp=RANKS, zero=0) for order, work in works.items()}
 
 
-def body(worker: Any, plans: dict[str, Plan]) -> dict[str, list[tuple[Took, Took]]]:
+def body(worker: Any, plans: dict[str, Plan], pairs: int) -> dict[str, list[tuple[Took, Took]]]:
     """On every rank."""
     from planner.launch.worker import joined_world
 
     with joined_world(worker):
         return {
-            order: in_turns(planned(worker, plan), torch_step(worker, plan, order)) for order, plan in plans.items()
+            order: in_turns(planned(worker, plan), torch_step(worker, plan, order), pairs)
+            for order, plan in plans.items()
         }
 
 
@@ -52,7 +53,7 @@ def torch_step(worker: Any, plan: Plan, order: str) -> Callable[[], object]:
     tokens = sum(plan.uses.items["llm"].values())
     kind = getattr(pipelining, SCHEDULES[order])
     schedule = kind(made, MICRO_BATCHES, loss_fn=lambda x, y: stage.loss(x, y) / tokens, scale_grads=False)
-    optimizer = torch.optim.AdamW(stage.parameters(), RATE)
+    optimizer = torch.optim.AdamW(stage.parameters(), RATE, fused=True)
     items = [*plan.uses.items["llm"].items()]
 
     def step() -> None:

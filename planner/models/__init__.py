@@ -4,6 +4,7 @@ from planner.models.batch import IGNORED, Batch, CrossAttentionMemory, EncoderFe
 from planner.models.build import build, init_weights, unsupported
 from planner.models.networks.transformers_model import TransformersModel
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
+from planner.models.sharded_adamw import ShardedAdamW
 from planner.models.sharding import (
     EqualShard,
     ExpertShard,
@@ -40,6 +41,7 @@ __all__ = [
     "ModuleShard",
     "ParameterSplit",
     "SequenceParallel",
+    "ShardedAdamW",
     "TensorParallel",
     "TensorRegion",
     "TokenDispatcher",

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from planner.models import Batch, build, init_weights
+from planner.models import Batch, ShardedAdamW, build, init_weights
 from planner.models.inputs import synthetic_batch
 from planner.models.layers import PositionEncoding
 from planner.profiling.activation_bytes import module_activation_bytes
@@ -139,7 +139,7 @@ class ModuleBench:
         """Seconds per parameter of an AdamW step on this rank's shards of layers, embedding and head."""
         if self.optimizer is None:
             self.parameters = [p for ends in (False, True) for p in self.under_fsdp(ends, kept=False).parameters()]
-            self.optimizer = torch.optim.AdamW(self.parameters)
+            self.optimizer = ShardedAdamW(self.parameters)
             self.set_gradients()
             self.optimizer.step()  # creates the moments
         self.set_gradients()

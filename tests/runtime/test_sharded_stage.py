@@ -21,13 +21,13 @@ def stage(spec=DECODER, layers=range(4), dtype="float64", feeds=False, zero=1, *
 
 
 @pytest.mark.parametrize("zero", range(4))
-def test_without_others_that_have_its_states_fsdp_has_nothing_to_do(zero):
+def test_where_nothing_is_sharded_fsdp_has_nothing_to_do(zero):
     assert stage(zero=zero, tp=4).unsharded
     assert stage(layers=range(2), zero=zero, pp=2, tp=2).unsharded
     assert not stage(zero=zero, tp=4, dtype="bf16").unsharded  # cast
-    assert not stage(zero=zero, dp=2, tp=2).unsharded
-    assert not stage(zero=zero, replica=2, tp=2).unsharded
-    assert not stage(MOE, zero=zero, tp=4).unsharded  # experts are whole on each rank of a stage
+    assert stage(zero=zero, dp=2, tp=2).unsharded == (zero == 0)
+    assert stage(zero=zero, replica=2, tp=2).unsharded == (zero < 3)  # summed in every micro-batch
+    assert stage(MOE, zero=zero, tp=4).unsharded == (zero == 0)  # experts are whole on each rank of a stage
     assert stage(MOE, range(2), zero=zero, pp=2, tp=2).unsharded  # of these layers none has experts
 
 

@@ -22,9 +22,10 @@ def fsdp_line(costs: ModuleCosts, layout: Layout, layers: int, embedding_head: b
 
 
 def resharding(layout: Layout) -> Literal["held", "resharded"] | None:
-    """Whether FSDP2 reshards a module's units after forward; None where it does nothing, since no other rank shares any
-    of their states, and the optimizer updates the very weights that are computed with.
+    """Whether FSDP2 reshards a module's units after forward; None where it does nothing: the optimizer updates the very
+    weights that are computed with, and replicas sum gradients once a step, if there are any.
     """
-    if layout.data_ranks == 1 and layout.dtype != "bf16":
+    whole = layout.zero == 0 or layout.state_shards == 1
+    if layout.dtype != "bf16" and whole and (layout.zero < 3 or layout.data_ranks == 1):
         return None
     return "resharded" if layout.zero == 3 else "held"

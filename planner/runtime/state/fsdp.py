@@ -4,7 +4,7 @@ Private API is used in `reduce`, which runs what FSDP2's own hooks run at the en
 does.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch.distributed.tensor import Shard
 from planner.launch.communication import ALL_GATHER, REDUCE_SCATTER
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.state import bf16_reductions
+from planner.runtime.state.replicas import timed_sum
 from planner.specs.parallelism import Dtype
 
 STORED_DTYPES = {
@@ -69,27 +70,7 @@ def time_collectives(unit: Any, clock: StepClock, in_bf16: bool) -> None:
 
 def sum_over_replicas(unit: Any, replicas: dist.ProcessGroup, clock: StepClock, in_bf16: bool) -> None:
     """After each reduction, sums gradients over the ranks that hold the same shards (HSDP)."""
-    unit.set_all_reduce_hook(replica_sum_hook(replicas, clock, in_bf16))
-
-
-def replica_sum_hook(group: dist.ProcessGroup, clock: StepClock, in_bf16: bool) -> Callable[[Tensor], None]:
-    """All-reduce hook of FSDP2 over a group of replicas, for flat gradients `(elements,)`, in place."""
-    ranks, add = dist.get_world_size(group), bf16_reductions.all_reduce if in_bf16 else all_reduce
-
-    def hook(gradient: Tensor) -> None:
-        size = gradient.element_size()
-        sent_size = bf16_reductions.SENT_DTYPE.itemsize if in_bf16 else size
-        if gradient.is_cuda:  # it comes from the stream of reductions; this runs on another
-            gradient.record_stream(torch.cuda.current_stream(gradient.device))
-        with clock.record_collective("sync", (sent_size + size) * gradient.numel() * (ranks - 1) // ranks):
-            add(gradient, group)
-
-    return hook
-
-
-def all_reduce(gradient: Tensor, group: dist.ProcessGroup) -> None:
-    """Sum a gradient (any shape) over a group, in place."""
-    dist.all_reduce(gradient, group=group)
+    unit.set_all_reduce_hook(timed_sum(replicas, clock, in_bf16))
 
 
 def keep_unreduced(units: Iterable[FSDPModule], kept: bool) -> None:

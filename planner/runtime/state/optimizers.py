@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import Optimizer
 
+from planner.models import ShardedAdamW
 from planner.models.checkpoints import fill_from_shards
 from planner.runtime.checkpoint.checkpoint_index import OPTIMIZER_KINDS, shard_prefix
 from planner.runtime.state.rank_state import RankState
@@ -27,7 +28,7 @@ def make_optimizers(local: RankState, training: TrainingOptions) -> dict[str, Op
         )
         groups = [part for part in parts if part["params"]]
         if groups:
-            created[module] = AdamW(groups, lr=training.learning_rate, betas=training.betas)
+            created[module] = ShardedAdamW(groups, lr=training.learning_rate, betas=training.betas)
     return created
 
 
@@ -43,7 +44,7 @@ def optimizer_states(optimizer: Optimizer, stage: ShardedStage, kind: str) -> di
     for shard in stage.trained.values():
         if not optimizer.state[shard]:
             averages = {each: torch.zeros_like(shard) for each in ("exp_avg", "exp_avg_sq")}
-            optimizer.state[shard] = {"step": torch.zeros((), dtype=torch.float32), **averages}
+            optimizer.state[shard] = {"step": torch.zeros((), dtype=torch.float32, device=shard.device), **averages}
     return {name: optimizer.state[shard][kind] for name, shard in stage.trained.items()}
 
 

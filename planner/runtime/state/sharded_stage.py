@@ -7,7 +7,8 @@ units stay gathered through the step, unsharded gradients accumulate on each ran
 ends the step. ZeRO-0: the same with replicated states. Gradients are sums over ranks; losses are divided by the target
 tokens of all ranks.
 
-A stage is `unsharded` if no other rank has any of its states and none of them is cast: it does not use FSDP2. One of an
+A stage is `unsharded` if it computes with the very weights that its rank updates: none is sharded or cast. It does not
+use FSDP2; gradients of weights that other ranks have as well are summed as DDP does, behind the passes. One of an
 encoder under ZeRO-3 is `task_gathered`: its passes are placed between those of another module, and may be split. It is
 gathered as a whole by gather tasks and before each backward, resharded when no forward is open, and reduced by sync
 tasks.
@@ -42,6 +43,7 @@ from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Layout
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.state import fsdp
+from planner.runtime.state.replicas import SumInPlace, sum_over_replicas, timed_sum
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
@@ -66,7 +68,8 @@ class ShardedStage:
         self.shards: dict[str, nn.Parameter] = {}
         self.trained: dict[str, nn.Parameter] = {}  # those of `shards` that have gradients
         self.expert_parameters = expert_parameters(self.network)
-        self.unsharded = self.shares_nothing()
+        self.unsharded = self.shards_nothing()
+        self.sums: dict[Ranks, SumInPlace] = {}  # if unsharded: over groups of replicas
         self.task_gathered = feeds and layout.zero == 3
         self.open_forwards = 0  # if task_gathered: forwards between gather and end
         self.accumulating = False  # whether weight gradients of some micro-batches are still to come (split backward)
@@ -74,7 +77,9 @@ class ShardedStage:
 
     def materialise(self, groups: ProcessGroups, first: InitialWeights) -> None:
         """Shards the network over its ranks and loads its initial weights: of a checkpoint, or random."""
-        if not self.unsharded:
+        if self.unsharded:
+            self.sums = self.sums_over(groups)
+        else:
             self.shard_all(groups)
         self.network.to_empty(device=self.clock.device)
         set_initial_weights(self.network, self.spec, first)
@@ -85,13 +90,22 @@ class ShardedStage:
         if self.reduced_once:
             self.gather()
 
-    def shares_nothing(self) -> bool:
-        """Whether no other rank has any of its states, and none is cast for compute."""
+    def shards_nothing(self) -> bool:
+        """Whether no state is sharded, none is cast for compute, and gradients of replicas are summed once a step."""
+        whole = all(len(shards) == 1 for shards, _ in self.held_over())
+        alone = all(len(replicas) == 1 for _, replicas in self.held_over())
+        return self.stored_dtype == self.compute_dtype and whole and (self.reduced_once or alone)
+
+    def held_over(self) -> list[tuple[Ranks, Ranks]]:
+        """Of weights that are no experts, and of experts: the ranks that share a state, and those with the same."""
         rank = self.clock.rank
-        over = [*state_groups_of_rank(self.layout, rank)]
-        for at, _ in self.layout.by_expert_placement(self.layers) if self.expert_parameters else ():
-            over += expert_state_groups_of_rank(at, rank)
-        return self.stored_dtype == self.compute_dtype and all(len(ranks) == 1 for ranks in over)
+        places = self.layout.by_expert_placement(self.layers) if self.expert_parameters else ()
+        return [state_groups_of_rank(self.layout, rank), *(expert_state_groups_of_rank(at, rank) for at, _ in places)]
+
+    def sums_over(self, groups: ProcessGroups) -> dict[Ranks, SumInPlace]:
+        """Sums over each group of this rank's replicas."""
+        replicas, in_bf16 = sorted({ranks for _, ranks in self.held_over()}), self.layout.gradients == "bf16"
+        return {ranks: timed_sum(groups[ranks], self.clock, in_bf16) for ranks in replicas if len(ranks) > 1}
 
     def shard_all(self, groups: ProcessGroups) -> None:
         rank = self.clock.rank
@@ -149,14 +163,21 @@ class ShardedStage:
 
     def reduce(self) -> None:
         """Reduces the accumulated gradients; zeros where there are none."""
-        if self.units:
+        if self.unsharded:
+            self.sum_over_replicas()
+        elif self.units:
             fsdp.reduce(self.units)
-        for parameter in self.network.parameters() if self.unsharded else ():
-            if parameter.grad is None and parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
         self.reduced = True
         if self.task_gathered:
             fsdp.keep_gathered(self.units, True)
+
+    def sum_over_replicas(self) -> None:
+        """Sums the gradients of whole weights; zeros where there are none."""
+        for weight in self.trained.values():
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+        for ranks, add in self.sums.items():
+            sum_over_replicas([w for name, w in self.trained.items() if self.state_ranks(name)[1] == ranks], add)
 
     def gather(self) -> None:
         """Gathers the parameters of every unit, until a reduction; if task_gathered, also those that are gathered

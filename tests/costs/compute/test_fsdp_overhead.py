@@ -36,8 +36,10 @@ def laid(mesh, zero, dtype="float32"):
         (laid({"dp": 1}, 3), None),
         (laid({"pp": 2, "tp": 2}, 1), None),
         (laid({"dp": 1}, 1, "bf16"), "held"),  # whose weights are cast
-        (laid({"dp": 2}, 0), "held"),
-        (laid({"replica": 2}, 2), "held"),
+        (laid({"dp": 2}, 0), None),
+        (laid({"dp": 2}, 0, "bf16"), "held"),
+        (laid({"replica": 2}, 2), None),
+        (laid({"replica": 2}, 3), "resharded"),  # summed in every micro-batch
         (laid({"dp": 2, "pp": 2}, 3), "resharded"),
     ],
 )
