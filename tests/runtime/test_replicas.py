@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from planner.runtime.state.replicas import buckets, sum_over_replicas
+from planner.runtime.state.replicas import gradient_buckets
 
-SIZES, MOST_BYTES = st.lists(st.integers(1, 40), max_size=12), 128
+MOST_BYTES = 128
 
 
 def weights_of(sizes):
@@ -17,24 +17,20 @@ def weights_of(sizes):
     return weights
 
 
-@given(SIZES)
-def test_each_gradient_is_summed_once_and_keeps_its_place(sizes):
+@given(st.lists(st.integers(1, 40), max_size=12))
+def test_each_gradient_is_summed_once_in_full_buckets(sizes):
     weights, calls = weights_of(sizes), []
 
     def double(flat):
         calls.append(flat.nbytes)
         flat.mul_(2)
 
-    sum_over_replicas(weights, double, MOST_BYTES)
-    assert sum(calls) == 8 * sum(sizes)
+    buckets = list(gradient_buckets(weights, double, MOST_BYTES))
+    for bucket in buckets:
+        bucket.sum()
+    held = [sum(weight.nbytes for weight in bucket.weights) for bucket in buckets]
+    assert calls == held and sum(held) == 8 * sum(sizes)
+    assert all(size <= MOST_BYTES or len(bucket.weights) == 1 for size, bucket in zip(held, buckets, strict=True))
+    assert all(held[i] + buckets[i + 1].weights[0].nbytes > MOST_BYTES for i in range(len(buckets) - 1))
     for number, weight in enumerate(weights):
         assert torch.equal(weight.grad, torch.full_like(weight, 2.0 * number))
-
-
-@given(SIZES)
-def test_buckets_are_full_and_no_larger(sizes):
-    found = list(buckets(weights_of(sizes), MOST_BYTES))
-    held = [sum(weight.nbytes for weight in bucket) for bucket in found]
-    assert [weight.shape[0] for bucket in found for weight in bucket] == sizes
-    assert all(size <= MOST_BYTES or len(bucket) == 1 for size, bucket in zip(held, found, strict=True))
-    assert all(held[i] + found[i + 1][0].nbytes > MOST_BYTES for i in range(len(found) - 1))

@@ -4,7 +4,8 @@ Where weights are whole, their gradients are summed once a step, as in PyTorch D
 buckets, so that small ones cost few calls, and become views of the sums. A large one is summed where it is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -38,25 +39,33 @@ def all_reduce(gradient: Tensor, group: dist.ProcessGroup) -> None:
     dist.all_reduce(gradient, group=group)
 
 
-@torch.no_grad()
-def sum_over_replicas(weights: Sequence[nn.Parameter], add: SumInPlace, most_bytes: int = BUCKET_BYTES) -> None:
-    """Sums the gradients of these weights, which all have one; in buckets of at most so many bytes."""
-    for bucket in buckets(weights, most_bytes):
-        gradients = [weight.grad for weight in bucket if weight.grad is not None]
-        flat = torch.cat([each.flatten() for each in gradients]) if len(bucket) > 1 else gradients[0].flatten()
-        add(flat)
-        parts = torch.split(flat, [weight.numel() for weight in bucket])
-        for weight, part in zip(bucket, parts, strict=True):
+class GradientBucket(NamedTuple):
+    """Weights, all of one dtype, whose gradients are summed in one call."""
+
+    weights: tuple[nn.Parameter, ...]
+    add: SumInPlace
+
+    @torch.no_grad()
+    def sum(self) -> None:
+        """Sums the gradients, which all are there."""
+        gradients = [weight.grad.flatten() for weight in self.weights if weight.grad is not None]
+        flat = torch.cat(gradients) if len(gradients) > 1 else gradients[0]
+        self.add(flat)
+        for weight, part in zip(self.weights, torch.split(flat, [*map(len, gradients)]), strict=True):
             weight.grad = part.view_as(weight)
 
 
-def buckets(weights: Sequence[nn.Parameter], most_bytes: int) -> Iterator[list[nn.Parameter]]:
+def gradient_buckets(
+    weights: Iterable[nn.Parameter], add: SumInPlace, most_bytes: int = BUCKET_BYTES
+) -> Iterator[GradientBucket]:
     """The weights in their order, as many together as so many bytes hold, or one."""
-    bucket: list[nn.Parameter] = []
+    together: list[nn.Parameter] = []
+    size = 0
     for weight in weights:
-        if bucket and sum(each.nbytes for each in bucket) + weight.nbytes > most_bytes:
-            yield bucket
-            bucket = []
-        bucket.append(weight)
-    if bucket:
-        yield bucket
+        if together and size + weight.nbytes > most_bytes:
+            yield GradientBucket(tuple(together), add)
+            together, size = [], 0
+        together.append(weight)
+        size += weight.nbytes
+    if together:
+        yield GradientBucket(tuple(together), add)

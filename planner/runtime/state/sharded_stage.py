@@ -43,7 +43,7 @@ from planner.plan.mesh.synchronisation import reduces_each_micro_batch
 from planner.plan.plan_file import Layout
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.state import fsdp
-from planner.runtime.state.replicas import SumInPlace, sum_over_replicas, timed_sum
+from planner.runtime.state.replicas import GradientBucket, gradient_buckets, timed_sum
 from planner.specs.base import Layers, Ranks
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
@@ -69,7 +69,7 @@ class ShardedStage:
         self.trained: dict[str, nn.Parameter] = {}  # those of `shards` that have gradients
         self.expert_parameters = expert_parameters(self.network)
         self.unsharded = self.shards_nothing()
-        self.sums: dict[Ranks, SumInPlace] = {}  # if unsharded: over groups of replicas
+        self.buckets: list[GradientBucket] = []  # if unsharded: what is summed over replicas
         self.task_gathered = feeds and layout.zero == 3
         self.open_forwards = 0  # if task_gathered: forwards between gather and end
         self.accumulating = False  # whether weight gradients of some micro-batches are still to come (split backward)
@@ -77,9 +77,7 @@ class ShardedStage:
 
     def materialise(self, groups: ProcessGroups, first: InitialWeights) -> None:
         """Shards the network over its ranks and loads its initial weights: of a checkpoint, or random."""
-        if self.unsharded:
-            self.sums = self.sums_over(groups)
-        else:
+        if not self.unsharded:
             self.shard_all(groups)
         self.network.to_empty(device=self.clock.device)
         set_initial_weights(self.network, self.spec, first)
@@ -87,6 +85,7 @@ class ShardedStage:
             self.network.named_parameters()
         )  # taken now: while gathered, the network has unsharded parameters instead
         self.trained = {name: shard for name, shard in self.shards.items() if shard.requires_grad}
+        self.buckets = [*self.replica_buckets(groups)] if self.unsharded else []
         if self.reduced_once:
             self.gather()
 
@@ -102,10 +101,12 @@ class ShardedStage:
         places = self.layout.by_expert_placement(self.layers) if self.expert_parameters else ()
         return [state_groups_of_rank(self.layout, rank), *(expert_state_groups_of_rank(at, rank) for at, _ in places)]
 
-    def sums_over(self, groups: ProcessGroups) -> dict[Ranks, SumInPlace]:
-        """Sums over each group of this rank's replicas."""
-        replicas, in_bf16 = sorted({ranks for _, ranks in self.held_over()}), self.layout.gradients == "bf16"
-        return {ranks: timed_sum(groups[ranks], self.clock, in_bf16) for ranks in replicas if len(ranks) > 1}
+    def replica_buckets(self, groups: ProcessGroups) -> Iterator[GradientBucket]:
+        """The trained weights of an unsharded stage that other ranks hold too, by who does."""
+        for ranks in sorted({ranks for _, ranks in self.held_over() if len(ranks) > 1}):
+            weights = [weight for name, weight in self.trained.items() if self.state_ranks(name)[1] == ranks]
+            add = timed_sum(groups[ranks], self.clock, self.layout.gradients == "bf16")
+            yield from gradient_buckets(weights, add)
 
     def shard_all(self, groups: ProcessGroups) -> None:
         rank = self.clock.rank
@@ -163,21 +164,16 @@ class ShardedStage:
 
     def reduce(self) -> None:
         """Reduces the accumulated gradients; zeros where there are none."""
-        if self.unsharded:
-            self.sum_over_replicas()
-        elif self.units:
+        if self.units:
             fsdp.reduce(self.units)
+        for weight in self.trained.values() if self.unsharded else ():
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+        for bucket in self.buckets:
+            bucket.sum()
         self.reduced = True
         if self.task_gathered:
             fsdp.keep_gathered(self.units, True)
-
-    def sum_over_replicas(self) -> None:
-        """Sums the gradients of whole weights; zeros where there are none."""
-        for weight in self.trained.values():
-            if weight.grad is None:
-                weight.grad = torch.zeros_like(weight)
-        for ranks, add in self.sums.items():
-            sum_over_replicas([w for name, w in self.trained.items() if self.state_ranks(name)[1] == ranks], add)
 
     def gather(self) -> None:
         """Gathers the parameters of every unit, until a reduction; if task_gathered, also those that are gathered
