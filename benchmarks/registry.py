@@ -15,6 +15,7 @@ CASES = {
     "megascale": "benchmarks.megascale",
     "start-up": "benchmarks.start_up",
     "run-overhead": "benchmarks.run_overhead",
+    "task-records": "benchmarks.task_records",
     "faults": "benchmarks.faults",
     "checkpoint-stall": "benchmarks.checkpoint_stall",
     "torch-data-parallel": "benchmarks.torch_data_parallel",

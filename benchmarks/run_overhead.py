@@ -57,11 +57,11 @@ def planned_executor(worker: Any, plan: Plan) -> Any:
     return prepare_executor(worker, plan, RunOptions(steps=1, seed=SEED, training=TrainingOptions(RATE)))
 
 
-def trained_step(executor: Any, plan: Plan) -> Callable[[], object]:
+def trained_step(executor: Any, plan: Plan, keep_records: bool = True) -> Callable[[], object]:
     """A step of a run on this rank."""
     from planner.plan.tasks.expand import expand
     from planner.runtime.execute.step_source import StepTasks
     from planner.runtime.execute.training_loop import train_step
 
     coming = StepTasks(expand(plan))
-    return lambda: train_step(executor, coming, None, 1, keep_records=True)
+    return lambda: train_step(executor, coming, None, 1, keep_records)
