@@ -6,6 +6,7 @@ kernel. DTensor itself would work out for each operation on each parameter how t
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import AdamW
 
@@ -24,3 +25,10 @@ class ShardedAdamW(AdamW):
         for tensors in updated:
             tensors[:] = map(held_values, tensors)
         return has_complex
+
+    @torch.no_grad()
+    def forget(self) -> None:
+        """Sets all states back to those before the first update."""
+        for state in self.state.values():
+            for value in state.values():
+                held_values(value).zero_()

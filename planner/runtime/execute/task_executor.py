@@ -14,6 +14,7 @@ from torch.profiler import record_function
 
 from planner.launch import SentBytes
 from planner.launch.communication import RankPair
+from planner.models import ShardedAdamW
 from planner.models.autograd import HostCopier
 from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.task import Phase, Task
@@ -58,7 +59,7 @@ class TaskExecutor:
     """One rank: its modules and optimizers, and a handler for each phase of a task."""
 
     def __init__(
-        self, local: RankState, optimizers: Mapping[str, torch.optim.Optimizer], norm: GradientNorm | None = None
+        self, local: RankState, optimizers: Mapping[str, ShardedAdamW], norm: GradientNorm | None = None
     ) -> None:
         self.local, self.optimizers, self.norm = local, optimizers, norm
         self.worker, self.clock, self.meter = local.worker, local.clock, local.meter

@@ -8,9 +8,8 @@ changes no weight, and a collective of a few bytes in each group. Gradients and 
 
 from collections.abc import Sequence
 
-import torch
-
 from planner.launch.communication import time_collective
+from planner.models import ShardedAdamW
 from planner.plan.group_catalogue import process_groups
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
@@ -39,15 +38,13 @@ def warm_up(executor: TaskExecutor, plan: Plan, tasks: Sequence[Task]) -> None:
     executor.meter.take_measured()  # bytes that it sent belong to no task
 
 
-def idle_update(optimizer: torch.optim.Optimizer) -> None:
-    """Runs an update with learning rate 0, and resets the optimizer states to zero."""
+def idle_update(optimizer: ShardedAdamW) -> None:
+    """Runs an update with learning rate 0, and resets the optimizer states."""
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = 0.0
     optimizer.step()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
-    for state in optimizer.state.values():
-        for value in state.values():
-            value.zero_()
+    optimizer.forget()
     optimizer.zero_grad()

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from planner.models import ShardedAdamW
 from planner.models.checkpoints import fill_from_shards
@@ -14,9 +13,9 @@ from planner.runtime.state.sharded_stage import ShardedStage
 from planner.runtime.training_options import TrainingOptions
 
 
-def make_optimizers(local: RankState, training: TrainingOptions) -> dict[str, Optimizer]:
+def make_optimizers(local: RankState, training: TrainingOptions) -> dict[str, ShardedAdamW]:
     """Creates AdamW for each module of which this rank trains anything. Only matrices have weight decay."""
-    created: dict[str, Optimizer] = {}
+    created: dict[str, ShardedAdamW] = {}
     for module in local.stages:
         named = [*local.parameters(module)]
         parts = (
@@ -37,7 +36,7 @@ def has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
     return parameter.dim() > 1 and not name.endswith("bias")
 
 
-def optimizer_states(optimizer: Optimizer, stage: ShardedStage, kind: str) -> dict[str, Tensor]:
+def optimizer_states(optimizer: ShardedAdamW, stage: ShardedStage, kind: str) -> dict[str, Tensor]:
     """States of one kind (`exp_avg`, `exp_avg_sq`, or `step`, the number of updates as float32) of this rank's shards,
     by parameter. Initialises them as AdamW does if there was no update yet.
     """
@@ -48,7 +47,7 @@ def optimizer_states(optimizer: Optimizer, stage: ShardedStage, kind: str) -> di
     return {name: optimizer.state[shard][kind] for name, shard in stage.trained.items()}
 
 
-def load_optimizer_states(local: RankState, optimizers: Mapping[str, Optimizer]) -> None:
+def load_optimizer_states(local: RankState, optimizers: Mapping[str, ShardedAdamW]) -> None:
     """Loads this rank's shards of the optimizer states of the checkpoint, if the run is resumed. Raises InputError."""
     if local.resumed is None:
         return
@@ -59,7 +58,7 @@ def load_optimizer_states(local: RankState, optimizers: Mapping[str, Optimizer])
                 fill_from_shards(optimizer_states(optimizer, stage, kind), stage.splits, stored)
 
 
-def set_learning_rate(optimizers: Mapping[str, Optimizer], rate: float) -> None:
+def set_learning_rate(optimizers: Mapping[str, ShardedAdamW], rate: float) -> None:
     """Sets the learning rate of all parameter groups."""
     groups: Iterable[dict[str, float]] = (group for each in optimizers.values() for group in each.param_groups)
     for group in groups:
