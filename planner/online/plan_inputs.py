@@ -22,6 +22,7 @@ def inputs_of_plan(plan: Plan, base: Path, job: str | None = None) -> Inputs:
     made = plan.made
     lengths = plan.uses.sources.get("lengths")
     options = JobOptions(
+        batches=made.batches,
         first_row=made.first_row,
         seed=made.seed,
         effort=made.effort,

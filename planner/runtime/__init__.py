@@ -1,5 +1,6 @@
 """Executes a plan on real processes: its tasks, timed, and checked for parity with one process."""
 
+from planner.runtime.checkpoint.checkpoint_index import saved_steps
 from planner.runtime.checkpoint.resume_checks import resolve_resume
 from planner.runtime.parity.parity_tolerance import (
     ParityTolerance,
@@ -10,9 +11,9 @@ from planner.runtime.parity.parity_tolerance import (
 )
 from planner.runtime.preflight.preflight_checks import require_quick_checks
 from planner.runtime.preflight.unenforced_shares import unenforced_shares
-from planner.runtime.resume_command import resume_arguments
+from planner.runtime.resume_command import resume_command
 from planner.runtime.run import run
-from planner.runtime.run_options import Progress, RunOptions
+from planner.runtime.run_options import LocalDevices, Progress, RunOptions
 from planner.runtime.run_result import (
     FeatureCounts,
     ParityErrors,
@@ -28,6 +29,7 @@ from planner.runtime.training_options import LearningRateSchedule, TrainingOptio
 __all__ = [
     "FeatureCounts",
     "LearningRateSchedule",
+    "LocalDevices",
     "ParityErrors",
     "ParityTolerance",
     "PlanningOverlap",
@@ -44,8 +46,9 @@ __all__ = [
     "parity_tolerance",
     "require_quick_checks",
     "resolve_resume",
-    "resume_arguments",
+    "resume_command",
     "run",
+    "saved_steps",
     "unenforced_shares",
     "within_tolerance",
 ]

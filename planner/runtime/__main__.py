@@ -73,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     add("--keep", type=int, metavar="COUNT")
     add("--keep-every", type=int, metavar="STEPS")
     add("--resume", type=Path, metavar="DIR")
+    add("--elastic", action="store_true")
     add("--features", type=Path, metavar="DIR")
     add("--on-spike", choices=get_args(OnSpike))
     add("--spike-steps", type=int, metavar="STEPS")
@@ -100,6 +101,10 @@ def options_in(given: dict[str, Any]) -> RunOptions:
 
 def run_rank(path: str, options: RunOptions) -> None:
     """Runs this process's rank of the plan. Raises InputError when the number of processes is not that of the ranks."""
+    if options.elastic:
+        message = "torchrun starts ranks again, and as many as it was told to"
+        fix = "torchrun --max-restarts with --resume and --save of one folder; or planner run --elastic on one machine"
+        raise InputError(message, where="--elastic", fix=fix)
     plan = files.read(path, Plan)
     require_legal(plan, path)
     options = resolve_resume(replace(options, base=Path(path).parent, source=path))
