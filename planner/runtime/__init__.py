@@ -1,6 +1,8 @@
 """Executes a plan on real processes: its tasks, timed, and checked for parity with one process."""
 
 from planner.runtime.checkpoint.checkpoint_index import saved_steps
+from planner.runtime.checkpoint.intact_files import DamagedCheckpoint
+from planner.runtime.checkpoint.kept_checkpoints import put_back_kept
 from planner.runtime.checkpoint.resume_checks import resolve_resume
 from planner.runtime.parity.parity_tolerance import (
     ParityTolerance,
@@ -27,6 +29,7 @@ from planner.runtime.run_result import (
 from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 
 __all__ = [
+    "DamagedCheckpoint",
     "FeatureCounts",
     "LearningRateSchedule",
     "LocalDevices",
@@ -44,6 +47,7 @@ __all__ = [
     "parity_errors_text",
     "parity_failure",
     "parity_tolerance",
+    "put_back_kept",
     "require_quick_checks",
     "resolve_resume",
     "resume_command",

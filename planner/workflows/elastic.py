@@ -54,7 +54,7 @@ class Change:
     """Why a part ended before its last step."""
 
     because: str
-    lost: tuple[int, ...]  # devices whose ranks were lost; empty: devices.txt was changed
+    lost: tuple[int, ...]  # devices whose ranks were lost; empty: none were
     steps_done: int
     noticed: float  # time.monotonic()
 
@@ -146,10 +146,10 @@ def require_elastic(plan: Plan, options: "RunOptions", job: str | None) -> Input
 
 
 def train_part(part: Part, train: Train, file: DeviceFile, watch: StepWatch) -> ComparedRun | Change:
-    """Train until all is done, or ranks are lost, or the run may have other devices. Raises the RanksLost where none
-    are left.
+    """Train until all is done, or ranks are lost, the run may have other devices, or its checkpoint is damaged and an
+    earlier one was kept, which takes its place. Raises the RanksLost where none are left.
     """
-    from planner.runtime import LocalDevices
+    from planner.runtime import DamagedCheckpoint, LocalDevices, put_back_kept
 
     devices = LocalDevices(part.used, partial(file.differs_from, part.devices))
     try:
@@ -161,6 +161,11 @@ def train_part(part: Part, train: Train, file: DeviceFile, watch: StepWatch) -> 
             raise
         file.write(left)
         return Change(f"{error.message} (at {error.where})", lost, watch.done, time.monotonic())
+    except DamagedCheckpoint as error:
+        folder = part.options.save
+        if folder is None or part.options.resume != folder or not put_back_kept(folder):
+            raise
+        return Change(f"{error.message} (at {error.where})", (), watch.done, time.monotonic())
     done = ran.steps_before + len(ran.losses)
     return devices_changed(file.now(part.devices), file, done) if ran.stop_reason == "devices" else ran
 
