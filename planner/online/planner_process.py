@@ -14,7 +14,7 @@ from planner.errors import PlannerError, RunFailed
 from planner.files import FolderQueue, hold_lock, is_locked
 from planner.launch import describe_exception, die_with_parent, ignoring_interrupts
 from planner.online.look_ahead import LookAheadPlanner
-from planner.online.plan_inputs import inputs_of_plan
+from planner.online.plan_inputs import inputs_beside_run
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import FAILED_FILE, PLANNER_LOCK, RUN_LOCK
 from planner.specs.inputs import Inputs
@@ -35,7 +35,7 @@ def run_planner(plan: Plan, folder: Path | None, until: int, base: Path, job: st
     if folder is None:
         yield
         return
-    inputs = inputs_of_plan(plan, base, job)
+    inputs = inputs_beside_run(plan, base, job)
     with hold_lock(folder / PLANNER_LOCK, BUSY):
         FolderQueue(folder).clear()
     with reporting_process(serve, inputs, plan, folder, until) as receiver:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 PLAN_FILE = "plan.yaml"  # beside the checkpoint: the plan that the run went on with
 MOST_STEPS = 64  # of a plan: all are planned anew, while nobody trains
-LEAST_S = 1e-3  # of what is left of --max-time: a part trains one step at least
 
 OnStep = Callable[["Progress"], None]
 OnNote = Callable[[str], None]
@@ -109,7 +108,7 @@ def run_elastic(plan: Plan, options: "RunOptions", job: str | None, train: Train
     while True:
         if change:
             on_note(change.because)
-            left = options.max_seconds and max(LEAST_S, options.max_seconds - (time.monotonic() - began))
+            left = options.max_seconds and max(1.0, round(options.max_seconds - (time.monotonic() - began)))
             part = replace(part, devices=file.now(part.devices), options=replace(part.options, max_seconds=left))
             part, continuation = go_on(part, change, inputs)
             continued.append(continuation)
