@@ -136,19 +136,18 @@ def require_elastic(plan: Plan, options: "RunOptions", job: str | None) -> Input
         raise InputError(message, where=f"{options.source} (steps)", fix=fix)
     inputs = inputs_of_plan(plan, options.base, job)
     own = {sample: size for batch in inputs.batches for sample, size in batch.items.items()}
-    if own != plan.uses.items[inputs.module]:
+    if own != plan.uses.items.get(inputs.module):
         fix = f"planner solve {inputs.file} again, without --mix"
-        raise InputError(
-            "its job gives other samples than the plan has", where=f"{options.source} (uses.items)", fix=fix
-        )
+        message = "its job gives other samples than the plan has"
+        raise InputError(message, where=f"{options.source} (uses.items)", fix=fix)
     return inputs
 
 
 def train_part(part: Part, train: Train, file: DeviceFile, watch: StepWatch) -> ComparedRun | Change:
     """Train until all is done, or ranks are lost, the run may have other devices, or its checkpoint is damaged and an
-    earlier one was kept, which takes its place. Raises the RanksLost where none are left.
+    earlier one was kept, which takes its place. Raises the RanksLost where none are left, or nothing is to be trained.
     """
-    from planner.runtime import DamagedCheckpoint, LocalDevices, put_back_kept
+    from planner.runtime import DamagedCheckpoint, LocalDevices, put_back_kept, saved_steps
 
     devices = LocalDevices(part.used, partial(file.differs_from, part.devices))
     try:
@@ -156,7 +155,8 @@ def train_part(part: Part, train: Train, file: DeviceFile, watch: StepWatch) -> 
     except RanksLost as error:
         lost = tuple(part.used[rank] for rank in error.ranks)
         left = Ranks(device for device in part.devices if device not in lost)
-        if not left:
+        all_done = (saved_steps(part.options.save) or 0) >= part.options.step_count(part.plan)
+        if not left or all_done:
             raise
         file.write(left)
         return Change(f"{error.message} (at {error.where})", lost, watch.done, time.monotonic())
