@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
 
+from benchmarks.elastic_faults import elastic_plan, lose_rank
 from benchmarks.fault_launcher import Place, Slowness
 from benchmarks.fault_runs import Fault, FaultKind, Launcher, accuses, do_fault, launchers, uninterrupted
 from benchmarks.registry import Figures
@@ -20,6 +21,7 @@ RANKS = (2, 4)
 COUNTS: dict[FaultKind, int] = {"stop": 20, "kill": 10, "terminate": 6, "interrupt": 6, "exception": 6,
                                 "full disk": 6, "launcher death": 6}  # fmt: skip
 FAULTS = [Fault(kind, RANKS[number % 2], number) for kind, count in COUNTS.items() for number in range(count)]
+ELASTIC_RUNS = 8
 SLOW_RUNS, SLEEP_S = 50, 3.0  # three times what `accuses` lets any task take
 
 
@@ -27,6 +29,7 @@ def run(data: Path | None) -> Iterator[Figures]:
     with TemporaryDirectory() as folder, launchers(Path(folder) / "ranks") as living:
         yield from faults(living, Path(folder))
         yield from slow_runs(living, Path(folder))
+        yield from lost_ranks(living, Path(folder))
 
 
 def faults(living: Callable[[], Launcher], folder: Path) -> Iterator[Figures]:
@@ -54,6 +57,18 @@ def slow_runs(living: Callable[[], Launcher], folder: Path) -> Iterator[Figures]
         said = accuses(living, slowness, small_plan(ranks, folder), folder / f"slow-{number}")
         accused += [f"{slowness}: {said}"] if said else []
     yield {"slow_runs": SLOW_RUNS, "accused": len(accused), "said": accused}
+
+
+def lost_ranks(living: Callable[[], Launcher], folder: Path) -> Iterator[Figures]:
+    """How many elastic runs end otherwise than they should, and how long nobody trained."""
+    plan, losses = elastic_plan(folder), []
+    for seed in range(ELASTIC_RUNS):
+        kind: FaultKind = "stop" if seed % 2 else "kill"
+        losses.append(lose_rank(living, kind, seed, plan, folder / f"elastic-{seed}"))
+        yield {"elastic": kind, "seed": seed, "again_s": losses[-1].again_s, "wrong": list(losses[-1].wrong)}
+    again = [each.again_s for each in losses if each.again_s is not None]
+    yield {"elastic_runs": len(losses), "failed": sum(bool(each.wrong) for each in losses),
+           "again_after_s_at_most": round(max(again, default=0.0), 2)}  # fmt: skip
 
 
 def slow_ranks(count: int) -> Iterator[Slowness]:

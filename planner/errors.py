@@ -5,6 +5,7 @@
     │   └── Unsupported   a strategy, or the prices that there are, do not cover what is asked; another may
     ├── Infeasible    3   the job is well formed, nothing satisfies it: which limit binds, and what would relax it
     └── RunFailed     5   a launched job failed: which rank, in which task
+        └── RanksLost     a process is gone, or does not go on; others may go on without it
 
 Any other exception that escapes is a bug (exit 70). A regression found by `check` is a result, not an error (exit 1).
 """
@@ -66,3 +67,11 @@ class Infeasible(PlannerError):
 
 class RunFailed(PlannerError):
     exit_code = 5
+
+
+class RanksLost(RunFailed):
+    """Processes of a job are gone or do not go on, and not for an exception, which the others might raise again."""
+
+    def __init__(self, message: str, *, where: str = "", fix: str = "", ranks: Sequence[int] = ()) -> None:
+        super().__init__(message, where=where, fix=fix)
+        self.ranks = tuple(ranks)

@@ -36,7 +36,7 @@ from planner.strategies import SolvedJob
 from planner.strategies import static as layouts
 
 if TYPE_CHECKING:
-    from planner.runtime import Progress, RunOptions
+    from planner.runtime import LocalDevices, Progress, RunOptions
 
 DEFAULTS = JobOptions()
 
@@ -74,9 +74,14 @@ def simulate(plan: Plan, overlap: Overlap = AS_PRICED) -> list[Score]:
 
 
 def run(
-    plan: Plan, options: "RunOptions", on_step: "Callable[[Progress], None]", job: str | None = None
+    plan: Plan,
+    options: "RunOptions",
+    on_step: "Callable[[Progress], None]",
+    job: str | None = None,
+    devices: "LocalDevices | None" = None,
 ) -> ComparedRun:
-    """Train with a plan on this machine; `job`: the job that further steps are planned from, if not beside the plan.
+    """Train with a plan on this machine; `job`: the job that further steps are planned from, if not beside the plan;
+    `devices`: None for the first ones of this machine.
 
     Raises RunFailed naming the rank, and InputError where the plan cannot run here.
     """
@@ -86,7 +91,7 @@ def run(
     runtime.require_quick_checks(plan, options)
     scores = verify(plan) if plan.uses.prices.has_prices else []
     with online.run_planner(plan, options.steps_folder(plan), options.step_count(plan), options.base, job):
-        result = runtime.run(plan, options, on_step, task_seconds(scores))
+        result = runtime.run(plan, options, on_step, task_seconds(scores), devices)
     followed = online.trained_steps(plan, options.steps_folder(plan), len(result.steps), result.steps_before)
     tolerance = runtime.parity_tolerance(plan, options.dtype) if result.verify else None
     return compare_run(plan, scores, result, followed, tolerance)

@@ -22,7 +22,7 @@ processes.PRELOADED_MODULES.append(
 )  # whatever launches first: workers are forked from one process
 
 UNSET = "PLANNER_SHARED is not set"
-ALLOWED = ("CUDA", "GPU", UNSET)  # in the reasons of tests that may skip even so
+ALLOWED = ("CUDA", "GPU", "network namespaces", UNSET)  # in the reasons of tests that may skip even so
 
 
 def pytest_addoption(parser):

@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.errors import PlannerError, RunFailed
+from planner.errors import PlannerError, RanksLost, RunFailed
 
 PEER_LOST_MESSAGES = (
     "Connection closed by peer",
@@ -14,6 +14,7 @@ PEER_LOST_MESSAGES = (
     "remote process exited",
     "ncclRemoteError",
 )
+ABORTED = signal.SIGABRT.name
 WAITED_MESSAGES = ("Timed out waiting", "Watchdog caught collective operation timeout")  # gloo's, NCCL's
 
 
@@ -29,13 +30,19 @@ class WorkerFailure:
 
     @property
     def is_consequence(self) -> bool:
-        """Whether it only noticed that another worker was gone, or did not come."""
-        return self.waited_in_vain or any(words in self.text for words in PEER_LOST_MESSAGES)
+        """Whether it only noticed that another worker was gone, or did not come: libraries may abort for that."""
+        aborted = self.silent and ABORTED in self.text
+        return aborted or self.waited_in_vain or any(words in self.text for words in PEER_LOST_MESSAGES)
 
     @property
     def waited_in_vain(self) -> bool:
         """Whether it gave up on another worker that it waited for."""
         return any(words in self.text for words in WAITED_MESSAGES)
+
+    @property
+    def silent(self) -> bool:
+        """Whether its process ended without an exception in Python."""
+        return not self.traceback_text and self.error is None
 
 
 class WorkerTraceback(Exception):
@@ -66,6 +73,9 @@ def error_from_failures(failures: Sequence[WorkerFailure]) -> PlannerError:
     if cause.error is not None:
         error = cause.error
         error.where = f"{location}, {error.where}" if error.where else location
+    elif cause.silent:
+        message = f"rank {cause.rank} failed: {cause.text}"
+        error = RanksLost(message, where=location, fix=suggested_fix(cause), ranks=lost_ranks(failures))
     else:
         error = RunFailed(f"rank {cause.rank} failed: {cause.text}", where=location, fix=suggested_fix(cause))
     if cause.traceback_text:
@@ -73,14 +83,21 @@ def error_from_failures(failures: Sequence[WorkerFailure]) -> PlannerError:
     return error
 
 
+def lost_ranks(failures: Sequence[WorkerFailure]) -> list[int]:
+    """The ranks whose processes ended by themselves; where all are consequences, all whose processes ended."""
+    silent = [failure for failure in failures if failure.silent]
+    return [each.rank for each in silent if not each.is_consequence] or [each.rank for each in silent]
+
+
 def error_of_absent(rank: int, task: str, waiting: Sequence[WorkerFailure]) -> PlannerError:
     """The error where workers gave up on this rank, which still runs and is furthest behind."""
     doing = f"task {task}" if task else "before its first task"
     waits = " and ".join(f"rank {each.rank} in {each.task or 'its start'}" for each in waiting)
-    return RunFailed(
+    return RanksLost(
         f"rank {rank} does not go on: {waits} waited for it",
         where=f"rank {rank}, {doing}",
         fix="see what holds it, with py-spy dump, while such a run waits",
+        ranks=(rank,),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InputError, RunFailed
+from planner.errors import InputError, RanksLost
 from planner.files import write_text
 from planner.launch.failures import WorkerTraceback
 from planner.launch.stacks import RankStacks, all_stacks, waits_in
@@ -83,7 +83,7 @@ class HangWatch:
         self.ranks.append(RankWatch(rank, process, entry))
 
     def require_progress(self, running: Sequence[int]) -> None:
-        """Look at the ranks that still run. Raises RunFailed naming those that do not go on."""
+        """Look at the ranks that still run. Raises RanksLost naming those that do not go on."""
         now = time.monotonic()
         passed_s, self.looked = min(now - self.looked, 2 * LOOK_S), now
         if passed_s < LOOK_S / 2:
@@ -97,7 +97,7 @@ class HangWatch:
         if behind:
             raise self.error(behind, [each for each in ranks if each not in behind])
 
-    def error(self, behind: Sequence[RankWatch], others: Sequence[RankWatch]) -> RunFailed:
+    def error(self, behind: Sequence[RankWatch], others: Sequence[RankWatch]) -> RanksLost:
         """The error that names those behind, with the stacks of all."""
         stacks = self.stacks.read({each.rank: each.process for each in (*behind, *others)}) if self.stacks else {}
         error = hang_error(behind, others, {rank: waits_in(stack) for rank, stack in stacks.items()})
@@ -125,7 +125,7 @@ class HangWatch:
         return self.limits.task_s(each.begun, each.begun.step <= self.first_step)
 
 
-def hang_error(behind: Sequence[RankWatch], others: Sequence[RankWatch], calls: Mapping[int, str]) -> RunFailed:
+def hang_error(behind: Sequence[RankWatch], others: Sequence[RankWatch], calls: Mapping[int, str]) -> RanksLost:
     """Names the ranks that do not go on, their task, and who waits where; `calls`: by rank, what it is in."""
     one, stopped = behind[0], behind[0].stopped_s > 0
     names, task = rank_names(behind), one.begun.task or "before its first task"
@@ -135,10 +135,11 @@ def hang_error(behind: Sequence[RankWatch], others: Sequence[RankWatch], calls: 
         waiting.setdefault(with_call(each, calls), []).append(each)
     waits = "".join(f"; {rank_names(each)} wait{'s' * (len(each) == 1)} in {name}" for name, each in waiting.items())
     seconds = duration(one.stopped_s if stopped else one.idle_s)
-    return RunFailed(
+    return RanksLost(
         f"{names} hang{'s' * (len(behind) == 1)}: {state} for {seconds} in {with_call(one, calls)}{waits}",
         where=f"{names}, task {task}" + (f", step {one.begun.step}" if one.begun.step else ""),
         fix="see what holds it (py-spy dump, dmesg); or give tasks more time with --hang-after",
+        ranks=[each.rank for each in behind],
     )
 
 

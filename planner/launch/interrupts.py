@@ -46,10 +46,10 @@ def ignoring_interrupts() -> AbstractContextManager[None]:
 @contextmanager
 def forwarding_interrupts(
     processes: Callable[[], Iterable[int | None]], on_first: Callable[[int], None] = lambda number: None
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[Callable[..., None]]:
     """Forward the first signal as SIGINT to these processes, which may end in their own time, and tell `on_first` which
-    it was; the next one is handled as before. The yielded function forwards it again, if there was one: a process that
-    has just started does not listen yet.
+    it was; the next one is handled as before. The yielded function forwards it again, if there was one, or with `stop`:
+    a process that has just started does not listen yet.
     """
     previous = {number: signal.getsignal(number) for number in handled_signals()}
     came = False
@@ -68,8 +68,8 @@ def forwarding_interrupts(
                 with suppress(ProcessLookupError):  # it has just ended
                     os.kill(process, signal.SIGINT)
 
-    def remind() -> None:
-        if came:
+    def remind(stop: bool = False) -> None:
+        if came or stop:
             send()
 
     with handling_interrupts(forward):

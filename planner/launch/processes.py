@@ -63,6 +63,8 @@ class Supervision:
     on_interrupt: Callable[[int], None]  # told that first signal
     hang_limits: HangLimits
     stacks: Path | None = None  # file for the stacks of ranks when one hangs; None: --debug shows them
+    stops: Callable[[], bool] = lambda: False  # asked twice a second: whether workers are to end as by Ctrl-C
+    devices: Sequence[int] = ()  # of this machine, one for each rank; none: the first ones
 
 
 @dataclass(slots=True)
@@ -138,31 +140,33 @@ def launch(
         "MASTER_PORT": store.port,
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
+    devices = (supervision and supervision.devices) or range(world_size)
     children: list[ChildProcess] = []
     folder = TemporaryDirectory(prefix="planner-stacks-", ignore_cleanup_errors=True)
     stacks = RankStacks(Path(folder.name))
     body = WorkerBody(entry, args, kind, threads, stacks)
     try:
         for rank in range(world_size):
-            children.append(start_child(rank, world, body))
+            identity = {"RANK": rank, "LOCAL_RANK": devices[rank]}
+            children.append(start_child(rank, world | identity, body))
         if supervision is None:
             wait_for_children(children, on_message)
         else:
             watch = hang_watch(children, supervision, stacks)
             with forwarding_interrupts(lambda: alive_process_ids(children), supervision.on_interrupt) as remind:
-                wait_for_children(children, on_message, (lambda _: remind(), watch.require_progress))
+                looks = (lambda _: remind(stop=supervision.stops()), watch.require_progress)
+                wait_for_children(children, on_message, looks)
     finally:
         stop_children(children)
         folder.cleanup()
     return [child.result for child in children]
 
 
-def start_child(rank: int, world: dict[str, object], body: WorkerBody) -> ChildProcess:
+def start_child(rank: int, environment: dict[str, object], body: WorkerBody) -> ChildProcess:
     """Start the worker of one rank."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*PRELOADED_MODULES, body.entry.__module__])
     reader, writer = context.Pipe(duplex=False)
-    environment = {**world, "RANK": rank, "LOCAL_RANK": rank}
     board = context.RawValue(BoardEntry)
     process = context.Process(target=worker_main, args=(writer, board, environment, body), name=f"rank {rank}")
     with ignoring_interrupts():

@@ -84,7 +84,8 @@ def joined_world(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     """Be a member of the world in this block: with gloo between CPUs, NCCL between GPUs. Raises InputError for a rank
     without a GPU.
 
-    After a restart the store gets a new prefix: gloo would otherwise read the addresses of dead processes.
+    After a restart, a store that the agent keeps gets a new prefix: gloo would otherwise read the addresses of dead
+    processes. A store that rank 0 made for this world alone needs none, and gets none: agents count their own restarts.
     """
     import torch
     import torch.distributed as dist
@@ -103,7 +104,7 @@ def joined_world(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     agent_has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(host, port, worker.world_size, is_master=worker.rank == 0 and not agent_has_store, timeout=timeout)
-    generation = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    generation = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if agent_has_store else "0"
     dist.init_process_group(
         "nccl" if worker.kind == "cuda" else "gloo",
         store=PrefixStore(f"planner/generation-{generation}", store),

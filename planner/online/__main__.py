@@ -9,7 +9,7 @@ from pathlib import Path
 
 from planner import files
 from planner.errors import InputError, PlannerError
-from planner.online.plan_inputs import inputs_of_plan
+from planner.online.plan_inputs import inputs_beside_run
 from planner.online.planner_process import plan_beside_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
@@ -41,7 +41,7 @@ def serve(path: Path, job: str | None, steps: int | None) -> None:
         raise InputError(
             "all steps of this plan are in it", where=f"{path} (then)", fix="solve a job with planning: per_batch"
         )
-    plan_beside_run(inputs_of_plan(plan, path.parent, job), plan, path.parent / plan.then.folder, steps)
+    plan_beside_run(inputs_beside_run(plan, path.parent, job), plan, path.parent / plan.then.folder, steps)
 
 
 if __name__ == "__main__":

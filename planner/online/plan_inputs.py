@@ -1,5 +1,6 @@
 """Finds the job from which a plan was solved, and its inputs: they define the data of the next batches."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from planner import files
@@ -22,6 +23,7 @@ def inputs_of_plan(plan: Plan, base: Path, job: str | None = None) -> Inputs:
     made = plan.made
     lengths = plan.uses.sources.get("lengths")
     options = JobOptions(
+        batches=made.batches,
         first_row=made.first_row,
         seed=made.seed,
         effort=made.effort,
@@ -36,6 +38,14 @@ def inputs_of_plan(plan: Plan, base: Path, job: str | None = None) -> Inputs:
                 f"the {role} changed since the plan was made", where=str(path_now), fix=f"planner solve {path} again"
             )
     return load_job(str(path.absolute()), options)
+
+
+def inputs_beside_run(plan: Plan, base: Path, job: str | None = None) -> Inputs:
+    """The inputs that further batches of a plan are planned with: on its own ranks, where a run that lost some of its
+    job's was planned anew. Raises InputError.
+    """
+    inputs = inputs_of_plan(plan, base, job)
+    return replace(inputs, cluster=plan.uses.cluster) if plan.size < inputs.cluster.size else inputs
 
 
 def job_file(plan: Plan, base: Path) -> Path:

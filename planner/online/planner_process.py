@@ -4,7 +4,7 @@ import gc
 import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,7 +14,7 @@ from planner.errors import PlannerError, RunFailed
 from planner.files import FolderQueue, hold_lock, is_locked
 from planner.launch import describe_exception, die_with_parent, ignoring_interrupts
 from planner.online.look_ahead import LookAheadPlanner
-from planner.online.plan_inputs import inputs_of_plan
+from planner.online.plan_inputs import inputs_beside_run
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import FAILED_FILE, PLANNER_LOCK, RUN_LOCK
 from planner.specs.inputs import Inputs
@@ -35,21 +35,29 @@ def run_planner(plan: Plan, folder: Path | None, until: int, base: Path, job: st
     if folder is None:
         yield
         return
-    inputs = inputs_of_plan(plan, base, job)
+    inputs = inputs_beside_run(plan, base, job)
     with hold_lock(folder / PLANNER_LOCK, BUSY):
         FolderQueue(folder).clear()
+    with reporting_process(serve, inputs, plan, folder, until) as receiver:
+        receive_report(receiver)  # waits until it holds its lock
+        try:
+            yield
+        except RunFailed as error:
+            receive_report(receiver, error)
+            raise
+
+
+@contextmanager
+def reporting_process(target: Callable[..., None], *args: object) -> Iterator[Connection]:
+    """Runs `target(pipe, *args)` in a process of its own inside the block; yields the pipe of its reports."""
     context = multiprocessing.get_context("spawn")  # the launcher's fork server has loaded torch
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=serve, args=(sender, inputs, plan, folder, until), name="planner")
+    process = context.Process(target=target, args=(sender, *args), name="planner")
     with ignoring_interrupts():
         process.start()
     sender.close()
     try:
-        receive_report(receiver)  # waits until it holds its lock
-        yield
-    except RunFailed as error:
-        receive_report(receiver, error)
-        raise
+        yield receiver
     finally:
         process.terminate()
         process.join(EXIT_S)
@@ -68,7 +76,7 @@ def receive_report(pipe: Connection, failed: RunFailed | None = None) -> None:
     try:
         report = pipe.recv()
     except (EOFError, OSError):
-        report = None if failed else ("the planner process ended before it started planning", "", None)
+        report = None if failed else ("the planner process ended without a report", "", None)
     if report:
         text, _, error = report
         raise error or RunFailed(f"planning failed: {text}") from failed

@@ -1,5 +1,8 @@
 """Executes a plan on real processes: its tasks, timed, and checked for parity with one process."""
 
+from planner.runtime.checkpoint.checkpoint_index import saved_steps
+from planner.runtime.checkpoint.intact_files import DamagedCheckpoint
+from planner.runtime.checkpoint.kept_checkpoints import put_back_kept
 from planner.runtime.checkpoint.resume_checks import resolve_resume
 from planner.runtime.parity.parity_tolerance import (
     ParityTolerance,
@@ -10,9 +13,9 @@ from planner.runtime.parity.parity_tolerance import (
 )
 from planner.runtime.preflight.preflight_checks import require_quick_checks
 from planner.runtime.preflight.unenforced_shares import unenforced_shares
-from planner.runtime.resume_command import resume_arguments
+from planner.runtime.resume_command import resume_command
 from planner.runtime.run import run
-from planner.runtime.run_options import Progress, RunOptions
+from planner.runtime.run_options import LocalDevices, Progress, RunOptions
 from planner.runtime.run_result import (
     FeatureCounts,
     ParityErrors,
@@ -26,8 +29,10 @@ from planner.runtime.run_result import (
 from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 
 __all__ = [
+    "DamagedCheckpoint",
     "FeatureCounts",
     "LearningRateSchedule",
+    "LocalDevices",
     "ParityErrors",
     "ParityTolerance",
     "PlanningOverlap",
@@ -42,10 +47,12 @@ __all__ = [
     "parity_errors_text",
     "parity_failure",
     "parity_tolerance",
+    "put_back_kept",
     "require_quick_checks",
     "resolve_resume",
-    "resume_arguments",
+    "resume_command",
     "run",
+    "saved_steps",
     "unenforced_shares",
     "within_tolerance",
 ]

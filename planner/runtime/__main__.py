@@ -17,7 +17,8 @@ from planner.launch import worker_from_environment
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import resolve_resume
-from planner.runtime.health.rollback import roll_back
+from planner.runtime.health.rollback import await_note, roll_back
+from planner.runtime.health.skipped_batches import read_skipped
 from planner.runtime.health.spikes import HealthNote
 from planner.runtime.measure.metrics_file import finite_or_none
 from planner.runtime.parity.parity_tolerance import parity_failure, parity_tolerance, within_tolerance
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     add("--keep", type=int, metavar="COUNT")
     add("--keep-every", type=int, metavar="STEPS")
     add("--resume", type=Path, metavar="DIR")
+    add("--elastic", action="store_true")
     add("--features", type=Path, metavar="DIR")
     add("--on-spike", choices=get_args(OnSpike))
     add("--spike-steps", type=int, metavar="STEPS")
@@ -100,6 +102,10 @@ def options_in(given: dict[str, Any]) -> RunOptions:
 
 def run_rank(path: str, options: RunOptions) -> None:
     """Runs this process's rank of the plan. Raises InputError when the number of processes is not that of the ranks."""
+    if options.elastic:
+        message = "torchrun starts ranks again, and as many as it was told to"
+        fix = "torchrun --max-restarts with --resume and --save of one folder; or planner run --elastic on one machine"
+        raise InputError(message, where="--elastic", fix=fix)
     plan = files.read(path, Plan)
     require_legal(plan, path)
     options = resolve_resume(replace(options, base=Path(path).parent, source=path))
@@ -120,9 +126,13 @@ def run_rank(path: str, options: RunOptions) -> None:
             where=f"{path} (ranks)",
             fix=f"torchrun --nproc-per-node {plan.size}, or plan the job for {worker.world_size} ranks",
         )
+    skipped = read_skipped(options.save)
     result = run_on_rank(worker, plan, options)
-    if result and result.spike:
-        roll_back(options, result.spike)
+    if result and result.stop_reason == "spike":
+        if result.spike:
+            roll_back(options, result.spike)
+        else:
+            await_note(options.save, skipped)  # of rank 0, whose torchrun ends it where another rank fails
         fix = "torchrun --max-restarts with --resume and --save of one folder does so by itself"
         raise RunFailed("the loss spiked for good: the run goes on from its last checkpoint when resumed", fix=fix)
     if result:

@@ -1,5 +1,6 @@
 """The options of the command that resumes a run from what it saved: all of its own that the run must have again."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -26,6 +27,7 @@ REPEATED = (
     "check_replicas",
     "metrics",
     "features",
+    "elastic",
 )
 
 
@@ -47,10 +49,17 @@ def resume_arguments(options: RunOptions) -> Iterator[str]:
         yield from given(field.name, getattr(options.training, field.name), field.default)
 
 
+def resume_command(options: RunOptions, job: str | None) -> str:
+    """The command that resumes such a run, with its job where that is not beside the plan; without `--steps`."""
+    repeated = [*resume_arguments(options), *(["--job", shown(Path(job))] if job else [])]
+    return shlex.join(["planner", "run", shown(Path(options.source)), *repeated])
+
+
 def given(name: str, value: Any, default: Any) -> Iterator[str]:
     """Flag and values of an option, if it has not its default."""
     if value != default:
         yield flag(name)
+    if value not in (default, True):
         yield from map(shown, value if isinstance(value, tuple) else (value,))
 
 

@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
-from planner.errors import InputError, RunFailed
+from planner.errors import InputError, RanksLost, RunFailed
 from planner.launch import Supervision, launch
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
@@ -19,8 +19,8 @@ from planner.runtime.preflight.preflight_checks import (
     require_outputs,
     require_runnable,
 )
-from planner.runtime.run_options import Progress, RunOptions
-from planner.runtime.run_result import REASON_OF_SIGNAL, RunResult
+from planner.runtime.run_options import LocalDevices, Progress, RunOptions
+from planner.runtime.run_result import REASON_OF_SIGNAL, RunResult, StopReason
 
 LOG = logging.getLogger(__name__)
 STACKS_FILE = "stacks.txt"  # beside the checkpoint, when a rank hangs
@@ -32,9 +32,11 @@ def run(
     options: RunOptions,
     on_progress: Callable[[Progress], None],
     task_seconds: Mapping[str, float] | None = None,
+    devices: LocalDevices | None = None,
 ) -> RunResult:
-    """Trains with the plan; `task_seconds`: what its tasks are predicted to take. Raises InputError when it cannot run
-    here, RunFailed naming the rank that failed or hangs.
+    """Trains with the plan; `task_seconds`: what its tasks are predicted to take; `devices`: None for the first ones of
+    this machine. Raises InputError when it cannot run here, RunFailed naming the rank that failed or hangs: RanksLost
+    where its process is gone or does not go on, unless a signal came before.
 
     One-time work (imports, connections, the first pass through the model) is over before the first step is timed, see
     `runtime/execute/warmup.py`.
@@ -50,10 +52,10 @@ def run(
     require_runnable(plan, options)
     require_outputs(options)
     with errors_in_plan_file(name):
-        kind = require_devices(plan, plan.size)
+        kind = require_devices(plan, max(devices.numbers) + 1 if devices else plan.size)
     from planner.runtime.execute.training_loop import run_on_rank
 
-    signals: list[int] = []
+    asked = AskedToEnd(devices)
 
     def train(options: RunOptions) -> RunResult:
         results = launch(
@@ -64,24 +66,56 @@ def run(
             on_message=lambda _, message: hear(message, on_progress),
             kind=kind,
             supervision=Supervision(
-                signals.append,
+                asked.signals.append,
                 hang_limits(task_seconds or {}, options.hang_seconds),
                 options.save and options.save / STACKS_FILE,
+                asked.for_devices,
+                devices.numbers if devices else (),
             ),
         )
         result: RunResult = results[0]
         return result
 
+    try:
+        return train_and_roll_back(train, options, asked)
+    except RanksLost as lost:
+        if asked.signals:  # whoever ends the job may end ranks first
+            raise RunFailed(lost.message, where=lost.where, fix=lost.fix) from lost
+        raise
+
+
+@dataclass(slots=True)
+class AskedToEnd:
+    """What asked a run to end behind its step."""
+
+    devices: LocalDevices | None
+    signals: list[int] = field(default_factory=list)
+    others: bool = False  # whether it should have other devices
+
+    def for_devices(self) -> bool:
+        """Whether it should have other devices, or should have had."""
+        self.others = self.others or (self.devices is not None and self.devices.changed())
+        return self.others
+
+    @property
+    def reason(self) -> StopReason | None:
+        """The reason that its result says; None: nothing asked."""
+        return REASON_OF_SIGNAL[self.signals[0]] if self.signals else "devices" if self.others else None
+
+
+def train_and_roll_back(train: Callable[[RunOptions], RunResult], options: RunOptions, asked: AskedToEnd) -> RunResult:
+    """Train, and behind each spike again from the last checkpoint. Raises RunFailed where the loss spikes for good."""
     result = train(options)
     for _ in range(MOST_ROLLBACKS):
-        if result.spike is None or signals:
+        if result.spike is None or asked.reason:
             break
         options = roll_back(options, result.spike)
         result = joined(result, train(options))
-    if result.spike is not None and not signals:
+    if result.spike is not None and not asked.reason:
         raise RunFailed(f"the loss spiked for good again, {MOST_ROLLBACKS} rollbacks later", fix=FIX)
-    stopped = signals and result.stop_reason in ("interrupt", "spike")
-    return replace(result, stop_reason=REASON_OF_SIGNAL[signals[0]], spike=None) if stopped else result
+    if asked.reason is None or result.stop_reason not in ("interrupt", "spike"):
+        return result
+    return replace(result, stop_reason=asked.reason, spike=None)
 
 
 def hear(message: Progress | HealthNote, on_progress: Callable[[Progress], None]) -> None:

@@ -1,11 +1,13 @@
 """Options of a run, and the progress that it reports after each step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.runtime.training_options import DEFAULT_TRAINING, TrainingOptions
+from planner.specs.base import Ranks
 from planner.specs.parallelism import Dtype
 from planner.specs.run_option_help import OnSpike
 
@@ -43,6 +45,7 @@ class RunOptions:
     keep: int = 1  # of the last checkpoints, and those after each `keep_every` steps
     keep_every: int | None = None
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
+    elastic: bool = False  # whether the run continues on fewer ranks where some are lost
     features: Path | None = None  # folder of features that a plan keeps on a disk
     hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)
     on_spike: OnSpike = "log"  # what follows a malignant spike of the loss (runtime/health/)
@@ -77,6 +80,14 @@ class RunOptions:
     def steps_folder(self, plan: Plan) -> Path | None:
         """Folder from which steps are read that are planned during the run; None when all are in the plan."""
         return self.base / plan.then.folder if plan.then and self.step_count(plan) > len(plan.steps) else None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDevices:
+    """Devices of this machine that a run has; it ends behind its step where it should have others."""
+
+    numbers: Ranks  # one for each rank
+    changed: Callable[[], bool]  # whether it should have others by now
 
 
 @dataclass(frozen=True, slots=True)

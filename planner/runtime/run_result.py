@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from planner.launch import SentBytes
 from planner.runtime.health.spikes import Spike
 
-StopReason = Literal["steps", "time", "interrupt", "terminate", "hangup", "spike"]  # why a run stopped
+StopReason = Literal["steps", "time", "interrupt", "terminate", "hangup", "spike", "devices"]  # why a run stopped
 REASON_OF_SIGNAL: dict[int, StopReason] = {
     signal.SIGINT: "interrupt",
     signal.SIGTERM: "terminate",

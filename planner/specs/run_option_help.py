@@ -28,6 +28,7 @@ OPTION_HELP = {
     "keep": "How many of the last checkpoints are kept; by default the newest.",
     "keep_every": "Also keep the checkpoints after each so many steps.",
     "resume": "Continue from what --save wrote, under this plan or another of the model; --steps counts all.",
+    "elastic": "Where ranks are lost, plan for those that are left and go on from the last checkpoint.",
     "features": "A folder for what the plan keeps on a disk (`features: disk`); later runs read it too.",
     "on_spike": "What follows a spike of the loss that lasts: a line in the log, or a rollback to the last checkpoint.",
     "spike_steps": "A spike of the loss lasts if it is not over after so many steps.",

@@ -26,7 +26,7 @@ class Told(Exception):
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    def run(plan, options, on_progress, job):
+    def run(plan, options, on_progress, job, devices):
         raise Told(options)
 
     monkeypatch.setattr(pipeline, "run", run)

@@ -43,7 +43,7 @@ def outcome(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
     def invoke(result, *options):
-        def run(plan, options, on_progress, job):
+        def run(plan, options, on_progress, job, devices):
             return result(on_progress) if callable(result) else result
 
         monkeypatch.setattr(pipeline, "run", run)
@@ -174,7 +174,7 @@ def test_what_was_saved_and_how_it_goes_on(outcome, tmp_path, ended, before, ste
 def test_the_command_that_resumes_repeats_every_option(tmp_path, monkeypatch, options):
     heard = []
 
-    def run(plan, options, on_progress, job):
+    def run(plan, options, on_progress, job, devices):
         heard.append(options)
         return ran(losses=(2.0, 1.0), stop_reason="terminate")
 

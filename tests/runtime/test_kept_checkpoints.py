@@ -8,7 +8,7 @@ from planner.files import path_exists
 from planner.runtime import RunOptions
 from planner.runtime.checkpoint.accepting import unused_states_folder
 from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, SavedStates, checkpoint_index, read_index
-from planner.runtime.checkpoint.kept_checkpoints import KEPT, kept_steps, retire, step_folder
+from planner.runtime.checkpoint.kept_checkpoints import KEPT, kept_steps, put_back_kept, retire, step_folder
 from planner.runtime.run_options import Retention
 from tests.examples import examples
 from tests.plans import sharded_plan
@@ -59,3 +59,13 @@ def test_what_a_kill_left_is_no_checkpoint(tmp_path):
     assert kept_steps(tmp_path) == [1]
     save(tmp_path, 3, Retention(3))
     assert sorted(kept_steps(tmp_path)) == [1, 2] and not (tmp_path / KEPT / "moving").exists()
+
+
+def test_kept_ones_take_the_place_of_damaged_ones_while_there_are_any(tmp_path):
+    for steps in (1, 2, 5, 7):
+        save(tmp_path, steps, Retention(4))
+    for left in (5, 2, 1):
+        assert put_back_kept(tmp_path) and states_of(tmp_path) == left
+    assert not put_back_kept(tmp_path) and states_of(tmp_path) == 1
+    save(tmp_path, 3, Retention(4))
+    assert states_of(tmp_path) == 3 and kept_steps(tmp_path) == [1]

@@ -1,5 +1,6 @@
 """`planner run`: trains with a plan."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,8 @@ from planner.units import percent, plural
 if TYPE_CHECKING:
     from planner.ledger import ComparedRun
     from planner.plan.plan_file import Plan
-    from planner.runtime import RunOptions
+    from planner.runtime import LocalDevices, Progress, RunOptions
+    from planner.workflows.elastic import ElasticRun
 
 SIGNAL_EXIT_CODES = {"interrupt": 130, "terminate": 143, "hangup": 129}  # 128 and the signal, as shells have it
 
@@ -59,6 +61,7 @@ def run(
     keep: Annotated[int, typer.Option(help=OPTION_HELP["keep"], min=1)] = 1,
     keep_every: Annotated[int | None, typer.Option(help=OPTION_HELP["keep_every"], min=1)] = None,
     resume: Annotated[Path | None, typer.Option(help=OPTION_HELP["resume"])] = None,
+    elastic: Annotated[bool, typer.Option("--elastic", help=OPTION_HELP["elastic"])] = False,
     features: Annotated[Path | None, typer.Option(help=OPTION_HELP["features"])] = None,
     hang_after: Annotated[
         str | None,
@@ -104,6 +107,7 @@ def run(
         keep=keep,
         keep_every=keep_every,
         resume=resume.absolute() if resume else None,
+        elastic=elastic,
         features=features.absolute() if features else None,
         hang_seconds=optional_duration(hang_after, "--hang-after"),
         on_spike=on_spike.value,
@@ -113,32 +117,62 @@ def run(
         source=str(plan),
     )
     require_outputs(trace, metrics)
-    ran, options = trained(read, options, job)
+    outcome = trained(read, options, job)
+    ran = outcome.ran
     trace_error = write_trace(trace, ran)
     lines = (
         *plan_tables.resume_line(ran),
         *plan_tables.run_lines(ran, None if trace_error else trace),
-        *plan_tables.checkpoint_lines(ran, options, steps, job),
+        *plan_tables.checkpoint_lines(ran, outcome.options, steps, outcome.job),
     )
-    render.emit(json, json_answers.run_answer(ran), *lines)
+    render.emit(json, json_answers.elastic_answer(outcome), *lines)
     if not no_ledger:
         own_run_tables.add_to_ledger(ran)
     raise_failures(ran, trace_error)
 
 
-def trained(read: "Plan", options: "RunOptions", job: str | None) -> "tuple[ComparedRun, RunOptions]":
-    """The run behind a progress bar, and its options with what it resumes from. Raises InputError and RunFailed."""
-    from planner import pipeline
-    from planner.cli import progress, render
+def trained(read: "Plan", options: "RunOptions", job: str | None) -> "ElasticRun":
+    """The run behind a progress bar, and its options with what it resumes from; with --elastic part by part, each
+    behind one. Raises InputError, RunFailed, and Infeasible where no ranks that are left can go on.
+    """
+    from planner.cli import render
     from planner.runtime import require_quick_checks, resolve_resume, unenforced_shares
+    from planner.workflows.elastic import ElasticRun, run_elastic
 
     options = resolve_resume(options)
     require_quick_checks(read, options)  # before a progress bar says that processes start
     warnings = warmup_warning(options.training.warmup, options.step_count(read)), unenforced_shares(read)
     for warning in filter(None, warnings):
         render.console(stderr=True).print(warning)
-    with progress.training_bar(read) as on_progress, progress.report_interrupt(on_progress) as on_step:
-        return pipeline.run(read, options, on_step, job), options
+    if options.elastic:
+        return run_elastic(
+            read,
+            options,
+            job,
+            train,
+            lambda text: render.console(stderr=True).print(text, style="yellow", soft_wrap=True),
+        )
+    return ElasticRun(train(read, options, job), options, job, ())
+
+
+def train(
+    plan: "Plan",
+    options: "RunOptions",
+    job: str | None,
+    devices: "LocalDevices | None" = None,
+    on_step: "Callable[[Progress], None]" = lambda _: None,
+) -> "ComparedRun":
+    """Train behind a progress bar that shows the steps, of which `on_step` hears too."""
+    from planner import pipeline
+    from planner.cli import progress
+
+    with progress.training_bar(plan) as on_progress, progress.report_interrupt(on_progress) as show:
+
+        def hear(step: "Progress") -> None:
+            on_step(step)
+            show(step)
+
+        return pipeline.run(plan, options, hear, job, devices)
 
 
 def raise_failures(ran: "ComparedRun", trace_error: InputError | None) -> None:

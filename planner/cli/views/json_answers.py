@@ -13,6 +13,7 @@ from planner.specs.hardware.profile import Profile
 from planner.strategies import SolvedJob
 from planner.units import GIB
 from planner.workflows.demo import DemoResult
+from planner.workflows.elastic import ElasticRun
 from planner.workflows.multimodal_demo import MultimodalDemoResult
 
 Summary = dict[str, Any]
@@ -78,6 +79,25 @@ def run_answer(result: ComparedRun) -> Summary:
         "planning": planning_answer(result),
         "verify": parity_answer(result),
     }
+
+
+def elastic_answer(result: ElasticRun) -> Summary:
+    """The answer of a run, with every time that it was planned anew for other devices."""
+    answer = run_answer(result.ran)
+    if not result.options.elastic:
+        return answer
+    changes = [
+        {
+            "because": each.change.because,
+            "lost_devices": list(each.change.lost),
+            "steps_done": each.change.steps_done,
+            "resumed_from": each.resumed_from,
+            "devices": list(each.devices),
+            "planning_seconds": each.planning_s,
+        }
+        for each in result.continuations
+    ]
+    return {**answer, "changes": changes}
 
 
 def parity_answer(result: ComparedRun) -> Summary | None:

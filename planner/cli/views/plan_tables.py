@@ -1,6 +1,5 @@
 """Tables and lines that verbs print. Every number says whether it is measured, simulated or published."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
@@ -246,14 +245,13 @@ def checkpoint_lines(
     result: ComparedRun, options: "RunOptions", steps: int | None, job: str | None
 ) -> Iterator[RenderableType]:
     """Where the checkpoint is, and the command that resumes it; `steps` and `job`: as the options gave them."""
-    from planner.runtime import resume_arguments
+    from planner.runtime import resume_command
 
     if options.save is None:
         return
     done, count = result.steps_before + len(result.losses), steps or len(result.plan.steps)
     left = [] if steps is None or done >= count else ["--steps", str(steps)]
-    repeated = [*resume_arguments(options), *(["--job", job] if job else [])]
-    command = shlex.join(["planner", "run", options.source, *repeated, *left])
+    command = " ".join((resume_command(options, job), *left))
     more = "" if done < count or result.stop_reason != "steps" else " --steps MORE"
     if more and options.training.schedule != "constant":  # which a longer run would not have had
         end = f"the last of its {options.training.schedule} schedule"

@@ -81,6 +81,13 @@ def read_index(folder: Path) -> CheckpointFile:
     return files.read(folder / INDEX_FILE, CheckpointFile)
 
 
+def saved_steps(folder: Path | None) -> int | None:
+    """Steps of the checkpoint in a folder; None: there is none. Raises InputError where its index is invalid."""
+    if folder is None or not path_exists(folder / INDEX_FILE, str(folder)):
+        return None
+    return read_index(folder).steps
+
+
 @dataclass(frozen=True, slots=True)
 class SavedStates:
     """What was written of a run's state: after so many steps, in which folder, with which digests."""

@@ -8,9 +8,13 @@ from planner.launch import Worker
 from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, file_blocks, read_index
 
 
+class DamagedCheckpoint(InputError):
+    """A checkpoint is not what was saved."""
+
+
 def require_intact(worker: Worker, folder: Path | None) -> None:
-    """Raises InputError on the rank that finds a file of the checkpoint `folder` (None: nothing is resumed) with other
-    bytes than its index says.
+    """Raises DamagedCheckpoint on the rank that finds a file of the checkpoint `folder` (None: nothing is resumed) with
+    other bytes than its index says.
     """
     if folder is None:
         return
@@ -19,7 +23,7 @@ def require_intact(worker: Worker, folder: Path | None) -> None:
         file = folder / index.states / name
         if file_digest(file) != index.digests[name]:
             fix = f"resume from another copy; or, to train on what is there, write its sha256sum into {INDEX_FILE}"
-            raise InputError("the file has other bytes than were saved: it is damaged", where=str(file), fix=fix)
+            raise DamagedCheckpoint("the file has other bytes than were saved: it is damaged", where=str(file), fix=fix)
 
 
 def file_digest(file: Path) -> str:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from planner import files
 from planner.files import sync_folder
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, CheckpointFile
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, OTHER_STATES_FOLDER, CheckpointFile, read_index
 from planner.runtime.run_options import Retention
+from planner.specs.base import with_fields
 
 KEPT = "kept"  # folder of earlier checkpoints
 MOVING, REMOVING = "moving", "removing"  # of one until it is complete; of one that goes
@@ -52,6 +53,25 @@ def remove(folder: Path, steps: int) -> None:
     with suppress(FileNotFoundError):
         os.replace(step_folder(folder, steps), removing)
         shutil.rmtree(removing, ignore_errors=True)
+
+
+def put_back_kept(folder: Path) -> bool:
+    """Make the newest kept checkpoint the one of the folder, whose own is damaged; False: none is kept. Until its index
+    is there the damaged one stays. Raises OSError and InputError.
+    """
+    steps = max(kept_steps(folder), default=None)
+    if steps is None:
+        return False
+    kept, damaged = step_folder(folder, steps), read_index(folder).states
+    side = OTHER_STATES_FOLDER[damaged]
+    index = files.read(kept / INDEX_FILE, CheckpointFile)
+    shutil.rmtree(folder / side, ignore_errors=True)
+    shutil.copytree(kept / index.states, folder / side)
+    sync_folder(folder / side)
+    files.write(folder / INDEX_FILE, with_fields(index, states=side), durable=True)
+    shutil.rmtree(folder / damaged, ignore_errors=True)
+    remove(folder, steps)
+    return True
 
 
 def kept_steps(folder: Path) -> list[int]:

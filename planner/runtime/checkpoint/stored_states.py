@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from planner.errors import InputError
 from planner.models.checkpoints import (
     InitialWeights,
     StoredShards,
@@ -11,6 +12,7 @@ from planner.models.checkpoints import (
     require_native_shapes,
 )
 from planner.runtime.checkpoint.checkpoint_index import CheckpointFile, read_index, saved_kinds, shard_prefix
+from planner.runtime.checkpoint.intact_files import DamagedCheckpoint
 from planner.runtime.run_options import RunOptions
 
 
@@ -42,11 +44,14 @@ def initial_weights(options: RunOptions, resumed: ResumedCheckpoint | None, modu
 
 
 def require_stored_states(folder: Path) -> None:
-    """Raises InputError where a file of the checkpoint is missing, or its tensors are not all of the model's."""
+    """Raises DamagedCheckpoint where a file of the checkpoint is missing, or its tensors are not all of the model's."""
     index = read_index(folder)
-    stored = stored_states(folder, index)
-    for module, spec in index.models.items():
-        for kind in saved_kinds(spec):
-            shapes = parameter_shapes(spec, trained=kind != "weights")
-            wanted = dict.fromkeys(shapes, ()) if kind == "step" else shapes
-            require_native_shapes(wanted, stored.within(shard_prefix(module, kind)))
+    try:
+        stored = stored_states(folder, index)
+        for module, spec in index.models.items():
+            for kind in saved_kinds(spec):
+                shapes = parameter_shapes(spec, trained=kind != "weights")
+                wanted = dict.fromkeys(shapes, ()) if kind == "step" else shapes
+                require_native_shapes(wanted, stored.within(shard_prefix(module, kind)))
+    except InputError as error:
+        raise DamagedCheckpoint(error.message, where=error.where, fix=error.fix) from error

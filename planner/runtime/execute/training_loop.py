@@ -44,7 +44,9 @@ MEASURED_STEPS = 16  # last steps whose task records are kept: those of a long r
 
 
 def run_on_rank(worker: Worker, plan: Plan, options: RunOptions) -> RunResult | None:
-    """The whole run on one rank; returns its result on rank 0, None on the others."""
+    """The whole run on one rank; returns its result on rank 0, None on the others: but where it stopped for a spike, so
+    that all ranks know that it did, a result without steps.
+    """
     require_legal(plan, plan.name)
     with joined_world(worker):
         return train(worker, plan, options)
@@ -110,7 +112,7 @@ def train_steps(
                 saver.save(number + 1, last)
             if ended != "steps":
                 break
-    if worker.rank:
+    if worker.rank and ended != "spike":
         return None
     verified = reference.worst if reference else None
     label = machine_label(worker.device, plan.size)

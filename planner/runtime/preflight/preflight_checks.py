@@ -116,6 +116,8 @@ def option_checks(options: RunOptions) -> Iterator[tuple[bool, str, str, str]]:
         "--on-spike",
         "--save DIR",
     )
+    fix = "--save DIR, with --save-every STEPS: the steps since the last checkpoint are trained again"
+    yield not options.elastic or options.save is not None, "nothing says where to save", "--elastic", fix
     yield options.spike_steps >= 1, f"a spike of {options.spike_steps} steps", "--spike-steps", "1, or more"
     compared = options.check_replicas
     yield compared is None or compared >= 1, f"every {compared} steps", "--check-replicas", "1, or more"

@@ -1,10 +1,11 @@
 """Clusters: kinds of ranks, and the levels of the network between them."""
 
+from collections.abc import Collection
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from planner.specs.base import Amount, Positive, RankCount, Spec
+from planner.specs.base import Amount, Positive, RankCount, Spec, with_fields
 
 
 class RankKind(Spec):
@@ -64,6 +65,16 @@ class Cluster(Spec):
     def size(self) -> int:
         """The number of ranks."""
         return sum(kind.count for kind in self.ranks)
+
+
+def part_of_cluster(cluster: Cluster, ranks: Collection[int]) -> Cluster:
+    """Return the cluster that has these ranks of it only."""
+    kept, first = [], 0
+    for entry in cluster.ranks:
+        count = sum(first <= rank < first + entry.count for rank in ranks)
+        kept += [with_fields(entry, count=count)] if count else []
+        first += entry.count
+    return with_fields(cluster, ranks=tuple(kept))
 
 
 def nearest_level(cluster: Cluster, first: int, last: int) -> Level:
