@@ -1,6 +1,7 @@
 """Measurements that others published: CSV files of one schema, as cases that can be priced."""
 
 from planner.published.case_seconds import CaseGroup, group_cases
+from planner.published.possible_setups import each_setup, mean_over_setups, setup_shares
 from planner.published.predict_cases import predict_cases
 from planner.published.pricing_machine import reachable_network
 from planner.published.published_case import CasePrediction, PublishedCase, RecordOrigin, SkippedRecord
@@ -13,9 +14,12 @@ __all__ = [
     "PublishedCase",
     "RecordOrigin",
     "SkippedRecord",
+    "each_setup",
     "group_cases",
     "is_published_file",
+    "mean_over_setups",
     "predict_cases",
     "reachable_network",
     "read_published",
+    "setup_shares",
 ]
