@@ -299,6 +299,13 @@ def test_when_nothing_fits_the_smallest_change_does(made):
     assert parallel_search.plan(made(fixed=", ".join(f"{n}: {v}" for n, v in freed.items())), None).outcome.value > 0
 
 
+def test_the_smallest_change_keeps_a_fixed_schedule(made):
+    """A change of degrees alone would have chunks, which zero-bubble schedules have none of."""
+    with pytest.raises(Infeasible, match="schedule zb_h1 fits") as refused:
+        parallel_search.plan(made(8, (8192,) * 64, "tp: 1, pp: 2, zero: 0, schedule: zb_h1"), None)
+    assert refused.value.fix.endswith(" instead")
+
+
 def test_a_model_that_fits_nowhere(made):
     with pytest.raises(Infeasible, match=r"takes .* GiB of a rank's") as refused:
         parallel_search.plan(made(2, (4096,) * 2, model="llama-3-70b"), None)

@@ -46,7 +46,7 @@ class LayoutChange:
 
 def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutChange | None:
     """The layout that fits with the fewest of these fields changed, and these by least; None when nothing fits."""
-    found = layouts_of(problem, Parallelism())
+    found = layouts_of(problem, Parallelism(schedule=problem.trained.fixed.schedule))  # which all of the space have
     if not len(found["tp"]):
         return None
     screened = screen(problem, found)
