@@ -2,7 +2,7 @@
 
 from planner.published.case_seconds import CaseGroup, group_cases
 from planner.published.possible_setups import each_setup, mean_over_setups, setup_shares
-from planner.published.predict_cases import predict_cases
+from planner.published.predict_cases import machines_as_shipped, predict_cases
 from planner.published.pricing_machine import reachable_network
 from planner.published.published_case import CasePrediction, PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.read_published import read_published
@@ -17,6 +17,7 @@ __all__ = [
     "each_setup",
     "group_cases",
     "is_published_file",
+    "machines_as_shipped",
     "mean_over_setups",
     "predict_cases",
     "reachable_network",

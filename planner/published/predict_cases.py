@@ -55,6 +55,11 @@ def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callabl
     return lambda case: pricing_machine(case, *parts[case.device, case.software])
 
 
+def machines_as_shipped(cases: Sequence[PublishedCase]) -> list[MachineModel]:
+    """The machine of each case, from the shipped profiles of its device and framework. Raises InputError."""
+    return [pricing_machine(case, *shipped_profiles(case)) for case in cases]
+
+
 def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float, apart: float) -> CasePrediction:
     """The prediction of a case, whose possible setups are `apart` (half-width of an 80 % interval); its memory is that
     of the rank the record names, its OOM probability the fullest's.
