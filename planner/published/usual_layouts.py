@@ -29,13 +29,14 @@ def usual_layouts(record: PublishedRecord, software: str, per_node: int) -> Iter
     ranks = record.count("n_gpus")
     if states_layout(record) or ranks is None:
         yield record, ()
-    elif software in SHARDED_FRAMEWORKS or (software == "generic" and record.degree("ep")):
+    elif software in SHARDED_FRAMEWORKS:
         yield record.with_cells({"zero_stage": "3"}), ("layout",)
     else:
-        for tp, pp in tensor_and_pipeline(ranks // (record.degree("cp") or 1), per_node):
-            if pp > 1 and (record.count("gbs") or math.inf) * tp * pp < ranks * (record.count("mbs") or 1) * pp:
-                continue  # fewer micro-batches than stages
-            yield record.with_cells({"tp": str(tp), "pp": str(pp)}), ("layout",)
+        shared = ranks // (record.degree("cp") or 1)
+        micro_batches = (record.count("gbs") or math.inf) / (record.count("mbs") or 1)  # of all replicas
+        for tp, pp in tensor_and_pipeline(shared, per_node):
+            if pp == 1 or pp <= micro_batches * tp * pp / shared:
+                yield record.with_cells({"tp": str(tp), "pp": str(pp)}), ("layout",)
 
 
 def tensor_and_pipeline(ranks: int, per_node: int) -> list[tuple[int, int]]:

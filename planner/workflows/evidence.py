@@ -114,7 +114,11 @@ def holds_published_records(folder: Path) -> bool:
     from planner.published import is_published_file
 
     if not folder.is_dir():
-        raise InputError("this is not a folder", where=str(folder), fix="give a folder of CSV files")
+        raise InputError(
+            "this is not a folder",
+            where=str(folder),
+            fix="give a folder of CSV files; of a plan, --measured or --from-run",
+        )
     return any(is_published_file(path) for path in sorted(folder.glob("*.csv")))
 
 

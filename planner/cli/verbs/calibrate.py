@@ -42,6 +42,7 @@ def calibrate(
     from planner.workflows import evidence
 
     if measured is not None or from_run:
+        refuse_beside_a_run(measured is not None and from_run, device, leave_out)
         seconds = None if measured is None else seconds_of("--measured", measured)
         run, paths = evidence.calibrate_to_run(folder, seconds, output)
         render.emit(json, views.run_answer(run, paths), *views.run_tables(run, paths))
@@ -59,6 +60,17 @@ def calibrate(
             render.emit(json, views.kernel_answer(calibrated, path), *views.kernel_tables(calibrated, path))
             return
     render.emit(json, views.framework_answer(fit, paths), *views.framework_tables(fit, paths))
+
+
+def refuse_beside_a_run(both: bool, device: str | None, leave_out: list[str] | None) -> None:
+    """Raises InputError for options that say two things of one run, or are of tables and records."""
+    from planner.errors import InputError
+
+    if both:
+        raise InputError("the run was measured already", where="--from-run", fix="omit it, or --measured")
+    for option, value in (("--device", device), ("--leave-out", leave_out)):
+        if value:
+            raise InputError("this option is for tables or published records", where=option, fix="omit it")
 
 
 def seconds_of(option: str, text: str) -> float:
