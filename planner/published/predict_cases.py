@@ -16,7 +16,7 @@ from planner.published.inferred_recompute import unstated_spread
 from planner.published.possible_setups import each_setup, mean_over_setups
 from planner.published.pricing_machine import pricing_machine
 from planner.published.published_case import CasePrediction, PublishedCase
-from planner.specs import library
+from planner.published.shipped_profiles import device_profile, framework_software
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
 from planner.specs.hardware.profile import Profile
@@ -44,10 +44,7 @@ def predict_cases(cases: Sequence[PublishedCase]) -> list[CasePrediction]:
 
 def shipped_profiles(case: PublishedCase) -> DeviceAndFramework:
     """The device's profile and the framework's coefficients. Raises InputError."""
-    where = f"{case.origin.file}:{case.origin.line}"
-    profile, _ = library.read_named(case.device, Profile, where=where)
-    software, _ = library.read_named(case.software, Software, where=where)
-    return profile, software
+    return device_profile(case.device), framework_software(case.software)
 
 
 def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callable[[PublishedCase], MachineModel]:
@@ -68,7 +65,8 @@ def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float, ap
     software = with_fields(software, accounting=case_accounting(case, software))
     setup, accounted = case.setup, software.accounting
     fullest = fullest_footprint(case, setup, accounted)
-    least = fullest_footprint(case, least_memory_setup(case, setup), accounted)
+    smallest = least_memory_setup(case, setup)
+    least = fullest if smallest is setup else fullest_footprint(case, smallest, accounted)
     chance = oom_chance(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
     return CasePrediction(
         seconds=step,
