@@ -15,8 +15,8 @@ test: .venv/installed
 test-all: .venv/installed
 	$(BIN)/pytest -n 2 --dist loadfile -m "not gpu and not soak"
 
-soak: .venv/installed  # every pair of layouts, in some minutes
-	$(BIN)/pytest -m soak
+soak: .venv/installed  # what other tests have a part of, and all examples of property tests
+	$(BIN)/pytest -n 2 --dist loadfile --thorough -m "(soak or hypothesis) and not gpu"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -26,13 +26,14 @@ ALLOWED = ("CUDA", "GPU", UNSET)  # in the reasons of tests that may skip even s
 
 
 def pytest_addoption(parser):
+    parser.addoption("--thorough", action="store_true", help="all examples of property tests; else two fifths of them")
     said = "tests that skip fail, but for want of a GPU or of PLANNER_SHARED"
     parser.addoption("--no-skips", action="store_true", help=said)
 
 
 def pytest_configure(config):
-    """Fewer examples where slow tests are left out; before tests are imported, which ask how many there are."""
-    settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "thorough")
+    """Before tests are imported, which ask how many examples there are."""
+    settings.load_profile("thorough" if config.getoption("thorough") else "quick")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""How many examples a property test tries: all with the slow tests, two fifths of them in the fast suite."""
+"""How many examples a property test tries: all with --thorough, as in the soak, else two fifths of them."""
 
 from typing import Any
 

@@ -148,7 +148,7 @@ class JointProblem:
 
 def least_layout(fixed: Parallelism) -> Layout:
     """One replica of a module on one stage, with the degrees and options that are fixed of its passes."""
-    tp, cp = fixed.tp or 1, fixed.cp or 1
+    tp, cp = fixed.tp or 1, fixed.cp or fixed.ulysses or 1
     chosen = {name: value for name, value in decided_fields(fixed).items() if name in PASS_FIELDS}
     return Layout(ranks=Ranks(range(tp * cp)), tp=tp, cp=cp, ulysses=fixed.ulysses or 1, **chosen)
 
@@ -159,18 +159,9 @@ def last_modules(models: Mapping[str, Module], edges: tuple[EdgeEnds, ...]) -> l
     return [name for name in models if name not in feeding]
 
 
-def fixed_of_module(inputs: Inputs, name: str) -> Parallelism:
-    """All fields that the job fixes of a module: its own, else those of every module. Passes of one that feeds another
-    have no schedule unless it has one of its own.
-    """
-    own = inputs.job.fix.layouts.get(name, Parallelism())
-    common = with_fields(inputs.job.layout, schedule=None) if inputs.model.targets(name) else inputs.job.layout
-    return with_fields(common, **decided_fields(own))
-
-
 def with_joint_fields(inputs: Inputs) -> Inputs:
     """The job with all fields that it fixes of any module under `fix.layouts`, where its plan keeps them."""
-    every = {name: fixed_of_module(inputs, name) for name in inputs.model.modules}
+    every = {name: inputs.fixed_of(name) for name in inputs.model.modules}
     layouts = {name: fixed for name, fixed in every.items() if fixed != Parallelism()}
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=layouts)))
 

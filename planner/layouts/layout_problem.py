@@ -64,21 +64,12 @@ def layout_problem(inputs: Inputs) -> LayoutProblem:
 def fixed_fields(inputs: Inputs) -> Parallelism:
     """All fields that the job fixes of its module's layout: in `fix.layouts`, or only in `layout`.
 
-    Raises InputError for an unknown module, or fields that exclude each other. Ranks are left out: those of several
-    modules are found from one another, and a module alone has all.
+    Raises InputError for fields that exclude each other. Ranks are left out: those of several modules are found from
+    one another, and a module alone has all.
     """
-    for name in inputs.job.fix.layouts:
-        if name not in inputs.model.modules:
-            where = f"{inputs.sources['job']} (fix.layouts)"
-            fix = f"name one of {', '.join(inputs.model.modules)}"
-            raise InputError(f"the model has no module `{name}`", where=where, fix=fix)
-    try:
-        fixed = inputs.fixed_parallelism
-    except ValueError as error:
-        message, _, fix = str(error).partition(" | ")
-        raise InputError(message, where=f"{inputs.sources['job']} (layout)", fix=fix) from error
+    fixed = inputs.fixed_parallelism
     if len(inputs.model.modules) == 1 and fixed.ranks not in (None, Ranks(range(inputs.cluster.size))):
-        where = f"{inputs.sources['job']} (fix.layouts.{inputs.module}.ranks)"
+        where = f"{inputs.file} (fix.layouts.{inputs.module}.ranks)"
         message = f"`{inputs.module}` is the only module, and ranks without it would do nothing"
         raise InputError(message, where=where, fix="leave ranks out, or take a cluster of as many")
     return with_fields(fixed, ranks=None)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from planner import files
+from planner.errors import InputError
 from planner.published import bert_and_t5, megatron_arguments
 from planner.published.batch_sizes import sequence_length
 from planner.published.model_names import plain_words, spec_name, undescribed_layers
@@ -142,7 +143,7 @@ def build_decoder(module: Module | None, **fields: Any) -> Module:
         raise UnusableRecord("impossible figures", f"{fields['layers']} layers")
     try:
         return with_fields(module, **fields) if module else Decoder(**fields)
-    except (ValueError, TypeError) as error:
+    except (InputError, ValueError, TypeError) as error:
         raise UnusableRecord("impossible figures", str(error)) from error
 
 

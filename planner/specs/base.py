@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from planner.errors import InputError
+
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 else:
@@ -40,8 +42,12 @@ S = TypeVar("S", bound=Spec)
 
 
 def with_fields(spec: S, **fields: Any) -> S:
-    """Return a copy with other values in these fields."""
-    return msgspec.structs.replace(spec, **fields)
+    """Return a copy with other values in these fields. Raises InputError where fields exclude each other."""
+    try:
+        return msgspec.structs.replace(spec, **fields)
+    except ValueError as error:
+        message, _, fix = str(error).partition(" | ")
+        raise InputError(message, fix=fix) from error
 
 
 RANGES = re.compile(r"[0-9]{1,8}(-[0-9]{1,8})?([,+][0-9]{1,8}(-[0-9]{1,8})?)*")

@@ -74,12 +74,21 @@ class Inputs:
 
     @property
     def fixed_parallelism(self) -> Parallelism:
-        """The fields of the module's layout that the job fixes: `fix.layouts` of the module, else `layout`.
+        """The fields of the planned module's layout that the job fixes. Raises InputError."""
+        return self.fixed_of(self.module)
 
-        Raises ValueError, as `what is wrong | what to do`, where the two contradict each other.
+    def fixed_of(self, name: str) -> Parallelism:
+        """The fields of a module's layout that the job fixes: its own in `fix.layouts`, else those of `layout`. Passes
+        of one that feeds another have no schedule unless it has one of its own. Raises InputError where these exclude
+        each other.
         """
-        fixed = self.job.fix.layouts.get(self.module, Parallelism())
-        return with_fields(self.job.layout, **decided_fields(fixed))
+        own, common = self.job.fix.layouts.get(name, Parallelism()), self.job.layout
+        if self.model.targets(name):
+            common = with_fields(common, schedule=None)
+        try:
+            return with_fields(common, **decided_fields(own))
+        except InputError as error:
+            raise InputError(error.message, where=f"{self.file} (fix.layouts.{name})", fix=error.fix) from error
 
     @property
     def device(self) -> Device:
@@ -163,8 +172,20 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         software=software.framework,
         software_spread=software.spread,
     )
+    require_possible_layouts(inputs)
     warn_of_implausible(inputs)
     return inputs
+
+
+def require_possible_layouts(inputs: Inputs) -> None:
+    """Raises InputError where a job fixes a layout of a module that there is none of, or fields that exclude each
+    other.
+    """
+    for name in inputs.job.fix.layouts:
+        if name not in inputs.model.modules:
+            where, fix = f"{inputs.file} (fix.layouts)", f"name one of {', '.join(inputs.model.modules)}"
+            raise InputError(f"the model has no module `{name}`", where=where, fix=fix)
+        inputs.fixed_of(name)
 
 
 def length_files(workload: Workload, base: Path) -> dict[str, Path]:

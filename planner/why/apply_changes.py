@@ -13,21 +13,47 @@ APPLIED_FIRST = ("ranks", "nodes", "tokens_per_rank")  # applied first: the othe
 
 
 def apply_changes(inputs: Inputs, words: tuple[str, ...]) -> Inputs:
-    """The problem with every `KEY=VALUE` applied. Raises InputError that names what is allowed."""
+    """The problem with every `KEY=VALUE` applied. Raises InputError that names what is allowed.
+
+    What excludes a field that another change is yet to alter waits for it.
+    """
+    require_changes(words)
+    left = sorted(words, key=lambda word: not word.startswith(APPLIED_FIRST))
+    while left:
+        refused: dict[str, InputError] = {}
+        for word in left:
+            try:
+                inputs = apply_change(inputs, word)
+            except InputError as error:
+                if error.where:
+                    raise
+                refused[word] = error
+        if len(refused) == len(left):
+            raise InputError(refused[left[0]].message, where=left[0], fix=refused[left[0]].fix)
+        left = [*refused]
+    return inputs
+
+
+def require_changes(words: tuple[str, ...]) -> None:
+    """Raises InputError where a word is no `KEY=VALUE`, or a key is given twice."""
     given: set[str] = set()
-    for word in sorted(words, key=lambda word: not word.startswith(APPLIED_FIRST)):
+    for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not value:
             raise InputError(f"`{word}` is not a change", where=word, fix="write it as KEY=VALUE, like zero=2")
         if key in given:
             raise InputError(f"`{key}` is given twice", where=word, fix="give it once")
         given.add(key)
-        apply = fix_item if key.startswith("items.") else SETTERS.get(key)
-        if apply is None:
-            allowed = ", ".join(["items.N.degree", *SETTERS])
-            raise InputError(f"there is no key `{key}` to change", where=word, fix=f"one of {allowed}")
-        inputs = apply(inputs, key, value)
-    return inputs
+
+
+def apply_change(inputs: Inputs, word: str) -> Inputs:
+    """The problem with one `KEY=VALUE` applied. Raises InputError, without a place where it excludes another field."""
+    key, _, value = (part.strip() for part in word.partition("="))
+    apply = fix_item if key.startswith("items.") else SETTERS.get(key)
+    if apply is None:
+        allowed = ", ".join(["items.N.degree", *SETTERS])
+        raise InputError(f"there is no key `{key}` to change", where=word, fix=f"one of {allowed}")
+    return apply(inputs, key, value)
 
 
 def apply_implied(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, tuple[str, ...], str]:

@@ -1,7 +1,6 @@
 """Whatever the plan, loss and gradients are those of one process, and every task is measured once on its ranks."""
 
 import pytest
-import torch.distributed as dist
 
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
@@ -18,6 +17,7 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Decoder, Vit
 from planner.specs.parameters import parameter_counts
 from tests.plans import plan_of, uses
+from tests.runtime.training_worlds import asked_for, soaked
 
 pytestmark = pytest.mark.slow
 
@@ -77,22 +77,31 @@ def plan_for(size, name):
     return with_fields(plan, steps=tuple(made))
 
 
-def worlds(worker):
-    """Every case of this many ranks, in one world."""
+def worlds(worker, names):
+    """These cases of this many ranks, in one world."""
     with joined_world(worker, timeout_s=60):
         results = {}
-        for name in CASES[dist.get_world_size()]:
+        for name in names:
             options = RunOptions(steps=STEPS, verify=True, seed=5, training=TrainingOptions(learning_rate=3e-3))
             results[name] = train(worker, plan_for(worker.world_size, name), options)
         return results
 
 
+OFTEN = (  # the others in the soak
+    (4, "decoder"), (4, "two steps"), (4, "bf16"), (4, "gpipe"), (4, "recompute"), (4, "vit float32"), (4, "zero 2"),
+    (4, "zero 0"), (2, "vit"), (2, "zero 1"),
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def results():
-    return {size: launch(worlds, size)[0] for size in CASES}
+def results(request):
+    asked = {*asked_for(request, "size", "name"), (4, "decoder")}
+    return {size: launch(worlds, size, [name for each, name in asked if each == size])[0] for size in CASES}
 
 
-every = pytest.mark.parametrize(("size", "name"), [(size, name) for size, cases in CASES.items() for name in cases])
+every = pytest.mark.parametrize(
+    ("size", "name"), soaked([(size, name) for size, cases in CASES.items() for name in cases], OFTEN)
+)
 
 
 @every

@@ -8,7 +8,7 @@ from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
 from tests.meshes import meshed
 from tests.runtime.multi_module_plans import FEEDS, IMAGES, TEXTS, joined, layout
-from tests.runtime.training_worlds import run_all
+from tests.runtime.training_worlds import asked_for, run_all, soaked
 
 pytestmark = pytest.mark.slow
 
@@ -70,13 +70,25 @@ def plan_of_case(place, what):
     return plan
 
 
+ALONE = ("colocated", "the projector alone")
+OFTEN = [  # everywhere something, and everything somewhere; the others in the soak
+    *zip(PLACED, [*TRAINED] * 2, strict=True),
+    ("stages", "a frozen llm"),
+    ("stages, zero 3", "a frozen encoder"),
+    ("zero bubble", "a frozen encoder"),
+    ("zero bubble", "a frozen llm"),
+    ALONE,
+]
+
+
 @pytest.fixture(scope="module")
-def results():
+def results(request):
     options = RunOptions(steps=2, verify=True, seed=4)
-    return run_all(4, {f"{place}: {what}": plan_of_case(place, what) for place, what in CASES}, options)
+    asked = asked_for(request, "place", "what")
+    return run_all(4, {f"{place}: {what}": plan_of_case(place, what) for place, what in {*asked, ALONE}}, options)
 
 
-@pytest.mark.parametrize(("place", "what"), CASES)
+@pytest.mark.parametrize(("place", "what"), soaked(CASES, OFTEN))
 def test_loss_and_gradients_are_those_of_one_process(results, place, what):
     found = results[f"{place}: {what}"].verify
     assert (found.loss_rel_err <= 1e-12, found.grad_rel_err <= 1e-12) == (True, True), found

@@ -16,7 +16,7 @@ from planner.specs.workload.loss_weighting import target_weight, total_weight
 from tests.documents import DOCS
 from tests.runtime.multi_module_plans import joined, layout
 from tests.runtime.one_process import OneProcess
-from tests.runtime.training_worlds import DECODER, ONCE, run_all, spread
+from tests.runtime.training_worlds import DECODER, ONCE, asked_for, run_all, soaked, spread
 from tests.several_steps import LOSSES
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
@@ -50,15 +50,16 @@ def with_loss(plan, loss):
 
 
 RUNS = {(name, loss): with_loss(plan, loss) for name, plan in PLANS.items() for loss in LOSSES}
+OFTEN = ("ulysses", "tp, cp", "zero bubble", "experts", "an encoder, in stages")  # the others in the soak
 
 
 @pytest.fixture(scope="module")
-def results():
-    return run_all(4, RUNS)
+def results(request):
+    return run_all(4, {each: RUNS[each] for each in asked_for(request, "name", "loss")})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "loss"), RUNS)
+@pytest.mark.parametrize(("name", "loss"), soaked(RUNS, [each for each in RUNS if each[0] in OFTEN]))
 def test_loss_and_gradients_are_those_of_one_process(results, name, loss):
     result, plan = results[name, loss], RUNS[name, loss]
     assert (result.verify.loss_rel_err <= 1e-12, result.verify.grad_rel_err <= 1e-12) == (True, True), result.verify

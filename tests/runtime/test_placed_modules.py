@@ -8,7 +8,7 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.static.joint_plan import plan_together
 from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, LONG_VIDEO, NO_CLIPS, NO_IMAGES, PLACEMENTS, placed_job
 from tests.runtime.multi_module_plans import require_those_of_one_process
-from tests.runtime.training_worlds import run_all
+from tests.runtime.training_worlds import asked_for, run_all, soaked
 
 pytestmark = pytest.mark.slow
 OTHERS = (
@@ -22,12 +22,18 @@ TEXT_ALONE = {"images": NO_IMAGES, "clips": NO_CLIPS}
 READ = {"images and sound": {}, "no images": {"images": NO_IMAGES}, "text alone": TEXT_ALONE}  # of the whole batch
 
 
+CASES = [(name, read) for name in PLACEMENTS for read in READ]
+BARE = ("first stage", "all ranks", "1 + 3", "pipelines of encoders")  # of which batches without images run often
+OFTEN = [(name, read) for name, read in CASES if read == "images and sound" or name in BARE]
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(request, tmp_path_factory):
     plans = {
-        (name, read): plan_together(load_job(placed_job(tmp_path_factory.mktemp("job"), fixed, **files), JobOptions()))
-        for name, fixed in PLACEMENTS.items()
-        for read, files in READ.items()
+        (name, read): plan_together(
+            load_job(placed_job(tmp_path_factory.mktemp("job"), PLACEMENTS[name], **READ[read]), JobOptions())
+        )
+        for name, read in asked_for(request, "placed", "read")
     }
     for name, fixed, other in OTHERS:
         path = placed_job(tmp_path_factory.mktemp("job"), fixed, **other)
@@ -39,8 +45,7 @@ def trained(tmp_path_factory):
     return plans, run_all(4, plans)
 
 
-@pytest.mark.parametrize("read", READ)
-@pytest.mark.parametrize("placed", PLACEMENTS)
+@pytest.mark.parametrize(("placed", "read"), soaked(CASES, OFTEN))
 def test_each_placement_trains_as_one_process_does(trained, placed, read):
     """Whatever the batch reads: an encoder without any item has neither passes nor gradients, and holds up nobody."""
     name = placed, read

@@ -4,7 +4,7 @@ import pytest
 
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
-from tests.runtime.training_worlds import DECODER, run_all, spread
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
 
 pytestmark = pytest.mark.slow
 
@@ -32,14 +32,21 @@ PLANS = {
 }
 
 
+SENT = (  # whose bytes are held, too
+    *((name, how) for name in ("zero 3", "zero 1", "staged") for how in ("none", "selective", "ranges")),
+    ("tensor parallel", "none"), ("tensor parallel", "selective"),
+)  # fmt: skip
+OFTEN = (*SENT, ("zero 3", "parts"), ("experts", "full"), ("experts, tensor parallel", "parts"))  # others in the soak
+
+
 @pytest.fixture(scope="module")
-def results():
-    return run_all(4, PLANS)
+def results(request):
+    return run_all(4, {name: PLANS[name] for name in PLANS if name in {*asked_for(request, "name", "how"), *SENT}})
 
 
-@pytest.mark.parametrize("name", PLANS, ids=str)
-def test_loss_and_gradients_are_those_of_one_process(results, name):
-    verified = results[name].verify
+@pytest.mark.parametrize(("name", "how"), soaked(PLANS, OFTEN))
+def test_loss_and_gradients_are_those_of_one_process(results, name, how):
+    verified = results[name, how].verify
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.plan.legal.plan_laws import require_legal
@@ -47,6 +49,22 @@ def spread(size: int, spec=DECODER, *, rows=None, order=None, splits=None, **lay
     plan = plan_of(size, uses(size, {"llm": spec}, {"llm": items}), {"llm": whole}, groups, step)
     require_legal(plan, "made up")
     return plan
+
+
+def soaked(cases, kept):
+    """The cases as parameters of a test: but for those that are kept, in the soak alone."""
+    cases, kept = [*cases], {*kept}
+    assert kept <= {*cases}, kept - {*cases}
+    marks = {case: () if case in kept else pytest.mark.soak for case in cases}
+    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks[case]) for case in cases]
+
+
+def asked_for(request, *names):
+    """The values of these parameters in the tests of a file that were chosen to run: no others need be launched."""
+    chosen = (item for item in request.session.items if item.path == request.path and hasattr(item, "callspec"))
+    every = (item.callspec.params for item in chosen)
+    values = [tuple(params[name] for name in names) for params in every if {*names} <= {*params}]
+    return [*dict.fromkeys(each if len(names) > 1 else each[0] for each in values)]
 
 
 ONCE = RunOptions(steps=1, verify=True, seed=5, training=TrainingOptions(learning_rate=3e-3))

@@ -76,6 +76,7 @@ def test_what_a_job_fixes_is_kept(tmp_path, fixed):
         ("vit: {ranks: 0-7}", "no rank 7"),
         ("llm: {tp: 4, pp: 4}", "does not multiply"),
         ("vit: {dp: 3, ranks: 0-3}", "does not multiply"),
+        ("vit: {vpp: 2, schedule: zb_h1}", "one chunk a rank"),
     ],
 )
 def test_what_cannot_be_is_a_located_error(tmp_path, fixed, told):

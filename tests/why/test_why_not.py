@@ -13,6 +13,8 @@ from planner.scoring.score import score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions
 from planner.units import GIB
+from planner.why.apply_changes import apply_changes
+from planner.why.change_setters import change_layout
 from planner.why.plan_problem import plan_inputs, single_step
 from planner.why.step_facts import step_facts
 from tests.examples import examples
@@ -179,6 +181,17 @@ def test_what_cannot_be_asked_says_what_can(plan, change, said):
     with pytest.raises(InputError) as error:
         pipeline.why_not(plan, (change,))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("first", ["recompute=none", "schedule=zb_h1"])
+def test_changes_exclude_each_other_only_together(plan, first):
+    """In whatever order they are said: a schedule that keeps activations waits until nothing is recomputed."""
+    words = tuple(sorted(("recompute=none", "schedule=zb_h1"), key=lambda word: word != first))
+    recomputing = change_layout(plan_inputs(plan), recompute="full")
+    assert apply_changes(recomputing, words).job.layout.schedule == "zb_h1"
+    with pytest.raises(InputError, match="keeps activations") as error:
+        apply_changes(recomputing, ("schedule=zb_h1",))
+    assert error.value.where == "schedule=zb_h1" and "recompute: none" in error.value.fix
 
 
 def test_a_key_is_said_once(plan):

@@ -40,9 +40,8 @@ def with_expert_counts(model: Model, counts: Mapping[Name, ExpertCounts], path: 
         where = f"{path.parent / given.path}" if isinstance(given, CountsFile) else where
         try:
             modules[name] = with_fields(module, moe=with_fields(module.routed_experts, counts=counted))
-        except ValueError as error:
-            message, _, fix = str(error).partition(" | ")
-            raise InputError(message, where=where, fix=fix) from error
+        except InputError as error:
+            raise InputError(error.message, where=where, fix=error.fix) from error
     return with_fields(model, modules=modules)
 
 

@@ -10,7 +10,6 @@ from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies.modality.joint_changes import NOTHING
 from planner.strategies.modality.joint_search import JointTrials, SimulatedJoint
 
@@ -37,10 +36,13 @@ def best_trial(trials: JointTrials, name: str, candidates: Iterable[Layouts]) ->
 
 
 def with_open_fields(inputs: Inputs, name: str, **fields: int) -> Inputs:
-    """The job with these fields of a module's layout fixed, as far as it leaves them open."""
+    """The job with these fields of a module's layout fixed, as far as it leaves them open. Raises InputError where what
+    it fixes excludes them.
+    """
     fix = inputs.job.fix
-    given = decided_fields(fix.layouts.get(name, NOTHING))
-    layouts = {**fix.layouts, name: Parallelism(**{**fields, **given})}
+    given = fix.layouts.get(name, NOTHING)
+    left = {field: value for field, value in fields.items() if getattr(given, field) is None}
+    layouts = {**fix.layouts, name: with_fields(given, **left)}
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 

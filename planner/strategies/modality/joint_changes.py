@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from planner.errors import InputError
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
@@ -59,10 +60,9 @@ def changed(inputs: Inputs, name: str, layout: Layout, change: Change) -> Layout
     """A layout with other values of fields that the job leaves open; itself where they exclude each other."""
     if layout.features != "computed" and {*change} & {*ALONE} and "features" not in change:
         return layout  # whose ranks each compute whole items
-    fixed = decided_fields(with_fields(inputs.job.layout, **decided_fields(inputs.job.fix.layouts.get(name, NOTHING))))
-    if {*change} & {*fixed}:
+    if {*change} & {*decided_fields(inputs.fixed_of(name))}:
         return layout
     try:
         return with_fields(layout, **change)
-    except ValueError:
+    except InputError:
         return layout

@@ -20,13 +20,13 @@ def require_possible_fields(inputs: Inputs) -> None:
         module = inputs.model.modules[name]
         if fixed.tp and module.heads % (fixed.tp * (fixed.ulysses or 1)):
             degrees = f"tp = {fixed.tp}" + (f", ulysses = {fixed.ulysses}" if fixed.ulysses else "")
-            where = f"{inputs.sources['job']} (fix.layouts.{name})"
+            where = f"{inputs.file} (fix.layouts.{name})"
             message = f"{module.heads} heads of `{name}` do not divide over {degrees}"
             raise InputError(message, where=where, fix="a tp that divides the heads")
         reason = impossible_features(inputs, name)
         if reason:
             message, _, fix = reason.rpartition(" | ")
-            where = f"{inputs.sources['job']} (fix.layouts.{name}.features)"
+            where = f"{inputs.file} (fix.layouts.{name}.features)"
             raise InputError(message, where=where, fix=fix)
 
 
@@ -53,7 +53,7 @@ def module_error(inputs: Inputs, name: str, alone: ModuleSpace) -> Infeasible:
     fixed = alone.problem.trained.fixed
     screened = alone.screened if len(alone.layouts["tp"]) else None
     error = infeasible_error(alone.problem, screened, fixed)
-    given = f"{inputs.sources['job']} (fix.layouts.{name})" if name in inputs.job.fix.layouts else error.where
+    given = f"{inputs.file} (fix.layouts.{name})" if name in inputs.job.fix.layouts else error.where
     return Infeasible(f"`{name}`: {error.message}", where=given, fix=error.fix)
 
 

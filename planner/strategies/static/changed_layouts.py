@@ -26,9 +26,8 @@ def with_asked(inputs: Inputs, asked: Asked, whole: Collection[str] = ()) -> Inp
         base = Parallelism() if name in whole else fixed.get(name, Parallelism())
         try:
             fixed[name] = completed(base, wish)
-        except ValueError as error:
-            message, _, fix = str(error).partition(" | ")
-            raise InputError(message, where=f"{inputs.file} (fix.layouts.{name})", fix=fix) from error
+        except InputError as error:
+            raise InputError(error.message, where=f"{inputs.file} (fix.layouts.{name})", fix=error.fix) from error
     for name in moved_modules(fixing(inputs, fixed), asked):
         if name not in asked:
             fixed[name] = with_fields(fixed[name], dp=None)

@@ -23,6 +23,8 @@ def fixed_layout(inputs: Inputs, runs: bool = True, ranks: Ranks | None = None) 
     recompute = RECOMPUTE_BY_RANGES if isinstance(how, dict) else RECOMPUTE.index(how)
     numbers = {**degrees, "zero": 3 if fixed.zero is None else fixed.zero, "recompute": recompute}
     wrong = uneven_degrees(numbers, trained)
+    if not wrong and numbers["cp"] % (fixed.ulysses or 1):
+        wrong = f"ulysses {fixed.ulysses} does not divide cp {numbers['cp']}", "a divisor, or 1 for a ring"
     layout = None if wrong else layout_of(trained, numbers)
     if layout and runs:
         wrong = uneven_batch(layout, trained, len(inputs.model.modules) == 1)

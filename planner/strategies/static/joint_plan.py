@@ -176,7 +176,7 @@ def packed_by_group(
     """Micro-batches of samples that are packed to the job's limits, and the groups by name. Raises InputError."""
     for name in (name for name, layout in layouts.items() if layout.serves > 1):
         message = f"a pass of `{name}` computes what its own packs read, and serves is {layouts[name].serves}"
-        where = f"{inputs.sources['job']} (fix.layouts.{name}.serves)"
+        where = f"{inputs.file} (fix.layouts.{name}.serves)"
         raise InputError(message, where=where, fix="leave serves out, or limits.inputs_per_rank and tokens_per_rank")
     groups = {name: [*replica_groups(layout).values()] for name, layout in layouts.items()}
     packed = packed_micro_batches(pricing, inputs, layouts)

@@ -11,6 +11,7 @@ from planner.costs.compute.expert_load import NORMAL_80, expert_load
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.step.load_spread import load_spread
 from planner.costs.step.stage_seconds import mean_layer_seconds
+from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from tests.costs.machines import LLAMA, MIXTRAL, ideal
@@ -78,5 +79,5 @@ def test_a_load_above_the_mean_is_priced_as_that_load():
 
 def test_counts_that_do_not_fit_the_experts_are_refused():
     for rows, said in (([[1, 2]], "2 counts"), ([[0] * 8], "no tokens")):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(InputError, match=said):
             counted(rows)
