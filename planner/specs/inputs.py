@@ -78,13 +78,13 @@ class Inputs:
         return self.fixed_of(self.module)
 
     def fixed_of(self, name: str) -> Parallelism:
-        """The fields of a module's layout that the job fixes: its own in `fix.layouts`, else those of `layout`. Passes
-        of one that feeds another have no schedule unless it has one of its own. Raises InputError where these exclude
-        each other.
+        """The fields of a module's layout that the job fixes: its own in `fix.layouts`, else those of `layout`. Items
+        of one that feeds another are computed for who reads them: it has the others' micro-batches, and no schedule
+        unless it has one of its own. Raises InputError where these exclude each other.
         """
         own, common = self.job.fix.layouts.get(name, Parallelism()), self.job.layout
         if self.model.targets(name):
-            common = with_fields(common, schedule=None)
+            common = with_fields(common, schedule=None, micro_batch=None)
         try:
             return with_fields(common, **decided_fields(own))
         except InputError as error:
@@ -178,13 +178,17 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
 
 
 def require_possible_layouts(inputs: Inputs) -> None:
-    """Raises InputError where a job fixes a layout of a module that there is none of, or fields that exclude each
-    other.
+    """Raises InputError where a job fixes a layout of a module that there is none of, fields that exclude each other,
+    or micro-batches of a module whose items are computed for who reads them.
     """
-    for name in inputs.job.fix.layouts:
+    for name, fixed in inputs.job.fix.layouts.items():
         if name not in inputs.model.modules:
             where, fix = f"{inputs.file} (fix.layouts)", f"name one of {', '.join(inputs.model.modules)}"
             raise InputError(f"the model has no module `{name}`", where=where, fix=fix)
+        if inputs.model.targets(name) and fixed.micro_batch not in (None, 1):
+            message = f"items of `{name}` are computed for who reads them, and it has no micro-batches of its own"
+            where = f"{inputs.file} (fix.layouts.{name}.micro_batch)"
+            raise InputError(message, where=where, fix="serves: COUNT, of micro-batches that one pass computes for")
         inputs.fixed_of(name)
 
 

@@ -57,6 +57,7 @@ def test_best_is_this_strategy_where_there_are_several_modules(tmp_path):
         "llm: {pp: 2}, vit: {ahead: 1, backward: at_once}",
         "llm: {ranks: 0-1}",
         "llm: {tp: 2, ranks: 2-3}, vit: {ranks: 0-1, dp: 2}",
+        "llm: {micro_batch: 2}, vit: {micro_batch: 1}",
     ],
 )
 def test_what_a_job_fixes_is_kept(tmp_path, fixed):
@@ -69,6 +70,14 @@ def test_what_a_job_fixes_is_kept(tmp_path, fixed):
                 assert getattr(plan.layouts[name], field) == value, (name, field)
 
 
+@pytest.mark.slow
+def test_micro_batches_of_every_module_are_those_of_the_samples(tmp_path):
+    inputs = seeing_job(tmp_path)
+    layout = with_fields(inputs.job.layout, micro_batch=2)
+    plan = solved(replace(inputs, job=with_fields(inputs.job, layout=layout)))
+    assert (plan.layouts["llm"].micro_batch, plan.layouts["vit"].micro_batch) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("fixed", "told"),
     [
@@ -77,6 +86,7 @@ def test_what_a_job_fixes_is_kept(tmp_path, fixed):
         ("llm: {tp: 4, pp: 4}", "does not multiply"),
         ("vit: {dp: 3, ranks: 0-3}", "does not multiply"),
         ("vit: {vpp: 2, schedule: zb_h1}", "one chunk a rank"),
+        ("vit: {micro_batch: 2}", "no micro-batches of its own"),
     ],
 )
 def test_what_cannot_be_is_a_located_error(tmp_path, fixed, told):

@@ -182,7 +182,7 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
     one = replace(inputs, module=name)
     problem, given = layout_problem(one), fixed_fields(one)
     kept = {"vpp": 1, **({} if piped else {"pp": 1})}
-    left = {key: value for key, value in kept.items() if getattr(given, key) is None}
+    left = {key: value for key, value in kept.items() if getattr(given, key) is None} | {"micro_batch": None}
     parts = encoder_parts(inputs, name)
     trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left), any_assignment=True)
     problem = replace(problem, trained=trained)
