@@ -1,14 +1,16 @@
-"""Fits device rates to tables of kernels, and framework coefficients to published step times.
+"""Fits device rates to tables of kernels, and framework coefficients to published step times or to a run of one's own.
 
 Tables of kernels and collectives give a device's rates (`device_rates_fit`, with one module for each kind of kernel);
 published step times give the coefficients of frameworks and the sustained rates of devices (`published_fit`).
 """
 
+from planner.calibrate.after_one_run import median_after_one_run
 from planner.calibrate.coefficients import GENERIC, CoefficientName, prior_of
 from planner.calibrate.device_rates_fit import CalibratedDevice, calibrate_tables
 from planner.calibrate.fit_files import PublishedFit, four_digits, sustained_rates, write_fit
 from planner.calibrate.framework_fit import FittedCoefficients
 from planner.calibrate.left_out import with_left_out_seconds
+from planner.calibrate.own_run import OwnRun, calibrated_to_run, write_own_run
 from planner.calibrate.published_fit import calibrate_published, errors_by_source
 
 __all__ = [
@@ -16,13 +18,17 @@ __all__ = [
     "CalibratedDevice",
     "CoefficientName",
     "FittedCoefficients",
+    "OwnRun",
     "PublishedFit",
     "calibrate_published",
     "calibrate_tables",
+    "calibrated_to_run",
     "errors_by_source",
     "four_digits",
+    "median_after_one_run",
     "prior_of",
     "sustained_rates",
     "with_left_out_seconds",
     "write_fit",
+    "write_own_run",
 ]

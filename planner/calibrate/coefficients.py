@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.published import PublishedCase
 from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
@@ -45,6 +46,7 @@ SAME_CHIP = {
 }
 GENERIC = "generic"  # the framework that all are fitted as at first
 NOT_SHARED = ("shard_ms",)  # coefficients that do not carry over to other frameworks
+RELATIVE = ("attention", "cast", "shard_ms")  # to what is known of the framework, its kernel and its recipe
 # One value for all frameworks: no source determines its own.
 COMMON = ("attention", "jitter", "layer_us", "tp_us", "micro_batch_ms", "step_ms", "overlapped", "cast")
 SUSTAINED_PRECISIONS = ("bf16", "fp8")
@@ -65,7 +67,7 @@ FRAMEWORK_PRIORS = {
     "tp_us": Prior(100.0, 0.7),
     "micro_batch_ms": Prior(0.3, 0.7),
     "step_ms": Prior(20.0, 0.5),
-    "shard_ms": Prior(0.02, 1.5),
+    "shard_ms": Prior(1.0, 1.0),
     "jitter": Prior(0.003, 0.3),
 }
 AT_MOST_ONE = ("overlapped", "cast", "tp_exposed", "ep_exposed", "pp_exposed", "dp_window")
@@ -75,6 +77,11 @@ CoefficientValues = Mapping[CoefficientName, Any]  # numbers, or arrays that bro
 def always(case: PublishedCase) -> bool:
     """Of what every step depends on."""
     return True
+
+
+def updates_in_turn(software: str) -> bool:
+    """Whether a framework broadcasts what each rank updated in turn."""
+    return software in FRAMEWORKS and FRAMEWORKS[software].timing.shard_ms > 0.0
 
 
 def has_experts(case: PublishedCase) -> bool:
@@ -93,7 +100,7 @@ TOLD_BY: Mapping[str, Callable[[PublishedCase], bool]] = {
     "pp_exposed": lambda case: case.setup.pp > 1,
     "overlapped": lambda case: bool(case.setup.overlap),
     "dp_window": lambda case: case.setup.data_ranks > 1,
-    "shard_ms": lambda case: case.setup.zero > 0,
+    "shard_ms": lambda case: case.setup.zero > 0 and updates_in_turn(case.software),
 }
 
 
@@ -134,7 +141,7 @@ def with_coefficients(timing: TimingCoefficients, owner: str, values: Coefficien
         if coefficient in values
     }
     fitted |= {name: np.minimum(1.0, fitted[name]) for name in AT_MOST_ONE if name in fitted}
-    for name in ("attention", "cast"):  # relative to those of the framework's kernel and recipe
+    for name in RELATIVE:
         if name in fitted:
             fitted[name] = getattr(timing, name) * fitted[name]
     if "tp_exposed" in fitted:

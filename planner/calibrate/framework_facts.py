@@ -34,6 +34,8 @@ FSDP2 = MemoryCoefficients(
     fragmentation=0.03,  # fitted
     spread=0.1,
 )
+# Latency of a broadcast, around a ring of 256 ranks in nodes of eight: 224 hops of 3 us within nodes, 31 of 8 between.
+RING_OF_HUNDREDS_MS = 0.92
 # The slope of the five steps that nemo's text names, over the 1.91e9 parameters that each rank updates.
 MEGATRON_CORE = TimingCoefficients(host_update_ns=1.62)
 FRAMEWORKS = {
@@ -70,7 +72,7 @@ FRAMEWORKS = {
     "internevo": FrameworkFacts(
         "InternEvo (InternLM). Its update broadcasts each rank's part in turn. Memory: by analogy; its own table shows"
         " a third more than any accounting of states explains, and jobs that would then not fit ran.",
-        TimingCoefficients(gradient_bytes=2.0),
+        TimingCoefficients(gradient_bytes=2.0, shard_ms=RING_OF_HUNDREDS_MS),
         MemoryCoefficients(gradient_bytes=2.0, logit_bytes=10.0, spread=0.25),
     ),
     "deepspeed": FrameworkFacts(

@@ -28,17 +28,19 @@ from planner.calibrate.coefficients import (
 from planner.calibrate.linear_residuals import LinearResiduals, LogPriors, Logs
 from planner.costs import MachineModel
 from planner.costs.step import static_step_seconds
-from planner.published import CaseGroup, PublishedCase, group_cases
+from planner.published import CaseGroup, PublishedCase, each_setup, group_cases, mean_over_setups, setup_shares
 
 NOISE = 0.04, 0.4  # bounds on the standard deviation of a source's log step times
 DEVIATION = 1.4826  # standard deviation over median absolute deviation of a normal distribution
 FULL_WEIGHT_RECORDS = 15  # records of a source that count in full; with more, its total weight stays the same
 SAME_CHIP_CORRELATION = 0.7  # of the logarithms of what one chip sustains in two precisions
 HELD_WIDTH = 1e-4  # prior width of what the second fit keeps from the first
-MOST_STEPS = 8  # of Gauss and Newton's method
-LONGEST_STEP = 2.0  # of a logarithm
+MOST_STEPS = 12  # of Gauss and Newton's method
+LONGEST_STEP = 0.7  # of a logarithm
 CONVERGED = 0.01  # largest step of a logarithm at which it ends
 UNDETERMINED_WIDTH = 0.9  # posterior over prior width, above which the records determine next to nothing
+# Where the search begins, in place of its prior: a window in which everything hides has no slope.
+BEGIN = {"dp_window": 0.1}
 STEP = -1e-3  # finite difference of a logarithm: downwards, as some may not be above 0
 
 
@@ -47,21 +49,24 @@ class FrameworkProblem:
     """Cases in groups that are priced at once, their machines, and the coefficients to fit."""
 
     cases: Sequence[PublishedCase]
-    groups: Sequence[CaseGroup]
+    groups: Sequence[CaseGroup]  # of every setup that a case may have had, by the indices of their cases
     machines: Sequence[MachineModel]  # one of each group
     coefficients: Sequence[CoefficientName]
 
     def linearised(self, logs: Logs) -> LinearResiduals:
         """Residuals and slopes at log coefficients, by differences; one vectorised pass for each group."""
         slopes, predicted = np.zeros((len(self.cases), len(self.coefficients))), np.zeros(len(self.cases))
+        shares = setup_shares(self.cases)
         for group, machine in zip(self.groups, self.machines, strict=True):
             told = {*coefficients_of_cases([self.cases[index] for index in group.indices])}
             columns = [number for number, coefficient in enumerate(self.coefficients) if coefficient in told]
             shifted = np.tile(logs, (len(columns) + 1, 1))
             shifted[range(len(columns)), columns] += STEP
             log_seconds = self.group_logs(group, machine, shifted)
-            slopes[group.indices[:, None], columns] = (log_seconds[:-1] - log_seconds[-1]).T / STEP
-            predicted[group.indices] = log_seconds[-1]
+            share = shares[group.indices]
+            each = share[:, None] * (log_seconds[:-1] - log_seconds[-1]).T / STEP
+            np.add.at(slopes, np.ix_(group.indices, np.array(columns, dtype=np.int64)), each)
+            np.add.at(predicted, group.indices, share * log_seconds[-1])
         return LinearResiduals(logs, predicted - measured_logs(self.cases), slopes)
 
     def group_logs(self, group: CaseGroup, machine: MachineModel, logs: Logs) -> Logs:
@@ -90,11 +95,12 @@ def predicted_seconds(
     cases: Sequence[PublishedCase], machines: Sequence[MachineModel], values: CoefficientValues
 ) -> Logs:
     """Predicted seconds (cases,); a framework without coefficients of its own takes the common ones."""
-    seconds = np.zeros(len(cases))
-    for group in group_cases(cases):
-        machine = machine_with(machines[group.indices[0]], group.first, values)
-        seconds[group.indices] = static_step_seconds(group.first.module, group.setup, machine).seconds
-    return seconds
+    every, owners = each_setup(cases)
+    logs = np.zeros(len(every))
+    for group in group_cases(every):
+        machine = machine_with(machines[owners[group.indices[0]]], group.first, values)
+        logs[group.indices] = np.log(static_step_seconds(group.first.module, group.setup, machine).seconds)
+    return np.exp(mean_over_setups(logs, owners)[0])
 
 
 def machine_with(machine: MachineModel, case: PublishedCase, values: CoefficientValues) -> MachineModel:
@@ -158,7 +164,11 @@ def solved_point(
 ) -> tuple[LinearResiduals, dict[CoefficientName, float]]:
     """The residuals around the coefficients that make them least, and these coefficients."""
     priors = centred_priors(given.coefficients, common)
-    linear = given.linearised(priors.means)
+    begin = [
+        log(BEGIN.get(coefficient.name, exp(mean)))
+        for coefficient, mean in zip(given.coefficients, priors.means.tolist(), strict=True)
+    ]
+    linear = given.linearised(np.array(begin))
     for _ in range(MOST_STEPS):
         weights = case_weights(given.cases, linear.residuals, most)
         step = linear.least(weights, priors).logs - linear.point
@@ -193,8 +203,9 @@ def build_problem(
     cases: Sequence[PublishedCase], machines: Sequence[MachineModel], grouped_as: Sequence[PublishedCase]
 ) -> FrameworkProblem:
     """The problem of these cases; `grouped_as`: the same cases with their true frameworks."""
-    groups = group_cases(grouped_as)
-    firsts = [replace(group, first=cases[group.indices[0]]) for group in groups]
+    every, owners = each_setup(grouped_as)
+    groups = [replace(group, indices=owners[group.indices]) for group in group_cases(every)]
+    firsts = [replace(group, first=replace(group.first, software=cases[group.indices[0]].software)) for group in groups]
     group_machines = [machines[group.indices[0]] for group in groups]
     return FrameworkProblem(cases, firsts, group_machines, coefficients_of_cases(cases))
 

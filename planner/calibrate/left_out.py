@@ -52,6 +52,14 @@ def shipped_coefficients() -> LeftOutCoefficients:
     return files.read(shipped_folder() / FILE, LeftOutCoefficients)
 
 
+def left_out_values(source: str) -> CoefficientValues | None:
+    """The coefficients of the fit without a source; None where no fit has seen it. Raises InputError."""
+    known = shipped_coefficients().sources.get(source)
+    if known is None:
+        return None
+    return {CoefficientName(owner, name): value for owner, each in known.items() for name, value in each.items()}
+
+
 def with_left_out_seconds(
     cases: Sequence[PublishedCase], predictions: Sequence[CasePrediction]
 ) -> list[CasePrediction]:
@@ -61,9 +69,7 @@ def with_left_out_seconds(
         timed = (case.origin.source == source and case.seconds and not case.encoder for case in cases)
         places = [place for place, is_timed in enumerate(timed) if is_timed]
         own = [cases[place] for place in places]
-        values = {
-            CoefficientName(owner, name): value for owner, each in known[source].items() for name, value in each.items()
-        }
+        values = left_out_values(source) or {}
         for place, seconds in zip(places, predicted_seconds(own, machines_of_cases(own), values), strict=True):
             result[place] = replace(result[place], left_out_seconds=float(seconds))
     return result

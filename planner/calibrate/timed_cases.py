@@ -14,17 +14,19 @@ from planner.specs.hardware.profile import Profile
 from planner.specs.parameters import parameter_counts
 
 LEAST_PARAMETERS = 0.5e9  # parameters: smaller models are correctness tests, whose steps are mostly overhead
+GUESSED = frozenset({"layout", "seq_len"})  # a fit would learn what was guessed for them
 DOUBTED_MARK = "check:"  # marks records that contradict themselves, in their notes
 
 
 def timed_cases(cases: Sequence[PublishedCase]) -> list[PublishedCase]:
-    """Cases that completed, were timed, have one module, and are not marked as doubtful."""
+    """Cases that completed, were timed, have one module, state what they ran, and are not marked as doubtful."""
     return [
         case
         for case in cases
         if case.seconds
         and not (case.oom or case.encoder)
         and DOUBTED_MARK not in case.settings_text
+        and not GUESSED & {*case.assumed}
         and parameter_counts(case.module).total >= LEAST_PARAMETERS
     ]
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from planner.ledger.predicted_records import PredictedRecord
@@ -50,6 +50,7 @@ class AccuracyReport:
     sources: dict[str, AccuracyFigures]  # by name
     records: tuple[PredictedRecord, ...]  # used, in the order of the files
     skipped: tuple[SkippedRecord, ...]  # in the order of the files
+    after_one_run: dict[str, float] = field(default_factory=dict)  # median error of the others after one, by source
     other_files: tuple[SkippedRecord, ...] = ()  # files of another schema: listed, and counted nowhere
 
 

@@ -30,6 +30,7 @@ def accuracy_json(account: AccuracyReport, with_records: bool = False) -> dict[s
     objects: dict[str, Any] = {
         "overall": figures_object(account.overall),
         "sources": {name: figures_object(figures) for name, figures in account.sources.items()},
+        "after_one_run": account.after_one_run,
     }
     return {**objects, "rows": record_objects(account)} if with_records else objects
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from planner.calibrate import median_after_one_run
 from planner.errors import InputError
 from planner.ledger.accuracy import AccuracyReport, accuracy_report
 from planner.ledger.predicted_records import Predictor, predict_records
@@ -30,7 +31,9 @@ def accuracy_of_folder(directory: Path, sources: Sequence[str], predict: Predict
         cases = [case for case in cases if case.origin.source in sources]
         skipped = [one for one in skipped if one.origin.source in sources]
     predicted, unpredicted = predict_records(cases, predict)
-    return replace(accuracy_report(predicted, [*skipped, *unpredicted]), other_files=files)
+    report = accuracy_report(predicted, [*skipped, *unpredicted])
+    after = median_after_one_run([record.case for record in predicted])
+    return replace(report, after_one_run=after, other_files=files)
 
 
 def require_sources(wanted: Sequence[str], there: set[str]) -> None:

@@ -1,7 +1,8 @@
 """Measurements that others published: CSV files of one schema, as cases that can be priced."""
 
 from planner.published.case_seconds import CaseGroup, group_cases
-from planner.published.predict_cases import predict_cases
+from planner.published.possible_setups import each_setup, mean_over_setups, setup_shares
+from planner.published.predict_cases import machines_as_shipped, predict_cases
 from planner.published.pricing_machine import reachable_network
 from planner.published.published_case import CasePrediction, PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.read_published import read_published
@@ -13,9 +14,13 @@ __all__ = [
     "PublishedCase",
     "RecordOrigin",
     "SkippedRecord",
+    "each_setup",
     "group_cases",
     "is_published_file",
+    "machines_as_shipped",
+    "mean_over_setups",
     "predict_cases",
     "reachable_network",
     "read_published",
+    "setup_shares",
 ]

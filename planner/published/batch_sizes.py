@@ -3,10 +3,12 @@
 import re
 from typing import NamedTuple
 
+from planner.published.implied_cells import step_tokens
 from planner.published.rank_degrees import RankDegrees
 from planner.published.record_files import PublishedRecord, UnusableRecord
 
 ROUNDING = 0.01  # relative rounding of printed figures
+USUAL_TOKENS = 4e6  # of a step in pretraining (arXiv 2302.13971, table 2; 2307.09288, table 1)
 SIZE_SUFFIXES = {"": 1, "k": 1024, "m": 1024**2}
 
 
@@ -20,24 +22,25 @@ class BatchSizes(NamedTuple):
 
 
 def batch_sizes(record: PublishedRecord, layout: RankDegrees) -> BatchSizes:
-    """Batch sizes, where blank from the figures that imply them. Raises UnusableRecord."""
+    """Batch sizes, where blank from the figures that imply them, or as is usual where only rates were measured: a
+    step's seconds tell nothing without a batch. Raises UnusableRecord.
+    """
     seq, size = sequence_length(record), record.count("gbs")
     micro, steps = record.count("mbs"), record.count("grad_accum")
     assumed: list[str] = []
-    if size is None and micro is None and not (record.stated("step_time_s") and record.stated("tokens_per_s_total")):
-        raise UnusableRecord("batch not stated", "neither gbs nor mbs")
     if size is not None and micro is None and steps is not None and size % (layout.dp * steps) == 0:
         micro = size // (layout.dp * steps)
+    known = micro is not None or steps is not None
     if micro is None:
         micro, assumed = 1, ["mbs"]
     if size is None and steps is None:
-        size = batch_from_throughput(record, seq, layout.dp * micro)
-        assumed += ["gbs"] if size else []
+        size, assumed = batch_from_throughput(record, seq, layout.dp * micro), [*assumed, "gbs"]
     if size is None:
         if steps is None:
-            if layout.pp > 1:
-                raise UnusableRecord("batch not stated", "gbs, with pipeline stages to fill")
-            steps, assumed = 1, [*assumed, "gbs"]
+            if record.stated("step_time_s") and (layout.pp > 1 or not known):
+                raise UnusableRecord("batch not stated", "gbs, which a step's seconds depend on")
+            usual = 1 if known and layout.pp == 1 else round(USUAL_TOKENS / (seq * layout.dp * micro))
+            steps = max(layout.pp, usual)
         size = layout.dp * micro * steps
     if size % (layout.dp * micro):
         detail = f"{size} sequences in micro-batches of {micro} on {layout.dp} replicas"
@@ -47,10 +50,10 @@ def batch_sizes(record: PublishedRecord, layout: RankDegrees) -> BatchSizes:
 
 def batch_from_throughput(record: PublishedRecord, seq: int, unit: int) -> int | None:
     """Sequences of a step that its printed seconds and tokens per second imply, if near a multiple of `unit`."""
-    seconds, rate = record.positive("step_time_s"), record.positive("tokens_per_s_total")
-    if not seconds or not rate:
+    tokens = step_tokens(record)
+    if not tokens:
         return None
-    size = seconds * rate / seq
+    size = tokens / seq
     nearest = round(size / unit) * unit
     return nearest if nearest and abs(size / nearest - 1) < ROUNDING else None
 

@@ -6,11 +6,10 @@ Where they would not, any share of layers from the least that fits to all of the
 from dataclasses import replace
 from math import log
 
+from planner.costs import LayoutColumns
 from planner.published.case_memory import case_accounting, fullest_footprint
 from planner.published.published_case import PublishedCase
-from planner.specs import library
-from planner.specs.framework.software import Software
-from planner.specs.hardware.profile import Profile
+from planner.published.shipped_profiles import device_profile, framework_software
 from planner.units import GIB
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of layers, tried in this order
@@ -30,12 +29,17 @@ def with_inferred_recompute(case: PublishedCase) -> PublishedCase:
 
 def least_share_that_fits(case: PublishedCase) -> float:
     """The least share of recomputed layers with which the fullest rank fits its device; all where none does."""
-    accounting = case_accounting(case, library.read_named(case.software, Software)[0])
-    device = library.read_named(case.device, Profile)[0].device
-    room = case.device_bytes or device.memory_gib * GIB
     setups = ((share, replace(case.setup, full_recompute=share)) for share in SHARES)
-    fitting = (share for share, setup in setups if fullest_footprint(case, setup, accounting).total <= room)
-    return next(fitting, SHARES[-1])
+    return next((share for share, setup in setups if fits_device(case, setup)), SHARES[-1])
+
+
+def fits_device(case: PublishedCase, setup: LayoutColumns) -> bool:
+    """Whether the fullest rank of this setup fits its device. Raises InputError for a shipped file that cannot be
+    read.
+    """
+    accounting = case_accounting(case, framework_software(case.software))
+    room = case.device_bytes or device_profile(case.device).device.memory_gib * GIB
+    return bool(fullest_footprint(case, setup, accounting).total <= room)
 
 
 def unstated_spread(case: PublishedCase) -> float:

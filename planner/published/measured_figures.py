@@ -39,8 +39,7 @@ def measured_figures(
     record: PublishedRecord, module: Module, setup: LayoutColumns, counting: FlopsCounting, peak: float | None
 ) -> MeasuredFigures:
     """Figures of a record; `peak`: FLOP/s of its device in its precision, None if unknown. Raises UnusableRecord."""
-    status = record.text("status").lower()
-    oom = bool(OUT_OF_MEMORY.search(status))
+    oom = ran_out_of_memory(record)
     require_below_peak(record, peak)
     times = seconds_by_column(record, setup)
     require_agreement(times)
@@ -54,6 +53,11 @@ def measured_figures(
     if seconds is None and memory is None:
         raise UnusableRecord("nothing measured", record.text("status"))
     return MeasuredFigures(seconds, memory, memory_rank(record), False)
+
+
+def ran_out_of_memory(record: PublishedRecord) -> bool:
+    """Whether a record's status says so."""
+    return bool(OUT_OF_MEMORY.search(record.text("status").lower()))
 
 
 def seconds_by_column(record: PublishedRecord, setup: LayoutColumns) -> dict[str, tuple[float, float]]:

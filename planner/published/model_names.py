@@ -33,13 +33,13 @@ ALIASES: tuple[tuple[str, str], ...] = (
     (r"\bk 2 65 b\b", "k2-65b"),
 )
 # Patterns of models whose layers have no cost model here, and the name of that kind.
-RECURRENT = r"\bmamba|\bssm\b|nemotron nano|nemotron 3|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
+RECURRENT = r"\bmamba|\bssm\b|nemotron nano|nemotron 3\b|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
 IMAGES = r"\bvit\b|\bvision|\bllava|\bclip\b|\bvlm?\b|multi ?modal|\bmllm|internvl|\bneva\b|\bomni\b|\bocr\b"
 UNDESCRIBED_LAYERS: tuple[tuple[str, str], ...] = (
     (r"\bul 2\b|\bbart\b", "encoder and decoder"),
     (r"\b(?:\w+bert\w*|\w*bert\w+)\b|\bencoder only\b", "encoder"),
     (rf"{RECURRENT}|qwen 3 (next|5\b(?! b))", "recurrent layers"),
-    (r"deep ?seek ?v (3 2|4)", "sparse attention"),
+    (r"deep ?seek ?v (3 2|4)\b", "sparse attention"),
     (r"\bwan\b|\bdit\b|\bflux|diffusion|\bsd ?xl|\bsora|\bvideo\b|\bunet\b|hunyuan", "diffusion"),
     (rf"{IMAGES}|whisper|audio", "several modules"),
     (r"\bdlrm|recommend|\bresnet|\bgnn\b", "no transformer"),

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import hypot
+from math import exp, hypot
+
+import numpy as np
 
 from planner.costs import LayoutColumns, MachineModel, least_trusted
 from planner.costs.compute import step_spread
@@ -11,9 +13,10 @@ from planner.costs.memory import Footprint, footprint, oom_chance
 from planner.published.case_memory import case_accounting, fullest_footprint
 from planner.published.case_seconds import case_seconds, group_cases
 from planner.published.inferred_recompute import unstated_spread
+from planner.published.possible_setups import each_setup, mean_over_setups
 from planner.published.pricing_machine import pricing_machine
 from planner.published.published_case import CasePrediction, PublishedCase
-from planner.specs import library
+from planner.published.shipped_profiles import device_profile, framework_software
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
 from planner.specs.hardware.profile import Profile
@@ -21,6 +24,7 @@ from planner.units import GIB
 
 # Which figure of the allocator frameworks print as peak memory, where it is not the allocated bytes.
 REPORTED_FIGURE = {"torchtitan": "reserved", "primus": "total"}
+NORMAL_80 = 1.2816  # half-width of a normal's 80 % interval, in standard deviations
 NAMED_MODULES = re.compile(r"core[ _-]?att")
 OFFLOADED = re.compile(r"activation[- ]offload|offload\w* (?:of )?activations")
 DeviceAndFramework = tuple[Profile, Software]
@@ -29,19 +33,18 @@ DeviceAndFramework = tuple[Profile, Software]
 def predict_cases(cases: Sequence[PublishedCase]) -> list[CasePrediction]:
     """Seconds, memory and spread of each case, in order. Raises InputError for a profile that cannot be read."""
     parts = {(case.device, case.software): shipped_profiles(case) for case in cases}
-    step = case_seconds(group_cases(cases), len(cases), machine_by_case(parts))
+    every, owners = each_setup(cases)
+    seconds = case_seconds(group_cases(every), len(every), machine_by_case(parts))
+    mean, deviation = mean_over_setups(np.log(seconds), owners)
     return [
-        predict_case(case, parts[case.device, case.software], float(each))
-        for case, each in zip(cases, step, strict=True)
+        predict_case(case, parts[case.device, case.software], exp(each), NORMAL_80 * apart)
+        for case, each, apart in zip(cases, mean.tolist(), deviation.tolist(), strict=True)
     ]
 
 
 def shipped_profiles(case: PublishedCase) -> DeviceAndFramework:
     """The device's profile and the framework's coefficients. Raises InputError."""
-    where = f"{case.origin.file}:{case.origin.line}"
-    profile, _ = library.read_named(case.device, Profile, where=where)
-    software, _ = library.read_named(case.software, Software, where=where)
-    return profile, software
+    return device_profile(case.device), framework_software(case.software)
 
 
 def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callable[[PublishedCase], MachineModel]:
@@ -49,17 +52,25 @@ def machine_by_case(parts: dict[tuple[str, str], DeviceAndFramework]) -> Callabl
     return lambda case: pricing_machine(case, *parts[case.device, case.software])
 
 
-def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float) -> CasePrediction:
-    """The prediction of a case; its memory is that of the rank the record names, its OOM probability the fullest's."""
+def machines_as_shipped(cases: Sequence[PublishedCase]) -> list[MachineModel]:
+    """The machine of each case, from the shipped profiles of its device and framework. Raises InputError."""
+    return [pricing_machine(case, *shipped_profiles(case)) for case in cases]
+
+
+def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float, apart: float) -> CasePrediction:
+    """The prediction of a case, whose possible setups are `apart` (half-width of an 80 % interval); its memory is that
+    of the rank the record names, its OOM probability the fullest's.
+    """
     profile, software = parts
     software = with_fields(software, accounting=case_accounting(case, software))
     setup, accounted = case.setup, software.accounting
     fullest = fullest_footprint(case, setup, accounted)
-    least = fullest_footprint(case, least_memory_setup(case, setup), accounted)
+    smallest = least_memory_setup(case, setup)
+    least = fullest if smallest is setup else fullest_footprint(case, smallest, accounted)
     chance = oom_chance(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
     return CasePrediction(
         seconds=step,
-        spread=hypot(step_spread(software.spread, profile.rates, case.setup.dtype), unstated_spread(case)),
+        spread=hypot(step_spread(software.spread, profile.rates, case.setup.dtype), unstated_spread(case), apart),
         memory_bytes=float(reported_bytes(case, software, fullest)),
         oom_probability=float(chance),
         source=least_trusted([profile.rates.source if profile.rates else "analytic", "fitted"]),

@@ -9,14 +9,17 @@ from pathlib import Path
 from planner import files
 from planner.errors import InputError
 from planner.published import platforms, trained_model
-from planner.published.inferred_recompute import with_inferred_recompute
-from planner.published.measured_figures import FlopsCounting, measured_figures, trains_adapters_only
+from planner.published.implied_cells import with_implied_cells
+from planner.published.inferred_recompute import least_share_that_fits, with_inferred_recompute
+from planner.published.measured_figures import FlopsCounting, measured_figures, ran_out_of_memory, trains_adapters_only
 from planner.published.platforms import framework_name
+from planner.published.possible_setups import with_other_setups
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
 from planner.published.software_vintage import record_fp8_recipe, record_kernel
-from planner.published.source_defaults import defaults_of_source, fill_defaults
+from planner.published.source_defaults import FilledRecord, SourceDefaults, defaults_of_source, fill_defaults
+from planner.published.usual_layouts import usual_layouts
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import Device, Profile
@@ -27,6 +30,8 @@ ADAPTERS = Lora(rank=16, parts=("qkv",))
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "peak_mem")
 MEMORY_TOLERANCE = 1.1  # over a device's memory: figures printed as GB may be GiB
 NOMINAL_TOLERANCE = 0.1  # by which a nominal memory size may differ from what the device reports
+# Whose TFLOP/s count recomputation where a source does not say (arXiv 2104.04473, eq. 3; BigScience).
+BEFORE_MODEL_FLOPS = "megatron-2021"
 VARIABLE_LENGTHS = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
 
 
@@ -85,18 +90,42 @@ def measurement_key(record: PublishedRecord, case: PublishedCase) -> tuple[objec
 
 
 def read_case(record: PublishedRecord) -> PublishedCase:
-    """A record as a case. Raises UnusableRecord, and InputError for a shipped file that cannot be read."""
+    """A record as a case: of those that its layout may be, where it states none, the first that fits its devices.
+
+    Raises UnusableRecord, and InputError for a shipped file that cannot be read.
+    """
     if record.text(EXTRA_CELLS):
         raise UnusableRecord("unreadable row", f"more cells than columns: {record.text(EXTRA_CELLS)[:60]}")
     if VARIABLE_LENGTHS.search(record.text("task").lower()):
         raise UnusableRecord("sequences of different lengths", record.text("task"))
-    source_facts, origin = defaults_of_source(record), record.origin
+    source_facts = defaults_of_source(record)
     completed = fill_defaults(record, source_facts)
-    record = completed.record
+    software = completed.software or framework_name(completed.record)
+    device = platforms.device_name(completed.record)
+    implied, assumed = with_implied_cells(completed.record)
+    per_node = platforms.stated_network(implied, device).ranks_per_node
+    case, refusal = None, UnusableRecord("layout not stated")
+    for each, chosen in usual_layouts(implied, software, per_node):
+        known = replace(completed, record=each, software=software)
+        try:
+            case = case_of_record(known, source_facts, device, (*assumed, *chosen))
+        except UnusableRecord as why:
+            refusal = why
+            continue
+        if not chosen or not least_share_that_fits(case):
+            break
+    if case is None:
+        raise refusal
+    return with_other_setups(case)
+
+
+def case_of_record(
+    completed: FilledRecord, source_facts: SourceDefaults, device: str, already: tuple[str, ...]
+) -> PublishedCase:
+    """A record whose blank cells are filled as a case; `already`: columns that were assumed. Raises UnusableRecord."""
+    record, name = completed.record, completed.software
     model = trained_model.model_of_record(record)
-    device = platforms.device_name(record)
     facts = shipped_device(device)
-    name = completed.software or framework_name(record)
     fabric = platforms.stated_network(record, device)
     counted = record
     if model.decoder_tokens:  # printed FLOPs count both modules, ours one: drop them
@@ -108,15 +137,8 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         columns = replace(
             columns, cross_reads=model.encoder.seq / columns.seq, cross_pairs=model.encoder.seq / columns.seq
         )
-    counting = FlopsCounting(source_facts.attention, source_facts.recomputed)
-    figures = measured_figures(counted, model.module, columns, counting, peak_flops(facts, columns.dtype))
-    board = stated_device_bytes(record, facts)
-    if (figures.memory_bytes or 0.0) > MEMORY_TOLERANCE * (board or facts.memory_gib * 2**30):
-        raise UnusableRecord(
-            "impossible figures", f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')} on {device}"
-        )
     case = PublishedCase(
-        origin=origin,
+        origin=record.origin,
         module=with_fields(model.module, trained=ADAPTERS) if trains_adapters_only(record) else model.module,
         setup=columns,
         device=device,
@@ -125,16 +147,35 @@ def read_case(record: PublishedRecord) -> PublishedCase:
         settings_text=settings_text(record),
         attention_kernel=record_kernel(record, name),
         fp8_recipe=record_fp8_recipe(record),
+        seconds=None,
+        memory_bytes=None,
+        memory_rank="worst",
+        oom=ran_out_of_memory(record),
+        encoder=model.encoder,
+        device_bytes=stated_device_bytes(record, facts),
+        defaulted=tuple(sorted(completed.filled_columns)),
+        assumed=tuple(sorted({*already, *assumed, *model.assumed} - {*completed.filled_columns})),
+    )
+    return with_figures(with_inferred_recompute(case), counted, source_facts, peak_flops(facts, columns.dtype))
+
+
+def with_figures(
+    case: PublishedCase, record: PublishedRecord, source_facts: SourceDefaults, peak: float | None
+) -> PublishedCase:
+    """The case with what its record measured. Raises UnusableRecord."""
+    hardware_flops = source_facts.recomputed or (source_facts.sources == () and case.software == BEFORE_MODEL_FLOPS)
+    counting = FlopsCounting(source_facts.attention, hardware_flops)
+    figures = measured_figures(record, case.module, case.setup, counting, peak)
+    room = case.device_bytes or shipped_device(case.device).memory_gib * 2**30
+    if (figures.memory_bytes or 0.0) > MEMORY_TOLERANCE * room:
+        detail = f"peak_mem: {record.text('peak_mem')} {record.text('mem_unit')} on {case.device}"
+        raise UnusableRecord("impossible figures", detail)
+    return replace(
+        case,
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,
-        oom=figures.oom,
-        encoder=model.encoder,
-        device_bytes=board,
-        defaulted=tuple(sorted(completed.filled_columns)),
-        assumed=tuple(sorted({*assumed, *model.assumed} - {*completed.filled_columns})),
     )
-    return with_inferred_recompute(case)
 
 
 @lru_cache(maxsize=64)

@@ -28,15 +28,15 @@ MPT = {"gated": False, "norm": "layer", "bias": "none", "positions": "rope", "ti
 # Pattern of family or model name: fields of its layers, and its vocabulary where the record states none.
 # GPT-2's 50,257 tokens, padded to a multiple of 128 on each of 8 ranks (Megatron-LM), are 51,200.
 STYLES: tuple[tuple[str, dict[str, Any], int], ...] = (
-    (r"mpt", MPT, 50368),
-    (r"llama 3|llama 4", LLAMA, 128256),
-    (r"qwen 2|qwen 1", {**LLAMA, "bias": "qkv"}, 151936),
-    (r"qwen 3", {**LLAMA, "qk_norm": True}, 151936),
+    (r"\bmpt\b", MPT, 50368),
+    (r"llama [34]\b", LLAMA, 128256),
+    (r"qwen (?:1(?: 5)?|2(?: 5)?)\b", {**LLAMA, "bias": "qkv"}, 151936),
+    (r"qwen 3\b", {**LLAMA, "qk_norm": True}, 151936),
     (r"qwen", LLAMA, 151936),
     (r"intern ?lm", LLAMA, 103168),
     (r"deep ?seek|kimi|moonlight", LLAMA, 129280),
     (r"grok", {**LLAMA, "tied": True}, 131072),
-    (r"yi\b", LLAMA, 64000),
+    (r"\byi\b", LLAMA, 64000),
     (r"llama|mistral|mixtral|vicuna|baichuan|aquila", LLAMA, 32000),
     (r"gpt|megatron|bloom|opt\b|turing|mt nlg", GPT, 51200),
 )

@@ -13,6 +13,7 @@ from planner.errors import InputError
 from planner.extras import require_scipy
 from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine, append_entry, default_path, read_entries
 from planner.ledger import drift_by_plan as drifts
+from planner.plan.plan_file import Plan
 from planner.specs import library
 from planner.specs.hardware.profile import Profile
 from planner.specs.model import Model
@@ -20,7 +21,7 @@ from planner.specs.parallelism import Dtype
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from planner.calibrate import CalibratedDevice
+    from planner.calibrate import CalibratedDevice, OwnRun
     from planner.calibrate import PublishedFit as CalibrationFit
     from planner.ledger import AccuracyReport, Predictor
 
@@ -39,7 +40,7 @@ def record_run(ran: ComparedRun, path: Path | None = None) -> Path:
         when=now.isoformat(timespec="milliseconds"),
         machine=ran.machine,
         plan=plan.name,
-        digest=hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16],
+        digest=plan_digest(plan),
         steps=len(ran.losses),
         predicted_seconds=ran.predicted_step_seconds,
         spread=plan.prediction.spread,
@@ -50,6 +51,11 @@ def record_run(ran: ComparedRun, path: Path | None = None) -> Path:
     )
     append_entry(path, entry)
     return path
+
+
+def plan_digest(plan: Plan) -> str:
+    """Tells plans of one name apart."""
+    return hashlib.sha256(files.dump(plan).encode()).hexdigest()[:16]
 
 
 def ledger_drift(path: Path | None = None) -> tuple[list[RunDrift], list[UnreadLine]]:
@@ -108,7 +114,11 @@ def holds_published_records(folder: Path) -> bool:
     from planner.published import is_published_file
 
     if not folder.is_dir():
-        raise InputError("this is not a folder", where=str(folder), fix="give a folder of CSV files")
+        raise InputError(
+            "this is not a folder",
+            where=str(folder),
+            fix="give a folder of CSV files; of a plan, --measured or --from-run",
+        )
     return any(is_published_file(path) for path in sorted(folder.glob("*.csv")))
 
 
@@ -140,6 +150,28 @@ def calibrate_published(
 
     made = fit(folder, leave_out, on_progress)
     return made, write_fit(made, target, today()) if target else []
+
+
+def calibrate_to_run(plan_path: Path, measured: float | None, target: Path | None) -> "tuple[OwnRun, list[Path]]":
+    """Shift coefficients by one run of a plan that took so many seconds a step (None: as the last of its runs in the
+    user's own ledger); write them to `target`/software and `target`/devices. Raises InputError.
+    """
+    from planner.calibrate import calibrated_to_run, write_own_run
+    from planner.scoring import read_plan
+
+    plan = read_plan(plan_path)
+    run = calibrated_to_run(plan, measured or last_run_seconds(plan))
+    return run, write_own_run(run, plan, target, today()) if target else []
+
+
+def last_run_seconds(plan: Plan) -> float:
+    """Seconds of a step in the last run of this plan in the user's own ledger. Raises InputError."""
+    entries, _ = read_entries(default_path())
+    own = [entry for entry in entries if entry.digest == plan_digest(plan)]
+    if not own:
+        what = f"no run of {plan.name} as it is now"
+        raise InputError(what, where=str(default_path()), fix="planner run it, or --measured with seconds of a step")
+    return max(own, key=lambda entry: entry.when).measured_seconds
 
 
 def today() -> str:

@@ -42,7 +42,7 @@ def test_figures_by_source(rows):
     done = invoke(rows, "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    assert [*said] == ["overall", "sources"]
+    assert [*said] == ["overall", "sources", "after_one_run"]
     assert [*said["sources"]] == ["a", "b", "c"]
     assert all([*figures] == [*FIGURE_KEYS] for figures in (said["overall"], *said["sources"].values()))
     assert said["overall"]["time_median_error"] == pytest.approx(0.1)

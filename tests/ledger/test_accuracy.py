@@ -197,7 +197,7 @@ def test_quantiles_are_numpys(values, at):
 
 def test_the_names_of_the_answer():
     said = accuracy_json(account([case()], [skipped(3)], [prediction()]))
-    assert [*said] == ["overall", "sources"]
+    assert [*said] == ["overall", "sources", "after_one_run"]
     assert [*said["overall"]] == [*said["sources"]["a"]] == [*FIGURE_KEYS]
     assert said["sources"]["a"]["rows_skipped"] == {"no profile of the device": 1}
     assert json.loads(json.dumps(said))["overall"]["oom_recall"] == [0, 0]

@@ -9,7 +9,9 @@ from planner.cli.options import Json
 
 
 def calibrate(
-    folder: Annotated[Path, typer.Argument(help="Measured tables of kernels, or published step times, as CSV.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Measured tables of kernels, or published step times, as CSV; or a plan that ran.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="File for the profile; folder for frameworks and kernel rates."),
@@ -21,18 +23,30 @@ def calibrate(
             help="For published records: predict this source from a fit of the others; `each`: every source in turn."
         ),
     ] = None,
+    measured: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Of a plan: what a step of it took, such as `14.2s`.")
+    ] = None,
+    from_run: Annotated[
+        bool, typer.Option("--from-run", help="Of a plan: what a step took when `planner run` last trained it.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Fit a device's kernel rates to measured tables, or frameworks to published step times.
+    """Fit a device's kernel rates to measured tables, or frameworks to published step times or to one run of a plan.
 
-    The columns of the files decide which. Coefficients that the data cannot determine keep their assumed values, and
-    are named.
+    The columns of the files decide which. A run shifts coefficients as far as one run can tell. Coefficients that the
+    data cannot determine keep their assumed values, and are named.
     """
     from planner.cli import progress, render
     from planner.cli.views import calibration_tables as views
     from planner.errors import InputError
     from planner.workflows import evidence
 
+    if measured is not None or from_run:
+        refuse_beside_a_run(measured is not None and from_run, device, leave_out)
+        seconds = None if measured is None else seconds_of("--measured", measured)
+        run, paths = evidence.calibrate_to_run(folder, seconds, output)
+        render.emit(json, views.run_answer(run, paths), *views.run_tables(run, paths))
+        return
     with progress.progress_bar("calibrating", "") as on_progress:
         if evidence.holds_published_records(folder):
             if device:
@@ -46,3 +60,28 @@ def calibrate(
             render.emit(json, views.kernel_answer(calibrated, path), *views.kernel_tables(calibrated, path))
             return
     render.emit(json, views.framework_answer(fit, paths), *views.framework_tables(fit, paths))
+
+
+def refuse_beside_a_run(both: bool, device: str | None, leave_out: list[str] | None) -> None:
+    """Raises InputError for options that say two things of one run, or are of tables and records."""
+    from planner.errors import InputError
+
+    if both:
+        raise InputError("the run was measured already", where="--from-run", fix="omit it, or --measured")
+    for option, value in (("--device", device), ("--leave-out", leave_out)):
+        if value:
+            raise InputError("this option is for tables or published records", where=option, fix="omit it")
+
+
+def seconds_of(option: str, text: str) -> float:
+    """Seconds of a duration above 0. Raises InputError."""
+    from planner.errors import InputError
+    from planner.units import parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise InputError(str(error), where=option, fix="such as 14.2s") from error
+    if seconds <= 0.0:
+        raise InputError("a step takes longer than that", where=option, fix="seconds above 0")
+    return seconds

@@ -13,6 +13,7 @@ from planner.calibrate import (
     CalibratedDevice,
     CoefficientName,
     FittedCoefficients,
+    OwnRun,
     PublishedFit,
     errors_by_source,
     four_digits,
@@ -20,7 +21,7 @@ from planner.calibrate import (
     sustained_rates,
 )
 from planner.cli.views.plan_tables import table
-from planner.units import percent
+from planner.units import duration, percent
 
 
 def kernel_tables(calibrated: CalibratedDevice, path: Path | None) -> Iterator[RenderableType]:
@@ -78,6 +79,30 @@ def framework_tables(fit: PublishedFit, paths: Sequence[Path]) -> Iterator[Rende
         errors.add_row(source.name, str(source.records), percent(source.median_error), *held_out)
     yield errors
     yield written(paths)
+
+
+def run_tables(run: OwnRun, paths: Sequence[Path]) -> Iterator[RenderableType]:
+    """What a run of a plan changes, coefficient by coefficient."""
+    rows = table("coefficient", ">change")
+    for name, shift in sorted(run.shifts.items(), key=lambda pair: -abs(pair[1])):
+        rows.add_row(name, f"{100 * expm1(shift):+.1f} %")
+    yield rows
+    yield Text(
+        f"a step: predicted {duration(run.predicted)}, measured {duration(run.measured)},"
+        f" predicted now {duration(run.after)}"
+    )
+    yield written(paths)
+
+
+def run_answer(run: OwnRun, paths: Sequence[Path]) -> dict[str, Any]:
+    """The JSON answer for a calibration to one run."""
+    return {
+        "predicted_seconds": run.predicted,
+        "measured_seconds": run.measured,
+        "predicted_after_seconds": run.after,
+        "changes": {name: expm1(shift) for name, shift in run.shifts.items()},
+        "written": [str(path) for path in paths],
+    }
 
 
 def coefficient(joint: FittedCoefficients, key: CoefficientName) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -27,7 +28,13 @@ def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> 
         f"{overall.records_read - overall.rows_used} skipped",
     )
     by_source = {**ledger.sources, ALL: overall}
-    for table_of in (time_table, ranking_table, memory_table):
+    yield from time_table(by_source)
+    if ledger.after_one_run:
+        after = share(median(ledger.after_one_run.values()))
+        yield Text(
+            f"after one run of a source, of its others, median over {len(ledger.after_one_run)} sources: {after}"
+        )
+    for table_of in (ranking_table, memory_table):
         yield from table_of(by_source)
     yield from skipped_table(ledger)
     if ledger.other_files:

@@ -1,0 +1,84 @@
+"""Coefficients after a run of a plan that its user measured."""
+
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+
+from planner import files
+from planner.calibrate.fit_files import four_digits, plain_numbers, replace_sustained_rates
+from planner.calibrate.one_run import STEP, WIDTHS, Shifts, shifted_rates, shifted_timing, shifts_of_run
+from planner.costs.compute import complete_rates
+from planner.errors import InputError
+from planner.plan.plan_file import Plan
+from planner.scoring import score
+from planner.specs import library
+from planner.specs.base import with_fields
+from planner.specs.framework.software import Software
+from planner.specs.hardware.device_rates import DeviceRates
+from planner.specs.hardware.profile import Profile
+
+LEAST_SLOPE = 1e-6  # of log seconds by a log coefficient that they depend on
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRun:
+    """A measured run of a plan: seconds of its first step as it was predicted, as it was measured, and as the
+    coefficients predict it that are likeliest now; and how the logarithms of these changed.
+    """
+
+    predicted: float
+    measured: float
+    after: float
+    shifts: dict[str, float]
+
+
+def calibrated_to_run(plan: Plan, measured: float) -> OwnRun:
+    """The plan's prices after a run of so many seconds a step. Raises InputError where none of its coefficients
+    matters to the plan.
+    """
+    predicted, slopes = step_seconds(plan), dict[str, float]()
+    for name in WIDTHS:
+        slope = log(step_seconds(with_shifts(plan, {name: STEP})) / predicted) / STEP
+        if abs(slope) > LEAST_SLOPE:
+            slopes[name] = slope
+    if not slopes:
+        what = "its prices were measured, so that no coefficient changes them"
+        raise InputError(what, where="uses.prices.modules", fix="measure again: planner profile")
+    shifts = shifts_of_run(slopes, log(predicted / measured))
+    return OwnRun(predicted, measured, step_seconds(with_shifts(plan, shifts)), shifts)
+
+
+def with_shifts(plan: Plan, shifts: Shifts) -> Plan:
+    """The plan with the logarithms of its coefficients changed."""
+    prices = plan.uses.prices
+    timing = plain_numbers(shifted_timing(prices.timing, shifts))
+    rates = {kind: plain_rates(shifted_rates(each, shifts)) for kind, each in prices.rates.items()}
+    return with_fields(plan, uses=with_fields(plan.uses, prices=with_fields(prices, timing=timing, rates=rates)))
+
+
+def plain_rates(rates: DeviceRates) -> DeviceRates:
+    """The rates with what is sustained of them as Python's numbers."""
+    return with_fields(rates, sustained={name: float(value) for name, value in rates.sustained.items()})
+
+
+def step_seconds(plan: Plan) -> float:
+    """Seconds of the plan's first step by its prices."""
+    return float(score(plan).step_seconds)
+
+
+def write_own_run(run: OwnRun, plan: Plan, folder: Path, date: str) -> list[Path]:
+    """Write `software/NAME.yaml` of the plan's framework and `devices/NAME.yaml` of its shipped devices, as they are
+    after the run; returns their paths. Raises InputError.
+    """
+    software, _ = library.read_named(plan.uses.software.name, Software)
+    note = f"{software.provenance.note} Then shifted by a run of {plan.name}: {run.measured:.4g} s a step."
+    provenance = with_fields(software.provenance, date=date, note=note)
+    timing = plain_numbers(shifted_timing(software.timing, run.shifts))
+    paths = [folder / "software" / f"{software.name}.yaml"]
+    files.write(paths[0], with_fields(software, provenance=provenance, timing=timing))
+    for kind in sorted({*plan.uses.prices.rates} & {*library.shipped_names(Profile)}):
+        rates = plain_rates(shifted_rates(complete_rates(library.read_named(kind, Profile)[0].rates), run.shifts))
+        values = {name: four_digits(value) for name, value in rates.sustained.items()}
+        paths.append(folder / "devices" / f"{kind}.yaml")
+        files.write_text(paths[-1], replace_sustained_rates(files.read_text(library.find_file(kind, Profile)), values))
+    return paths

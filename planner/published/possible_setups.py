@@ -1,0 +1,69 @@
+"""What a record leaves unsaid and nothing implies: every setup that it may have had, equally likely.
+
+Seconds are the geometric mean over these setups, and intervals are as much wider as the setups differ.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.costs import LayoutColumns
+from planner.published.inferred_recompute import fits_device
+from planner.published.published_case import PublishedCase
+
+Logs = NDArray[np.float64]
+Indices = NDArray[np.int64]
+MICRO_BATCHES = (1, 2, 4)  # sequences of a micro-batch where none is stated
+
+
+def with_other_setups(case: PublishedCase) -> PublishedCase:
+    """The case with the other setups that its record may describe: experts sharded over tp or not, where Megatron's
+    default is not known to have been kept, and micro-batches of a few sequences, where they fit. Raises InputError for
+    a shipped file that cannot be read.
+    """
+    setups = [case.setup]
+    if "etp" in case.assumed:
+        setups += [replace(each, etp=other) for each in setups for other in other_etps(case)]
+    if "mbs" in case.assumed:
+        setups += [replace(each, micro_batch=size) for each in setups for size in other_sizes(each)]
+    return replace(case, other_setups=tuple(each for each in setups[1:] if fits_device(case, each)))
+
+
+def other_etps(case: PublishedCase) -> list[int]:
+    """The other of etp = tp and etp = 1, where the ranks of a stage are enough."""
+    setup = case.setup
+    tp, ranks = int(setup.tp), int(setup.ranks / setup.pp)
+    other = 1 if setup.etp > 1 else tp
+    fits = ranks % (int(setup.ep) * other) == 0
+    return [other] if case.software == "megatron" and other != setup.etp and fits else []
+
+
+def other_sizes(setup: LayoutColumns) -> list[int]:
+    """Other sizes of micro-batches into which a replica's sequences divide, each stage with one at least."""
+    own = int(setup.micro_batches * setup.micro_batch)
+    least = int(setup.pp)
+    return [size for size in MICRO_BATCHES if size != setup.micro_batch and own % size == 0 and own // size >= least]
+
+
+def each_setup(cases: Sequence[PublishedCase]) -> tuple[list[PublishedCase], Indices]:
+    """Every case once with each of its setups, and the index of the case that each of these is."""
+    pairs = [
+        (replace(case, setup=setup, other_setups=()), number)
+        for number, case in enumerate(cases)
+        for setup in (case.setup, *case.other_setups)
+    ]
+    return [case for case, _ in pairs], np.array([number for _, number in pairs], dtype=np.int64)
+
+
+def setup_shares(cases: Sequence[PublishedCase]) -> Logs:
+    """The share (cases,) of each setup of a case."""
+    return 1.0 / np.array([1.0 + len(case.other_setups) for case in cases])
+
+
+def mean_over_setups(logs: Logs, owners: Indices) -> tuple[Logs, Logs]:
+    """The mean and the standard deviation (cases,) of logarithms (setups,) over the setups of each case."""
+    count = np.bincount(owners)
+    mean = np.bincount(owners, logs) / count
+    return mean, np.sqrt(np.bincount(owners, (logs - mean[owners]) ** 2) / count)

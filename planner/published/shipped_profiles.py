@@ -1,0 +1,19 @@
+"""Shipped profiles of devices and frameworks, each read once: thousands of records name the same few."""
+
+from functools import lru_cache
+
+from planner.specs import library
+from planner.specs.framework.software import Software
+from planner.specs.hardware.profile import Profile
+
+
+@lru_cache(maxsize=64)
+def device_profile(name: str) -> Profile:
+    """A device's profile. Raises InputError."""
+    return library.read_named(name, Profile)[0]
+
+
+@lru_cache(maxsize=64)
+def framework_software(name: str) -> Software:
+    """A framework's coefficients. Raises InputError."""
+    return library.read_named(name, Software)[0]
