@@ -15,6 +15,7 @@ from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
 from tests.runtime.multi_module_plans import joined, layout
 from tests.runtime.one_process import OneProcess, differences, trained_to_the_end
+from tests.runtime.training_worlds import asked_for, soaked
 from tests.several_steps import LOSSES
 
 pytestmark = pytest.mark.slow
@@ -115,14 +116,21 @@ PLANS["zero 3 of the encoder alone"] = in_steps(
 )
 
 
+OFTEN = (  # every place, every stage; the others in the soak
+    "first_stage, zero 1", "first_stage, zero 3", "colocated, zero 3", "one_and_three, zero 0", "two_and_two, zero 2",
+    "overlapping, zero 1", "replicas, zero 2", "zero 3 of the encoder alone",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def results():
-    for plan in PLANS.values():
+def results(request):
+    runs = {name: (PLANS[name], STEPS) for name in asked_for(request, "name")}
+    for plan, _ in runs.values():
         require_runnable(plan, OPTIONS)
-    return launch(trained_to_the_end, 4, {name: (plan, STEPS) for name, plan in PLANS.items()}, OPTIONS)[0]
+    return launch(trained_to_the_end, 4, runs, OPTIONS)[0]
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
 def test_weights_after_steps_with_and_without_images_are_those_of_one_process(results, name):
     run, weights = results[name]
     assert run.verify.steps == 4

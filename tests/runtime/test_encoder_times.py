@@ -9,7 +9,7 @@ from planner.specs.base import with_fields
 from tests.meshes import meshed
 from tests.runtime.multi_module_plans import joined, layout, require_those_of_one_process
 from tests.runtime.test_cross_layers import PLANS as CROSS
-from tests.runtime.training_worlds import run_all
+from tests.runtime.training_worlds import asked_for, run_all, soaked
 from tests.several import at_other_times, legal
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
@@ -101,13 +101,19 @@ PLANS |= {f"cross attention, {name}": at_times(CROSS[name], **times(1, "at_once"
 PLANS |= {f"drawn {seed}": at_other_times(each, seed) for seed, each in legal(40, 6).items()}
 
 
+OFTEN = (  # the others in the soak
+    "all ranks, ahead, at once", "zero bubble", "chunks", "apart", "zero 3", "stages of both", "frozen", "a chain",
+    "cross attention, chunks", "cross attention, split backwards", *list(PLANS)[-2:],
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def results():
-    return run_all(4, PLANS)
+def results(request):
+    return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)
 

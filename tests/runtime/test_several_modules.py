@@ -158,7 +158,10 @@ PLANS["two dtypes"] = joined(
 )
 PLANS |= {f"drawn {seed}": plan for seed, plan in legal(20, 2).items()}
 ERRORS = {"two dtypes": 0.05}
-LATER = ("one feeds two", "cut", "zero 3", "zero 3, cut around another micro-batch", "zero bubble", "tensors")
+LATER = (
+    "one feeds two", "cut", "zero 3", "zero 3, cut around another micro-batch", "zero bubble", "tensors", "chunks",
+    "zero 3, one group reads", "tensors of the encoder", "texts of outputs alone", "recompute", "drawn 20",
+)  # fmt: skip
 ANYWHERE = ("stages", "before", "beside", "zero 3, stages")  # one layout, its encoder in other places
 
 
