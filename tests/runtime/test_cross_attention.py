@@ -11,7 +11,7 @@ from planner.plan.plan_file import Plan
 from planner.runtime.preflight.preflight_checks import require_supported
 from planner.specs.base import with_fields
 from tests.runtime.multi_module_plans import TEXT, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, run_all
+from tests.runtime.training_worlds import ONCE, asked_for, every_second, run_all, soaked
 
 ITEMS = {0: 23, 1: 17, 2: 9, 3: 30}
 TEXTS = {0: 12, 1: 5, 2: 31, 3: 8, 4: 20}
@@ -59,12 +59,12 @@ PLANS["by hand"] = files.read(GOLDEN, Plan)
 
 
 @pytest.fixture(scope="module")
-def results():
-    return run_all(4, PLANS, replace(ONCE, dtype="float64"))
+def results(request):
+    return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")}, replace(ONCE, dtype="float64"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)
 

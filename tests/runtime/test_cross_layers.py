@@ -9,7 +9,7 @@ import pytest
 from planner.plan.tasks.expand import expand
 from planner.runtime.exchange.plan_channels import plan_channels
 from tests.runtime.multi_module_plans import IMAGES, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, run_all
+from tests.runtime.training_worlds import ONCE, asked_for, every_second, run_all, soaked
 
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30, 4: 11}
 FEEDS = {0: 0, 1: 0, 2: 1, 3: 3}  # two images in the first text, none in the third and the last
@@ -58,12 +58,12 @@ PLANS = {
 
 
 @pytest.fixture(scope="module")
-def results():
-    return run_all(4, PLANS, replace(ONCE, dtype="float64"))
+def results(request):
+    return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")}, replace(ONCE, dtype="float64"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)
 

@@ -5,7 +5,7 @@ import pytest
 from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Vit
 from planner.specs.layers.components import LatentAttentionShape
-from tests.runtime.training_worlds import DECODER, run_all, spread
+from tests.runtime.training_worlds import DECODER, asked_for, every_second, run_all, soaked, spread
 
 pytestmark = pytest.mark.slow
 
@@ -53,11 +53,11 @@ PLANS = {
 
 
 @pytest.fixture(scope="module")
-def results():
-    return run_all(4, PLANS)
+def results(request):
+    return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")})
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify
     assert verified.steps == 1

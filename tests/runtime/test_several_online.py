@@ -34,11 +34,11 @@ EXACT = RunOptions(verify=True, dtype="float64")
 @pytest.mark.parametrize(
     ("data", "layouts"),
     [
-        (STREAM_FILES, "together"),
         (STREAM_FILES, "overlapping"),
-        (SAMPLES_FILE, "apart"),
         (FOLDER, "sharded"),
-        (MIXED, "together"),
+        pytest.param(STREAM_FILES, "together", marks=pytest.mark.soak),
+        pytest.param(SAMPLES_FILE, "apart", marks=pytest.mark.soak),
+        pytest.param(MIXED, "together", marks=pytest.mark.soak),
     ],
 )
 def test_steps_planned_meanwhile_train_as_one_process(tmp_path, data, layouts):

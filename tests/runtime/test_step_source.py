@@ -23,6 +23,7 @@ from planner.runtime import RunOptions
 from planner.runtime.execute import step_source
 from planner.workflows.tracing import write_measured_trace
 from tests.online.small_jobs import FILE, ahead_of, head_of
+from tests.runtime.training_worlds import soaked
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -49,7 +50,7 @@ def test_ranks_wait_for_no_step_and_train_as_one_process(tmp_path):
     assert json.loads((tmp_path / "trace.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_waiting_for_an_effort_trains_the_same_every_time(tmp_path):
     head = head_of(tmp_path, "{wait: true, look_ahead: 1}")
     made = []
@@ -131,7 +132,7 @@ def released(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", soaked([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], [signal.SIGKILL]))
 def test_nobody_outlives_a_run_that_is_ended(tmp_path, number):
     head = head_of(tmp_path)
     files.write(tmp_path / "plan.yaml", head)
@@ -147,7 +148,7 @@ def test_nobody_outlives_a_run_that_is_ended(tmp_path, number):
     assert not [name for name in os.listdir(folder) if name.endswith(".yaml") and name.isdecimal()]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_under_torchrun_a_planner_beside_it_is_killed_and_goes_on(tmp_path):
     head = head_of(tmp_path)
     path = tmp_path / "plan.yaml"
