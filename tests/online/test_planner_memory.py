@@ -13,7 +13,7 @@ def resident_kib():
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_memory_does_not_grow_over_hundreds_of_batches(tmp_path):
     ahead = ahead_of(tmp_path, head_of(tmp_path, "{deadline_ms: 0}"))
     sizes = []

