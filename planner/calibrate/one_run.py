@@ -3,9 +3,7 @@
 Let the logarithm of a run's seconds change by g with the logarithms of coefficients, which are uncertain by Σ, and let
 runs deviate by σ from any coefficients. The likeliest coefficients after one run that was predicted too slow by e, in
 the logarithm, are Σg·e / (gᵀΣg + σ²) less than before (a Kalman filter's update by one observation). That changes the
-log seconds of another run, with slopes h, by
-
-    −hᵀΣg / (gᵀΣg + σ²) · e
+log seconds of another run, with slopes h, by −hᵀΣg·e / (gᵀΣg + σ²).
 """
 
 from collections.abc import Mapping
