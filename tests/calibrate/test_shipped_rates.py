@@ -34,7 +34,7 @@ def test_each_rate_has_its_peak_and_its_source(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["a100-80gb", *(pytest.param(name, marks=pytest.mark.slow) for name in ("h100-80gb", "h200"))]
+    "name", ["a100-80gb", *(pytest.param(name, marks=pytest.mark.soak) for name in ("h100-80gb", "h200"))]
 )
 def test_the_shipped_curves_come_out_of_their_tables(shared, name):
     profile, (system, version, sizes) = shipped(name), TABLES[name]

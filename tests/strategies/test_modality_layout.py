@@ -106,7 +106,7 @@ PLAIN = "llm: {recompute: none, zero: 0, vpp: 1, cp: 1}, vit: {recompute: none, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("images", IMAGES)
+@pytest.mark.parametrize("images", [IMAGES[0], *(pytest.param(each, marks=pytest.mark.soak) for each in IMAGES[1:])])
 def test_no_layouts_are_quicker_on_two_ranks(tmp_path, images):
     assert by_brute_force(tmp_path, 2, images) > 200
 
