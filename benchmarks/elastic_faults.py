@@ -32,7 +32,7 @@ RANKS, MOMENTS = 4, 14  # steps, behind one of which the fault comes
 MODEL = """\
 format: planner.model/1
 name: least
-source: made for this benchmark
+source: made up
 modules:
   llm: {kind: decoder, layers: 2, hidden: 16, heads: 4, kv_heads: 4, ffn: 32, vocab: 64, positions: rope}
 """

@@ -8,6 +8,7 @@ from itertools import combinations
 
 import pytest
 
+from benchmarks.elastic_faults import JOB, MODEL
 from planner import files, pipeline
 from planner.errors import Infeasible, InputError, RanksLost
 from planner.online.plan_anew import plan_on_most
@@ -22,23 +23,6 @@ from planner.workflows.device_file import DEVICE_FILE, DeviceFile
 from planner.workflows.elastic import MOST_STEPS, PLAN_FILE, Part, StepWatch, run_elastic, train_part
 from tests.checkpoint_files import saved_tensors
 
-MODEL = """\
-format: planner.model/1
-name: least
-source: made for this test
-modules:
-  llm: {kind: decoder, layers: 2, hidden: 16, heads: 4, kv_heads: 4, ffn: 32, vocab: 64, positions: rope}
-"""
-JOB = """\
-format: planner.job/1
-name: elastic
-model: model.yaml
-cluster: cpu-4
-profile: cpu
-workload: {lengths: {from: mix, parts: [{weight: 1, median: 20, sigma: 0.5}]}, batch_rows: 6, max_tokens: 64}
-layout: {zero: 3, dtype: float64}
-degrees: [1, 2]
-"""
 IN_PAIRS = JOB.replace("degrees: [1, 2]", "strategy: parallel_search\nfix: {layouts: {llm: {tp: 2}}}")
 STEPS, KILLED_AFTER, GROWN_AFTER, CHECKPOINT = 7, 3, 4, 2
 ALL = (0, 1, 2, 3)

@@ -10,7 +10,7 @@ from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.strategies.modality.joint_changes import NOTHING
+from planner.specs.parallelism import Parallelism
 from planner.strategies.modality.joint_search import JointTrials, SimulatedJoint
 
 Layouts = dict[str, Layout]
@@ -40,7 +40,7 @@ def with_open_fields(inputs: Inputs, name: str, **fields: int) -> Inputs:
     it fixes excludes them.
     """
     fix = inputs.job.fix
-    given = fix.layouts.get(name, NOTHING)
+    given = fix.layouts.get(name, Parallelism())
     left = {field: value for field, value in fields.items() if getattr(given, field) is None}
     layouts = {**fix.layouts, name: with_fields(given, **left)}
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))

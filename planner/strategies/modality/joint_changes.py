@@ -8,12 +8,11 @@ from planner.errors import InputError
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.parallelism import decided_fields
 from planner.strategies.modality.kept_features import ALONE, kept_fields, kept_sources
 from planner.strategies.static.static_plan import micro_batch_count
 
 Change = dict[str, Any]  # field of a layout → another value
-NOTHING = Parallelism()
 
 
 def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:
