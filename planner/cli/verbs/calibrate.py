@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json
+from planner.cli.options import Json, optional_duration
 
 
 def calibrate(
@@ -43,7 +43,9 @@ def calibrate(
 
     if measured is not None or from_run:
         refuse_beside_a_run(measured is not None and from_run, device, leave_out)
-        seconds = None if measured is None else seconds_of("--measured", measured)
+        seconds = optional_duration(measured, "--measured")
+        if seconds == 0.0:
+            raise InputError("a step takes longer than that", where="--measured", fix="seconds above 0")
         run, paths = evidence.calibrate_to_run(folder, seconds, output)
         render.emit(json, views.run_answer(run, paths), *views.run_tables(run, paths))
         return
@@ -71,17 +73,3 @@ def refuse_beside_a_run(both: bool, device: str | None, leave_out: list[str] | N
     for option, value in (("--device", device), ("--leave-out", leave_out)):
         if value:
             raise InputError("this option is for tables or published records", where=option, fix="omit it")
-
-
-def seconds_of(option: str, text: str) -> float:
-    """Seconds of a duration above 0. Raises InputError."""
-    from planner.errors import InputError
-    from planner.units import parse_duration
-
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise InputError(str(error), where=option, fix="such as 14.2s") from error
-    if seconds <= 0.0:
-        raise InputError("a step takes longer than that", where=option, fix="seconds above 0")
-    return seconds
