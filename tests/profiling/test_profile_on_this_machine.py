@@ -1,11 +1,9 @@
 """A real profile of this machine on two ranks, whose numbers must make sense."""
 
-import time
-
 import pytest
 import torch
 
-from planner.profiling import ProfileOptions, device_name, gpu_count, profile
+from planner.profiling import ProfileOptions, device_name, gpu_count, profile, run_measurements
 from planner.specs import library
 from planner.specs.hardware.profile import Profile
 from planner.specs.layers import Audio, Decoder, Vit
@@ -15,7 +13,7 @@ SMALL = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128}
 
 
 @pytest.mark.slow
-def test_two_ranks_measure_decoder_and_encoders(tmp_path):
+def test_two_ranks_measure_decoder_and_encoders(tmp_path, monkeypatch):
     modules = {
         "llm": Decoder(**SMALL, vocab=256),
         "vision": Vit(**SMALL, patch=4, merge=2, out=64, window=16, full_layers=(1,)),
@@ -55,9 +53,8 @@ def test_two_ranks_measure_decoder_and_encoders(tmp_path):
         "p2p": 1,
     }
     assert all(0.01 < table.points[0].gb_per_s < 1000 for table in found.collectives.values())
-    began = time.monotonic()
+    monkeypatch.setattr(run_measurements, "launch", None)  # a second time nothing is left to measure
     assert profile("small", model, base, ProfileOptions(2, quick=True), tmp_path / "cpu.yaml") == found
-    assert time.monotonic() - began < 2
 
 
 @pytest.mark.gpu

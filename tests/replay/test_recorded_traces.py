@@ -31,7 +31,7 @@ def public(shared):
 
 RECORD = """
 import sys, torch
-model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
+model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 with torch.profiler.profile(
     activities=[torch.profiler.ProfilerActivity.CPU],
@@ -40,7 +40,7 @@ with torch.profiler.profile(
     with_modules=True,
 ) as profiler:
     for _ in range(4):
-        model(torch.ones(8, 64)).sum().backward()
+        model(torch.ones(256, 1024)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
         profiler.step()
@@ -48,7 +48,10 @@ with torch.profiler.profile(
 
 
 def recorded(folder):
-    """By the installed torch, in a process of its own: its profiler is no guest that every process survives."""
+    """By the installed torch, in a process of its own: its profiler is no guest that every process survives.
+
+    The layers are large, so that nearly all of a step is in an operator however often the machine takes it away.
+    """
     path = folder / "recorded.json"
     subprocess.run([sys.executable, "-c", RECORD, str(path)], check=True, capture_output=True)
     return path
