@@ -48,7 +48,7 @@ GENERIC = "generic"  # the framework that all are fitted as at first
 NOT_SHARED = ("shard_ms",)  # coefficients that do not carry over to other frameworks
 RELATIVE = ("attention", "cast", "shard_ms")  # to what is known of the framework, its kernel and its recipe
 # One value for all frameworks: no source determines its own.
-COMMON = ("attention", "jitter", "layer_us", "tp_us", "micro_batch_ms", "step_ms", "overlapped", "cast")
+COMMON = ("attention", "jitter", "layer_us", "tp_us", "expert_us", "each_expert_us", "micro_batch_ms", "step_ms", "overlapped", "cast")
 SUSTAINED_PRECISIONS = ("bf16", "fp8")
 FRAMEWORK_PRIORS = {
     "passes": Prior(1.2, 0.25),
@@ -62,7 +62,8 @@ FRAMEWORK_PRIORS = {
     "imbalance": Prior(0.3, 0.5),
     "pp_exposed": Prior(0.4, 0.5),
     "dp_window": Prior(0.6, 0.5),
-    "expert_us": Prior(2000.0, 0.6),
+    "expert_us": Prior(1000.0, 0.6),
+    "each_expert_us": Prior(250.0, 0.6),
     "layer_us": Prior(150.0, 0.7),
     "tp_us": Prior(100.0, 0.7),
     "micro_batch_ms": Prior(0.3, 0.7),
@@ -92,6 +93,7 @@ def has_experts(case: PublishedCase) -> bool:
 TOLD_BY: Mapping[str, Callable[[PublishedCase], bool]] = {
     "experts": has_experts,
     "expert_us": has_experts,
+    "each_expert_us": has_experts,
     "ep_exposed": lambda case: has_experts(case) and case.setup.ep * case.setup.etp > 1,
     "imbalance": lambda case: has_experts(case) and not case.setup.balanced,
     "cast": lambda case: case.setup.dtype == "fp8",

@@ -95,7 +95,7 @@ class MachineModel:
         attention can: its softmax leaves tensor cores idle, and FlashAttention's figures are of long runs.
         """
         curve = self.attention_curve(core)
-        share = (curve.share if forward else curve.backward_share) * self.timing.kernels
+        share = curve.share if forward else curve.backward_share
         share *= self.timing.attention if "fp8" in self.device.tflops else self.timing.attention_ampere
         work = 4.0 * (1.0 if forward else 2.5) * self.head_padding(core)
         return work / (share * self.peak(core.dtype)), curve.s0
@@ -170,13 +170,14 @@ class MachineModel:
         """Seconds in which the host launches one pass over a layer, whatever its size. The device waits where it is
         quicker.
         """
-        experts = self.timing.expert_us if any(p.grouped for p in work.matmuls) else 0.0
+        local = [product.count for product in work.matmuls if product.grouped]
+        experts = self.timing.expert_us + self.timing.each_expert_us * local[0] if local else 0.0
         return np.asarray((self.timing.layer_us + experts + np.where(tp > 1, self.timing.tp_us, 0.0)) * US)
 
     @property
     def without_launches(self) -> "MachineModel":
         """The machine whose host launches kernels in no time."""
-        return replace(self, timing=with_fields(self.timing, layer_us=0.0, tp_us=0.0, expert_us=0.0))
+        return replace(self, timing=with_fields(self.timing, layer_us=0.0, tp_us=0.0, expert_us=0.0, each_expert_us=0.0))
 
     @property
     def dp_window(self) -> float:

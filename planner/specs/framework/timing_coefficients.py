@@ -29,6 +29,7 @@ class TimingCoefficients(Spec):
     layer_us: Amount = 0.0  # launch overhead of a layer's pass on the host: a lower bound of its time
     tp_us: Amount = 0.0  # additional launch overhead with tensor parallelism
     expert_us: Amount = 0.0  # additional launch overhead of a layer of experts: counting and sorting tokens
+    each_expert_us: Amount = 0.0  # additional launch overhead of each expert on the rank: its products and their casts
     micro_batch_ms: Amount = 0.0  # overhead of each micro-batch and pass on a stage
     step_ms: Amount = 0.0  # overhead of each step: data, logging, norms
     shard_ms: Amount = 0.0  # overhead of each step, for each rank that optimizer states are sharded over
