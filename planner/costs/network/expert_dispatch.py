@@ -3,7 +3,7 @@
 Of n ranks, each with b·s/n tokens of width h that have k experts each (MegaScale-MoE, arXiv 2505.11432):
 
 - all_to_all sends a copy to each expert: 2·k·(b·s·h/n)·(n − 1)/n there and back;
-- node_level sends one copy to each node that has any of them, which is passed on within the node;
+- node_level sends one copy to each node that has any of them, and within it one to each rank that has (DeepEP, HybridEP);
 - all_gather sends all tokens to all ranks, and reduce-scatters what comes out: 2·b·s·h·(n − 1)/n, however many
   experts a token has, and whichever.
 
@@ -84,10 +84,15 @@ def dispatch_seconds(module: Module, at: LayoutColumns, machine: MachineModel, k
     if kind == "all_gather":
         degree = at.ep * at.etp
         return 2.0 * network.all_gather(own * degree, group_on_stage(at, degree, 1, per_node))
-    far = to_nodes(moe.topk, at, machine) if kind == "node_level" else 1.0
-    dispatch = network.all_to_all(own * moe.topk, group_on_stage(at, at.ep, at.etp, per_node), far=far)
-    sharded = network.all_gather(own * moe.topk * at.etp, group_on_stage(at, at.etp, 1, per_node))
+    copies, far = (to_ranks(moe.topk, at), to_nodes(moe.topk, at, machine)) if kind == "node_level" else (moe.topk, 1.0)
+    dispatch = network.all_to_all(own * copies, group_on_stage(at, at.ep, at.etp, per_node), far=far)
+    sharded = network.all_gather(own * copies * at.etp, group_on_stage(at, at.etp, 1, per_node))
     return 2.0 * (dispatch + sharded) * fullest_load(module, at, machine.timing)
+
+
+def to_ranks(topk: int, at: LayoutColumns) -> Number:
+    """Ranks that have any of a token's experts, with uniform routing in the mean."""
+    return at.ep * (1.0 - (1.0 - 1.0 / at.ep) ** topk)
 
 
 def to_nodes(topk: int, at: LayoutColumns, machine: MachineModel) -> Number:
@@ -97,5 +102,5 @@ def to_nodes(topk: int, at: LayoutColumns, machine: MachineModel) -> Number:
     members = np.maximum(1.0, per_node / group.stride)  # in a node
     nodes = np.where(machine.network.crosses_nodes(group), np.maximum(1.0, degree / members), 1.0)
     reached = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** topk)
-    copies = topk * (nodes - 1.0) / nodes
-    return np.where(nodes > 1, reached / np.maximum(copies, 1e-9), 1.0)
+    copies = to_ranks(topk, at) * (nodes - 1.0) / nodes
+    return np.where(nodes > 1, np.minimum(1.0, reached / np.maximum(copies, 1e-9)), 1.0)
