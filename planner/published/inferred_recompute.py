@@ -3,6 +3,7 @@
 Where they would not, any share of layers from the least that fits to all of them is possible: their middle is taken.
 """
 
+import re
 from dataclasses import replace
 from math import log
 
@@ -12,6 +13,7 @@ from planner.published.published_case import PublishedCase
 from planner.published.shipped_profiles import device_profile, framework_software
 from planner.units import GIB
 
+OFFLOADED = re.compile(r"activation[- ]offload|offload\w* (?:of )?activations")
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of layers, tried in this order
 # Half of the logarithm by which recomputing everything lengthens a step: forward is a third of it.
 RECOMPUTE_SPREAD = log(4 / 3) / 2
@@ -21,7 +23,7 @@ def with_inferred_recompute(case: PublishedCase) -> PublishedCase:
     """The case with the share of recomputed layers that it must have had; as it is where its record says it. Raises
     InputError for a shipped file that cannot be read.
     """
-    if "recompute" not in case.assumed or case.oom:
+    if "recompute" not in case.assumed or case.oom or OFFLOADED.search(case.settings_text):
         return case
     least = least_share_that_fits(case)
     return replace(case, setup=replace(case.setup, full_recompute=(least + 1.0) / 2.0)) if least else case

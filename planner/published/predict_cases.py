@@ -12,7 +12,7 @@ from planner.costs.compute import step_spread
 from planner.costs.memory import Footprint, footprint, oom_chance
 from planner.published.case_memory import case_accounting, fullest_footprint
 from planner.published.case_seconds import case_seconds, group_cases
-from planner.published.inferred_recompute import unstated_spread
+from planner.published.inferred_recompute import OFFLOADED, unstated_spread
 from planner.published.possible_setups import each_setup, mean_over_setups
 from planner.published.pricing_machine import pricing_machine
 from planner.published.published_case import CasePrediction, PublishedCase
@@ -26,7 +26,6 @@ from planner.units import GIB
 REPORTED_FIGURE = {"torchtitan": "reserved", "primus": "total"}
 NORMAL_80 = 1.2816  # half-width of a normal's 80 % interval, in standard deviations
 NAMED_MODULES = re.compile(r"core[ _-]?att")
-OFFLOADED = re.compile(r"activation[- ]offload|offload\w* (?:of )?activations")
 DeviceAndFramework = tuple[Profile, Software]
 
 
