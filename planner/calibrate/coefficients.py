@@ -48,7 +48,18 @@ GENERIC = "generic"  # the framework that all are fitted as at first
 NOT_SHARED = ("shard_ms",)  # coefficients that do not carry over to other frameworks
 RELATIVE = ("attention", "cast", "shard_ms")  # to what is known of the framework, its kernel and its recipe
 # One value for all frameworks: no source determines its own.
-COMMON = ("attention", "jitter", "layer_us", "tp_us", "expert_us", "each_expert_us", "micro_batch_ms", "step_ms", "overlapped", "cast")
+COMMON = (
+    "attention",
+    "jitter",
+    "layer_us",
+    "tp_us",
+    "expert_us",
+    "each_expert_us",
+    "micro_batch_ms",
+    "step_ms",
+    "overlapped",
+    "cast",
+)
 SUSTAINED_PRECISIONS = ("bf16", "fp8")
 FRAMEWORK_PRIORS = {
     "passes": Prior(1.2, 0.25),

@@ -92,7 +92,8 @@ class MachineModel:
     def attention_terms(self, core: AttentionCore, forward: bool) -> tuple[Number, float]:
         """Seconds per pair of tokens, head and element of a head; and a kernel's start, in tokens.
         Backward has 2.5 times the work of forward (arXiv 2307.08691). Clocks that matrix products cannot sustain
-        attention can: its softmax leaves tensor cores idle, and FlashAttention's figures are of long runs.
+        attention can: its softmax leaves tensor cores idle, and FlashAttention's figures are of long runs. Its kernels
+        are the same code whichever framework calls them.
         """
         curve = self.attention_curve(core)
         share = curve.share if forward else curve.backward_share
@@ -167,8 +168,8 @@ class MachineModel:
         return np.asarray(work.kernels * self.rates.launch_us * US)
 
     def host_seconds(self, work: LayerWork, tp: Number) -> Number:
-        """Seconds in which the host launches one pass over a layer, whatever its size. The device waits where it is
-        quicker.
+        """Seconds in which the host launches one pass over a layer, whatever its size; of experts it launches one after
+        another. The device waits where it is quicker.
         """
         local = [product.count for product in work.matmuls if product.grouped]
         experts = self.timing.expert_us + self.timing.each_expert_us * local[0] if local else 0.0
@@ -177,7 +178,9 @@ class MachineModel:
     @property
     def without_launches(self) -> "MachineModel":
         """The machine whose host launches kernels in no time."""
-        return replace(self, timing=with_fields(self.timing, layer_us=0.0, tp_us=0.0, expert_us=0.0, each_expert_us=0.0))
+        return replace(
+            self, timing=with_fields(self.timing, layer_us=0.0, tp_us=0.0, expert_us=0.0, each_expert_us=0.0)
+        )
 
     @property
     def dp_window(self) -> float:

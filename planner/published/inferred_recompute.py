@@ -1,4 +1,5 @@
-"""Recomputation of runs that completed and do not say whether they recompute: none, where they fit without.
+"""Recomputation of runs that completed and do not say whether they recompute: none, where they fit without, or say that
+they offload activations instead.
 
 Where they would not, any share of layers from the least that fits to all of them is possible: their middle is taken.
 """

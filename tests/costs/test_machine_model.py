@@ -88,12 +88,12 @@ def test_fp8_is_faster_than_bf16_and_casts_cost():
 
 
 def test_the_host_launches_experts_and_exchanges_besides():
-    machine = ideal(TimingCoefficients(layer_us=100.0, tp_us=20.0, expert_us=3.0))
+    machine = ideal(TimingCoefficients(layer_us=100.0, tp_us=20.0, expert_us=3.0, each_expert_us=0.5))
     dense = layer_work(MIXTRAL, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
-    moe = layer_work(MIXTRAL, "moe", LayoutColumns(ranks=1, seq=2048, batch=1))
+    moe, shared = (layer_work(MIXTRAL, "moe", LayoutColumns(ranks=8, seq=2048, batch=8, ep=ep)) for ep in (1, 8))
     assert [
-        float(machine.host_seconds(w, tp)) for w, tp in ((dense, 1), (dense, 2), (moe, 1), (moe, 8))
-    ] == pytest.approx([100e-6, 120e-6, 103e-6, 123e-6])
+        float(machine.host_seconds(w, tp)) for w, tp in ((dense, 1), (dense, 2), (moe, 1), (moe, 8), (shared, 1))
+    ] == pytest.approx([100e-6, 120e-6, 107e-6, 127e-6, 103.5e-6])
 
 
 @pytest.mark.parametrize("name", ["a100-80gb", "h100-80gb", "b200", "v100-32gb", "mi300x"])

@@ -37,9 +37,10 @@ def test_a_run_that_would_not_fit_recomputes_between_the_least_that_fits_and_eve
     assert with_inferred_recompute(hopeless).setup.full_recompute == 1.0
 
 
-def test_what_a_record_says_and_what_ran_out_of_memory_stay(silent):
+def test_what_a_record_says_what_it_offloads_and_what_ran_out_of_memory_stay(silent):
     tight = replace(silent, device_bytes=1.0)
-    for case in (replace(tight, assumed=()), replace(tight, oom=True)):
+    offloads = replace(tight, settings_text="activation offloading required")
+    for case in (replace(tight, assumed=()), replace(tight, oom=True), offloads):
         assert with_inferred_recompute(case) == case
 
 

@@ -3,7 +3,7 @@
 Of n ranks, each with b·s/n tokens of width h that have k experts each (MegaScale-MoE, arXiv 2505.11432):
 
 - all_to_all sends a copy to each expert: 2·k·(b·s·h/n)·(n − 1)/n there and back;
-- node_level sends one copy to each node that has any of them, and within it one to each rank that has (DeepEP, HybridEP);
+- node_level sends one copy to each node that has any of them, and there one to each rank that has (DeepEP);
 - all_gather sends all tokens to all ranks, and reduce-scatters what comes out: 2·b·s·h·(n − 1)/n, however many
   experts a token has, and whichever.
 

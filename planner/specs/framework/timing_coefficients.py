@@ -20,7 +20,9 @@ class TimingCoefficients(Spec):
     pp_exposed: Share = 1.0  # exposed share of sends between pipeline stages
     dp_window: Share = 1.0  # share of concurrent compute that overlaps communication of gradients and parameters
     gradient_bytes: Positive = 4.0  # bytes of a gradient element in its reduction
-    kernels: Positive = 1.0  # rate of its kernels in training, relative to the sustained rate of others on the device
+    kernels: Positive = (
+        1.0  # rate of its matrix products in training, relative to the sustained rate of others' on the device
+    )
     attention: Positive = 1.0  # rate of its attention, relative to the newest kernels, on devices later than Ampere
     attention_ampere: Positive = 1.0  # the same on Ampere and earlier ones
     experts: Positive = 1.0  # rate of its experts' grouped gemms, over the device's share of a single product's

@@ -1,6 +1,8 @@
 """Volumes of tensor, sequence and expert parallelism against the papers' formulas."""
 
 from dataclasses import replace
+from itertools import product
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from planner.costs.compute.layer_work import layer_work
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.network import layer_traffic as traffic
-from planner.costs.network.expert_dispatch import expert_seconds, to_nodes
+from planner.costs.network.expert_dispatch import expert_seconds, to_nodes, to_ranks
 from planner.costs.network.layer_traffic import (
     layer_groups,
     layer_traffic,
@@ -104,6 +106,13 @@ def test_what_is_hidden_is_waited_for_in_part():
 def test_one_copy_to_each_node_is_never_more_than_all(topk, nodes):
     share = float(to_nodes(topk, setup(ep=8 * nodes, ranks=512), ideal()))
     assert 0 < share <= 1 + 1e-12 and (topk > 1 or share == pytest.approx(1.0))
+
+
+@given(topk=st.integers(1, 5), ep=st.integers(1, 5))
+def test_a_token_goes_once_to_each_rank_that_has_any_of_its_experts(topk, ep):
+    """All choices of ranks are equally likely: the mean number of different ones."""
+    choices = [len({*chosen}) for chosen in product(range(ep), repeat=topk)]
+    assert float(to_ranks(topk, setup(ep=ep))) == pytest.approx(fmean(choices))
 
 
 def test_a_ring_hides_behind_attention():
