@@ -94,12 +94,13 @@ def test_a_dense_model_has_no_dispatch(tmp_path):
 
 @pytest.mark.parametrize("topk", [2, 16])
 def test_what_is_simulated_has_it_and_takes_no_longer_than_with_others(made, topk):
-    inputs = made(topk, "ep: 8, pp: 1, zero: 1", Knobs())
+    kinds = ("all_to_all", "all_gather")
+    inputs = made(topk, "ep: 8, pp: 1, zero: 1", Knobs(dispatch=kinds))
     problem = layout_problem(inputs)
     plan = parallel_search.plan(inputs, None)
     layout = plan.layouts[inputs.module]
     assert layout.dispatch == ("all_gather" if topk > 8 else "all_to_all")
-    for kind in DISPATCHES:
+    for kind in kinds:
         other = simulate_layout(inputs, problem, with_fields(layout, dispatch=kind)).seconds
         assert plan.outcome.value <= other * (1 + 1e-8)
 
