@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 # Patterns of a name in plain form (see `plain_words`): the first match names the spec; `{1}` is its first group.
 ALIASES: tuple[tuple[str, str], ...] = (
@@ -50,6 +51,7 @@ UNDESCRIBED_LAYERS: tuple[tuple[str, str], ...] = (
 AMBIGUOUS_NAMES = re.compile(r"^(gpt|tiny)\b")
 
 
+@lru_cache(maxsize=4096)
 def plain_words(*names: str) -> str:
     """Lower-case words with letters and digits separated: `Llama3.1_405B` as `llama 3 1 405 b`."""
     words = re.findall(r"[a-z]+|[0-9]+", " ".join(names).lower())

@@ -12,6 +12,7 @@ from planner.published.batch_sizes import sequence_length
 from planner.published.model_names import plain_words, spec_name, undescribed_layers
 from planner.published.published_case import CaseEncoder
 from planner.published.record_files import PublishedRecord, UnusableRecord
+from planner.published.shipped_profiles import model_names
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Module
@@ -72,7 +73,7 @@ def model_of_record(record: PublishedRecord) -> TrainedModel:
     shape = {name: record.count(name) for name in SHAPE}
     if all(shape.values()):
         return model_from_columns(record)
-    name = spec_name(model, family, library.shipped_names(Model))
+    name = spec_name(model, family, model_names())
     if name is None:
         raise UnusableRecord("no spec of the model", model or "not stated")
     return TrainedModel(with_stated_layers(record, shipped_module(name)))

@@ -220,10 +220,10 @@ def zero_sharded_bytes(
 
 def zero_state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> StateBytes:
     """Bytes of weights, gradients and optimizer states on one rank of a stage. Stages count from 0 to pp − 1."""
-    trained, frozen = trained_stage_parameters(module, at, stage), frozen_stage_parameters(module, at, stage)
-    each = per_parameter(at, accounting)
+    trained, each = trained_stage_parameters(module, at, stage), per_parameter(at, accounting)
     parts = [*parameter_bytes(trained, each, at, accounting)]
     if module.trained != "all":
+        frozen = frozen_stage_parameters(module, at, stage)
         parts += parameter_bytes(frozen, frozen_bytes(each, at, accounting), at, accounting)
     whole = StateBytes(*(sum(sizes) for sizes in zip(*parts, strict=True)))
     if not np.any(at.optimizer_offload):
@@ -285,6 +285,8 @@ def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffici
     """Bytes that ZeRO-3 gathers on each rank: the layer in use and the next, the head, and the gradients of the largest
     of these as computed and as reduced; or the whole stage, where it stays gathered.
     """
+    if not np.any(np.asarray(at.zero) >= 3):
+        return 0.0
     part, cast = stage_parameters(module, at, stage), at.element
     layer = np.maximum.reduce(
         [sum(rank_layer_parameters(module, kind, at)) for kind in stage_layers(module, at, stage)]
