@@ -33,6 +33,7 @@ JOBS = [
 # Sets are compared by the mean layer and micro-batch: of others the chosen one is within this of the best. Where
 # activations are offloaded too, what a set frees is no longer sent: so layouts that are far from the best err by more.
 CLOSE, OFTEN = 1.02, 0.9
+BEST = 1.001  # and the quickest of all layouts is within this of the quickest
 CLOSE_BESIDE_OFFLOAD, OFTEN_BESIDE_OFFLOAD = 1.15, 0.8
 WITHOUT_OFFLOAD = [(*job[:3], ", ".join(filter(None, (job[3], "offload: 0"))), job[4]) for job in JOBS]
 NONE = RECOMPUTE.index("none")
@@ -86,7 +87,7 @@ def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
     own = np.array([chosen[key] for key in zip(*bare, strict=True)])
     fits = np.isfinite(best)
     assert (np.isfinite(own) == fits).all()
-    assert own[fits].min() <= best[fits].min() * (1.0 + 1e-9)
+    assert own[fits].min() <= best[fits].min() * BEST
     slower = own[fits] / best[fits]
     if problem.trained.fixed.offload is None:
         assert slower.max() <= CLOSE_BESIDE_OFFLOAD and np.mean(slower <= 1.0 + 1e-9) >= OFTEN_BESIDE_OFFLOAD
