@@ -77,10 +77,10 @@ class JointSpace:
 
     def space(self, name: str, ranks: int, piped: bool, passes: int = 1) -> ModuleSpace:
         """A module's layouts on so many ranks; of an encoder, whose items are in so many passes: under ZeRO-3 each
-        would gather the parameters anew, so that it is there only where nothing else fits.
+        would gather the parameters anew, so that of several it is there only where nothing else fits.
         """
         whole = self.whole_space(name, ranks, piped, passes)
-        return whole if name == self.inputs.module else whole.without_zero3
+        return whole if name == self.inputs.module or passes == 1 else whole.without_zero3
 
     def whole_space(self, name: str, ranks: int, piped: bool, passes: int) -> ModuleSpace:
         """The same, with ZeRO-3 in any case."""

@@ -113,6 +113,10 @@ class JointSearch:
         """The quickest so far that fits."""
         return next(iter(self.rising), None)
 
+    def kind_of_change(self, one: SimulatedJoint) -> str:
+        """The kind of joint layouts that are others with a change: a baseline's is no longer its name."""
+        return f"{one.kind} changed" if any(one is each for each in self.starts) else one.kind
+
 
 def simulated_joint(trials: JointTrials, layouts: dict[str, Layout], kind: str, most: float = inf) -> SimulatedJoint:
     """Joint layouts as a plan with the seconds of its step, or why they are none. What does not fit in the order of its
@@ -205,7 +209,7 @@ def improve(done: JointSearch) -> None:
             return
         expanded.add(str(start.layouts))
         least = done.rising[0].seconds
-        kind = f"{start.kind} changed" if any(start is each for each in done.starts) else start.kind
+        kind = done.kind_of_change(start)
         for layouts in neighbours(done.inputs, start.layouts):
             if done.spent or done.simulate(layouts, kind, CLEARLY_SLOWER * start.estimate).seconds < least:
                 break
