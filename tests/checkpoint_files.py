@@ -3,7 +3,7 @@
 from planner.models.checkpoints.hugging_face import save_checkpoint_streamed
 from planner.models.checkpoints.safetensors_files import TensorDescription, write_tensors_streamed
 from planner.models.checkpoints.stored_shards import HeldShard, write_shards
-from planner.models.tensor_region import whole
+from planner.models.tensor_region import whole_region
 from planner.runtime.checkpoint.checkpoint_index import read_index, shard_prefix
 from planner.runtime.checkpoint.stored_states import stored_states
 
@@ -25,7 +25,9 @@ def save_checkpoint(weights, spec, folder, source=None):
 def write_states(path, tensors):
     """Write full tensors to one file, as a rank does that holds all of them; its digest."""
     return write_shards(
-        path, {name: HeldShard(whole(values.shape), values) for name, values in tensors.items()}, tensors.values()
+        path,
+        {name: HeldShard(whole_region(values.shape), values) for name, values in tensors.items()},
+        tensors.values(),
     )
 
 

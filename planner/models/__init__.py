@@ -11,13 +11,10 @@ from planner.models.sharding import (
     ModuleShard,
     ParameterSplit,
     expert_parameters,
-    full_shape,
     parameter_splits,
-    take_shard,
-    write_shard,
 )
 from planner.models.tensor_parallel import NO_TENSOR_PARALLEL, TensorParallel
-from planner.models.tensor_region import TensorRegion, held_region, held_values
+from planner.models.tensor_region import TensorRegion, copy_shared, held_region, held_values, whole_region
 from planner.models.token_dispatch import (
     LOCAL_DISPATCHER,
     ExpertChoice,
@@ -48,13 +45,12 @@ __all__ = [
     "TransformersModel",
     "build",
     "combine_outputs",
+    "copy_shared",
     "expert_parameters",
-    "full_shape",
     "held_region",
     "held_values",
     "init_weights",
     "parameter_splits",
-    "take_shard",
     "unsupported",
-    "write_shard",
+    "whole_region",
 ]

@@ -100,18 +100,6 @@ def take_shard(full: Tensor, splits: Sequence[ParameterSplit]) -> Tensor:
     return full
 
 
-def write_shard(full: Tensor, splits: Sequence[ParameterSplit], values: Tensor) -> None:
-    """Copy `values`, of the shape that `take_shard` returns, into their place in the full tensor."""
-    if not splits:
-        full.copy_(values)
-        return
-    split, rest, offset = splits[0], splits[1:], 0
-    for first, last in split.spans(full.shape[split.dim]):
-        width = last - first
-        write_shard(full.narrow(split.dim, first, width), rest, values.narrow(split.dim, offset, width))
-        offset += width
-
-
 def copy_to_parameter(parameter: Tensor, values: Tensor) -> None:
     """Copy values of the parameter's full (unsharded by FSDP) shape into it; a DTensor takes its local shard. Nothing
     is sent, since all ranks have the same values.

@@ -53,7 +53,7 @@ class TensorRegion:
         return TensorRegion(self.full, (*self.spans[:dim], chosen, *self.spans[dim + 1 :]))
 
 
-def whole(shape: Sequence[int]) -> TensorRegion:
+def whole_region(shape: Sequence[int]) -> TensorRegion:
     """All of a tensor."""
     return TensorRegion(tuple(shape), tuple((Span(0, size),) for size in shape))
 
@@ -63,7 +63,7 @@ def held_region(tensor: Tensor, splits: Sequence[ParameterSplit]) -> TensorRegio
     count of updates, is not sharded.
     """
     splits = splits if tensor.dim() else ()
-    region = whole(full_shape(tensor.shape, splits))
+    region = whole_region(full_shape(tensor.shape, splits))
     for split in splits:
         region = region.select(split.dim, split.spans(region.shape[split.dim]))
     if isinstance(tensor, DTensor):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.models.sharding import EqualShard, ParameterSplit, take_shard
-from planner.models.tensor_region import chunk, copy_shared, held_region, whole
+from planner.models.tensor_region import chunk, copy_shared, held_region, whole_region
 from tests.examples import examples
 
 
@@ -66,7 +66,7 @@ def test_shards_of_any_layout_are_found_in_those_of_any_other(drawn):
 
 
 def test_what_is_not_shared_stays():
-    left = whole((4, 6)).select(1, [(0, 2), (4, 5)])
-    right = whole((4, 6)).select(1, [(2, 4)])
+    left = whole_region((4, 6)).select(1, [(0, 2), (4, 5)])
+    right = whole_region((4, 6)).select(1, [(2, 4)])
     into = torch.zeros(left.shape)
     assert copy_shared(into, left, torch.ones(right.shape), right) == 0 and not into.any()

@@ -9,7 +9,7 @@ import torch
 from planner.errors import RunFailed
 from planner.files import path_exists
 from planner.models.checkpoints.stored_shards import HeldShard
-from planner.models.tensor_region import whole
+from planner.models.tensor_region import whole_region
 from planner.runtime import RunOptions
 from planner.runtime.checkpoint import accepting
 from planner.runtime.checkpoint.accepting import accept
@@ -35,7 +35,7 @@ CALLS = ("replace", "fsync", "unlink", "rmdir", "mkdir")
 
 def save(folder, steps, last=1):
     """As two ranks do it, each with half of a tensor of this number."""
-    halves = [whole(SHAPE).select(0, [span]) for span in ((0, 2), (2, 4))]
+    halves = [whole_region(SHAPE).select(0, [span]) for span in ((0, 2), (2, 4))]
     shards = [{"llm/weights/w": HeldShard(half, torch.full(half.shape, float(steps)))} for half in halves]
     files = [write_file(folder, rank, of_rank, steps) for rank, of_rank in enumerate(shards)]
     return accept(folder, OF_RUN, steps, files, Retention(last))

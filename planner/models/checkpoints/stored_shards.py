@@ -19,7 +19,7 @@ from planner.models.checkpoints.safetensors_files import (
     read_metadata,
     write_tensors_streamed,
 )
-from planner.models.tensor_region import Span, TensorRegion, copy_shared, whole
+from planner.models.tensor_region import Span, TensorRegion, copy_shared, whole_region
 
 REGIONS = "regions"  # key of a file's metadata
 MATCHING_CHECKPOINT = "give a checkpoint of this very model"
@@ -88,7 +88,7 @@ class StoredShards:
         """A full tensor. Raises InputError."""
         described = self.describe(name)
         full = torch.empty(described.shape, dtype=described.dtype)
-        self.fill(name, HeldShard(whole(described.shape), full))
+        self.fill(name, HeldShard(whole_region(described.shape), full))
         return full
 
     def incomplete(self, name: str) -> InputError:

@@ -1,17 +1,20 @@
-"""Unshards parameters, gradients and optimizer states onto rank 0: one tensor at a time, so that no rank needs memory
-for more than the largest.
+"""Parameters and gradients of all ranks, made whole on rank 0.
+
+Every rank sends what it holds straight to rank 0, many shards in one message: nobody waits for those that share a
+tensor with it, and a message costs as much for a small tensor as for a large one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
-from planner.models import ParameterSplit, full_shape, take_shard, write_shard
+from planner.models import TensorRegion, copy_shared, held_region, held_values, whole_region
+from planner.models.checkpoints import HeldShard
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage
 
@@ -19,23 +22,43 @@ FullTensorsByModule = dict[str, dict[str, Tensor]]  # module → parameter → u
 StageTensorReader = Callable[
     [ShardedStage], Mapping[str, Tensor]
 ]  # reads a rank's tensors, by parameter: tp or expert shards, which FSDP2 may shard further
+TensorKey = tuple[str, str]  # module and parameter
+MESSAGE_NUMBERS = 2**24  # most numbers of a message; a shard that has more is a message of its own
 COMPARED_AT_ONCE = 2**22  # numbers
 REPLICA_TOLERANCE = 1e-6  # relative difference in norm allowed between replicas: some roundings of float32
 
 
-class TensorShard(NamedTuple):
-    """A rank's shard of one tensor."""
+class SentShard(NamedTuple):
+    """What rank 0 knows of a shard before it receives it."""
 
-    splits: tuple[ParameterSplit, ...]
-    values: Tensor
-
-
-class ShardDescription(NamedTuple):
-    """Description of a shard that a rank will send."""
-
-    splits: tuple[ParameterSplit, ...]
-    shape: tuple[int, ...]
+    region: TensorRegion
     dtype: torch.dtype
+
+
+class FullTensor:
+    """A tensor on rank 0, of which ranks bring their shards."""
+
+    def __init__(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> None:
+        self.name, self.region = name, whole_region(shape)
+        self.values = torch.empty(self.region.full, dtype=dtype)
+        self.brought: dict[TensorRegion, int] = {}  # by which rank first
+
+    def add(self, rank: int, shard: HeldShard) -> None:
+        """Write a shard into its place. Raises RunFailed where another rank brought the same one with other numbers."""
+        first = self.brought.setdefault(shard.region, rank)
+        if first == rank:
+            copy_shared(self.values, self.region, shard.values, shard.region)
+        elif replicas_differ(self.values_in(shard.region), shard.values):
+            raise RunFailed(
+                f"`{self.name}` differs between rank {first} and rank {rank}: replicas should be the same",
+                fix="this is a bug of the runtime, please report it",
+            )
+
+    def values_in(self, region: TensorRegion) -> Tensor:
+        """A copy of the numbers of a region, of its shape."""
+        values = torch.empty(region.shape, dtype=self.values.dtype)
+        copy_shared(values, region, self.values, self.region)
+        return values
 
 
 def full_weights(local: RankState) -> FullTensorsByModule:
@@ -49,108 +72,94 @@ def full_gradients(local: RankState) -> FullTensorsByModule:
 
 
 def gather_full_tensors(local: RankState, read: StageTensorReader) -> FullTensorsByModule:
-    """All tensors at once, on rank 0; an empty dict on the others. Every rank calls it."""
-    full = {module: dict(FullTensors(local, module, read)) for module in local.plan.layouts}
-    return {module: tensors for module, tensors in full.items() if tensors}
+    """All tensors, on rank 0; an empty dict on the others. Every rank calls it. Raises RunFailed if replicas differ."""
+    shards = own_shards(local, read)
+    sent = gather_descriptions(
+        {key: SentShard(shard.region, shard.values.dtype) for key, shard in shards.items()}, local.tensor_group
+    )
+    if local.worker.rank:
+        send_shards(shards, local.tensor_group)
+        return {}
+    full = assemble(chain([(0, shards)], receive_shards(sent, local.tensor_group)))
+    found: FullTensorsByModule = {}
+    for (module, name), tensor in sorted(full.items()):
+        found.setdefault(module, {})[name] = tensor
+    return found
 
 
-class FullTensors:
-    """Iterator over the tensors of a module, sorted by name, unsharded on rank 0. On the others it yields nothing, and
-    iterating sends their shards. Every rank must create it and iterate over it once.
+def own_shards(local: RankState, read: StageTensorReader) -> dict[TensorKey, HeldShard]:
+    """What this rank holds, on the host, but for replicas of what an earlier rank of a data-parallel group holds."""
+    return {
+        (module, name): HeldShard(held_region(tensor, stage.splits.get(name, ())), held_values(tensor).cpu())
+        for module, stages in local.stages.items()
+        for stage in stages
+        for name, tensor in sorted(read(stage).items())
+        if stage.is_first_replica(name)
+    }
+
+
+def gather_descriptions(own: dict[TensorKey, SentShard], group: dist.ProcessGroup) -> list[dict[TensorKey, SentShard]]:
+    """What each rank will send, on rank 0; an empty list on the others."""
+    gathered: list[dict[TensorKey, SentShard]] = [] if dist.get_rank() else [{}] * dist.get_world_size()
+    dist.gather_object(own, gathered or None, group=group)
+    return gathered
+
+
+def messages(sizes: Mapping[TensorKey, tuple[int, torch.dtype]]) -> Iterator[list[TensorKey]]:
+    """Shards that travel together, in their order: of one dtype, and together no larger than a message.
+
+    `sizes`: of each shard, its numbers and their dtype.
     """
+    together: list[TensorKey] = []
+    numbers = 0
+    for key, (size, dtype) in sizes.items():
+        if together and (sizes[together[0]][1] != dtype or numbers + size > MESSAGE_NUMBERS):
+            yield together
+            together, numbers = [], 0
+        together.append(key)
+        numbers += size
+    if together:
+        yield together
 
-    def __init__(self, local: RankState, module: str, read: StageTensorReader) -> None:
-        self.module, self.rank, self.group = module, local.worker.rank, local.tensor_group
-        stages = local.stages.get(module, ())
-        self.own = {name: tensor for stage in stages for name, tensor in read(stage).items()}
-        own_parts = {
-            name: ShardDescription(
-                stage.splits.get(name, ()) if tensor.dim() else (), tuple(tensor.shape), tensor.dtype
+
+def send_shards(shards: Mapping[TensorKey, HeldShard], group: dist.ProcessGroup) -> None:
+    """Sends this rank's shards to rank 0."""
+    sizes = {key: (shard.values.numel(), shard.values.dtype) for key, shard in shards.items()}
+    for together in messages(sizes):
+        dist.send(torch.cat([shards[key].values.reshape(-1) for key in together]), 0, group=group)
+
+
+def receive_shards(
+    sent: Sequence[Mapping[TensorKey, SentShard]], group: dist.ProcessGroup
+) -> Iterator[tuple[int, dict[TensorKey, HeldShard]]]:
+    """Yields each other rank with the shards of one of its messages, in the order of ranks."""
+    for rank, of_rank in enumerate(sent[1:], 1):
+        sizes = {key: (shard.region.numbers, shard.dtype) for key, shard in of_rank.items()}
+        for together in messages(sizes):
+            numbers = [sizes[key][0] for key in together]
+            buffer = torch.empty(sum(numbers), dtype=sizes[together[0]][1])
+            dist.recv(buffer, rank, group=group)
+            parts = zip(together, buffer.split(numbers), strict=True)  # type: ignore[no-untyped-call]
+            yield (
+                rank,
+                {key: HeldShard(of_rank[key].region, part.view(of_rank[key].region.shape)) for key, part in parts},
             )
-            for stage in stages
-            for name, tensor in read(stage).items()
-            if stage.is_first_owner(name)
-        }
-        self.parts = gather_descriptions(own_parts, self.group)
-        self.names = broadcast_names(sorted({name for of_rank in self.parts.values() for name in of_rank}), self.group)
-
-    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        """Yields name and tensor. Raises RunFailed where replicas differ."""
-        for name in self.names:
-            dist.barrier(
-                group=self.group
-            )  # else ranks that shard a tensor could wait for one that still waits for rank 0
-            if self.rank == 0:
-                yield name, assemble(f"{self.module}.{name}", self.receive_parts(name))
-            else:
-                self.send_part(name)
-
-    def send_part(self, name: str) -> None:
-        """Unshards this rank's part with those that share it, and sends it to rank 0 if it is the first owner."""
-        values = unshard(self.own[name]) if name in self.own else None
-        if name in self.parts[self.rank] and values is not None:
-            dist.send(values.cpu().contiguous(), 0, group=self.group)
-
-    def receive_parts(self, name: str) -> Iterator[tuple[int, TensorShard]]:
-        """Yields rank and shard of every owner, received in the order of ranks."""
-        own = unshard(self.own[name]) if name in self.own else None
-        for rank, of_rank in self.parts.items():
-            if name not in of_rank:
-                continue
-            part = of_rank[name]
-            if rank == 0 and own is not None:
-                yield rank, TensorShard(part.splits, own.cpu())
-            else:
-                values = torch.empty(part.shape, dtype=part.dtype)
-                dist.recv(values, rank, group=self.group)
-                yield rank, TensorShard(part.splits, values)
 
 
-def gather_descriptions(
-    own: dict[str, ShardDescription], group: dist.ProcessGroup
-) -> dict[int, dict[str, ShardDescription]]:
-    """Descriptions of all ranks on rank 0; on another its own only."""
-    if dist.get_rank():
-        dist.gather_object(own, group=group)
-        return {dist.get_rank(): own}
-    gathered: list[dict[str, ShardDescription]] = [{}] * dist.get_world_size()
-    dist.gather_object(own, gathered, group=group)
-    return dict(enumerate(gathered))
-
-
-def broadcast_names(names: list[str], group: dist.ProcessGroup) -> list[str]:
-    """The names of rank 0, on all ranks."""
-    message = [names]
-    dist.broadcast_object_list(message, 0, group=group)
-    return message[0]
-
-
-def unshard(tensor: Any) -> Tensor:
-    """This rank's tp or expert shard (of its local shape), gathered from the FSDP2 shards of it."""
-    detached: Tensor = tensor.detach()
-    return detached.full_tensor() if isinstance(detached, DTensor) else detached
-
-
-def assemble(name: str, parts: Iterable[tuple[int, TensorShard]]) -> Tensor:
-    """The unsharded tensor, of shape `full_shape`, from the shards of all ranks.
+def assemble(brought: Iterable[tuple[int, Mapping[TensorKey, HeldShard]]]) -> dict[TensorKey, Tensor]:
+    """The unsharded tensors, from shards that ranks hold of them.
 
     Raises RunFailed where replicas of a shard differ.
     """
-    full: Tensor | None = None
-    first: dict[tuple[ParameterSplit, ...], int] = {}
-    for rank, (splits, values) in parts:
-        if full is None:
-            full = torch.empty(full_shape(values.shape, splits), dtype=values.dtype)
-        if splits not in first:
-            first[splits] = rank
-            write_shard(full, splits, values)
-        elif replicas_differ(take_shard(full, splits), values):
-            raise RunFailed(
-                f"`{name}` differs between rank {first[splits]} and rank {rank}: replicas should be the same",
-                fix="this is a bug of the runtime, please report it",
-            )
-    assert full is not None, "some rank has it"
-    return full
+    full: dict[TensorKey, FullTensor] = {}
+    for rank, shards in brought:
+        for key, shard in shards.items():
+            if key not in full:
+                full[key] = FullTensor(".".join(key), shard.region.full, shard.values.dtype)
+            full[key].add(rank, shard)
+    for tensor in full.values():
+        assert sum(region.numbers for region in tensor.brought) >= tensor.values.numel(), f"ranks lack {tensor.name}"
+    return {key: tensor.values for key, tensor in full.items()}
 
 
 def replicas_differ(one: Tensor, other: Tensor) -> bool:

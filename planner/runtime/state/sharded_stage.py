@@ -200,9 +200,9 @@ class ShardedStage:
         if not self.open_forwards:
             self.reshard()
 
-    def is_first_owner(self, name: str) -> bool:
-        """Whether this rank is the first of those over which this part of a parameter is sharded or replicated."""
-        return all(ranks[0] == self.clock.rank for ranks in self.state_ranks(name))
+    def is_first_replica(self, name: str) -> bool:
+        """Whether this rank is the first of those over which its shard of a parameter is replicated."""
+        return self.state_ranks(name)[1][0] == self.clock.rank
 
     def state_ranks(self, name: str) -> tuple[Ranks, Ranks]:
         """The ranks over which this part of a parameter is sharded, and those over which its shards are replicated."""

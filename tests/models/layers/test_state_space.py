@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
 from planner.models.kernels.chunked_scan import ScanInputs, state_space_scan
-from planner.models.sharding import EqualShard, ModuleShard, parameter_splits, take_shard, write_shard
+from planner.models.sharding import EqualShard, ModuleShard, parameter_splits, take_shard
+from planner.models.tensor_region import copy_shared, held_region, whole_region
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts, StateSpace
@@ -141,7 +142,8 @@ def test_shards_of_groups_make_up_the_block() -> None:
         assert {"layers.0.state_space.into.weight", "layers.0.state_space.convolution.weight"} < splits.keys()
         for name, parameter in part.named_parameters():
             assert torch.equal(parameter, take_shard(whole[name], splits.get(name, ())))
-            write_shard(made[name], splits.get(name, ()), parameter.detach())
+            part = held_region(parameter, splits.get(name, ()))
+            copy_shared(made[name], whole_region(part.full), parameter.detach(), part)
     assert all(torch.equal(made[name], parameter) for name, parameter in whole.items())
 
 
