@@ -6,11 +6,13 @@ encoders' backwards run at once, or recompute all, whichever fits first.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf, sqrt
 
 from planner.costs import SharedPrices
 from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
+from planner.plan.legal.launch_laws import launch_laws
 from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
@@ -139,10 +141,10 @@ def simulated_joint(trials: JointTrials, layouts: dict[str, Layout], kind: str, 
 
 
 def require_lawful_layouts(plan: Plan) -> None:
-    """Raises InputError with the first law of layouts that a plan breaks: of the others only those of the chosen plan
-    are looked at, as it takes as long as to simulate it.
+    """Raises InputError with the first law of layouts, or of the software, that a plan breaks: of the others only those
+    of the chosen plan are looked at, as it takes as long as to simulate it.
     """
-    for broken in layout_laws(plan):
+    for broken in chain(layout_laws(plan), launch_laws(plan)):
         raise InputError(f"illegal plan: {broken.message}", where=broken.where, fix=broken.fix)
 
 
