@@ -4,6 +4,7 @@ Outside data is where PLANNER_SHARED says. With --no-skips tests that skip fail,
 """
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,18 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Before tests are imported, which ask how many examples there are."""
     settings.load_profile("thorough" if config.getoption("thorough") else "quick")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m leaves any out
+def pytest_collection_modifyitems(items):
+    """Of a test that is marked `every(n)` each n-th case runs, and the others in the soak."""
+    cases: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("every"):
+            case = item.path, item.originalname
+            if cases[case] % mark.args[0]:
+                item.add_marker(pytest.mark.soak)
+            cases[case] += 1
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,7 +23,7 @@ def test_small_k2_has_the_shape_of_the_release():
     assert differs == set(own)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_small_k2_trains_from_a_plan_file(tmp_path):
     solved = pipeline.solve(str(EXAMPLE / "job.yaml")).plan
     layout = solved.layouts["llm"]

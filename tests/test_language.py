@@ -25,6 +25,7 @@ TABLES = (
     "cli/views/mix_tables.py",
     "cli/views/multimodal_demo_screen.py",
     "cli/views/own_run_tables.py",
+    "cli/views/settling_tables.py",
     "cli/views/plan_tables.py",
     "cli/views/prediction_tables.py",
     "cli/views/profile_tables.py",

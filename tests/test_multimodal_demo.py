@@ -79,6 +79,7 @@ class Heard:
         assert chapter == self.chapters[-1]
 
 
+@pytest.mark.soak
 def test_all_of_it_runs_and_the_model_learns_what_its_text_does_not_say(tmp_path):
     heard = Heard()
     result = multimodal_demo(tmp_path, heard, steps=12)

@@ -137,7 +137,7 @@ def test_a_model_of_the_text_alone_does_not(losses):
     assert sum(losses["samples"][-LAST:]) < 0.35 * sum(losses["text"][-LAST:])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_example_that_is_planned_batch_by_batch_trains_the_same(tmp_path):
     """Its first losses are those of all batches planned ahead, and of one process."""
     planner(tmp_path, "samples", "samples", "--count", str(4 * ROWS))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.complete import job_names, model_names
+from planner.cli.complete import job_names
 from planner.errors import InputError
 from planner.specs.base import Ranks
 from planner.units import parse_duration
@@ -14,7 +14,6 @@ from planner.units import parse_duration
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
-ModelName = Annotated[str, typer.Argument(help="A shipped model, or a model file.", autocompletion=model_names)]
 JobOrPlan = Annotated[
     str, typer.Argument(help="A job file, the name of a shipped job, or a plan file.", autocompletion=job_names)
 ]

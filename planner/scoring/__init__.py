@@ -37,6 +37,7 @@ from planner.scoring.score import (
 from planner.scoring.statements import computed_by_hand, false_statements
 from planner.scoring.step_simulation import step_seconds
 from planner.scoring.tried_plan import TriedPlan
+from planner.scoring.undecided_order import undecided_order
 
 __all__ = [
     "BOUNDS",
@@ -86,6 +87,7 @@ __all__ = [
     "task_seconds",
     "throughput",
     "tie_spread",
+    "undecided_order",
     "whole_score",
     "with_bound_digest",
     "with_score",

@@ -24,6 +24,7 @@ from planner.scoring.objective_value import (
     seconds_for_value,
 )
 from planner.scoring.score import Score, fullest_score
+from planner.scoring.undecided_order import undecided_order
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.specs.shapes import step_flops
@@ -55,6 +56,7 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
         "packs": packed and asdict(packed),
         "experts": [asdict(each) for each in expert_answers(plan)],
         "alternatives": [alternative_answer(plan, each) for each in plan.alternatives],
+        "undecided": undecided_answer(plan),
     }
 
 
@@ -106,6 +108,12 @@ def alternative_answer(plan: Plan, tried: Alternative) -> PlanAnswer:
     layouts = {name: decided_fields(each) for name, each in tried.layouts.items()}
     seconds = None if tried.value is None else seconds_for_value(plan, tried.value, range(len(plan.steps)))
     return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
+
+
+def undecided_answer(plan: Plan) -> PlanAnswer:
+    """How many alternatives predictions cannot tell from the plan, and what share of the objective it is worth to."""
+    order = undecided_order(plan)
+    return {"ties": len(order.ties), "expected_gain": order.gain}
 
 
 def plan_flops(plan: Plan) -> float:

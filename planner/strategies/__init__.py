@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.specs.inputs import Inputs
-from planner.strategies.best import best_of_candidates
+from planner.strategies.best import Candidate, best_of_candidates, candidate_inputs
 from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 from planner.strategies.solved_job import SolvedJob
 
@@ -81,9 +81,11 @@ def strategy_called(name: str) -> Strategy:
 
 __all__ = [
     "STRATEGIES",
+    "Candidate",
     "SolvedJob",
     "base_strategy",
     "best_of_candidates",
+    "candidate_inputs",
     "data_parallel_layouts",
     "is_static",
     "plan_uses",

@@ -58,7 +58,7 @@ def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> Solve
     candidates = open_candidates(inputs)
     for candidate in candidates:
         try:
-            solved[candidate] = strategies[candidate.strategy](inputs_of(inputs, candidate))
+            solved[candidate] = strategies[candidate.strategy](candidate_inputs(inputs, candidate))
         except (Infeasible, Unsupported) as error:
             failed[candidate] = error
     refused = {each: text for each, done in solved.items() if (text := unlaunchable_text(done.plan))}
@@ -158,7 +158,7 @@ def open_candidates(inputs: Inputs) -> list[Candidate]:
     return [SEARCHED, *grouped, ORDERED]
 
 
-def inputs_of(inputs: Inputs, candidate: Candidate) -> Inputs:
+def candidate_inputs(inputs: Inputs, candidate: Candidate) -> Inputs:
     """The job with what a candidate decides of it: of several modules of that of the samples."""
     chosen: dict[str, Any] = {"zero": candidate.zero, "recompute": candidate.recompute}
     given = {name: value for name, value in chosen.items() if value is not None}

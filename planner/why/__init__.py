@@ -1,5 +1,6 @@
 """Explains a plan, and what another would cost, by solving its problem again with a change."""
 
+from planner.why.alternative_inputs import alternative_inputs
 from planner.why.best_changes import Changes
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.group_reasons import WhyGroup
@@ -43,6 +44,7 @@ __all__ = [
     "WhyJointItem",
     "WhyNot",
     "WhyPlan",
+    "alternative_inputs",
     "best_for_mixes",
     "best_static_degree",
     "group_loads",

@@ -24,7 +24,7 @@ def test_overlapping_more_raises_mfu_as_much_as_published(overlapped):
     assert overlapped[-1].mfu / overlapped[0].mfu == pytest.approx(59.5 / 53.3, rel=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_rung_raises_mfu_and_all_together_by_a_tenth_or_more(overlapped):
     """1.37 is published with the parallel block and kernels, which are left out here."""
     reached = [*overlapped, *megascale.ladder(megascale.LADDER[4:])]

@@ -15,6 +15,7 @@ MIXED = ("F2 F0 F1 I2 B0 B1 W2 F3 B3", "F2 B2 F0 I0 F1 W0 B1 F3 I3 W3")  # numbe
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("order", "chunks"), [("zb_h1", 1), (MIXED, 1), ("interleaved", 2)])
+@pytest.mark.every(3)
 def test_two_processes_get_the_gradients_of_one(tmp_path, order, chunks):
     import torch
 

@@ -75,6 +75,7 @@ def best_simulated(inputs, problem):
     ],
     ids=lambda space: f"{space[0]} {space[1]} {space[3]}",
 )
+@pytest.mark.every(3)
 def test_the_plan_is_the_best_of_all_simulated_layouts(tmp_path, space):
     model, ranks, sizes, fixed, gib = space
     inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed)

@@ -68,6 +68,7 @@ JOBS = [
 
 
 @pytest.mark.parametrize(("model", "sizes", "fixed", "of"), JOBS)
+@pytest.mark.every(2)
 def test_each_layout_that_fits_has_the_quickest_of_its_orders(tmp_path, model, sizes, fixed, of):
     """Brute force: the whole space in each order by itself."""
     problem, found = space_of(static_inputs(tmp_path, model, slow_cluster(tmp_path, **of), sizes, fixed))
@@ -89,6 +90,7 @@ def test_each_layout_that_fits_has_the_quickest_of_its_orders(tmp_path, model, s
     ("model", "sizes", "fixed", "of"),
     [JOBS[0], *(pytest.param(*job, marks=pytest.mark.soak) for job in JOBS[1:] if len(set(job[1])) == 1)],
 )
+@pytest.mark.every(2)
 def test_orders_are_simulated_as_they_are_priced(tmp_path, model, sizes, fixed, of):
     """Exactly, or no farther apart than in the default order: where a send takes longer than a chunk's pass,
     interleaving waits for it, which the closed form does not know. In any of the 120 orders.
@@ -120,6 +122,7 @@ def simulated_over_closed(inputs, problem, layout):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "sizes", "fixed", "of"), JOBS)
+@pytest.mark.every(2)
 def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
     inputs = static_inputs(tmp_path, model, slow_cluster(tmp_path, **of), sizes, fixed)
     problem, found = space_of(inputs)

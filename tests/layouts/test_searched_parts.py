@@ -67,6 +67,7 @@ def fitting_seconds(problem, screened):
     return np.where(screened.fits(problem), screened.seconds, np.inf)
 
 
+@pytest.mark.every(2)
 def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
     inputs, problem = job
     found = layouts_of(problem, fixed_fields(inputs))
@@ -96,6 +97,7 @@ def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
 
 
 @pytest.mark.slow
+@pytest.mark.every(2)
 def test_the_bound_is_below_every_set_of_parts(job):
     inputs, problem = job
     searched = with_searched_parts(problem, screen(problem, layouts_of(problem, fixed_fields(inputs))))

@@ -87,6 +87,7 @@ def columns_like(at, shape):
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "ranks", "sizes"), [("llama-3-8b", 8, LONG), ("qwen3-30b-a3b", 16, SHORT)])
 @pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.every(2)
 def test_it_is_the_least_of_all_shares_and_the_fewest_of_all_layers(screened, model, ranks, sizes, ranges):
     """Brute force over both of layouts whose stages all have as many layers."""
     kinds = ("none", "selective", "full", *(["ranges"] if ranges else []))
@@ -140,6 +141,7 @@ def test_no_pair_that_fits_is_quicker(screened):
         ("llama-3-8b", 8, LONG, "dtype: float32"),
     ],
 )
+@pytest.mark.every(3)
 def test_no_plan_offloads_more_than_hides_or_holds_more_than_was_said(screened, model, ranks, sizes, fixed):
     """The largest share is that of the rule for plans, of one kind of layer to the last step; bounds stay below."""
     inputs, problem, found = screened(sizes, fixed, model, ranks)

@@ -101,6 +101,7 @@ def test_what_fits_without_recomputation_has_none(read):
     ],
 )
 @pytest.mark.parametrize("ranges", [False, pytest.param(True, marks=pytest.mark.soak)])
+@pytest.mark.every(2)
 def test_no_share_and_layers_that_fit_are_quicker(read, model, ranks, sizes, ranges):
     """The closed form of a twentieth of all shares, with an eighth of all layers; and none is below its bound."""
     inputs = read(ranks=ranks, model=model, sizes=sizes)

@@ -103,6 +103,7 @@ def test_no_packing_beats_trying_them_all(problem):
     assert packing_seconds(problem, searched(problem)) >= best(problem) * (1 - 1e-9)
 
 
+@pytest.mark.soak
 def test_toys_are_packed_within_two_percent_of_the_best():
     """All but 3 in 100, and no worse than half above: the search is a heuristic, and its bound says how far it may be.
 

@@ -12,13 +12,18 @@ from planner.specs.model import Model
 SMALL = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 128}
 
 
+MODULES = {
+    "llm": Decoder(**SMALL, vocab=256),
+    "vision": Vit(**SMALL, patch=4, merge=2, out=64, window=16, full_layers=(1,)),
+    "ear": Audio(**SMALL, mels=8, out=64),
+}
+
+
 @pytest.mark.slow
-def test_two_ranks_measure_decoder_and_encoders(tmp_path, monkeypatch):
-    modules = {
-        "llm": Decoder(**SMALL, vocab=256),
-        "vision": Vit(**SMALL, patch=4, merge=2, out=64, window=16, full_layers=(1,)),
-        "ear": Audio(**SMALL, mels=8, out=64),
-    }
+@pytest.mark.every(2)
+@pytest.mark.parametrize("names", [("llm", "vision"), ("llm", "ear")])
+def test_two_ranks_measure_decoder_and_encoders(tmp_path, monkeypatch, names):
+    modules = {name: MODULES[name] for name in names}
     model = Model(format=Model.FORMAT, name="small", source="made up", modules=modules)
     base = library.read_named(device_name("cpu"), Profile)[0]
     done = []

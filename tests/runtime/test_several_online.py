@@ -41,6 +41,7 @@ EXACT = RunOptions(verify=True, dtype="float64")
         pytest.param(MIXED, "together", marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.every(2)
 def test_steps_planned_meanwhile_train_as_one_process(tmp_path, data, layouts):
     """Of the verified batches, one of files has nothing for the encoders, and others have it for some ranks."""
     head = several_head(tmp_path, data, layouts)
@@ -66,7 +67,7 @@ def test_losses_are_those_of_a_plan_made_ahead(tmp_path):
     assert online.losses == pytest.approx(ahead.losses, rel=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_whose_first_batch_has_no_images_trains_later_ones(tmp_path):
     """And one that goes on: its weights and states of encoders that began later are there again."""
     job = write_several_job(tmp_path)

@@ -35,6 +35,7 @@ def inputs_of(tmp_path, ranks, sizes, kept=""):
 @pytest.mark.parametrize(
     ("ranks", "sizes", "kept"), [(8, [8192] * 16, ""), (8, VARIED, ""), (24, [4096] * 48, "recompute: none")]
 )
+@pytest.mark.every(3)
 def test_no_strategy_alone_is_better(tmp_path, ranks, sizes, kept):
     inputs = inputs_of(tmp_path, ranks, sizes, kept)
     best = solve_job(inputs, silent).plan
@@ -56,6 +57,7 @@ def test_no_strategy_alone_is_better(tmp_path, ranks, sizes, kept):
 
 
 @pytest.mark.parametrize("sizes", [[8192] * 16, VARIED])
+@pytest.mark.every(2)
 def test_where_all_that_can_be_launched_is_static_the_bound_is_that_of_the_search(tmp_path, sizes):
     """What other strategies could do with groups that change says nothing of a framework that has none."""
     inputs = inputs_of(tmp_path, 8, sizes)

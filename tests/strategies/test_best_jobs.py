@@ -54,6 +54,7 @@ def compare(job):
 
 
 @pytest.mark.parametrize("job", [*SHIPPED, *STORED])
+@pytest.mark.every(3)
 def test_no_strategy_alone_is_better(job):
     compare(job)
 

@@ -63,6 +63,7 @@ def made(tmp_path):
         pytest.param(4, (2048,) * 8, "", "llama-3-8b", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.every(2)
 def test_the_screened_best_is_the_best_of_all(made, ranks, sizes, fixed, model):
     inputs = made(ranks, sizes, fixed, model)
     problem, plan = layout_problem(inputs), parallel_search.plan(inputs, None)

@@ -333,7 +333,7 @@ def test_any_layouts_are_refused_with_a_place_or_give_a_legal_plan_no_quicker_th
     assert found.step_seconds >= found.bound.seconds * (1 - 1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_fits_is_the_change_of_fewest_fields(tmp_path):
     """Where one field does, no other is changed; where only several do, none of them can be left out."""
     large = MODEL.replace("vit: {kind: vit, layers: 2, hidden: 16, heads: 4, ffn: 32", LARGE)

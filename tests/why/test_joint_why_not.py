@@ -259,6 +259,7 @@ def test_each_step_of_several_is_asked_by_itself(tmp_path):
     ("word", "fixed"),
     [("llm.pp=2", "llm: {pp: 2}"), pytest.param("vit.zero=3", "vit: {zero: 3}", marks=pytest.mark.soak)],
 )
+@pytest.mark.every(2)
 def test_what_the_search_of_joint_layouts_decides_is_decided_again(tmp_path, word, fixed):
     """The answer is the better of what its strategy gives with the field fixed, and of the layouts that it had."""
     job = Path(placed_job(tmp_path, {"llm": "pp: 2"}))

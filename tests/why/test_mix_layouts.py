@@ -50,6 +50,7 @@ def test_with_one_mix_it_is_the_plan_of_the_strategy(tmp_path):
     assert one.comparison.candidates[0].worst == 0.0 and one.comparison.switches == ()
 
 
+@pytest.mark.soak
 def test_several_batches_count_by_their_mean(job, found):
     inputs = inputs_at_mix(load_job(job, ONE), "5:5", JobOptions(batches=3))
     at = LayoutsAtMix("5:5", inputs)

@@ -10,7 +10,13 @@ from rich.text import Text
 
 from planner.plan.descriptions import alternative_text
 from planner.plan.plan_file import Plan
-from planner.scoring import impossible_alternatives, objective_of, ranked_alternatives, tie_spread
+from planner.scoring import (
+    impossible_alternatives,
+    objective_of,
+    ranked_alternatives,
+    tie_spread,
+    undecided_order,
+)
 from planner.units import percent
 
 MOST = 7  # alternatives in the table, so that an answer is one screen: the plan file has all
@@ -40,6 +46,14 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
     left = len(ranked) + len(failed) - len(shown) - len(failed[: MOST - 1])
     if left:
         yield Text(f"… and {left} more in the plan file (alternatives)", style="dim")
+
+
+def settling_hint(plan: Plan) -> Iterator[RenderableType]:
+    """What it is worth to measure which of the ties is the best; nothing where there are none."""
+    order = undecided_order(plan)
+    if order.ties:
+        gain = f"the best of these {1 + len(order.ties)} is expected to be {percent(order.gain)} better than the plan"
+        yield Text(f"too close to tell: {gain}; planner profile --settle PLAN trains each", style="dim")
 
 
 def tie_note(plan: Plan) -> str:

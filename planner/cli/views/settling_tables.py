@@ -1,0 +1,56 @@
+"""What the runs of tied layouts took, as a table and as JSON."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from planner.cli.views.plan_tables import table
+from planner.units import duration, percent
+from planner.workflows.settling import ROUNDS, MeasuredContender, SettledOrder
+
+
+def settling_tables(found: SettledOrder) -> Iterator[RenderableType]:
+    """Every contender, the quickest first, and what follows from it."""
+    best = found.measured[0]
+    shown = table("", ">predicted", ">measured", f">its {ROUNDS} runs", "")
+    for each in found.measured:
+        change = each.measured_seconds / best.measured_seconds - 1.0
+        shown.add_row(
+            each.contender.path.name,
+            duration(each.predicted_seconds),
+            duration(each.measured_seconds),
+            f"{duration(min(each.seconds))} to {duration(max(each.seconds))}",
+            Text.assemble((f"+{percent(change)}  " if change else "", "bold"), each.contender.text),
+        )
+    yield shown
+    yield Text(verdict(found), style="bold green" if found.is_clear else "yellow")
+    yield Text(f"planner run {best.contender.path}", no_wrap=True)
+
+
+def verdict(found: SettledOrder) -> str:
+    """Whether the order is clear."""
+    best = found.measured[0].contender.path
+    if found.is_clear:
+        return f"settled: every run of {best} was quicker than all of the others"
+    return f"still a tie on this machine: runs of others were as quick as some of {best}"
+
+
+def settling_answer(found: SettledOrder) -> dict[str, Any]:
+    """The JSON answer."""
+    return {
+        "settled": found.is_clear,
+        "best": str(found.measured[0].contender.path),
+        "contenders": [contender_answer(each) for each in found.measured],
+    }
+
+
+def contender_answer(each: MeasuredContender) -> dict[str, Any]:
+    return {
+        "plan": str(each.contender.path),
+        "layouts": each.contender.text,
+        "predicted_seconds": each.predicted_seconds,
+        "measured_seconds": each.measured_seconds,
+        "runs": [*each.seconds],
+    }

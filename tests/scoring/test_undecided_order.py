@@ -1,0 +1,57 @@
+"""What it is worth to know which of several predicted times is the least."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import files
+from planner.plan.plan_file import Alternative, Plan
+from planner.scoring.ranked_alternatives import ORDER_SPREAD
+from planner.scoring.undecided_order import HALF_OF_80, MOST_TIES, expected_gain, undecided_order
+from planner.specs.base import with_fields
+from planner.specs.parallelism import Parallelism
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+TIMES = st.lists(st.floats(1.0, 1.5), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("times", [(1.0, 1.0), (2.0, 2.1), (1.0, 1.05, 1.1, 1.2)])
+def test_it_is_what_drawn_errors_give(times):
+    drawn = np.random.default_rng(0).normal(0.0, ORDER_SPREAD / HALF_OF_80 / np.sqrt(2), (400_000, len(times)))
+    least = (np.log(np.array(times) / times[0]) + drawn).min(axis=1).mean()
+    assert expected_gain(times, ORDER_SPREAD) == pytest.approx(1.0 - np.exp(least), abs=2e-4)
+
+
+@given(TIMES, st.floats(0.0, 0.3))
+def test_one_more_never_lowers_it_and_a_unit_of_time_is_of_no_matter(times, spread):
+    gain = expected_gain([1.0, *times], spread)
+    assert 0.0 <= gain + 1e-6 < 1.0
+    assert expected_gain([1.0, *times, 1.1], spread) >= gain - 1e-6
+    assert expected_gain([3.0, *(3.0 * each for each in times)], spread) == pytest.approx(gain, abs=1e-6)
+
+
+def test_nothing_is_worth_measuring_where_nothing_is_uncertain_or_else():
+    assert expected_gain([1.0, 1.0], 0.0) == 0.0 == expected_gain([1.0], 0.2)
+    assert expected_gain([1.0, 4.0], ORDER_SPREAD) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_ties_are_the_closest_that_compute_in_the_same_data_types():
+    plan = files.read(GOLDEN / "parallel_search" / "llama-3-8b-h100x64" / "plan.yaml", Plan)
+    value, (name, own) = plan.outcome.value, next(iter(plan.layouts.items()))
+    near = [(1.0 + at / 100, own.dtype) for at in range(5)]
+    others = [
+        Alternative(strategy="parallel_search", value=value * by, layouts={name: Parallelism(dtype=dtype)})
+        for by, dtype in [
+            (1.3, None),
+            (0.9, own.dtype),
+            (1.01, "fp8"),
+            *near,
+        ]
+    ]
+    order = undecided_order(with_fields(plan, alternatives=tuple(others)))
+    assert [each.value / value for each in order.ties] == pytest.approx([1.0 + at / 100 for at in range(MOST_TIES)])
+    assert 0.03 < order.gain < 0.1
+    assert undecided_order(with_fields(plan, alternatives=())) == ((), 0.0)
