@@ -2,8 +2,8 @@
 
 Of a module that reads others, the order of slots on a pipeline rank says what its forwards keep until their backwards.
 Encoders whose backwards come last keep all their passes to the end of the step; those that the first micro-batch reads
-keep theirs while the others pass through the pipeline, too. Of encoders that free what they keep in between, nothing
-counts.
+keep theirs while the others pass through the pipeline, too. Of encoders that free what they keep in between, or that a
+step places tasks of, nothing counts.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ FREED = {"B": 1.0, "I": 1.0 - KEPT_FOR_WEIGHTS, "W": KEPT_FOR_WEIGHTS}  # by a p
 
 
 def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
-    """The bytes of each rank, of a plan of one step that places no task."""
+    """The bytes of each rank, of a plan of one step."""
     (step,) = plan.steps
     feeding = {edge.source for edge in plan.edges}
     static = np.array([holding.static_bytes(rank) for rank in range(plan.size)])
@@ -34,7 +34,7 @@ def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
         if name not in feeding:
             for pipeline_rank, slots in enumerate(work.slots(step.order_of(name))):
                 np.maximum(passing, pipeline_peaks(work, pipeline_rank, slots, holding), out=passing)
-        elif work.layout.backward == "last":
+        elif work.layout.backward == "last" and not step.placements:
             first = read_by_first_micro_batch(plan, works, name)
             for c in (c for micro_batch in work.micro_batches for c in micro_batch):
                 own = kept_bytes(work, c, holding)

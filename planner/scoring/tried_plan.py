@@ -58,7 +58,16 @@ class TriedPlan:
     @property
     def memory_share(self) -> float:
         """The greatest share of a rank's allowed memory."""
-        return max(peak / self.plan_memory.allowed_bytes(rank) for rank, peak in enumerate(self.peaks))
+        return self.share_of(self.memory.peaks)
+
+    @property
+    def known_share(self) -> float:
+        """The same; where the least that it may be is too much, that."""
+        return self.share_of(self.peaks)
+
+    def share_of(self, peaks: Sequence[float]) -> float:
+        """The greatest of these bytes of each rank over what it may hold."""
+        return max(peak / self.plan_memory.allowed_bytes(rank) for rank, peak in enumerate(peaks))
 
     def require_memory(self) -> None:
         """Raise Infeasible when a rank holds more than its device allows."""

@@ -137,7 +137,7 @@ def simulated_joint(trials: JointTrials, layouts: dict[str, Layout], kind: str, 
         tried.require_memory()
         return SimulatedJoint(layouts, kind, plan, round_digits(tried.step_seconds()), estimate=estimate)
     except (Infeasible, InputError) as error:
-        return SimulatedJoint(layouts, kind, because=error.message, estimate=estimate, memory_share=tried.memory_share)
+        return SimulatedJoint(layouts, kind, because=error.message, estimate=estimate, memory_share=tried.known_share)
 
 
 def require_lawful_layouts(plan: Plan) -> None:
