@@ -17,6 +17,7 @@ from planner.layouts.layout_problem import LayoutProblem, fixed_fields, layout_p
 from planner.layouts.layout_screening import Floats, ScreenedLayouts, anything_fits, closed_form_parts, screen
 from planner.layouts.layout_space import LayoutSpace, layout_at
 from planner.layouts.longest_first import assign_least_loaded
+from planner.layouts.recomputed_layers import recompute_ranges
 from planner.layouts.searched_parts import with_searched_parts
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
 
@@ -45,6 +46,7 @@ __all__ = [
     "layout_of",
     "layout_problem",
     "layouts_of",
+    "recompute_ranges",
     "screen",
     "space_bound",
     "unbounded_jointly",

@@ -69,18 +69,18 @@ def fullest_bytes(
 
 
 def recompute_ranges(
-    layout: Layout, layers: int, base: Recompute, count: int
+    layout: Layout, layers: int, base: Recompute, count: int, most: Recompute = "full"
 ) -> Recompute | dict[str | int, Recompute]:
-    """The recomputation of a layout whose pipeline ranks recompute `count` layers in full, the first ones of their
-    chunks, and the others as `base`, as a plan writes it.
+    """The recomputation of a layout whose pipeline ranks recompute `count` layers as `most` says, in full, the first
+    ones of their chunks, and the others as `base`, as a plan writes it.
     """
     every = [layout.stages[rank :: layout.pp] for rank in range(layout.pp)] if layout.stages else [(range(layers),)]
     own = [[layer for each in zip_longest(*chunks) for layer in each if layer is not None] for chunks in every]
-    if not count or base == "full":
+    if not count or base == most:
         return base
     if all(len(each) <= count for each in own):
-        return "full"
+        return most
     full = sorted(layer for each in own for layer in each[:count])
     rest = sorted({*range(layers)} - {*full})
-    found: dict[str | int, Recompute] = {Layers(full).to_file(): "full"}
+    found: dict[str | int, Recompute] = {Layers(full).to_file(): most}
     return {**found, Layers(rest).to_file(): base} if base != "none" else found

@@ -151,14 +151,15 @@ def require_memory(plan: Plan, s: Score) -> None:
     """Raise Infeasible when a rank holds more than its device allows, naming the one that is farthest beyond that; the
     job's own limit in tokens replaces this.
     """
-    require_peaks(plan, s.plan_memory, s.memory)
+    require_peaks(plan, s.plan_memory, s.memory.peaks)
 
 
 def require_memory_in_order(plan: Plan) -> None:
     """Raise Infeasible as `require_memory` does, of a plan of one step that has not been simulated."""
     if plan.uses.limits.tokens_per_rank is not None:
         return
-    require_peaks(plan, *memory_in_order(plan))
+    plan_memory, memory = memory_in_order(plan)
+    require_peaks(plan, plan_memory, memory.peaks)
 
 
 def memory_in_order(plan: Plan) -> tuple[PlanMemory, MemoryCurves]:
@@ -167,15 +168,15 @@ def memory_in_order(plan: Plan) -> tuple[PlanMemory, MemoryCurves]:
     return plan_memory, plan_memory.in_order(expand(plan))
 
 
-def require_peaks(plan: Plan, plan_memory: PlanMemory, memory: MemoryCurves) -> None:
-    """Raise Infeasible when the peak of a rank is more than its device allows."""
+def require_peaks(plan: Plan, plan_memory: PlanMemory, peaks: Sequence[float]) -> None:
+    """Raise Infeasible when the peak of a rank, in bytes, is more than its device allows."""
     if plan.uses.limits.tokens_per_rank is not None:
         return
     allowed = [plan_memory.allowed_bytes(rank) for rank in range(plan.size)]
-    beyond = [rank for rank, peak in enumerate(memory.peaks) if exceeds_memory(peak, allowed[rank])]
+    beyond = [rank for rank, peak in enumerate(peaks) if exceeds_memory(peak, allowed[rank])]
     if beyond:
-        rank = max(beyond, key=lambda each: (memory.peaks[each] - allowed[each], -each))
-        peak = memory.peaks[rank]
+        rank = max(beyond, key=lambda each: (peaks[each] - allowed[each], -each))
+        peak = peaks[rank]
         modules = " and ".join(f"`{name}`" for name, layout in plan.layouts.items() if rank in layout.ranks)
         raise Infeasible(
             f"rank {rank}{f' of {modules}' if len(plan.layouts) > 1 else ''} would hold {peak / GIB:.1f} GiB, and may "

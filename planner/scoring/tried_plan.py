@@ -2,7 +2,8 @@
 
 A score says the same, and has a timeline, memory over time and a bound besides, which only the plan that is chosen
 needs. For plans of one step in which a rank does one pass at a time: memory in the order of its tasks is that of the
-simulated step then, so that what does not fit is not simulated.
+simulated step then, so that what does not fit is not simulated; and what holds too much by its passes alone has no
+tasks made (least_peaks.py).
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ from planner.costs import Pricing, SharedPrices, pricing_of
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
+from planner.scoring.least_peaks import least_peaks
 from planner.scoring.offload_check import require_hidden_offload
-from planner.scoring.plan_memory import PlanMemory
+from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.score import require_peaks
 from planner.simulate import MemoryCurves, simulated_end
 
@@ -46,15 +48,31 @@ class TriedPlan:
         """Bytes on every rank, its tasks one after another."""
         return self.plan_memory.in_order(self.tasks)
 
+    @cached_property
+    def peaks(self) -> Sequence[float]:
+        """Bytes on every rank at its peak; where the least that these may be is too much, that."""
+        least = least_peaks(self.plan, self.plan_memory)
+        beyond = (exceeds_memory(peak, self.plan_memory.allowed_bytes(rank)) for rank, peak in enumerate(least))
+        return least if any(beyond) else self.memory.peaks
+
     @property
     def memory_share(self) -> float:
         """The greatest share of a rank's allowed memory."""
-        return max(peak / self.plan_memory.allowed_bytes(rank) for rank, peak in enumerate(self.memory.peaks))
+        return self.share_of(self.memory.peaks)
+
+    @property
+    def known_share(self) -> float:
+        """The same; where the least that it may be is too much, that."""
+        return self.share_of(self.peaks)
+
+    def share_of(self, peaks: Sequence[float]) -> float:
+        """The greatest of these bytes of each rank over what it may hold."""
+        return max(peak / self.plan_memory.allowed_bytes(rank) for rank, peak in enumerate(peaks))
 
     def require_memory(self) -> None:
         """Raise Infeasible when a rank holds more than its device allows."""
         if self.plan.uses.limits.tokens_per_rank is None:
-            require_peaks(self.plan, self.plan_memory, self.memory)
+            require_peaks(self.plan, self.plan_memory, self.peaks)
 
     def step_seconds(self) -> float:
         """The seconds of the step, as its score has them. Raises InputError for offload that would not hide."""

@@ -10,6 +10,7 @@ from planner.costs import pricing_of
 from planner.layouts import layouts_of, screen
 from planner.plan.tasks.expand import expand
 from planner.scoring import TriedPlan, score
+from planner.scoring.least_peaks import least_peaks
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_changes import neighbours
@@ -53,6 +54,16 @@ def test_seconds_and_memory_are_those_of_the_score(tried):
         assert own.step_seconds() == scored.step_seconds == pytest.approx(each.seconds, rel=1e-8)
         assert own.memory.peaks == pytest.approx(scored.memory.peaks, rel=1e-12)
         assert own.memory_share == pytest.approx(scored.memory_share(scored.fullest_rank), rel=1e-12)
+
+
+def test_ranks_hold_no_less_than_is_known_before_tasks_are_made(tried):
+    exact = 0
+    for each in tried[1]:
+        own = TriedPlan(each.plan)
+        least, peaks = np.array(least_peaks(each.plan, own.plan_memory)), np.array(own.memory.peaks)
+        assert (least <= peaks * (1.0 + 1e-12)).all()
+        exact += least.max() >= peaks.max() * (1.0 - 1e-9)
+    assert exact > len(tried[1]) / 4
 
 
 def test_no_change_that_is_skipped_is_quicker_than_what_it_changes(tried):

@@ -14,17 +14,17 @@ from planner.plan.schedules import Slot
 from planner.plan.task import Phase, Task
 from planner.plan.tasks.encoder_tasks import insert_encoder_tasks
 from planner.plan.tasks.last_expansion import LastExpansion
-from planner.plan.tasks.merge_orders import merge_orders, topological_order
-from planner.plan.tasks.module_work import ModuleWork, collective_task, module_work, pass_task, stage_tasks
-from planner.plan.tasks.nominal_times import in_nominal_order
+from planner.plan.tasks.merge_orders import topological_order
+from planner.plan.tasks.module_work import ModuleWork, collective_task, module_work, pass_task
 from planner.plan.tasks.placements import PLACE_KEY, ModulePlacements, check_placements, encoder_insertion_order
+from planner.plan.tasks.readers_order import LastReaders, Slots, merged_tasks
 from planner.specs.base import with_fields
 
 FinalPasses = Mapping[
     tuple[int, int], Phase
 ]  # micro-batch, chunk → the pass that completes its gradients; where missing: B
 
-LAST = LastExpansion()
+LAST, LAST_READERS = LastExpansion(), LastReaders()
 
 
 def expand(plan: Plan, number: int = 0, omitted_ranks: Container[int] = ()) -> tuple[Task, ...]:
@@ -60,21 +60,26 @@ def first_placement_error(plan: Plan, step: Step, omitted_ranks: Container[int])
 def step_tasks(plan: Plan, step: Step, omitted_ranks: Container[int]) -> list[Task]:
     """Return the tasks of a step in order. Raises InputError, whose place does not say which placement is wrong."""
     works = {module: module_work(plan, step, module, omitted_ranks) for module in plan.layouts}
-    feeding = {edge.source for edge in plan.edges}
-    slots = {name: work.slots(step.order_of(name)) for name, work in works.items() if name not in feeding}
-    order = merge_orders(
-        [rank_tasks for name, of_ranks in slots.items() for rank_tasks in stage_tasks(works[name], of_ranks)]
-    )
-    for name, work in sorted(works.items(), key=lambda entry: entry[0] in feeding):  # encoders end last
-        order += closing_tasks(work, final_passes(slots[name]) if name in slots else placed_passes(step, work))
     if not plan.edges:
-        return order
-    synchronised = synchronised_phases(plan)
-    order, times = in_nominal_order(order, synchronised)
+        slots = {name: work.slots(step.order_of(name)) for name, work in works.items()}
+        return merged_tasks(works, slots) + closings(step, works, slots)
+    feeding, synchronised = {edge.source for edge in plan.edges}, synchronised_phases(plan)
+    own = {name: work for name, work in works.items() if name not in feeding}
+    readers = LAST_READERS.order_of(own, step, synchronised)
+    works |= readers.works
+    order = readers.tasks + closings(step, works, readers.slots)
     for module in encoder_insertion_order(plan, step):
-        order = insert_encoder_tasks(plan, step, works[module], works, order, times)
+        order = insert_encoder_tasks(plan, step, works[module], works, order, readers.times)
     check_placements(step, works, order)
     return topological_order(order, synchronised)
+
+
+def closings(step: Step, works: Mapping[str, ModuleWork], slots: Mapping[str, Slots]) -> list[Task]:
+    """Return what runs once a step of all modules, those without slots of their own, encoders, last."""
+    tasks: list[Task] = []
+    for name, work in sorted(works.items(), key=lambda entry: entry[0] not in slots):
+        tasks += closing_tasks(work, final_passes(slots[name]) if name in slots else placed_passes(step, work))
+    return tasks
 
 
 def closing_tasks(work: ModuleWork, finals: Sequence[FinalPasses | None]) -> list[Task]:

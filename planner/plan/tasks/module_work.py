@@ -11,6 +11,7 @@ micro-batch (plan/mesh/synchronisation.py), idle ones get a task without tokens,
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from planner.plan.gradient_flow import TRAINED, GradientFlow, gradient_flows
 from planner.plan.mesh.rank_mesh import stage_ranks
@@ -82,6 +83,12 @@ class ModuleWork:
     def trains(self, stage: int) -> bool:
         """Whether a stage has weights that are trained."""
         return self.flow.trains(stage == len(self.stages) - 1)
+
+    @property
+    def decided(self) -> tuple[Any, ...]:
+        """All that its tasks follow from."""
+        flags = self.syncs_each_micro_batch, self.reduces_gradients
+        return self.layout, self.stages, self.micro_batches, flags, self.flow
 
     @property
     def pipeline_ranks(self) -> int:

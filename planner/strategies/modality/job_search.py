@@ -9,6 +9,7 @@ from planner.strategies.modality.baselines import baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_errors import nothing_fits
 from planner.strategies.modality.joint_search import JointSearch, JointTrials, most_simulated, search
+from planner.strategies.modality.less_recomputation import recompute_less
 
 LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
 
@@ -22,7 +23,9 @@ def search_job(inputs: Inputs) -> JointSearch:
         starts = baseline_trials(trials, space)
         if not candidates and not any(each.plan for each in starts):
             raise nothing_fits(space)
-        return search(trials, candidates, most, starts)
+        done = search(trials, candidates, most, starts)
+        recompute_less(done)
+        return done
 
 
 @contextmanager

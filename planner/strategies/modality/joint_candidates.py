@@ -76,11 +76,13 @@ class JointSpace:
         return self.space(self.inputs.module, ranks, piped=True)
 
     def space(self, name: str, ranks: int, piped: bool, passes: int = 1) -> ModuleSpace:
-        """A module's layouts on so many ranks; of an encoder, whose items are in so many passes: under ZeRO-3 each
-        would gather the parameters anew, so that it is there only where nothing else fits.
+        """A module's layouts on so many ranks; of an encoder, whose items are in so many passes, or apart (`piped`) in
+        as many as there are micro-batches: under ZeRO-3 each would gather the parameters anew, so that it is there for
+        one pass, or where nothing else fits.
         """
         whole = self.whole_space(name, ranks, piped, passes)
-        return whole if name == self.inputs.module else whole.without_zero3
+        one_pass = passes == 1 and not piped
+        return whole if name == self.inputs.module or one_pass else whole.without_zero3
 
     def whole_space(self, name: str, ranks: int, piped: bool, passes: int) -> ModuleSpace:
         """The same, with ZeRO-3 in any case."""

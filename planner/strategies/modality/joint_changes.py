@@ -33,7 +33,8 @@ def encoder_changes(layout: Layout, count: int) -> Iterator[Change]:
     yield {"ahead": count, "serves": 1}
     yield {"ahead": 0, "serves": count}
     yield from ({"serves": each} for each in (layout.serves * 2, layout.serves // 2, 4, 1) if 0 < each <= count)
-    yield from ({"ahead": each} for each in (layout.ahead * 2, layout.ahead // 2, 1, 0) if each <= count)
+    if layout.serves < count:  # else its one pass is in front of all of them in any case
+        yield from ({"ahead": each} for each in (layout.ahead * 2, layout.ahead // 2, 1, 0) if each <= count)
     yield from ({"backward": when} for when in ("last", "at_once"))
     yield from ({"recompute": how} for how in ("none", "selective", "full"))
     yield from ({"zero": stage} for stage in range(4))

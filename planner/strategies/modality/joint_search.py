@@ -6,11 +6,13 @@ encoders' backwards run at once, or recompute all, whichever fits first.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf, sqrt
 
 from planner.costs import SharedPrices
 from planner.errors import Infeasible, InputError
 from planner.plan.join_plans import round_digits
+from planner.plan.legal.launch_laws import launch_laws
 from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import TriedPlan
@@ -113,6 +115,10 @@ class JointSearch:
         """The quickest so far that fits."""
         return next(iter(self.rising), None)
 
+    def kind_of_change(self, one: SimulatedJoint) -> str:
+        """The kind of joint layouts that are others with a change: a baseline's is no longer its name."""
+        return f"{one.kind} changed" if any(one is each for each in self.starts) else one.kind
+
 
 def simulated_joint(trials: JointTrials, layouts: dict[str, Layout], kind: str, most: float = inf) -> SimulatedJoint:
     """Joint layouts as a plan with the seconds of its step, or why they are none. What does not fit in the order of its
@@ -131,14 +137,14 @@ def simulated_joint(trials: JointTrials, layouts: dict[str, Layout], kind: str, 
         tried.require_memory()
         return SimulatedJoint(layouts, kind, plan, round_digits(tried.step_seconds()), estimate=estimate)
     except (Infeasible, InputError) as error:
-        return SimulatedJoint(layouts, kind, because=error.message, estimate=estimate, memory_share=tried.memory_share)
+        return SimulatedJoint(layouts, kind, because=error.message, estimate=estimate, memory_share=tried.known_share)
 
 
 def require_lawful_layouts(plan: Plan) -> None:
-    """Raises InputError with the first law of layouts that a plan breaks: of the others only those of the chosen plan
-    are looked at, as it takes as long as to simulate it.
+    """Raises InputError with the first law of layouts, or of the software, that a plan breaks: of the others only those
+    of the chosen plan are looked at, as it takes as long as to simulate it.
     """
-    for broken in layout_laws(plan):
+    for broken in chain(layout_laws(plan), launch_laws(plan)):
         raise InputError(f"illegal plan: {broken.message}", where=broken.where, fix=broken.fix)
 
 
@@ -205,7 +211,7 @@ def improve(done: JointSearch) -> None:
             return
         expanded.add(str(start.layouts))
         least = done.rising[0].seconds
-        kind = f"{start.kind} changed" if any(start is each for each in done.starts) else start.kind
+        kind = done.kind_of_change(start)
         for layouts in neighbours(done.inputs, start.layouts):
             if done.spent or done.simulate(layouts, kind, CLEARLY_SLOWER * start.estimate).seconds < least:
                 break

@@ -109,12 +109,12 @@ class ModuleSpace:
 
     def found(self, count: int, beside: float) -> list[ModuleOption]:
         """The same, looked for."""
-        narrow, tried = replace(self.problem, beside=self.problem.beside + beside), FIRST_TRIED
-        if not beside or self.quickest_fit(narrow, count):
+        narrow = replace(self.problem, beside=self.problem.beside + beside)
+        if not beside:
             return self.options(narrow, self.screened, self.rising_kinds, count)
+        tried = self.enough(narrow, count)
         while True:
-            some = self.rising[:tried]
-            again = screen(narrow, {name: column[some] for name, column in self.screened.layouts.items()})
+            again = self.narrowed(narrow, self.rising[:tried])
             order = np.argsort(again.seconds, kind="stable")
             order = order[again.fits(narrow)[order]]
             if tried < len(self.rising):
@@ -124,13 +124,31 @@ class ModuleSpace:
                 return self.options(narrow, again, kinds, count)
             tried *= 4
 
-    def quickest_fit(self, narrow: LayoutProblem, count: int) -> bool:
-        """Whether the quickest layouts up to that of so many kinds fit with less memory as they are: they offload and
-        recompute as little as fits with more, and so they do with less.
+    def enough(self, narrow: LayoutProblem, count: int) -> int:
+        """How many of the quickest layouts are looked at with less memory: at most as many as take no longer than the
+        first of so many kinds that fit as they are.
         """
-        kinds = self.rising_kinds[:count]
-        last = len(self.rising) if len(kinds) < count else 1 + int(np.flatnonzero(self.rising == kinds[-1])[0])
-        return bool((self.screened.bytes_needed[self.rising[:last]] <= narrow.allowed).all())
+        seconds, needed = self.screened.seconds[self.rising], self.screened.bytes_needed[self.rising]
+        kinds = distinct_kinds(self.screened.layouts, self.rising[needed <= narrow.allowed])
+        if len(kinds) < count:
+            return FIRST_TRIED
+        last = float(self.screened.seconds[kinds[count - 1]])
+        return min(FIRST_TRIED, int(np.searchsorted(seconds, last, side="right")))
+
+    def narrowed(self, narrow: LayoutProblem, places: LayoutIndices) -> ScreenedLayouts:
+        """Some of the layouts with less memory. Those that fit as they are stay so: they offload and recompute as
+        little as fits with more.
+        """
+        whole = self.screened
+        columns = {name: column[places] for name, column in whole.layouts.items()}
+        seconds, needed = whole.seconds[places], whole.bytes_needed[places]
+        (beyond,) = np.nonzero(needed > narrow.allowed)
+        if len(beyond):
+            again = screen(narrow, {name: column[beyond] for name, column in columns.items()})
+            seconds[beyond], needed[beyond] = again.seconds, again.bytes_needed
+            for name, column in again.layouts.items():
+                columns[name][beyond] = column
+        return ScreenedLayouts(columns, seconds, needed)
 
     def options(
         self, problem: LayoutProblem, screened: ScreenedLayouts, places: LayoutIndices, count: int

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.plan.plan_file import Plan
-from planner.plan.tasks.expand import LAST, expand, step_tasks
+from planner.plan.tasks.expand import LAST, LAST_READERS, expand, step_tasks
 from planner.specs.base import with_fields
 from tests.examples import examples
 from tests.several import legal
@@ -46,7 +46,9 @@ def changed(plan: Plan, what: str) -> Plan:
 def test_the_tasks_are_those_of_the_plan(asked):
     for plan, what in asked:
         plan = changed(plan, what) if what else plan
-        assert expand(plan) == tuple(step_tasks(plan, plan.steps[0], ()))
+        found = expand(plan)
+        LAST_READERS.kept = None
+        assert found == tuple(step_tasks(plan, plan.steps[0], ()))
 
 
 def test_it_is_made_once_for_who_asks_again():
@@ -55,6 +57,15 @@ def test_it_is_made_once_for_who_asks_again():
     assert expand(with_fields(plan, name="another", groups=dict(plan.groups))) is first
     assert expand(other) is not first and expand(plan) is not first and expand(plan) == first
     assert LAST.of(other, other.steps[0]) is None
+
+
+def test_plans_that_differ_in_encoders_share_the_order_of_their_readers():
+    plan = PLANS[0]
+    for what in ("", "layouts", "copies"):
+        expand(changed(plan, what) if what else plan)
+        kept = LAST_READERS.kept[1]
+        expand(changed(plan, "layouts"))
+        assert LAST_READERS.kept[1] is kept
 
 
 def test_ids_that_passes_hand_on_are_those_of_their_tasks():

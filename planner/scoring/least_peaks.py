@@ -1,0 +1,93 @@
+"""Bytes that ranks hold at least at their peak, from a plan's passes alone: before any of its tasks is made.
+
+Of a module that reads others, the order of slots on a pipeline rank says what its forwards keep until their backwards.
+Encoders whose backwards come last keep all their passes to the end of the step; those that the first micro-batch reads
+keep theirs while the others pass through the pipeline, too. Of encoders that free what they keep in between, or that a
+step places tasks of, nothing counts.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.plan.plan_file import Plan
+from planner.plan.schedules import Slot
+from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
+from planner.plan.task import Task
+from planner.plan.tasks.module_work import GroupWork, ModuleWork, module_work, pass_task
+from planner.scoring.plan_memory import PlanMemory
+
+Floats = NDArray[np.float64]
+FREED = {"B": 1.0, "I": 1.0 - KEPT_FOR_WEIGHTS, "W": KEPT_FOR_WEIGHTS}  # by a pass, of what its forward kept
+
+
+def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
+    """The bytes of each rank, of a plan of one step."""
+    (step,) = plan.steps
+    feeding = {edge.source for edge in plan.edges}
+    static = np.array([holding.static_bytes(rank) for rank in range(plan.size)])
+    passing, early, kept = np.zeros((3, plan.size))
+    works = {name: module_work(plan, step, name) for name in plan.layouts}
+    for name, work in works.items():
+        if name not in feeding:
+            for pipeline_rank, slots in enumerate(work.slots(step.order_of(name))):
+                np.maximum(passing, pipeline_peaks(work, pipeline_rank, slots, holding), out=passing)
+        elif work.layout.backward == "last" and not step.placements:
+            first = read_by_first_micro_batch(plan, works, name)
+            for c in (c for micro_batch in work.micro_batches for c in micro_batch):
+                own = kept_bytes(work, c, holding)
+                kept += own
+                early += own * any(item in first for item in c.items)
+    found: list[float] = (static + np.maximum(kept, early + passing)).tolist()
+    return found
+
+
+def pipeline_peaks(work: ModuleWork, pipeline_rank: int, slots: list[Slot], holding: PlanMemory) -> Floats:
+    """The most that forwards keep on the ranks of a pipeline rank, by its slots, (ranks,)."""
+    held, most = defaultdict[str, float](float), defaultdict[str, float](float)
+    known: dict[
+        tuple[int, int], list[tuple[Task, float, float]]
+    ] = {}  # forwards, what they keep, what their backwards add
+    for phase, micro_batch, chunk in slots:
+        if (micro_batch, chunk) not in known:
+            stage = chunk * work.pipeline_ranks + pipeline_rank
+            forwards = (kept_forward(work, stage, c) for c in work.micro_batches[micro_batch])
+            known[micro_batch, chunk] = [
+                (task, holding.forward_bytes(task), holding.recomputed_bytes(task)) for task in forwards if task
+            ]
+        for task, own, again in known[micro_batch, chunk]:
+            group = task.group
+            held[group] += own if phase == "F" else 0.0
+            most[group] = max(most[group], held[group] + (again if phase in ("B", "I") else 0.0))
+            held[group] -= FREED.get(phase, 0.0) * own
+    peaks = np.zeros(holding.plan.size)
+    for group, ranks in {task.group: task.ranks for each in known.values() for task, _, _ in each}.items():
+        peaks[[*ranks]] = np.maximum(peaks[[*ranks]], most[group])
+    return peaks
+
+
+def kept_bytes(work: ModuleWork, c: GroupWork, holding: PlanMemory) -> Floats:
+    """What the forwards of a group's work keep on each rank, (ranks,)."""
+    found = np.zeros(holding.plan.size)
+    for stage in range(len(work.stages)):
+        task = kept_forward(work, stage, c)
+        if task:
+            found[[*task.ranks]] += holding.forward_bytes(task)
+    return found
+
+
+def kept_forward(work: ModuleWork, stage: int, c: GroupWork) -> Task | None:
+    """The forward of a group's work on a stage, where its backward needs what it keeps."""
+    task = pass_task(work, stage, "F", c)
+    return task if c.items and task.ranks and work.has_backward(stage) else None
+
+
+def read_by_first_micro_batch(plan: Plan, works: Mapping[str, ModuleWork], encoder: str) -> set[int]:
+    """The items of an encoder that a module which feeds no other reads itself in the first micro-batch."""
+    feeding, found = {edge.source for edge in plan.edges}, set[int]()
+    for edge in (edge for edge in plan.edges if edge.source == encoder and edge.target not in feeding):
+        readers = {item for c in works[edge.target].micro_batches[0] for item in c.items}
+        found |= {item for item, fed in plan.feeds_of(edge).items() if readers & {*fed}}
+    return found
