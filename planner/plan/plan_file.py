@@ -130,6 +130,7 @@ class Alternative(Spec):
     value: Amount | None = None  # in the unit of the plan's objective; None: there is no such plan
     because: str = ""  # the binding constraint, why the software cannot launch it, or why the step takes longer
     layouts: dict[Name, Parallelism] = {}  # of modules whose layout is another one; fields left out have defaults
+    launchable: bool = True  # whether the software can launch it; else `because` names its rule
 
 
 class Breakdown(Spec):

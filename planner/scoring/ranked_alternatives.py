@@ -24,7 +24,7 @@ class RankedAlternative(NamedTuple):
 
     tried: Alternative
     change: float  # of the objective against the plan's, as a share; negative: better
-    tie: bool  # not better, and too close to tell
+    tie: bool  # not better, too close to tell, and the software can launch it
 
 
 class ImpossibleAlternative(NamedTuple):
@@ -42,7 +42,8 @@ def ranked_alternatives(plan: Plan) -> list[RankedAlternative]:
     for tried in plan.alternatives:
         if tried.value is not None:
             own = loss(tried.value)
-            found.append(RankedAlternative(tried, own / best - 1.0 if best else 0.0, best <= own <= best * within))
+            tie = tried.launchable and best <= own <= best * within
+            found.append(RankedAlternative(tried, own / best - 1.0 if best else 0.0, tie))
     return sorted(found, key=lambda each: each.change)
 
 

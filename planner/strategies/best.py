@@ -191,5 +191,6 @@ def plan_entry(candidate: Candidate, plan: Plan, because: str) -> Alternative:
         recompute=candidate.recompute if encoders else None,
         value=round_digits(plan.outcome.value),
         because=because,
+        launchable=not because,
         layouts={module: fixable_layout(each) for module, each in plan.layouts.items()},
     )

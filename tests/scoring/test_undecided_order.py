@@ -51,6 +51,7 @@ def test_ties_are_the_closest_that_compute_in_the_same_data_types():
             *near,
         ]
     ]
+    others.append(with_fields(others[3], launchable=False))
     order = undecided_order(with_fields(plan, alternatives=tuple(others)))
     assert [each.value / value for each in order.ties] == pytest.approx([1.0 + at / 100 for at in range(MOST_TIES)])
     assert 0.03 < order.gain < 0.1

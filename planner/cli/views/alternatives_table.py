@@ -48,14 +48,9 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
         yield Text(f"… and {left} more in the plan file (alternatives)", style="dim")
 
 
-def settling_hint(plan: Plan) -> Iterator[RenderableType]:
-    """What it is worth to measure which of the ties is the best; nothing where there are none."""
-    order = undecided_order(plan)
-    if order.ties:
-        gain = f"the best of these {1 + len(order.ties)} is expected to be {percent(order.gain)} better than the plan"
-        yield Text(f"too close to tell: {gain}; planner profile --settle PLAN trains each", style="dim")
-
-
 def tie_note(plan: Plan) -> str:
-    """What a tie is."""
-    return f"  (tie: within {percent(exp(tie_spread(plan)) - 1.0)}, too close for predictions to tell)"
+    """What a tie is, and what it is worth to measure which of them is the best."""
+    within, order = percent(exp(tie_spread(plan)) - 1.0), undecided_order(plan)
+    if not order.ties:
+        return f"  (tie: within {within}, too close for predictions to tell)"
+    return f"  (ties within {within}: planner profile --settle PLAN, worth {percent(order.gain)})"

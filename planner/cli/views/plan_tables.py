@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.check import Finding, verdict
-from planner.cli.views.alternatives_table import alternatives_table, settling_hint
+from planner.cli.views.alternatives_table import alternatives_table
 from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plan_headline import headline
 from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
@@ -90,7 +90,6 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
     yield Text()
     yield rows
     yield from alternatives_table(plan)
-    yield from settling_hint(plan)
 
 
 def memory_warning(plan: Plan, kind: str) -> str:
