@@ -31,7 +31,7 @@ STEPS = 6
 LATE_S = 0.3
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_ranks_wait_for_no_step_and_train_as_one_process(tmp_path):
     """The exactness of gradients is that of any run; waiting may happen before the first step is planned, not later."""
     head = head_of(tmp_path, lengths=FILE)
@@ -61,7 +61,7 @@ def test_waiting_for_an_effort_trains_the_same_every_time(tmp_path):
     assert made[0] == made[1]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_that_goes_on_trains_the_batches_that_are_left(tmp_path):
     head = head_of(tmp_path)
     pipeline.run(head, RunOptions(steps=3, base=tmp_path, save=tmp_path / "saved"), lambda _: None)
