@@ -9,6 +9,7 @@ from planner import files, pipeline
 from planner.cli.app import app
 from planner.cli.views.settling_tables import settling_answer, verdict
 from planner.errors import InputError
+from planner.online import inputs_of_plan
 from planner.plan.legal.plan_laws import violations
 from planner.specs.base import with_fields
 from planner.workflows import settling
@@ -64,6 +65,7 @@ def test_ties_are_trained_in_turn(tied, monkeypatch):
         again = pipeline.read_plan(each["plan"])
         assert not violations(again) and again.layouts != pipeline.read_plan(tied).layouts
         assert each["predicted_seconds"] == again.prediction.step_seconds
+        assert inputs_of_plan(again, tied.parent)  # its job is beside it
     runs = json.loads(CliRunner().invoke(app, ["ledger", "--json"]).stdout)
     assert sum(each["runs"] for each in runs["drift"]) == len(answer["contenders"])
 
@@ -72,9 +74,14 @@ def test_a_plan_without_ties_and_other_options_are_refused(tied):
     plan = pipeline.read_plan(tied)
     files.write(tied, with_fields(plan, alternatives=()))
     with pytest.raises(InputError, match="no alternative is so close"):
-        settling.settle(tied, None)
-    assert not tied.with_suffix(".ties").exists()
-    for words in (["small", "--settle", str(tied)], ["--settle", str(tied), "--quick"], []):
+        settling.settle(tied)
+    assert not [*tied.parent.glob("*.tie-*")]
+    for words in (
+        ["small", "--settle", str(tied)],
+        ["--settle", str(tied), "--quick"],
+        ["--settle", str(tied), "-o", "x"],
+        [],
+    ):
         assert CliRunner().invoke(app, ["profile", *words]).exit_code != 0
 
 

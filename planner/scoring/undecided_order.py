@@ -49,7 +49,7 @@ def expected_gain(predicted: Sequence[float], spread: float) -> float:
     `predicted`: each is off by a factor of its own, such that the ratio of two is within e^±`spread` in 80 %.
     """
     deviation = spread / HALF_OF_80 / sqrt(2.0)
-    if len(predicted) < 2 or not deviation:
+    if len(predicted) < 2 or not deviation or not predicted[0]:
         return 0.0
     means = np.array([log(each / predicted[0]) for each in predicted])
     low, high = means.min() - REACH * deviation, means.min() + REACH * deviation

@@ -60,12 +60,12 @@ class SettledOrder:
         return all(max(best.seconds) < min(other.seconds) for other in others)
 
 
-def settle(path: Path, folder: Path | None, on_run: OnProgress = silent) -> SettledOrder:
-    """Train the plan at `path` and its ties in turn; their plan files are written to `folder` (None: beside it).
+def settle(path: Path, on_run: OnProgress = silent) -> SettledOrder:
+    """Train the plan at `path` and its ties in turn; their plan files are written beside it, where its job is.
 
     Raises InputError where there is no tie, or the plan cannot run here; then the files are there to be run elsewhere.
     """
-    contenders = tied_plans(path, folder or path.with_suffix(".ties"))
+    contenders = tied_plans(path)
     seconds: list[list[float]] = [[] for _ in contenders]
     for done in range(ROUNDS * len(contenders)):
         at = done % len(contenders)
@@ -75,7 +75,7 @@ def settle(path: Path, folder: Path | None, on_run: OnProgress = silent) -> Sett
     return SettledOrder(tuple(sorted(measured, key=lambda each: each.measured_seconds)))
 
 
-def tied_plans(path: Path, folder: Path) -> list[Contender]:
+def tied_plans(path: Path) -> list[Contender]:
     """The plan and its ties, each solved again as its own plan file. Raises InputError where there is none."""
     plan = pipeline.read_plan(path)
     order = undecided_order(plan)
@@ -86,7 +86,7 @@ def tied_plans(path: Path, folder: Path) -> list[Contender]:
     found = [Contender("the plan", path, plan)]
     for number, tried in enumerate(order.ties, 1):
         tied = pipeline.plan_of(alternative_inputs(inputs, plan, tried))
-        own = folder / f"tie-{number}.yaml"
+        own = path.with_suffix(f".tie-{number}.yaml")
         files.write(own, tied)
         found.append(Contender(alternative_text(tried, plan.made.strategy), own, tied))
     return found

@@ -34,7 +34,7 @@ def test_one_more_never_lowers_it_and_a_unit_of_time_is_of_no_matter(times, spre
 
 
 def test_nothing_is_worth_measuring_where_nothing_is_uncertain_or_else():
-    assert expected_gain([1.0, 1.0], 0.0) == 0.0 == expected_gain([1.0], 0.2)
+    assert expected_gain([1.0, 1.0], 0.0) == 0.0 == expected_gain([1.0], 0.2) == expected_gain([0.0, 0.0], 0.2)
     assert expected_gain([1.0, 4.0], ORDER_SPREAD) == pytest.approx(0.0, abs=1e-6)
 
 

@@ -29,11 +29,7 @@ def profile(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="File to write, instead of one in the user's cache; with --settle a folder.",
-        ),
+        typer.Option("-o", "--output", help="File to write, instead of one in the user's cache."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -49,7 +45,7 @@ def profile(
 
     require_torch("profile")
     if settle is not None:
-        settle_ties(settle, output, json, (model, ranks, dtype, quick))
+        settle_ties(settle, json, (model, ranks, dtype, quick, output))
         return
     if model is None:
         raise InputError("no model is given", where="MODEL", fix="a name that `planner list` shows, or a model file")
@@ -59,15 +55,15 @@ def profile(
     render.emit(json, json_answers.profile_answer(measured, path), *profile_tables.profile_tables(measured, path))
 
 
-def settle_ties(plan: Path, folder: Path | None, json: bool, others: tuple[object, ...]) -> None:
+def settle_ties(plan: Path, json: bool, others: tuple[object, ...]) -> None:
     """The answer of --settle. Raises InputError where options of measuring layers are given too."""
     from planner.cli import progress, render
     from planner.cli.views import settling_tables
     from planner.workflows import settling
 
     if any(others):
-        fix = "leave out MODEL, --ranks, --dtype and --quick: the plan says what is trained"
+        fix = "leave out MODEL, --ranks, --dtype, --quick and --output: the plan says what is trained"
         raise InputError("a plan is settled as it is", where="--settle", fix=fix)
     with progress.progress_bar("training", "runs") as on_run:
-        found = settling.settle(plan, folder, on_run)
+        found = settling.settle(plan, on_run)
     render.emit(json, settling_tables.settling_answer(found), *settling_tables.settling_tables(found))
