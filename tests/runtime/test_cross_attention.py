@@ -11,7 +11,7 @@ from planner.plan.plan_file import Plan
 from planner.runtime.preflight.preflight_checks import require_supported
 from planner.specs.base import with_fields
 from tests.runtime.multi_module_plans import TEXT, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, asked_for, every_second, run_all, soaked
+from tests.runtime.training_worlds import ONCE, asked_for, run_all
 
 ITEMS = {0: 23, 1: 17, 2: 9, 3: 30}
 TEXTS = {0: 12, 1: 5, 2: 31, 3: 8, 4: 20}
@@ -64,7 +64,8 @@ def results(request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)
 

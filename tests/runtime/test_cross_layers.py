@@ -9,7 +9,7 @@ import pytest
 from planner.plan.tasks.expand import expand
 from planner.runtime.exchange.plan_channels import plan_channels
 from tests.runtime.multi_module_plans import IMAGES, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, asked_for, every_second, run_all, soaked
+from tests.runtime.training_worlds import ONCE, asked_for, run_all
 
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30, 4: 11}
 FEEDS = {0: 0, 1: 0, 2: 1, 3: 3}  # two images in the first text, none in the third and the last
@@ -63,7 +63,8 @@ def results(request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)
 

@@ -9,7 +9,7 @@ import pytest
 from planner.plan.tokens.token_grids import token_grids
 from planner.specs.workload.items import ItemSize, TokenGrid
 from tests.runtime.multi_module_plans import joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, asked_for, every_second, run_all, soaked
+from tests.runtime.training_worlds import ONCE, asked_for, run_all
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
 IMAGES = {
@@ -54,13 +54,14 @@ PLANS["zero 3"] = plan_of(CUT, WHOLE[0], *2 * ({"dp": 4, "zero": 3},))
 def results(request):
     return run_all(
         4,
-        {name: PLANS[name] for name in asked_for(request, "name") or every_second(PLANS)},
+        {name: PLANS[name] for name in asked_for(request, "name") or [*PLANS][::2]},
         replace(ONCE, dtype="float64"),
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)
 

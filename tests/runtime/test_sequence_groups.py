@@ -5,7 +5,7 @@ import pytest
 from planner.specs.base import with_fields
 from planner.specs.layers import Audio, Vit
 from planner.specs.layers.components import LatentAttentionShape
-from tests.runtime.training_worlds import DECODER, asked_for, every_second, run_all, soaked, spread
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, spread
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,8 @@ def results(request):
     return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")})
 
 
-@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify
     assert verified.steps == 1

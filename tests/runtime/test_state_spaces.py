@@ -7,7 +7,7 @@ import pytest
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts, StateSpace
-from tests.runtime.training_worlds import asked_for, every_second, run_all, soaked, spread
+from tests.runtime.training_worlds import asked_for, run_all, spread
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,8 @@ def results(request):
     return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")})
 
 
-@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified

@@ -8,7 +8,7 @@ import pytest
 
 from planner.specs.workload.items import ItemSize
 from tests.runtime.multi_module_plans import TEXTS, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, asked_for, every_second, run_all, soaked
+from tests.runtime.training_worlds import ONCE, asked_for, run_all
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +57,7 @@ def results(request):
     return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")}, replace(ONCE, dtype="float64"))
 
 
-@pytest.mark.parametrize("name", soaked(PLANS, every_second(PLANS)))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("name", PLANS)
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)

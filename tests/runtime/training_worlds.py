@@ -59,11 +59,6 @@ def soaked(cases, kept):
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks[case]) for case in cases]
 
 
-def every_second(cases):
-    """Of cases that are alike one of two, the first among them."""
-    return [*cases][::2]
-
-
 def asked_for(request, *names):
     """The values of these parameters in the tests of a file that were chosen to run: no others need be launched."""
     chosen = (item for item in request.session.items if item.path == request.path and hasattr(item, "callspec"))
