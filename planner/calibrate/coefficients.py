@@ -106,7 +106,7 @@ TOLD_BY: Mapping[str, Callable[[PublishedCase], bool]] = {
     "expert_us": has_experts,
     "each_expert_us": has_experts,
     "ep_exposed": lambda case: has_experts(case) and case.setup.ep * case.setup.etp > 1,
-    "imbalance": lambda case: has_experts(case) and not case.setup.balanced,
+    "imbalance": lambda case: has_experts(case) and case.setup.imbalance > 0.0,
     "cast": lambda case: case.setup.dtype == "fp8",
     "tp_exposed": lambda case: case.setup.tp > 1,
     "tp_us": lambda case: case.setup.tp > 1,

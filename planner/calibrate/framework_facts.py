@@ -57,7 +57,7 @@ FRAMEWORKS = {
         " host_update_ns: the slope of its own five steps of Qwen3-30B-A3B on 16 H100 (tp 2, pp 2, ep 4), whose"
         " optimizer is offloaded to 0, 25, 50, 75 and 100 %: 996, 1871, 2484, 3187, 4189 ms, without overlap of the"
         " copies (docs/training/cpu-offloading.md, 2026-03-30).",
-        MEGATRON_CORE,
+        TimingCoefficients(host_update_ns=1.62, experts_at_once=True),
         accounting=MemoryCoefficients(
             gradient_bytes=2.0,
             fp8_weight_bytes=2.0,

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.costs import MachineModel
 from planner.costs.compute import complete_rates
-from planner.published import PublishedCase, reachable_network
+from planner.published import PublishedCase, reachable_network, timing_of_case
 from planner.specs import library
 from planner.specs.base import with_fields
-from planner.specs.framework.attention_kernels import with_kernel
-from planner.specs.framework.fp8_recipes import with_recipe
 from planner.specs.hardware.profile import Profile
 from planner.specs.parameters import parameter_counts
 
@@ -40,7 +38,7 @@ def machines_of_cases(cases: Sequence[PublishedCase]) -> list[MachineModel]:
     for case in cases:
         device, rates = profiles[case.device].device, complete_rates(profiles[case.device].rates)
         facts = FRAMEWORKS.get(case.software, FRAMEWORKS["generic"])
-        timing = with_recipe(with_kernel(facts.timing, case.attention_kernel), case.fp8_recipe)
+        timing = timing_of_case(facts.timing, case)
         network = reachable_network(case.network, device, rates)
         result.append(MachineModel(device, rates, network, timing, facts.accounting))
     return result

@@ -61,7 +61,7 @@ class LayoutColumns:
     rank_order: str = DEFAULT_RANK_ORDER
     gradients: GradientDtype = "float32"
     overlap: frozenset[OverlappedKind] = frozenset()
-    balanced: bool = True  # every expert gets equally many tokens, unless the module has counts of them
+    imbalance: float = 0.0  # of a learnt router's, what reaches the experts' ranks; 0: equally many tokens for each
     load_spreads: Number = 0.0  # how far above its mean the load of the fullest rank of experts is, in its spreads
     # Which layouts have equal values in some fields, as far as it was asked for (costs/distinct_columns.py).
     alike: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)

@@ -167,11 +167,13 @@ class MachineModel:
         """Seconds between kernels on the device."""
         return np.asarray(work.kernels * self.rates.launch_us * US)
 
-    def host_seconds(self, work: LayerWork, tp: Number) -> Number:
+    def host_seconds(self, work: LayerWork, tp: Number, precision: Precision) -> Number:
         """Seconds in which the host launches one pass over a layer, whatever its size; of experts it launches one after
-        another. The device waits where it is quicker.
+        another, or none of it where a CUDA graph has them all. The device waits where it is quicker.
         """
         local = [product.count for product in work.matmuls if product.grouped]
+        if local and self.timing.experts_at_once and precision == "fp8" and self.device.microscaling:
+            return np.zeros(np.shape(tp))
         experts = self.timing.expert_us + self.timing.each_expert_us * local[0] if local else 0.0
         return np.asarray((self.timing.layer_us + experts + np.where(tp > 1, self.timing.tp_us, 0.0)) * US)
 
@@ -187,7 +189,8 @@ class MachineModel:
         """The share of concurrent compute in which replicas can communicate; 0 on a CPU, where both use the
         same cores.
         """
-        return self.timing.dp_window if self.device.kind == "cuda" else 0.0
+        hides = self.timing.overlaps_replicas and self.device.kind == "cuda"
+        return self.timing.dp_window if hides else 0.0
 
     @property
     def exposed_send_share(self) -> float:

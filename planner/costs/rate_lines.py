@@ -58,7 +58,7 @@ def mean_layer_line(
         device = layer_compute_line(module, kind, window, at, machine, forward) + tp_ep_line(
             module, kind, at, machine, places, forward
         )
-        host = float(machine.host_seconds(work, at.tp))
+        host = float(machine.host_seconds(work, at.tp, at.dtype))
         launched = replace(device, launches=(LaunchTerm(1.0, device, host),))
         for way in (False, True) if recomputes_attention(at, forward) else (forward,):
             launched += cp_line(module, work, at, machine, places, way)

@@ -37,6 +37,8 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
             case.software,
             case.attention_kernel,
             case.fp8_recipe,
+            case.overlaps_replicas,
+            case.experts_at_once,
             case.network,
         )
         groups[key + (kind,)].append(index)  # noqa: RUF005

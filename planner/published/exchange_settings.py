@@ -16,17 +16,21 @@ EP_OVERLAP = re.compile(
 NODE_LEVEL_DISPATCH = re.compile(r"deep[-_ ]?ep|hybrid[-_ ]?ep")
 NEGATION = re.compile(r"\s*(?:=\s*)?(?:off|false|0|no|none|disabled)\b")
 FORCED_BALANCE = re.compile(r"forced?[-_ ](?:router[-_ ])?(?:load[-_ ])?balanc|balanced routing|router[-_ ]force")
-EXPERT_PLACEMENT = re.compile(r"method=laer")  # LAER-MoE places expert replicas by their load
+# Systems that place copies of experts by their load: for each micro-batch (LAER-MoE), or by what the last steps had.
+EXPERT_PLACEMENT = re.compile(r"\blaer")
+LATER_PLACEMENT = re.compile(r"flex[-_]?moe")
+# What placement by the last steps leaves of imbalance: between none and all of it, which is not known.
+LEFT_BY_LATER_PLACEMENT = 0.5
 EXPERT_IMBALANCE = re.compile(r"(?:load|expert)[-_ ]imbalance")
 LEARNT_ROUTER = re.compile(r"aux(?:iliary)?[-_ ]?loss|dropless")  # a learnt router, whose load is uneven
 
 
 class ExchangeSettings(NamedTuple):
-    """Overlapped communication, the kind of token dispatch, and whether experts get equal loads."""
+    """Overlapped communication, the kind of token dispatch, and how uneven the loads of experts are."""
 
     overlap: frozenset[OverlappedKind]
     dispatch: Dispatch
-    balanced_experts: bool
+    imbalance: float  # of a learnt router's, what reaches the experts' ranks
 
 
 def exchange_settings(settings: str, module: Module) -> ExchangeSettings:
@@ -35,8 +39,10 @@ def exchange_settings(settings: str, module: Module) -> ExchangeSettings:
     overlap = frozenset[OverlappedKind](kind for kind, words in kinds.items() if is_enabled(words, settings))
     forced = any(words.search(settings) for words in (FORCED_BALANCE, EXPERT_PLACEMENT))
     learnt = LEARNT_ROUTER.search(settings) and not forced
-    even = module.routed_experts is None or not (learnt or EXPERT_IMBALANCE.search(settings))
-    return ExchangeSettings(overlap, "node_level" if NODE_LEVEL_DISPATCH.search(settings) else "all_to_all", even)
+    uneven = module.routed_experts is not None and (learnt or EXPERT_IMBALANCE.search(settings))
+    left = LEFT_BY_LATER_PLACEMENT if LATER_PLACEMENT.search(settings) else 1.0
+    dispatch: Dispatch = "node_level" if NODE_LEVEL_DISPATCH.search(settings) else "all_to_all"
+    return ExchangeSettings(overlap, dispatch, left if uneven else 0.0)
 
 
 def is_enabled(words: re.Pattern[str], settings: str) -> bool:

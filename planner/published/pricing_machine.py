@@ -3,10 +3,11 @@
 from planner.costs import MachineModel, NetworkLevel, NetworkModel
 from planner.costs.compute import adapter_gb_per_s, complete_rates, link_gb_per_s
 from planner.published.published_case import PublishedCase, StatedNetwork
-from planner.specs.base import MAX_RANKS
+from planner.specs.base import MAX_RANKS, with_fields
 from planner.specs.framework.attention_kernels import with_kernel
 from planner.specs.framework.fp8_recipes import with_recipe
 from planner.specs.framework.software import Software
+from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Device, Profile
 
@@ -21,8 +22,18 @@ def pricing_machine(case: PublishedCase, profile: Profile, software: Software) -
         profile.device,
         rates,
         reachable_network(case.network, profile.device, rates),
-        with_recipe(with_kernel(software.timing, case.attention_kernel), case.fp8_recipe),
+        timing_of_case(software.timing, case),
         software.accounting,
+    )
+
+
+def timing_of_case(timing: TimingCoefficients, case: PublishedCase) -> TimingCoefficients:
+    """A framework's coefficients with what the case's record says of its kernels, its recipe and its overlap."""
+    known = with_recipe(with_kernel(timing, case.attention_kernel), case.fp8_recipe)
+    return with_fields(
+        known,
+        experts_at_once=case.experts_at_once,
+        overlaps_replicas=known.overlaps_replicas and case.overlaps_replicas,
     )
 
 

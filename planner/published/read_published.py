@@ -17,11 +17,13 @@ from planner.published.possible_setups import with_other_setups
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
-from planner.published.software_vintage import record_fp8_recipe, record_kernel
+from planner.published.replica_overlap import overlaps_replicas
+from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
 from planner.published.source_defaults import FilledRecord, SourceDefaults, defaults_of_source, fill_defaults
 from planner.published.usual_layouts import usual_layouts
 from planner.specs import library
 from planner.specs.base import with_fields
+from planner.specs.framework.expert_launches import launches_at_once
 from planner.specs.hardware.profile import Device, Profile
 from planner.specs.layers.trained import Lora
 
@@ -147,6 +149,8 @@ def case_of_record(
         settings_text=settings_text(record),
         attention_kernel=record_kernel(record, name),
         fp8_recipe=record_fp8_recipe(record),
+        experts_at_once=launches_at_once(name, software_month(record)),
+        overlaps_replicas=overlaps_replicas(record, settings_text(record), name),
         seconds=None,
         memory_bytes=None,
         memory_rank="worst",

@@ -69,7 +69,7 @@ def record_setup(record: PublishedRecord, module: Module, machine: RecordPlatfor
         schedule=pipeline_schedule(record, degrees),
         overlap=words.overlap,
         dispatch=words.dispatch,
-        balanced=words.balanced_experts,
+        imbalance=words.imbalance,
     )
     return columns, assumed
 

@@ -92,7 +92,7 @@ def test_the_host_launches_experts_and_exchanges_besides():
     dense = layer_work(MIXTRAL, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
     moe, shared = (layer_work(MIXTRAL, "moe", LayoutColumns(ranks=8, seq=2048, batch=8, ep=ep)) for ep in (1, 8))
     assert [
-        float(machine.host_seconds(w, tp)) for w, tp in ((dense, 1), (dense, 2), (moe, 1), (moe, 8), (shared, 1))
+        float(machine.host_seconds(w, tp, "bf16")) for w, tp in ((dense, 1), (dense, 2), (moe, 1), (moe, 8), (shared, 1))
     ] == pytest.approx([100e-6, 120e-6, 107e-6, 127e-6, 103.5e-6])
 
 

@@ -31,20 +31,21 @@ def test_what_runs_beside_compute_is_said(words, overlap):
 
 
 @pytest.mark.parametrize(
-    ("words", "dispatch", "balanced"),
+    ("words", "dispatch", "imbalance"),
     [
-        ("deepep, capacity=1", "node_level", True),
-        ("dropless", "all_to_all", False),
-        ("dropless; forced balance", "all_to_all", True),
-        ("dataset=c4; aux_loss=0.0; method=laer", "all_to_all", True),
-        ("section: ep load imbalance", "all_to_all", False),
-        ("", "all_to_all", True),
+        ("deepep, capacity=1", "node_level", 0.0),
+        ("dropless", "all_to_all", 1.0),
+        ("dropless; forced balance", "all_to_all", 0.0),
+        ("dataset=c4; aux_loss=0.0; method=laer", "all_to_all", 0.0),
+        ("flexmoe (baseline); aux_loss=0.0", "all_to_all", 0.5),
+        ("section: ep load imbalance", "all_to_all", 1.0),
+        ("", "all_to_all", 0.0),
     ],
 )
-def test_how_tokens_go_to_experts_is_said(words, dispatch, balanced):
+def test_how_tokens_go_to_experts_is_said(words, dispatch, imbalance):
     found = exchange_settings(words, SPARSE)
-    assert (found.dispatch, found.balanced_experts) == (dispatch, balanced)
-    assert exchange_settings(words, DENSE).balanced_experts  # there is nothing to balance
+    assert (found.dispatch, found.imbalance) == (dispatch, imbalance)
+    assert exchange_settings(words, DENSE).imbalance == 0.0  # there is nothing to balance
 
 
 def test_the_allocators_segments_are_said():

@@ -38,7 +38,7 @@ def expert_load(module: Module, at: LayoutColumns, timing: TimingCoefficients) -
         return ExpertLoad(each[..., 0], each[..., 1], "measured")
     excess = timing.imbalance / np.sqrt(np.maximum(1.0, moe.experts / at.ep))
     spread = np.where(np.asarray(at.ep) > 1, excess, 0.0)
-    return ExpertLoad(1.0 if at.balanced else 1.0 + excess, spread, "assumed")
+    return ExpertLoad(1.0 + at.imbalance * excess, spread, "assumed")
 
 
 def counted_load(module: Module, at: LayoutColumns, assumed: float) -> Number:

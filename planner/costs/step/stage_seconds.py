@@ -117,7 +117,7 @@ def layer_passes(
     compute = machine.backward(work, at.dtype) + gradients
     backward = PassSeconds(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
     recomputed = recompute_seconds(work, at, machine) + (attended if "attention" in at.recomputed_parts else 0.0)
-    host = machine.host_seconds(work, at.tp)
+    host = machine.host_seconds(work, at.tp, at.dtype)
     plain = bound_by_host(backward, host)
     # Recomputed attention exchanges its shards once more, and experts are sent their tokens once more.
     shared, dispatched = (

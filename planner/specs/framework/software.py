@@ -6,6 +6,7 @@ import msgspec
 
 from planner.specs.base import Amount, Spec, with_fields
 from planner.specs.framework.attention_kernels import AttentionKernel, attention_kernel, with_kernel
+from planner.specs.framework.expert_launches import launches_at_once
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
@@ -48,7 +49,8 @@ class Software(Spec, kw_only=True):
     def kernel_timing(self) -> TimingCoefficients:
         """Its coefficients with what its attention kernel reaches of the newest."""
         dated: AttentionKernel = attention_kernel(self.name, self.month) if self.month else "newest"
-        return with_kernel(self.timing, self.attention_kernel or dated)
+        at_once = self.timing.experts_at_once and (not self.month or launches_at_once(self.name, self.month))
+        return with_fields(with_kernel(self.timing, self.attention_kernel or dated), experts_at_once=at_once)
 
     def __post_init__(self) -> None:
         if self.knobs is UNSAID:

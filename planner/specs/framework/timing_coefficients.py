@@ -19,6 +19,7 @@ class TimingCoefficients(Spec):
     )
     pp_exposed: Share = 1.0  # exposed share of sends between pipeline stages
     dp_window: Share = 1.0  # share of concurrent compute that overlaps communication of gradients and parameters
+    overlaps_replicas: bool = True  # that communication runs beside compute at all
     gradient_bytes: Positive = 4.0  # bytes of a gradient element in its reduction
     kernels: Positive = (
         1.0  # rate of its matrix products in training, relative to the sustained rate of others' on the device
@@ -32,6 +33,7 @@ class TimingCoefficients(Spec):
     tp_us: Amount = 0.0  # additional launch overhead with tensor parallelism
     expert_us: Amount = 0.0  # additional launch overhead of a layer of experts: counting and sorting tokens
     each_expert_us: Amount = 0.0  # additional launch overhead of each expert on the rank: its products and their casts
+    experts_at_once: bool = False  # in fp8 on a device with microscaling: one kernel for all, and steps are CUDA graphs
     micro_batch_ms: Amount = 0.0  # overhead of each micro-batch and pass on a stage
     step_ms: Amount = 0.0  # overhead of each step: data, logging, norms
     shard_ms: Amount = 0.0  # overhead of each step, for each rank that optimizer states are sharded over

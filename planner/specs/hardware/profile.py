@@ -94,6 +94,7 @@ class Device(Spec):
     memory_gib: Amount
     tflops: Annotated[dict[str, Positive], msgspec.Meta(min_length=1)]  # dense peak by dtype
     memory_gb_per_s: Positive
+    microscaling: bool = False  # its matrix products in fp8 take a scale for every 32 elements (MXFP8)
     reserved_gib: Amount = 0.0  # context and library workspaces
     host_gb_per_s: Positive | None = (
         None  # to host memory and back, in each direction at once; None: nothing can be offloaded

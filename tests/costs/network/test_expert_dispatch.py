@@ -63,7 +63,7 @@ def test_experts_move_k_over_n_of_what_tensor_parallelism_of_an_mlp_moves(topk, 
 
 @given(topk=st.integers(1, 32), imbalance=st.floats(0.0, 1.0))
 def test_gathering_takes_over_where_the_fullest_ranks_copies_pass_the_number_of_ranks(topk, imbalance):
-    at, machine = setup(ep=RANKS, balanced=False), ideal(TimingCoefficients(imbalance=imbalance))
+    at, machine = setup(ep=RANKS, imbalance=1.0), ideal(TimingCoefficients(imbalance=imbalance))
     load = 1 + imbalance / np.sqrt(64 / RANKS)
     if abs(topk * load - RANKS) > 1e-9:
         best = best_dispatch(routed(topk), at, machine, ("all_to_all", "all_gather"))

@@ -79,7 +79,7 @@ def test_gathering_all_tokens_pays_where_a_token_has_more_experts_than_there_are
 
 
 def test_gathered_tokens_are_as_many_however_uneven_the_experts_are():
-    even, uneven = (setup(ep=4, dispatch="all_gather", balanced=each) for each in (True, False))
+    even, uneven = (setup(ep=4, dispatch="all_gather", imbalance=each) for each in (0.0, 1.0))
     machine = ideal(TimingCoefficients(imbalance=0.5))
     assert expert_seconds(MIXTRAL, "moe", even, machine) == expert_seconds(MIXTRAL, "moe", uneven, machine)
 
@@ -87,7 +87,7 @@ def test_gathered_tokens_are_as_many_however_uneven_the_experts_are():
 def test_uneven_experts_take_longer_and_the_less_the_more_of_them_a_rank_has():
     machine = ideal(TimingCoefficients(imbalance=0.5))
     even = [float(expert_seconds(MIXTRAL, "moe", setup(ep=ep), machine)[0]) for ep in (2, 8)]
-    uneven = [float(expert_seconds(MIXTRAL, "moe", setup(ep=ep, balanced=False), machine)[0]) for ep in (2, 8)]
+    uneven = [float(expert_seconds(MIXTRAL, "moe", setup(ep=ep, imbalance=1.0), machine)[0]) for ep in (2, 8)]
     assert [b / a for a, b in zip(even, uneven, strict=True)] == pytest.approx([1.25, 1.5])
 
 

@@ -63,7 +63,7 @@ def test_a_short_pass_takes_as_long_as_its_launches():
 
 
 def test_no_part_is_negative():
-    found = mean_layer_seconds(MIXTRAL, replace(SETUP, ep=8, balanced=False), shipped(expert_us=3000.0)).backward
+    found = mean_layer_seconds(MIXTRAL, replace(SETUP, ep=8, imbalance=1.0), shipped(expert_us=3000.0)).backward
     assert min(float(np.min(getattr(found, name))) for name in ("compute", "tp", "cp", "ep")) >= 0
 
 
