@@ -52,13 +52,19 @@ class MachineModel:
         dtype = "float32" if dtype == "float64" else dtype
         curve = self.rates.gemm.get(dtype) or self.rates.gemm["bf16"]
         share = curve.share * self.sustained_share(dtype) * (self.grouped_share if product.grouped else 1.0)
-        n0 = curve.n0 * (self.timing.cast * self.cast_share(product) if dtype == "fp8" else 1.0)
+        n0 = curve.n0 * (self.timing.cast * self.cast_share(product, dtype) if dtype == "fp8" else 1.0)
         filled = 2.0 * (product.m + curve.m0) * (product.n + n0) * (product.k + curve.k0) * product.count
         return filled / (share * self.peak(dtype)) + curve.launch_us * US
 
-    def cast_share(self, product: Matmul) -> Number:
-        """The share of a product's tokens that each rank casts to fp8."""
+    def cast_share(self, product: Matmul, precision: Precision) -> Number:
+        """The share of a product's tokens that each rank casts to fp8 in kernels of their own."""
+        if product.grouped and self.fuses_experts(precision):
+            return 0.0
         return product.cast if self.timing.gathers_fp8 else 1.0
+
+    def fuses_experts(self, precision: Precision) -> bool:
+        """Whether one kernel has all experts of a rank, their activation and their casts."""
+        return self.timing.experts_at_once and precision == "fp8" and self.device.microscaling
 
     @property
     def grouped_share(self) -> Number:
@@ -105,9 +111,12 @@ class MachineModel:
         """Seconds of writing and reading the attention matrix, where it is materialised."""
         return core.pairs * core.heads * self.timing.score_bytes / self.bandwidth
 
-    def memory_seconds(self, work: LayerWork) -> Number:
+    def memory_seconds(self, work: LayerWork, precision: Precision) -> Number:
         """Seconds of kernels that are bound by memory."""
-        return work.memory_bytes * self.timing.passes / self.bandwidth
+        moved = work.memory_bytes
+        if self.fuses_experts(precision):
+            moved = moved - work.expert_activation_bytes
+        return moved * self.timing.passes / self.bandwidth
 
     def operand_seconds(self, work: LayerWork, element: float) -> Number:
         """Seconds of reading the operands of matrix products and writing their results, at memory bandwidth."""
@@ -131,7 +140,7 @@ class MachineModel:
 
     def forward(self, work: LayerWork, precision: Precision) -> Number:
         """Seconds of one forward pass over this work, attention aside."""
-        seconds = self.memory_seconds(work) + self.launch_gap_seconds(work)
+        seconds = self.memory_seconds(work, precision) + self.launch_gap_seconds(work)
         for product in work.matmuls:
             seconds = seconds + self.matmul(product, precision)
         return seconds
@@ -140,7 +149,7 @@ class MachineModel:
         """Seconds of one backward pass, attention aside: an input and, where weights are trained, a weight gradient per
         product, and twice the memory traffic. Products without weights are recomputed, and have two gradients.
         """
-        seconds = 2.0 * self.memory_seconds(work) + self.launch_gap_seconds(work)
+        seconds = 2.0 * self.memory_seconds(work, precision) + self.launch_gap_seconds(work)
         for product in work.matmuls:
             seconds = seconds + self.matmul(product, precision) * (1.0 if product.has_weights else 3.0)
         return seconds + self.weight_gradient_seconds(work, precision)
@@ -172,7 +181,7 @@ class MachineModel:
         another, or none of it where a CUDA graph has them all. The device waits where it is quicker.
         """
         local = [product.count for product in work.matmuls if product.grouped]
-        if local and self.timing.experts_at_once and precision == "fp8" and self.device.microscaling:
+        if local and self.fuses_experts(precision):
             return np.zeros(np.shape(tp))
         experts = self.timing.expert_us + self.timing.each_expert_us * local[0] if local else 0.0
         return np.asarray((self.timing.layer_us + experts + np.where(tp > 1, self.timing.tp_us, 0.0)) * US)

@@ -92,13 +92,17 @@ class RatePricing:
         memory_bound = streamed = CostLine()
         for number, (at, recompute) in enumerate(self.by_placement(part)):
             own = part._replace(recompute=recompute, embedding_head=part.embedding_head and not number)
-            memory_bound += memory_traffic_line(self.spec, at, own, self.machine.memory_seconds)
+            memory_bound += memory_traffic_line(self.spec, at, own, self.memory_seconds)
             streamed += memory_traffic_line(self.spec, at, own, self.streaming_seconds)
         return memory_bound * self.straggler_factor, streamed * self.straggler_factor
 
+    def memory_seconds(self, work: LayerWork) -> Number:
+        """Seconds of the kernels of some work that are bound by memory."""
+        return self.machine.memory_seconds(work, self.layout_columns.dtype)
+
     def streaming_seconds(self, work: LayerWork) -> Number:
         """Seconds in which memory bandwidth moves all bytes of some work, operands of its matrix products included."""
-        return self.machine.memory_seconds(work) + self.machine.operand_seconds(work, self.layout_columns.element)
+        return self.memory_seconds(work) + self.machine.operand_seconds(work, self.layout_columns.element)
 
     def by_placement(self, part: LayerPass) -> list[tuple[LayoutColumns, RecomputeCounts]]:
         """The pass by placement of experts: the columns of each, and how many of its layers use which recomputation."""

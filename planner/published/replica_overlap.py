@@ -10,7 +10,9 @@ from planner.published.megatron_arguments import arguments_of
 from planner.published.record_files import PublishedRecord
 
 ARGUMENT = "overlap-grad-reduce"
-SWITCHED_OFF = re.compile(r"overlap[-_ ]grad[-_ ]reduce\s*[=:]\s*(?:false|off|0)\b|\b(?:no|without) (?:dp|grad\w*) overlap")
+SWITCHED_OFF = re.compile(
+    r"overlap[-_ ]grad[-_ ]reduce\s*[=:]\s*(?:false|off|0)\b|\b(?:no|without) (?:dp|grad\w*) overlap"
+)
 PLAIN_OPTIMIZER = re.compile(r"(?<!overlapped)(?<!overlapped )distributed[-_ ]?optimizer")
 
 

@@ -92,7 +92,8 @@ def test_the_host_launches_experts_and_exchanges_besides():
     dense = layer_work(MIXTRAL, "dense", LayoutColumns(ranks=1, seq=2048, batch=1))
     moe, shared = (layer_work(MIXTRAL, "moe", LayoutColumns(ranks=8, seq=2048, batch=8, ep=ep)) for ep in (1, 8))
     assert [
-        float(machine.host_seconds(w, tp, "bf16")) for w, tp in ((dense, 1), (dense, 2), (moe, 1), (moe, 8), (shared, 1))
+        float(machine.host_seconds(w, tp, "bf16"))
+        for w, tp in ((dense, 1), (dense, 2), (moe, 1), (moe, 8), (shared, 1))
     ] == pytest.approx([100e-6, 120e-6, 107e-6, 127e-6, 103.5e-6])
 
 
@@ -101,3 +102,27 @@ def test_no_product_is_faster_than_its_device(name):
     machine = shipped(name)
     product = Matmul(16384, 16384, 16384)
     assert float(product.flops) / float(machine.matmul(product, "bf16")) < machine.peak("bf16") * 1.05
+
+
+def test_experts_at_once_need_no_host_no_casts_and_no_pass_over_their_activation():
+    fused, apart = (
+        shipped("b200", experts_at_once=each, expert_us=500.0, each_expert_us=9.0) for each in (True, False)
+    )
+    work = layer_work(MIXTRAL, "moe", LayoutColumns(ranks=8, seq=2048, batch=8, ep=8))
+    expert = next(product for product in work.matmuls if product.grouped)
+    for machine, dtype in (
+        (fused, "bf16"),
+        (shipped(experts_at_once=True, **host), "fp8"),
+    ):
+        assert float(machine.host_seconds(work, 1, dtype)) == pytest.approx(509e-6)  # no kernel for these
+    assert float(fused.host_seconds(work, 1, "fp8")) == 0.0
+    assert float(fused.matmul(expert, "fp8")) < float(apart.matmul(expert, "fp8"))
+    ends = 3 * 2 * float(expert.m) * 14336  # gate and up are read and their product written, in half precision
+    saved = float(apart.memory_seconds(work, "fp8") - fused.memory_seconds(work, "fp8"))
+    assert saved * fused.bandwidth == pytest.approx(ends)
+    assert float(fused.memory_seconds(work, "bf16")) == float(apart.memory_seconds(work, "bf16"))
+
+
+def test_replicas_that_do_not_overlap_hide_in_no_compute():
+    assert shipped(dp_window=0.5).dp_window == 0.5
+    assert shipped(dp_window=0.5, overlaps_replicas=False).dp_window == 0.0

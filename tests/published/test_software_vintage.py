@@ -3,6 +3,7 @@
 import pytest
 
 from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
+from planner.specs.framework.expert_launches import launches_at_once
 from tests.published.made_records import record
 
 
@@ -47,3 +48,16 @@ def test_kernels_are_of_their_time(software, date, settings, kernel):
 )
 def test_recipes_are_named_by_settings(settings, recipe):
     assert record_fp8_recipe(record(other_settings=settings)) == recipe
+
+
+@pytest.mark.parametrize(
+    ("software", "date", "at_once"),
+    [
+        ("nemo", "26.06 NeMo Container", True),
+        ("nemo", "26.04.01 NeMo Container", False),
+        ("nemo", "", True),
+        ("megatron", "2026-08", False),
+    ],
+)
+def test_experts_are_launched_at_once_since_a_month(software, date, at_once):
+    assert launches_at_once(software, software_month(record(date_or_version=date, source_ref=""))) is at_once

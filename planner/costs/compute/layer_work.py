@@ -18,6 +18,8 @@ from planner.specs.layers.head_widths import head_dim, kv_heads
 from planner.specs.shapes import key_width, query_width
 from planner.specs.trained_parameters import AdaptableMatrix, adapted_matrices
 
+HALF_BYTES = 2.0  # of an element of activations between products in fp8
+
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
@@ -71,6 +73,17 @@ class LayerWork:
     cross_attention: AttentionCore | None  # cross attention
     memory_bytes: Number  # bytes that kernels bound by memory read and write: norms, residuals, activations
     kernels: int  # launched by one pass
+
+    @property
+    def expert_activation_bytes(self) -> Number:
+        """Of `memory_bytes`, what the activation reads from the first product of routed experts and writes for the
+        second one.
+        """
+        grouped = [product for product in self.matmuls if product.grouped]
+        if not grouped:
+            return 0.0
+        up, down = grouped
+        return HALF_BYTES * up.count * up.m * (up.n + down.k)
 
 
 class BlockWork(NamedTuple):

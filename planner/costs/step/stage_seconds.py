@@ -141,7 +141,7 @@ def recompute_seconds(work: LayerWork, at: LayoutColumns, machine: MachineModel)
     """Seconds of the parts that one layer recomputes, attention aside."""
     seconds: Number = 0.0
     if "norm" in at.recomputed_parts:
-        seconds = seconds + 0.4 * machine.memory_seconds(work)  # the share of two norms in the memory traffic
+        seconds = seconds + 0.4 * machine.memory_seconds(work, at.dtype)  # the share of two norms in the memory traffic
     for product in work.matmuls:
         if product.part in at.recomputed_parts:
             seconds = seconds + machine.matmul(product, at.dtype)

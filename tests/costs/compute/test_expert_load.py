@@ -45,7 +45,7 @@ def test_counts_give_the_mean_and_spread_of_the_fullest_block_of_experts(rows):
 
 
 def test_an_assumed_load_is_said_to_be_and_falls_with_the_root_of_experts_on_a_rank():
-    even, learnt = (expert_load(MIXTRAL, setup(ep=2, balanced=each), TIMING) for each in (True, False))
+    even, learnt = (expert_load(MIXTRAL, setup(ep=2, imbalance=each), TIMING) for each in (0.0, 1.0))
     assert (even.mean, float(even.spread), even.source) == (1.0, pytest.approx(0.2), "assumed")
     assert (float(learnt.mean), float(learnt.spread)) == pytest.approx((1.2, 0.2))
     assert float(expert_load(MIXTRAL, setup(ep=1), TIMING).spread) == 0.0
