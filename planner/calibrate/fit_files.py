@@ -71,7 +71,8 @@ def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
 def plain_numbers(timing: TimingCoefficients) -> TimingCoefficients:
     """The coefficients that are known, as Python's numbers."""
     known = {name: value for name in timing.__struct_fields__ if (value := getattr(timing, name)) is not None}
-    return with_fields(timing, **{name: float(value) for name, value in known.items()})
+    numbers = {name: value if isinstance(value, bool) else float(value) for name, value in known.items()}
+    return with_fields(timing, **numbers)
 
 
 def shipped_knobs(name: str) -> Knobs:
