@@ -105,9 +105,8 @@ def test_no_product_is_faster_than_its_device(name):
 
 
 def test_experts_at_once_need_no_host_no_casts_and_no_pass_over_their_activation():
-    fused, apart = (
-        shipped("b200", experts_at_once=each, expert_us=500.0, each_expert_us=9.0) for each in (True, False)
-    )
+    host = {"expert_us": 500.0, "each_expert_us": 9.0}
+    fused, apart = (shipped("b200", experts_at_once=each, **host) for each in (True, False))
     work = layer_work(MIXTRAL, "moe", LayoutColumns(ranks=8, seq=2048, batch=8, ep=8))
     expert = next(product for product in work.matmuls if product.grouped)
     for machine, dtype in (
