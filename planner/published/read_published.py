@@ -17,7 +17,7 @@ from planner.published.possible_setups import with_other_setups
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
-from planner.published.software_vintage import record_fp8_recipe, record_kernel
+from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
 from planner.published.source_defaults import FilledRecord, SourceDefaults, defaults_of_source, fill_defaults
 from planner.published.usual_layouts import usual_layouts
 from planner.specs import library
@@ -146,6 +146,7 @@ def case_of_record(
         network=fabric,
         settings_text=settings_text(record),
         attention_kernel=record_kernel(record, name),
+        month=software_month(record),
         fp8_recipe=record_fp8_recipe(record),
         seconds=None,
         memory_bytes=None,
@@ -175,6 +176,7 @@ def with_figures(
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,
+        memory_figure=source_facts.memory_figure,
     )
 
 
