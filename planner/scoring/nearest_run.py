@@ -10,13 +10,12 @@ from math import exp, hypot, log2
 from statistics import fmean
 from typing import NamedTuple
 
-from planner.plan.plan_file import Layout, Plan
+from planner.plan.plan_file import Plan
 from planner.scoring.objective_value import item_lengths
-from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.rank_kinds import entry_of_kind
 from planner.specs.measured_runs import MeasuredRun, MeasuredRuns, shipped_runs, steps_apart
-from planner.specs.parallelism import Parallelism, decided_fields
+from planner.specs.parallelism import Parallelism
 from planner.specs.parameters import parameter_counts
 from planner.units import percent
 
@@ -52,25 +51,24 @@ def nearest_run(plan: Plan, layouts: dict[str, Parallelism] | None = None) -> Ne
     timed = entry_of_kind(plan.uses.prices.modules, module, kind) is not None
     if timed or plan.uses.devices[kind].kind == "cpu":
         return None
-    other = (layouts or {}).get(module)
-    described = run_of(plan, module, with_fields(layout, **decided_fields(other)) if other else layout, kind)
+    described = run_of(plan, module, (layouts or {}).get(module, layout), kind)
     return nearest_of(described, peak_tflops(plan, kind), shipped_runs())
 
 
-def run_of(plan: Plan, module: str, layout: Layout, kind: str) -> MeasuredRun:
-    """What a plan runs, of one module with a layout on devices of a kind."""
+def run_of(plan: Plan, module: str, layout: Parallelism, kind: str) -> MeasuredRun:
+    """What a plan runs, of one module with a layout, whose open fields have defaults, on devices of a kind."""
     spec = plan.uses.models[module]
     return MeasuredRun(
         device=kind,
         software=plan.uses.software.name,
-        dtype=layout.dtype,
+        dtype=layout.dtype or plan.layouts[module].dtype,
         experts=spec.routed_experts is not None,
-        zero=max(1, layout.zero),
+        zero=max(1, layout.zero or 0),
         ranks=plan.size,
-        tp=layout.tp,
-        pp=layout.pp,
-        cp=layout.cp,
-        ep=layout.ep,
+        tp=layout.tp or 1,
+        pp=layout.pp or 1,
+        cp=layout.cp or 1,
+        ep=layout.ep or 1,
         seq=max(1, round(fmean(item_lengths(plan, module, range(len(plan.steps))) or [1]))),
         billions=parameter_counts(spec).total / 1e9,
     )

@@ -13,6 +13,7 @@ from planner.scoring import interval_spread, nearest_run, plan_answer, score
 from planner.scoring.nearest_run import FREE_STEPS, nearest_of, nearest_to
 from planner.specs.base import with_fields
 from planner.specs.measured_runs import DEGREES, shipped_runs, steps_apart
+from planner.specs.parallelism import Parallelism
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KNOWN = [(source, run) for source, runs in shipped_runs().runs.items() for run in runs]
@@ -59,6 +60,15 @@ def test_a_plan_far_from_everything_measured_has_a_wider_interval():
         for cp, dtype in ((1, "bf16"), (64, "bf16"), (64, "fp8"), (4096, "fp8"))
     ]
     assert spread <= widths[0] < widths[1] <= widths[2] < widths[3]
+
+
+def test_of_another_layout_what_is_left_open_is_not_the_plans():
+    """Its ulysses would not divide this cp."""
+    plan = golden("parallel_search/llama-3-8b-h100x64")
+    name, own = next(iter(plan.layouts.items()))
+    sharded = with_fields(plan, layouts={name: with_fields(own, cp=4, ulysses=4, tp=2)})
+    other, alone = Parallelism(cp=2, dtype=own.dtype), with_fields(own, cp=2, zero=0)
+    assert nearest_run(sharded, {name: other}) == nearest_run(with_fields(plan, layouts={name: alone}))
 
 
 def test_the_answer_names_it_and_its_interval_has_it():
