@@ -20,7 +20,7 @@ LEADING_YEAR = re.compile(r"\s*(20[12]\d)\b(?!-\d)")
 # Words of a record's settings that name its kernel.
 NAMED_KERNELS: tuple[tuple[str, AttentionKernel], ...] = (
     (r"attn_impl\s*[=:]\s*triton", "triton"),
-    # Megatron's own layers have no other attention (megatron/core/transformer/dot_product_attention.py).
+    # Megatron's own layers have no other attention (Megatron-Core's DotProductAttention).
     (
         r"attention-backend\s*=\s*(?:unfused|local)\b|transformer-impl\s*=\s*local\b|attn_impl\s*[=:]\s*torch|no flash",
         "stored",

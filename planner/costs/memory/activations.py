@@ -85,7 +85,7 @@ def keeps_inputs(module: Module, block: Block) -> bool:
 
 def norm_is_fused(module: Module, block: Block) -> bool:
     """Whether Transformer Engine has a block's norm in one layer with its first product: not with latent attention, and
-    not in front of a router (megatron/core/models/gpt/gpt_layer_specs.py, whose other norms recomputation skips).
+    not in front of a router (Megatron-Core's gpt_layer_specs). Recomputation skips such norms.
     """
     return block == "mlp" or (block == "attention" and module.latent_attention is None)
 
