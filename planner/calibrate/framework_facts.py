@@ -72,8 +72,8 @@ FRAMEWORKS = {
     ),
     "internevo": FrameworkFacts(
         "InternEvo (InternLM). Its update broadcasts each rank's part in turn. Memory: a rank's float32 weights are one"
-        " flat tensor (its HybridZeroOptimizer), so that torch's Adam, which is not one kernel there, has its square root"
-        " and quotient whole.",
+        " flat tensor (its HybridZeroOptimizer), so that torch's Adam, which is not one kernel there, has its square"
+        " root and quotient whole.",
         TimingCoefficients(gradient_bytes=2.0, shard_ms=RING_OF_HUNDREDS_MS),
         MemoryCoefficients(gradient_bytes=2.0, update_bytes=8.0, logit_bytes=10.0, spread=0.25),
     ),
