@@ -20,9 +20,10 @@ from planner.calibrate.coefficients import (
 from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.calibrate.framework_fit import FittedCoefficients
 from planner.calibrate.linear_residuals import Logs
+from planner.calibrate.measured_runs import measured_runs_file
 from planner.costs.compute import ASSUMED_SPREAD
 from planner.published import PublishedCase
-from planner.specs import library
+from planner.specs import library, measured_runs
 from planner.specs.base import with_fields
 from planner.specs.framework.attention_kernels import attention_kernel
 from planner.specs.framework.knobs import Knobs
@@ -128,6 +129,8 @@ def write_fit(fit: PublishedFit, folder: Path, date: str) -> list[Path]:
     if fit.left_out:
         paths.append(folder / left_out.FILE)
         files.write(paths[-1], left_out.left_out_file(fit.cases, fit.left_out, date))
+        paths.append(folder / measured_runs.FILE)
+        files.write(paths[-1], measured_runs_file(fit.cases, date))
     for name, values in sustained_rates(fit).items():
         if name in library.shipped_names(Profile):
             paths.append(folder / "devices" / f"{name}.yaml")

@@ -31,6 +31,7 @@ FSDP2 = MemoryCoefficients(
     selective="ops",
     logit_bytes=14.0,  # bf16 logits, log-softmax and two float32 gradients
     fused=False,
+    fused_norms=False,
     fragmentation=0.03,  # fitted
     spread=0.1,
 )
@@ -70,10 +71,11 @@ FRAMEWORKS = {
         "torchtitan. Memory: its performance tables of 2024, reserved bytes.", accounting=FSDP2
     ),
     "internevo": FrameworkFacts(
-        "InternEvo (InternLM). Its update broadcasts each rank's part in turn. Memory: by analogy; its own table shows"
-        " a third more than any accounting of states explains, and jobs that would then not fit ran.",
+        "InternEvo (InternLM). Its update broadcasts each rank's part in turn. Memory: a rank's float32 weights are one"
+        " flat tensor (its HybridZeroOptimizer), so that torch's Adam, which is not one kernel there, has its square"
+        " root and quotient whole.",
         TimingCoefficients(gradient_bytes=2.0, shard_ms=RING_OF_HUNDREDS_MS),
-        MemoryCoefficients(gradient_bytes=2.0, logit_bytes=10.0, spread=0.25),
+        MemoryCoefficients(gradient_bytes=2.0, update_bytes=8.0, logit_bytes=10.0, spread=0.25),
     ),
     "deepspeed": FrameworkFacts(
         "DeepSpeed, with Megatron's or Hugging Face's models. Memory: BigScience's peaks on V100.",
@@ -83,7 +85,9 @@ FRAMEWORKS = {
         "PyTorch FSDP under other trainers, which reduce gradients in bfloat16 (MixedPrecision PURE of llm-foundry's"
         " MPT files, bfSixteen of fms-fsdp). Memory as torchtitan's, not checked against peaks.",
         TimingCoefficients(gradient_bytes=2.0),
-        accounting=MemoryCoefficients(own_master=True, logit_bytes=14.0, fused=False, fragmentation=0.03, spread=0.25),
+        accounting=MemoryCoefficients(
+            own_master=True, logit_bytes=14.0, fused=False, fused_norms=False, fragmentation=0.03, spread=0.25
+        ),
     ),
     "primus": FrameworkFacts(
         "AMD Primus, Megatron on ROCm. Memory: its pipelines of Qwen3-235B; the allocator's margin was fitted.",

@@ -5,6 +5,8 @@ from planner.layouts.joint_problem import JointProblem, unbounded_jointly, with_
 from planner.layouts.launchable_layouts import layouts_of
 from planner.layouts.layout_batches import LayoutIndices
 from planner.layouts.layout_fields import (
+    FULL_LAYERS,
+    OFFLOADS,
     RECOMPUTE,
     RECOMPUTE_BY_RANGES,
     SCHEDULE,
@@ -22,6 +24,8 @@ from planner.layouts.searched_parts import with_searched_parts
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
 
 __all__ = [
+    "FULL_LAYERS",
+    "OFFLOADS",
     "RECOMPUTE",
     "RECOMPUTE_BY_RANGES",
     "SCHEDULE",

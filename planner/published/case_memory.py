@@ -14,7 +14,9 @@ from planner.specs.layers import Module
 
 def case_accounting(case: PublishedCase, software: Software) -> MemoryCoefficients:
     """What its framework keeps in memory, with what its settings change in that."""
-    return adjusted_accounting(case.settings_text, case.software, case.attention_kernel, software.accounting)
+    return adjusted_accounting(
+        case.settings_text, case.software, case.attention_kernel, software.accounting, case.month
+    )
 
 
 def fullest_footprint(case: PublishedCase, setup: LayoutColumns, accounted: MemoryCoefficients) -> Footprint:

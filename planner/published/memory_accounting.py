@@ -29,19 +29,24 @@ NARROW_GRADIENTS = re.compile(
 NARROW_MOMENTS = re.compile(r"exp[-_]avg[-_]dtype\s*[=:]\s*(?:bf16|torch\.bfloat16)")
 ARGUMENTS = re.compile(r"transformer-impl\s*=")  # Megatron-LM's own, of which dropout of 0.1 is the default
 NO_DROPOUT = re.compile(r"hidden-dropout\s*=\s*0?\.?0*(?:[;|\s]|$)|no-dropout")
-DETERMINISTIC = re.compile(r"deterministic-mode\s*=\s*true")  # whose kernels take next to no workspace: fitted
-DETERMINISTIC_WORKSPACE_GIB = 0.05
 COMPILED = re.compile(r"torch\.compile|\bcompiled?\b|inductor")
 EAGER = re.compile(r"\beager\b|no compile|without compile|compile\s*[=:]\s*(?:n\b|no|false|off)")
-# Fitted: it separates the runs of Megatron-Bridge's ablation that ran out of memory from those that did not.
-FRAGMENTED = 0.42
-COMPILED_LOGIT_BYTES = 13.0
+# Without expandable segments PyTorch's allocator wastes up to 43 % of what it reserves where virtual stages or
+# recomputation mix lifetimes (arXiv 2507.16274): 0.75 of what is allocated; half of that is taken.
+FRAGMENTED = 0.375
+# torchtitan with torch.compile: logits in bfloat16 and their gradient, where the float32 copy is inside of the compiled
+# loss (pull request 1033, of 2025-04; first proposed as 551); before that, the model's own float32 logits.
+COMPILED_LOSS = "2025-04"
+COMPILED_LOGIT_BYTES = 4.0
+COMPILED_FLOAT32_LOGIT_BYTES = 13.0
 
 
 def adjusted_accounting(
-    settings: str, software: str, kernel: AttentionKernel, accounting: MemoryCoefficients
+    settings: str, software: str, kernel: AttentionKernel, accounting: MemoryCoefficients, month: str = ""
 ) -> MemoryCoefficients:
-    """The framework's coefficients with what the record's settings (free text, in lower case) change in them."""
+    """The framework's coefficients with what the record's settings (free text, in lower case) and the month of its
+    software change in them.
+    """
     loss = next((each for words, each in LOSSES if words.search(settings)), None)
     if loss is not None:
         accounting = with_fields(accounting, logit_bytes=loss)
@@ -57,8 +62,7 @@ def adjusted_accounting(
         accounting = with_fields(accounting, fragmentation=0.0)
     if software == "megatron" and ARGUMENTS.search(settings) and not NO_DROPOUT.search(settings):
         accounting = with_fields(accounting, dropout=True)
-    if software == "megatron" and DETERMINISTIC.search(settings):
-        accounting = with_fields(accounting, workspace_gib=DETERMINISTIC_WORKSPACE_GIB)
     if loss is None and software == "torchtitan" and COMPILED.search(settings) and not EAGER.search(settings):
-        accounting = with_fields(accounting, logit_bytes=COMPILED_LOGIT_BYTES, fused=True)
+        logits = COMPILED_LOGIT_BYTES if month >= COMPILED_LOSS else COMPILED_FLOAT32_LOGIT_BYTES
+        accounting = with_fields(accounting, logit_bytes=logits, fused=True)
     return accounting

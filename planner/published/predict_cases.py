@@ -94,4 +94,4 @@ def reported_bytes(case: PublishedCase, software: Software, fullest: Footprint) 
     stages = {"first": 0.0, "last": float(setup.pp) - 1.0}
     if case.memory_rank in stages and case.encoder is None:
         fullest = footprint(case.module, setup, software.accounting, stages[case.memory_rank])
-    return float(getattr(fullest, REPORTED_FIGURE.get(case.software, "allocated")))
+    return float(getattr(fullest, case.memory_figure or REPORTED_FIGURE.get(case.software, "allocated")))

@@ -52,6 +52,8 @@ class PublishedCase:
     memory_bytes: float | None  # measured peak of the rank that `memory_rank` names
     memory_rank: str  # worst, first, last
     oom: bool  # the run ran out of memory
+    memory_figure: str = ""  # what the measured peak counts: allocated, reserved, total; empty: as the framework's
+    month: str = ""  # of its software, YYYY-MM, or a year; empty where nothing says it
     fp8_recipe: Fp8Recipe = "tensorwise"
     experts_at_once: bool = False  # where its precision and its device have the kernel for it
     overlaps_replicas: bool = True  # gradients are reduced beside backward

@@ -148,6 +148,7 @@ def case_of_record(
         network=fabric,
         settings_text=settings_text(record),
         attention_kernel=record_kernel(record, name),
+        month=software_month(record),
         fp8_recipe=record_fp8_recipe(record),
         experts_at_once=launches_at_once(name, software_month(record)),
         overlaps_replicas=overlaps_replicas(record, settings_text(record), name),
@@ -179,6 +180,7 @@ def with_figures(
         seconds=figures.seconds,
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,
+        memory_figure=source_facts.memory_figure,
     )
 
 

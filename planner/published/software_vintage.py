@@ -20,7 +20,11 @@ LEADING_YEAR = re.compile(r"\s*(20[12]\d)\b(?!-\d)")
 # Words of a record's settings that name its kernel.
 NAMED_KERNELS: tuple[tuple[str, AttentionKernel], ...] = (
     (r"attn_impl\s*[=:]\s*triton", "triton"),
-    (r"attention-backend\s*=\s*(?:unfused|local)\b|attn_impl\s*[=:]\s*torch|no flash", "stored"),
+    # Megatron's own layers have no other attention (Megatron-Core's DotProductAttention).
+    (
+        r"attention-backend\s*=\s*(?:unfused|local)\b|transformer-impl\s*=\s*local\b|attn_impl\s*[=:]\s*torch|no flash",
+        "stored",
+    ),
     (r"flash[- _]?att(?:n|ention)[- _]?3|\bfa[- ]?3\b", "newest"),
     (r"flash[- _]?att(?:n|ention)[- _]?2|\bfa[- ]?2\b", "flash2"),
     (r"cudnn (?:fused )?att", "cudnn"),

@@ -18,6 +18,7 @@ class FillRule(Spec, kw_only=True):
     fill: dict[str, str] = {}  # column to value; only blank cells are filled
     replace: bool = False  # overwrites stated cells too: the source is mistaken, or uses another name
     drop: tuple[str, ...] = ()  # columns to blank: measured, but by another definition
+    certain: bool = False  # the source says so elsewhere: its facts are stated, no defaults
     skip: bool = False  # these records are skipped
     software: str = ""  # the framework that these ran with, a name in profiles/software
     where: dict[str, str] = {}  # column to a pattern that the whole cell must match, ignoring case
@@ -35,6 +36,7 @@ class SourceDefaults(Spec, kw_only=True):
     attention: Literal["causal", "full"] = "full"  # how its TFLOP/s count attention
     recomputed: bool = False  # its TFLOP/s count recomputation (hardware FLOPs)
     memory_rank: Literal["", "worst", "first", "last"] = ""
+    memory_figure: Literal["", "allocated", "reserved", "total"] = ""  # what its peaks count, where not the framework's
     fills: tuple[FillRule, ...] = ()
 
 
@@ -77,6 +79,6 @@ def fill_defaults(record: PublishedRecord, known: SourceDefaults) -> FilledRecor
             raise UnusableRecord("mistaken in the source", rule.because)
         values = {name: value for name, value in rule.fill.items() if rule.replace or not record.stated(name)}
         record = record.with_cells({**values, **dict.fromkeys(rule.drop, "")})
-        names += [name for name in values if name not in names]
+        names += [name for name in values if name not in names and not rule.certain]
         software = rule.software or software
     return FilledRecord(record, tuple(names), software)

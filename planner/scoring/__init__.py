@@ -4,6 +4,7 @@ from planner.scoring.bound_digest import with_bound_digest
 from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
+from planner.scoring.nearest_run import interval_spread, nearest_run, nearest_to
 from planner.scoring.objective_value import (
     mean_objective_value,
     objective_of,
@@ -58,7 +59,10 @@ __all__ = [
     "false_statements",
     "fullest_score",
     "impossible_alternatives",
+    "interval_spread",
     "mean_objective_value",
+    "nearest_run",
+    "nearest_to",
     "objective_of",
     "objective_value",
     "outcome_of",

@@ -16,6 +16,7 @@ from planner.plan.plan_file import Alternative, Layout, Plan, assignments
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.scoring.bounds import SPACE, bounds_same_work
 from planner.scoring.expert_answer import expert_answers
+from planner.scoring.nearest_run import interval_spread, nearest_run
 from planner.scoring.objective_value import (
     item_lengths,
     mean_objective_value,
@@ -38,12 +39,14 @@ def plan_answer(plan: Plan, scores: Sequence[Score]) -> PlanAnswer:
     seconds = sum(score.step_seconds for score in scores) / len(scores)
     by, bound = step_bounds(plan, scores)
     spread, packed = max(score.timeline.spread for score in scores), pack_fill(plan)
+    spread = interval_spread(plan, spread)
     return {
         "layouts": {name: layout_fields(layout) for name, layout in plan.layouts.items()},
         "objective": plan.outcome.objective,
         "unit": objective_of(plan).unit,
         "step_seconds": seconds,
         "interval_seconds": [seconds * exp(-spread), seconds * exp(spread)],
+        "nearest_run": nearest_answer(plan),
         "value": mean_objective_value(plan, seconds),
         "bound": mean_objective_value(plan, bound),
         "gap": (seconds - bound) / bound if bound > 0 else 0.0,
@@ -110,10 +113,20 @@ def alternative_answer(plan: Plan, tried: Alternative) -> PlanAnswer:
     return {"strategy": tried.strategy, "layouts": layouts, "step_seconds": seconds, "because": tried.because}
 
 
+def nearest_answer(plan: Plan) -> PlanAnswer | None:
+    """The published run nearest to the plan: what it ran, and how far it is by fact; None where its work was timed."""
+    nearest = nearest_run(plan)
+    if nearest is None:
+        return None
+    far = {"distance": nearest.distance, "apart": nearest.apart, "spread": nearest.spread}
+    return {"source": nearest.source, **nearest.run._asdict(), **far}
+
+
 def undecided_answer(plan: Plan) -> PlanAnswer:
     """How many alternatives predictions cannot tell from the plan, and what share of the objective it is worth to."""
     order = undecided_order(plan)
-    return {"ties": len(order.ties), "expected_gain": order.gain}
+    surest = order.surest and {name: decided_fields(each) for name, each in order.surest.layouts.items()}
+    return {"ties": len(order.ties), "expected_gain": order.gain, "surest": surest}
 
 
 def plan_flops(plan: Plan) -> float:

@@ -1,17 +1,21 @@
 """What predictions leave undecided: which of a plan and its ties is the quickest, and what it is worth to know.
 
 Every predicted time is off by a factor of its own. That of the order of two is known (`ORDER_SPREAD`), so the expected
-time of whichever is the quickest is, and how much less it is than that of the plan.
+time of whichever is the quickest is, and how much less it is than that of the plan: the regret of a choice by
+prediction. A layout that is farther from everything measured than the others is less sure by what that adds
+(nearest_run.py). Plans are chosen by their predicted value all the same: bound and gap are of that value, so that a
+plan chosen by a quantile would be proven worse than one that was found. The one that a quantile would choose is named.
 """
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import exp, hypot, log, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.plan.plan_file import Alternative, Plan
+from planner.scoring.nearest_run import nearest_run
 from planner.scoring.objective_value import objective_of
 from planner.scoring.ranked_alternatives import ranked_alternatives, tie_spread
 
@@ -25,14 +29,31 @@ class UndecidedOrder(NamedTuple):
 
     ties: tuple[Alternative, ...]  # the best first
     gain: float  # share of the objective by which the best of them and the plan is expected to be better than the plan
+    surest: Alternative | None = (
+        None  # the tie with the least upper end of its interval, where that is below the plan's
+    )
 
 
 def undecided_order(plan: Plan) -> UndecidedOrder:
     """The best ties of a plan that compute in its data types, and what it is worth to measure them; none: no gain."""
     ties = tuple(each.tried for each in ranked_alternatives(plan) if each.tie and keeps_numerics(plan, each.tried))
     loss = objective_of(plan).loss
-    values = [loss(plan.outcome.value), *(loss(tie.value or 0.0) for tie in ties[:MOST_TIES])]
-    return UndecidedOrder(ties[:MOST_TIES], expected_gain(values, tie_spread(plan)))
+    first = ties[:MOST_TIES]
+    values = [loss(plan.outcome.value), *(loss(tie.value or 0.0) for tie in first)]
+    spreads = own_spreads(plan, first)
+    highest = [value * exp(spread) for value, spread in zip(values, spreads, strict=True)]
+    place = highest.index(min(highest))
+    return UndecidedOrder(first, expected_gain(values, spreads), first[place - 1] if place else None)
+
+
+def own_spreads(plan: Plan, ties: Sequence[Alternative]) -> list[float]:
+    """Half-widths of the 80 % intervals of the logarithms of the factors by which the plan and each tie are off, of
+    their own: such that the ratio of two is within the order's, and more for those that are far from what was measured.
+    """
+    found = [nearest_run(plan, layouts) for layouts in ({}, *(tie.layouts for tie in ties))]
+    far = [each.spread if each else 0.0 for each in found]
+    order, shared = tie_spread(plan) / sqrt(2.0), min(far)  # what all have in common moves all of them
+    return [hypot(order, sqrt(own**2 - shared**2)) for own in far]
 
 
 def keeps_numerics(plan: Plan, tried: Alternative) -> bool:
@@ -43,18 +64,18 @@ def keeps_numerics(plan: Plan, tried: Alternative) -> bool:
     )
 
 
-def expected_gain(predicted: Sequence[float], spread: float) -> float:
+def expected_gain(predicted: Sequence[float], spreads: Sequence[float]) -> float:
     """By what share the least of several times is expected to be below the first.
 
-    `predicted`: each is off by a factor of its own, such that the ratio of two is within e^±`spread` in 80 %.
+    `predicted`: each is off by a factor of its own, within e^±spread in 80 %.
     """
-    deviation = spread / HALF_OF_80 / sqrt(2.0)
-    if len(predicted) < 2 or not deviation or not predicted[0]:
+    if len(predicted) < 2 or not min(spreads) or not predicted[0]:
         return 0.0
     means = np.array([log(each / predicted[0]) for each in predicted])
-    low, high = means.min() - REACH * deviation, means.min() + REACH * deviation
+    normals = [NormalDist(mean, spread / HALF_OF_80) for mean, spread in zip(means, spreads, strict=True)]
+    low = min(each.mean - REACH * each.stdev for each in normals)
+    high = min(each.mean + REACH * each.stdev for each in normals)
     at = np.linspace(low, high, POINTS)
-    normal = NormalDist(0.0, deviation)
-    later = np.prod([[1.0 - normal.cdf(x - mean) for x in at] for mean in means], axis=0)
+    later = np.prod([[1.0 - each.cdf(x) for x in at] for each in normals], axis=0)
     least = low + float(np.trapezoid(later, at))  # E[min] = low + ∫ P(all are above x) dx
     return 1.0 - float(np.exp(least))

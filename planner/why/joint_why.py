@@ -7,7 +7,7 @@ from functools import partial
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.scoring import score, step_seconds
+from planner.scoring import nearest_to, score, step_seconds
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.strategies.static import unsupported_together
@@ -43,6 +43,7 @@ class JointWhyPlan(Spec, omit_defaults=False):
     ]  # a faster network, and each module computing faster, with all decisions kept
     placements: tuple[PlacementGain, ...]
     data: tuple[Sensitivity, ...]  # with other data: priced only
+    nearest: str  # the published run nearest to the plan's largest module; empty: its work was timed itself
 
 
 def joint_why_plan(plan: Plan, number: int, step: Plan) -> JointWhyPlan:
@@ -59,6 +60,7 @@ def joint_why_plan(plan: Plan, number: int, step: Plan) -> JointWhyPlan:
         sensitivities=tuple(kept_gains(step, own.value)),
         placements=tuple(placement_gains(problem[0], step, again)) if problem else (),
         data=(*data_gains(step, own.value), *(pack_gains(problem[0], step, again) if problem else ())),
+        nearest=nearest_to(plan),
     )
 
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.scoring import score
+from planner.scoring import nearest_to, score
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import RecomputeName
@@ -28,6 +28,7 @@ class WhyPlan(Spec, omit_defaults=False):
     again: float  # the step when its unchanged problem is solved again
     kept: str  # why the decisions stay in what follows: no strategy can make them again; empty: they do not stay
     sensitivities: tuple[Sensitivity, ...]
+    nearest: str  # the published run nearest to the plan, and how far it is; empty: its work was timed itself
 
 
 def why_plan(plan: Plan, number: int, resolve: SolveAgain) -> WhyPlan:
@@ -39,7 +40,15 @@ def why_plan(plan: Plan, number: int, resolve: SolveAgain) -> WhyPlan:
     problem, kept = solvable_problem(step)
     if problem is None:
         gains = tuple(kept_gains(step, own.value))
-        return WhyPlan(plan=plan.name, step=number, facts=own, again=own.value, kept=kept, sensitivities=gains)
+        return WhyPlan(
+            plan=plan.name,
+            step=number,
+            facts=own,
+            again=own.value,
+            kept=kept,
+            sensitivities=gains,
+            nearest=nearest_to(plan),
+        )
     again = solve_facts(problem, resolve)
     base = min(own.value, again.value) if isinstance(again, StepFacts) else own.value
     return WhyPlan(
@@ -51,6 +60,7 @@ def why_plan(plan: Plan, number: int, resolve: SolveAgain) -> WhyPlan:
         sensitivities=tuple(
             gain_with(machine, solve_facts(machine.inputs, resolve), base) for machine in variants(problem)
         ),
+        nearest=nearest_to(plan),
     )
 
 

@@ -71,6 +71,8 @@ def test_compiled_and_eager_are_told_apart():
         "fsdp + torch.compile", "torchtitan", "flash2", MemoryCoefficients(fused=False, logit_bytes=14.0)
     )
     assert compiled.fused and compiled.logit_bytes == 13.0
+    later = adjusted_accounting("torch.compile", "torchtitan", "flash2", USUAL, month="2025-06")
+    assert compiled.logit_bytes > later.logit_bytes == 4.0
     assert not adjusted_accounting("eager", "torchtitan", "flash2", MemoryCoefficients(fused=False)).fused
 
 

@@ -22,20 +22,41 @@ TIMES = st.lists(st.floats(1.0, 1.5), min_size=1, max_size=4)
 def test_it_is_what_drawn_errors_give(times):
     drawn = np.random.default_rng(0).normal(0.0, ORDER_SPREAD / HALF_OF_80 / np.sqrt(2), (400_000, len(times)))
     least = (np.log(np.array(times) / times[0]) + drawn).min(axis=1).mean()
-    assert expected_gain(times, ORDER_SPREAD) == pytest.approx(1.0 - np.exp(least), abs=2e-4)
+    assert expected_gain(times, [ORDER_SPREAD / np.sqrt(2)] * len(times)) == pytest.approx(
+        1.0 - np.exp(least), abs=2e-4
+    )
 
 
 @given(TIMES, st.floats(0.0, 0.3))
 def test_one_more_never_lowers_it_and_a_unit_of_time_is_of_no_matter(times, spread):
-    gain = expected_gain([1.0, *times], spread)
+    def of(times):
+        return expected_gain(times, [spread] * len(times))
+
+    gain = of([1.0, *times])
     assert 0.0 <= gain + 1e-6 < 1.0
-    assert expected_gain([1.0, *times, 1.1], spread) >= gain - 1e-6
-    assert expected_gain([3.0, *(3.0 * each for each in times)], spread) == pytest.approx(gain, abs=1e-6)
+    assert of([1.0, *times, 1.1]) >= gain - 1e-6
+    assert of([3.0, *(3.0 * each for each in times)]) == pytest.approx(gain, abs=1e-6)
 
 
 def test_nothing_is_worth_measuring_where_nothing_is_uncertain_or_else():
-    assert expected_gain([1.0, 1.0], 0.0) == 0.0 == expected_gain([1.0], 0.2) == expected_gain([0.0, 0.0], 0.2)
-    assert expected_gain([1.0, 4.0], ORDER_SPREAD) == pytest.approx(0.0, abs=1e-6)
+    assert expected_gain([1.0, 1.0], [0.0, 0.0]) == 0.0 == expected_gain([1.0], [0.2])
+    assert expected_gain([0.0, 0.0], [0.2, 0.2]) == 0.0
+    assert expected_gain([1.0, 4.0], [ORDER_SPREAD] * 2) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_less_sure_one_is_worth_more_to_measure_and_no_quantiles_choice():
+    even, unsure = (expected_gain([1.0, 1.02], spreads) for spreads in ([0.1, 0.1], [0.1, 0.3]))
+    assert unsure > even
+    plan = files.read(GOLDEN / "parallel_search" / "llama-3-8b-h100x64" / "plan.yaml", Plan)
+    value, (name, own) = plan.outcome.value, next(iter(plan.layouts.items()))
+    far = Alternative(
+        strategy="parallel_search", value=1.01 * value, layouts={name: Parallelism(dtype=own.dtype, cp=64)}
+    )
+    both = undecided_order(with_fields(plan, alternatives=(far,)))
+    assert both.ties == (far,) and both.surest is None
+    instead = with_fields(plan, layouts={name: with_fields(own, cp=64)})
+    like = with_fields(far, layouts={name: Parallelism(dtype=own.dtype, cp=own.cp)})
+    assert undecided_order(with_fields(instead, alternatives=(like,))).surest == like
 
 
 def test_ties_are_the_closest_that_compute_in_the_same_data_types():
@@ -55,4 +76,4 @@ def test_ties_are_the_closest_that_compute_in_the_same_data_types():
     order = undecided_order(with_fields(plan, alternatives=tuple(others)))
     assert [each.value / value for each in order.ties] == pytest.approx([1.0 + at / 100 for at in range(MOST_TIES)])
     assert 0.03 < order.gain < 0.1
-    assert undecided_order(with_fields(plan, alternatives=())) == ((), 0.0)
+    assert undecided_order(with_fields(plan, alternatives=())) == ((), 0.0, None)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.plan.descriptions import alternative_text
-from planner.plan.plan_file import Plan
+from planner.plan.plan_file import Alternative, Plan
 from planner.scoring import (
     impossible_alternatives,
     objective_of,
@@ -53,4 +53,11 @@ def tie_note(plan: Plan) -> str:
     within, order = percent(exp(tie_spread(plan)) - 1.0), undecided_order(plan)
     if not order.ties:
         return f"  (tie: within {within}, too close for predictions to tell)"
-    return f"  (ties within {within}: planner profile --settle PLAN, worth {percent(order.gain)})"
+    surest = ranked_place(plan, order.surest)
+    sure = f"; surest, by the upper ends of intervals: {surest}" if surest else ""
+    return f"  (ties within {within}: planner profile --settle PLAN, worth {percent(order.gain)}{sure})"
+
+
+def ranked_place(plan: Plan, tried: Alternative | None) -> int:
+    """The number of an alternative in the table; 0 of none."""
+    return next((place for place, each in enumerate(ranked_alternatives(plan), 1) if each.tried == tried), 0)

@@ -123,6 +123,8 @@ def joint_why_lines(answer: JointWhyPlan) -> Iterator[RenderableType]:
         yield Text(f"load of {name}: {load_text(load)}")
     if facts.packs:
         yield Text(f"packs: {pack_text(facts.packs)}")
+    if answer.nearest:
+        yield Text(f"nearest run: {answer.nearest}")
     yield Text()
     yield gains_table("with", answer.sensitivities)
     if answer.placements:

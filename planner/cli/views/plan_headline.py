@@ -8,7 +8,14 @@ from rich.text import Text
 from planner.costs import find_objective
 from planner.errors import InputError
 from planner.plan.plan_file import Outcome, Plan
-from planner.scoring import allowed_bytes_on, bounds_same_work, exceeds_memory, objective_value, throughput
+from planner.scoring import (
+    allowed_bytes_on,
+    bounds_same_work,
+    exceeds_memory,
+    interval_spread,
+    objective_value,
+    throughput,
+)
 from planner.specs.hardware.cluster import device_of_rank
 from planner.units import GIB, duration, percent, plural
 
@@ -19,7 +26,8 @@ def headline(plan: Plan) -> Iterator[Text]:
     """Lines that lead a screen about a plan: the step with its interval, what it gives, and the proof."""
     steps, predicted = len(plan.steps), plan.prediction
     seconds = predicted.step_seconds / steps
-    low, high = (duration(seconds * exp(side * predicted.spread)) for side in (-1, 1))
+    spread = interval_spread(plan, predicted.spread)
+    low, high = (duration(seconds * exp(side * spread)) for side in (-1, 1))
     if not fits_devices(plan):
         yield Text("DOES NOT FIT in the memory of its devices", style="bold red")
     every = f" each, {plural(steps, 'step')} in {duration(predicted.step_seconds)}," if steps > 1 else ""

@@ -153,6 +153,8 @@ def why_plan_lines(answer: WhyPlan) -> Iterator[RenderableType]:
     parts = table("", "")
     for line in fact_lines(facts):
         parts.add_row(*line)
+    if answer.nearest:
+        parts.add_row("nearest run", answer.nearest)
     yield parts
     yield Text()
     rows = table("with", ">step", ">saves", ">share")

@@ -64,11 +64,12 @@ def kept_block_bytes(
     own.
     """
     shares, total = element_shares(at), 0.0
-    normed = 0.0 if "norm" in recomputed else module.hidden * shares.product * shares.outside  # a product's input
+    normed = module.hidden * shares.product * shares.outside  # a product's input
     trained = {block: keeps_inputs(module, block) for block in kind_blocks(kind)}
     mask = module.hidden * MASK_BYTES * shares.outside if accounting.dropout else 0.0
     for block in kind_blocks(kind):
-        total = total + input_bytes(module, at) + mask + (normed if trained[block] else 0.0)
+        again = "norm" in recomputed and not (accounting.fused_norms and norm_is_fused(module, block))
+        total = total + input_bytes(module, at) + mask + (normed if trained[block] and not again else 0.0)
         if not (block == "mlp" and "mlp" in recomputed):
             total = total + block_entry(block, BLOCK_BYTES, "the activations")(module, at, accounting, recomputed)
     return total
@@ -80,6 +81,13 @@ def keeps_inputs(module: Module, block: Block) -> bool:
     if lora is None or (block == "experts" and not (moe and moe.shared_ffn)):
         return module.trained == "all"
     return ("mlp" if block in ("mlp", "experts") else "qkv") in lora.parts
+
+
+def norm_is_fused(module: Module, block: Block) -> bool:
+    """Whether Transformer Engine has a block's norm in one layer with its first product: not with latent attention, and
+    not in front of a router (Megatron-Core's gpt_layer_specs). Recomputation skips such norms.
+    """
+    return block == "mlp" or (block == "attention" and module.latent_attention is None)
 
 
 def input_bytes(module: Module, at: LayoutColumns) -> Number:

@@ -275,10 +275,12 @@ def optimizer_shard_bytes(
 
 
 def update_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
-    """Bytes of a float32 copy of the shard's gradients, during the optimizer's step, where gradients are narrower."""
-    if accounting.gradient_bytes >= 4.0 or at.full_precision:
-        return 0.0
-    return optimizer_shard_bytes(module, at, accounting, stage, 4.0)
+    """Bytes of the step on an optimizer shard: temporaries of its arithmetic; a float32 copy of gradients where
+    they are narrower.
+    """
+    copied = 0.0 if accounting.gradient_bytes >= 4.0 or at.full_precision else 4.0
+    each = copied + accounting.update_bytes
+    return optimizer_shard_bytes(module, at, accounting, stage, each) if each else 0.0
 
 
 def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:

@@ -15,6 +15,7 @@ class MemoryCoefficients(Spec, kw_only=True):
     # Per parameter.
     gradient_bytes: Amount = 4.0  # 4: accumulated in float32; 2: in the weights' precision, and cast for the update
     optimizer_bytes: Amount = 12.0  # float32 weights and Adam's two moments, each 4
+    update_bytes: Amount = 0.0  # temporaries of Adam's arithmetic, where it is not one kernel
     own_master: bool = False  # the float32 weights are the sharded ones, without another resident copy (FSDP2)
     fp8_weight_bytes: Amount = 4.0  # of a layer's weight under fp8: 2 in bfloat16 (if kept), 1 in fp8, 1 transposed
     keeps_gathered: bool = (
@@ -27,6 +28,7 @@ class MemoryCoefficients(Spec, kw_only=True):
     flash: bool = True  # FlashAttention; else the attention matrix is kept, with its softmax and dropout
     dropout: bool = False  # a mask of one byte for each element
     fused: bool = True  # the MLP's gate, activation and product are one kernel, which keeps its input only
+    fused_norms: bool = True  # a norm is one layer with the product behind it, and recomputing norms leaves it out
     fp8_pointwise: bool = False  # under fp8, that input is kept in one byte too
     selective: Literal["modules", "ops"] = (
         "modules"  # what selective recomputation drops; ops: every second matrix product
@@ -35,7 +37,7 @@ class MemoryCoefficients(Spec, kw_only=True):
     imbalance: Positive = 1.0  # tokens of the most loaded rank of experts, over the mean
 
     # Of the process.
-    workspace_gib: Amount = 0.5  # libraries' workspaces inside the framework's allocator
+    workspace_gib: Amount = 0.0625  # in the allocator; on Hopper 32 MiB each of PyTorch's cuBLAS and Transformer Engine
     context_gib: Amount = 1.0  # the device's context and kernels, outside of the allocator; assumed
     buffers: Amount = 1.0  # of communicators, relative to NCCL's
     fragmentation: Share = 0.05  # reserved and unusable bytes, over allocated ones; assumed
@@ -47,4 +49,4 @@ class MemoryCoefficients(Spec, kw_only=True):
 # ranks may run unequal numbers of micro-batches, so gradients are reduced at the end of a step. Its MLP is not one
 # fused
 # kernel: gate, activated gate and product are kept.
-PLANNER_RUNTIME_MEMORY = MemoryCoefficients(own_master=True, holds_gradients=True, fused=False)
+PLANNER_RUNTIME_MEMORY = MemoryCoefficients(own_master=True, holds_gradients=True, fused=False, fused_norms=False)

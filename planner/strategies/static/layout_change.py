@@ -9,6 +9,8 @@ import numpy as np
 
 from planner.errors import Infeasible
 from planner.layouts import (
+    FULL_LAYERS,
+    OFFLOADS,
     RECOMPUTE,
     SEARCHED_FIELDS,
     Floats,
@@ -45,12 +47,15 @@ class LayoutChange:
 
 
 def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutChange | None:
-    """The layout that fits with the fewest of these fields changed, and these by least; None when nothing fits."""
+    """The layout that fits with the fewest of these fields changed, and these by least; None when nothing fits. What is
+    offloaded so that it fits, or recomputed in full, is a change too.
+    """
     found = layouts_of(problem, Parallelism(schedule=problem.trained.fixed.schedule))  # which all of the space have
     if not len(found["tp"]):
         return None
     screened = screen(problem, found)
     away = sum(((found[name] != value).astype(int) for name, value in wanted.items()), np.zeros(len(screened.seconds)))
+    away = away + sum((screened.layouts[name] > 0).astype(int) for name in (FULL_LAYERS, *OFFLOADS))
     far = sum(
         (doublings_apart(found[name].astype(np.float64), value) for name, value in wanted.items()),
         np.zeros(len(screened.seconds)),
@@ -72,14 +77,13 @@ def change_at(problem: LayoutProblem, screened: ScreenedLayouts, place: int, wan
     names = [name for name, value in wanted.items() if int(found[name][place]) != value]
     what = tuple(f"{name} {field_text(name, int(found[name][place]))}" for name in names)
     layout = layout_at(problem.trained, found, place)
-    return LayoutChange(
-        layout, what or solved_fields(layout), float(screened.seconds[place]), float(screened.bytes_needed[place])
-    )
+    also = tuple(text for text in solved_fields(layout) if text.split()[0] not in wanted)
+    return LayoutChange(layout, (*what, *also), float(screened.seconds[place]), float(screened.bytes_needed[place]))
 
 
 def solved_fields(layout: Layout) -> tuple[str, ...]:
     """What of a layout is solved for, as a job says it: layers recomputed in full, and the shares offloaded."""
-    recompute = (f"recompute {flow_text(layout.recompute)}",) if isinstance(layout.recompute, dict) else ()
+    recompute = (f"recompute {flow_text(layout.recompute)}",) if layout.recompute != "none" else ()
     shares = {"offload": layout.offload, "optimizer_offload": layout.optimizer_offload}
     return (*recompute, *(f"{name} {share:g}" for name, share in shares.items() if share))
 

@@ -175,7 +175,10 @@ def test_a_layer_of_experts_keeps_what_is_published_but_for_copies_around_exchan
         layers=2, hidden=hidden, heads=32, kv_heads=32 // groups, ffn=1, vocab=512,
         moe=Experts(experts=64, topk=topk, ffn=ffn),
     )  # fmt: skip
-    at, accounting = LayoutColumns(ranks=8, seq=4096, batch=8, cp=8, ulysses=8, ep=8), MemoryCoefficients()
+    at, accounting = (
+        LayoutColumns(ranks=8, seq=4096, batch=8, cp=8, ulysses=8, ep=8),
+        MemoryCoefficients(fused_norms=False),
+    )
     statistics = 32 * 4 + 2 * 64 * 4  # bytes of attention's and the router's float32 numbers
 
     def elements(recomputed):

@@ -43,12 +43,30 @@ def test_sharding_and_recomputing_only_take_away(module):
         "tp": [replace(SETUP, tp=tp, etp=tp, ranks=16 * tp, zero=0) for tp in (1, 2, 4, 8)],
         "micro_batch": [replace(SETUP, micro_batch=size) for size in (8, 4, 1)],
         "cp": [replace(SETUP, cp=cp, ranks=32 * cp) for cp in (1, 2, 4)],
-        "parts": [replace(SETUP, recomputed_parts=again) for again in (frozenset(), frozenset({"norm"}))],
     }
     for name, setups in growing.items():
         sizes = [total(module, setup) for setup in setups]
         assert sizes == sorted(sizes, reverse=True), name
         assert sizes[-1] < sizes[0], name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_norms_that_are_one_kernel_with_a_product_are_not_recomputed(module):
+    """Those in front of a router are kernels of their own."""
+    again = replace(SETUP, recomputed_parts=frozenset({"norm"}))
+    apart = MemoryCoefficients(fused_norms=False)
+    saved = [total(module, SETUP, each) - total(module, again, each) for each in (MEGATRON, apart)]
+    assert saved[0] == 0.0 if module is DENSE else 0.0 < saved[0] < saved[1]
+    assert saved[1] > 0.0
+
+
+def test_an_update_that_is_not_one_kernel_has_temporaries_of_its_shard():
+    setup = replace(SETUP, tp=1, pp=1, ranks=16, zero=1)
+    plain, arithmetic = MemoryCoefficients(gradient_bytes=2.0), MemoryCoefficients(gradient_bytes=2.0, update_bytes=8.0)
+    least, more = (footprint(DENSE, setup, each, 0) for each in (plain, arithmetic))
+    assert float(more.update) == pytest.approx(3.0 * float(least.update))
+    assert float(more.states) == float(least.states)
+    assert float(footprint(DENSE, setup, MEGATRON, 0).update) == 0.0
 
 
 def test_parts_add_up():
