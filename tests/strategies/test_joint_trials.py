@@ -14,7 +14,7 @@ from planner.scoring.least_peaks import least_peaks
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_changes import neighbours
-from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch, JointTrials
+from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch, JointTrials, Limits
 from planner.strategies.static.module_space import ModuleSpace
 from tests.modality_jobs import seeing_job
 
@@ -66,6 +66,20 @@ def test_ranks_hold_no_less_than_is_known_before_tasks_are_made(tried):
     assert exact > len(tried[1]) / 4
 
 
+def test_steps_take_no_less_than_is_known_before_tasks_are_made(tried):
+    shares = [TriedPlan(each.plan).least_seconds / each.seconds for each in tried[1]]
+    assert max(shares) <= 1.0 + 1e-8 and max(shares) > 0.6
+
+
+def test_what_takes_too_long_at_least_is_not_simulated_and_not_remembered(tried):
+    trials, fitting = tried
+    slow = max(fitting, key=lambda each: TriedPlan(each.plan).least_seconds)
+    fresh, least = JointTrials(trials.inputs), TriedPlan(slow.plan).least_seconds
+    left = fresh.simulate(slow.layouts, "", Limits(least=least * 0.99))
+    assert left.plan is None and left.seconds == inf and left.least == least and "at least" in left.because
+    assert fresh.simulate(slow.layouts, "", Limits(least=least)).seconds == slow.seconds
+
+
 def test_no_change_that_is_skipped_is_quicker_than_what_it_changes(tried):
     """Of the best layouts, from which a search goes on."""
     trials, fitting = tried
@@ -83,7 +97,7 @@ def test_what_is_estimated_as_too_slow_is_not_simulated_and_not_remembered(tried
     trials, fitting = tried
     slow = max(fitting, key=lambda each: each.estimate)
     fresh = JointTrials(trials.inputs)
-    left = fresh.simulate(slow.layouts, "", slow.estimate / CLEARLY_SLOWER)
+    left = fresh.simulate(slow.layouts, "", Limits(slow.estimate / CLEARLY_SLOWER))
     assert left.plan is None and left.seconds == inf and "estimated" in left.because
     assert fresh.simulate(slow.layouts, "").seconds == slow.seconds
 
