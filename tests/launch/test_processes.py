@@ -1,5 +1,6 @@
 """Workers report and return; the failure of one is named, and no process is left behind."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 from planner.errors import InputError, RunFailed
 from planner.launch.processes import launch
-from planner.launch.worker import worker_from_environment
+from planner.launch.worker import joined_world, worker_from_environment
 
 
 def greet(worker, word):
@@ -63,6 +64,12 @@ def imported(worker):
     weight.sum().backward()
     optimizer.step()
     return len({*sys.modules} - before)
+
+
+def collected(worker):
+    """The numbers of objects that collections leave alone, and that they look through."""
+    with joined_world(worker):
+        return gc.get_freeze_count(), len(gc.get_objects())
 
 
 def collective(worker):
@@ -154,6 +161,11 @@ def test_the_cause_is_named_and_not_its_consequence():
 def test_imports_of_a_first_step_are_preloaded():
     """All but a few of some hundreds."""
     assert launch(imported, 1)[0] < 10
+
+
+def test_what_is_imported_is_not_looked_through_for_garbage():
+    kept, looked_through = launch(collected, 1)[0]
+    assert kept > 100_000 > 20 * looked_through
 
 
 def test_a_death_inside_a_collective():

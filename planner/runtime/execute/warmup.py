@@ -6,7 +6,6 @@ ranks first run the first micro-batch of the plan (with edges between modules, i
 changes no weight, and a collective of a few bytes in each group. Gradients and optimizer states of it are dropped.
 """
 
-import gc
 from collections.abc import Sequence
 
 from planner.launch.communication import time_collective
@@ -37,18 +36,6 @@ def warm_up(executor: TaskExecutor, plan: Plan, tasks: Sequence[Task]) -> None:
             executor.local.complete_gradients(module)
             idle_update(optimizer)
     executor.meter.take_measured()  # bytes that it sent belong to no task
-    keep_from_collector()
-
-
-def keep_from_collector() -> None:
-    """Takes what there is by now, a third of a million objects with torch's own, out of garbage collections.
-
-    Each rank would look through them at a moment of its own, for a quarter of a second (measured, 2 cores), while the
-    others wait (MegaScale, arXiv:2402.15627, on stragglers).
-    """
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
 
 
 def idle_update(optimizer: ShardedAdamW) -> None:
