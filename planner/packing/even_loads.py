@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GAIN = 1e-9  # of the fullest bin: a smaller gain does not count
-ROWS = 8  # loads of the fullest bin that are looked at together: arrays stay in a processor's cache
+AT_ONCE = 8  # loads of the fullest bin that are looked at together: arrays stay in a processor's cache
 
 
 def longest_first(
@@ -54,11 +54,11 @@ def exchange_loads(
         mine, others = np.flatnonzero(bins == fullest), np.flatnonzero(bins != fullest)
         moved = np.arange(count if may_move else 0)
         after, one, other = inf, 0, 0
-        for first in range(0, len(mine), ROWS):
-            some = mine[first : first + ROWS]
+        for first in range(0, len(mine), AT_ONCE):
+            some = mine[first : first + AT_ONCE]
             both = after_moves(seconds, filled, some, fullest, moved), after_swaps(seconds, filled, some, others, bins)
-            least, row, column = least_of(*both)
-            after, one, other = min((after, one, other), (least, first + row, column))
+            least, of_mine, of_others = least_of(*both)
+            after, one, other = min((after, one, other), (least, first + of_mine, of_others))
         if after >= filled[fullest] * (1.0 - GAIN):
             break
         given = int(mine[one])
@@ -72,14 +72,14 @@ def exchange_loads(
 
 
 def least_of(moved: "NDArray[np.float64]", swapped: "NDArray[np.float64]") -> tuple[float, int, int]:
-    """The least entry of two arrays side by side, its row and its column, of equals the first; infinite where there is
+    """The least entry of two arrays side by side, and its two indices, of equals the first; infinite where there is
     none.
     """
     found = [(inf, 0, 0)]
     for each, first in ((moved, 0), (swapped, moved.shape[1])):
         if each.size:
-            row, column = divmod(int(each.argmin()), each.shape[1])
-            found.append((float(each[row, column]), row, first + column))
+            place = divmod(int(each.argmin()), each.shape[1])
+            found.append((float(each[place]), place[0], first + place[1]))
     return min(found)
 
 

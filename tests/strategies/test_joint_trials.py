@@ -1,5 +1,6 @@
 """What a search asks of plans that it tries is what their scores say, with prices shared or not."""
 
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
@@ -112,6 +113,16 @@ def test_what_is_refused_is_not_the_best(tried):
         assert done.best is one
         done.refuse(one, "too much")
         assert done.best is following and one not in done.rising
+
+
+def test_what_was_left_out_beside_one_that_is_refused_is_simulated(tried):
+    trials, fitting = tried
+    slow = max(fitting, key=lambda each: TriedPlan(each.plan).least_seconds)
+    done, quick = JointSearch(JointTrials(trials.inputs), len(fitting), 0), replace(fitting[0], seconds=1e-6)
+    done.tried["quick"] = quick
+    assert done.simulate(slow.layouts, slow.kind).least and done.best is quick
+    done.refuse(quick, "too much")
+    assert done.best and done.best.seconds == slow.seconds
 
 
 @pytest.mark.parametrize("values", [{"tp": 2, "cp": 1}, {"zero": 1}, {"pp": 2, "micro_batch": 1}])

@@ -4,7 +4,7 @@ A candidate that does not fit by simulation, because encoders keep what the clos
 encoders' backwards run at once, or recompute all, whichever fits first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf, sqrt
@@ -110,10 +110,16 @@ class JointSearch:
         return HOPELESS * self.best.seconds if self.best else inf
 
     def refuse(self, one: SimulatedJoint, because: str) -> None:
-        """One that was taken to fit does not."""
+        """One that was taken to fit does not; where nothing else does, what was left out beside it is simulated."""
         refused = replace(one, plan=None, seconds=inf, because=because)
-        self.tried = {key: refused if each is one else each for key, each in self.tried.items()}
-        self.starts = [refused if each is one else each for each in self.starts]
+        self.replace_each(lambda each: refused if each is one else each)
+        if not self.best:
+            self.replace_each(lambda each: self.trials.simulate(each.layouts, each.kind) if each.least else each)
+
+    def replace_each(self, new: Callable[[SimulatedJoint], SimulatedJoint]) -> None:
+        """Take others in place of all."""
+        self.tried = {key: new(each) for key, each in self.tried.items()}
+        self.starts = [new(each) for each in self.starts]
 
     @property
     def spent(self) -> bool:
