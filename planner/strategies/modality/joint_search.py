@@ -158,7 +158,7 @@ def simulated_joint(
     if estimate > limits.estimate:
         because = f"its assignment is estimated at {estimate:.3g} s, and at most {limits.estimate:.3g} s are looked at"
         return SimulatedJoint(layouts, kind, because=because, estimate=estimate)
-    if estimate > limits.least and tried.least_seconds > limits.least:  # the estimate is rarely less, and known
+    if estimate > limits.least and tried.least_seconds > limits.least:  # which takes longer to know
         because = f"takes at least {tried.least_seconds:.3g} s, as a rank computes so long: not simulated"
         return SimulatedJoint(layouts, kind, because=because, estimate=estimate, least=tried.least_seconds)
     try:
