@@ -27,9 +27,15 @@ from planner.scoring.plan_answer import plan_flops
 from planner.solve_job import read_job
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions
-from planner.strategies.modality.baselines import BASELINES
+from planner.strategies.modality.baselines import BASELINES, baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
-from planner.strategies.modality.joint_search import JointTrials, most_simulated, search
+from planner.strategies.modality.joint_search import (
+    JointSearch,
+    JointTrials,
+    improve,
+    most_simulated,
+    simulate_quickest,
+)
 from planner.strategies.modality_layout import plan as plan_jointly
 from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_plan import draft_of_layouts
@@ -114,8 +120,8 @@ def at_mixes(folder: Path, name: str) -> Iterator[tuple[str, AtMix]]:
     for mix in MIXES:
         inputs = read_job(str(folder / "job.yaml"), JobOptions(mix=mix))
         plan = plan_jointly(inputs, None)
-        told = {each.strategy: each.value for each in plan.alternatives}
-        yield mix, AtMix(inputs, plan, {baseline: told.get(baseline, plan.outcome.value) for baseline in BASELINES})
+        tried = baseline_trials(JointTrials(inputs), JointSpace(inputs))
+        yield mix, AtMix(inputs, plan, {each.kind: each.seconds if each.plan else None for each in tried})
 
 
 def step_figures(found: AtMix) -> Figures:
@@ -185,8 +191,10 @@ def without_colocation(inputs: Inputs) -> float | None:
     """Seconds of the best plan of the same search whose encoders are on the first stage, or apart; None: none fits."""
     most = most_simulated(inputs)
     apart = [each for each in joint_candidates(JointSpace(inputs)) if not {*each.places.values()} & {"all", "beside"}]
-    best = search(JointTrials(inputs), apart, most).best if apart else None
-    return best.seconds if best else None
+    done = JointSearch(JointTrials(inputs), most, len(apart))
+    simulate_quickest(done, apart)
+    improve(done)
+    return done.best.seconds if done.best else None
 
 
 def unsplit(items: JointItems) -> JointAssignment:

@@ -44,7 +44,7 @@ from planner.costs.part_sets import FreedBytes, freed_bytes, recompute_seconds_b
 from planner.costs.price_table import price_table
 from planner.costs.pricing import Pricing, pricing_of
 from planner.costs.rate_lines import head_line, layers_line
-from planner.costs.shared_prices import SharedPrices
+from planner.costs.shared_prices import SendRoute, SharedPrices
 from planner.costs.step.expert_ratio import expert_ratio, published_ratio
 from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
 
@@ -75,6 +75,7 @@ __all__ = [
     "Precision",
     "Pricing",
     "RankPool",
+    "SendRoute",
     "SharedPrices",
     "StepWork",
     "WindowTerm",

@@ -9,7 +9,6 @@ concurrent passes (compute/contention.py).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import hypot
-from typing import NamedTuple
 
 from planner.costs.compute.assumed_rates import complete_rates, step_spread
 from planner.costs.compute.contention import CONTENTION_SPREAD, DeviceUse, demand_density, slowdown
@@ -24,9 +23,9 @@ from planner.costs.layout_columns import columns_of
 from planner.costs.machine_model import MachineModel, machine_of
 from planner.costs.memory.offload import Offloading, offloading_of
 from planner.costs.network.replica_exchange import exposed_part
-from planner.costs.network_model import CommGroup, group_of_ranks, network_of
+from planner.costs.network_model import group_of_ranks, network_of
 from planner.costs.rate_pricing import RatePricing
-from planner.costs.shared_prices import ModulePricing, SharedPrices
+from planner.costs.shared_prices import ModulePricing, SendRoute, SharedPrices
 from planner.costs.step.load_spread import load_spread
 from planner.errors import InputError
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
@@ -44,16 +43,6 @@ from planner.specs.hardware.rank_kinds import entries_of_kind, entry_of_kind, ra
 from planner.specs.layers import Module
 from planner.specs.shapes import DTYPE_BYTES, token_output_bytes
 from planner.specs.workload.repeated import Repeated
-
-
-class SendRoute(NamedTuple):
-    """Who sends to whom: numbers of ranks, those on both sides, the group over which, and the kinds of device."""
-
-    senders: int
-    readers: int
-    both: int
-    group: CommGroup
-    kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +67,6 @@ class Pricing:
     lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
-    routes: dict[tuple[str, Ranks, Ranks, bool], SendRoute] = field(default_factory=dict)
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
     known: dict[tuple[object, ...], Cost] = field(default_factory=dict)  # prices by all that they depend on
 
@@ -308,9 +296,9 @@ class Pricing:
     def route(self, task: Task) -> SendRoute:
         """The way of a send, cached: there are many of each."""
         key = task.module, task.ranks, task.peers, is_between_modules(task)
-        if key not in self.routes:
-            self.routes[key] = self.new_route(task)
-        return self.routes[key]
+        if key not in self.shared.routes:
+            self.shared.routes[key] = self.new_route(task)
+        return self.shared.routes[key]
 
     def new_route(self, task: Task) -> SendRoute:
         """Compute what `route` caches."""

@@ -6,21 +6,36 @@ job's, so that a module's layout and what its cross attention reads decide all e
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from planner.costs.cross_reads import CrossReads
 from planner.costs.fit_pricing import FitPricing
+from planner.costs.network_model import CommGroup
 from planner.costs.rate_pricing import RatePricing
 from planner.plan.plan_file import Layout
-from planner.specs.base import with_fields
+from planner.specs.base import Ranks, with_fields
 
 ModulePricing = FitPricing | RatePricing
 
 
+class SendRoute(NamedTuple):
+    """Who sends to whom: numbers of ranks, those on both sides, the group over which, and the kinds of device."""
+
+    senders: int
+    readers: int
+    both: int
+    group: CommGroup
+    kinds: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class SharedPrices:
-    """What prices a module on a device kind, by its layout."""
+    """What prices a module on a device kind, by its layout; and the ways of sends, which depend on no layout where all
+    ranks are of one kind.
+    """
 
     known: dict[tuple[str, str, str, CrossReads], ModulePricing] = field(default_factory=dict)
+    routes: dict[tuple[str, Ranks, Ranks, bool], SendRoute] = field(default_factory=dict)
 
     def of(
         self, place: tuple[str, str], layout: Layout, reads: CrossReads, new: Callable[[], ModulePricing]

@@ -4,6 +4,7 @@ Longest first, each to the bin with least, is within a third of the optimum (Gra
 Exchanges move a load out of the fullest bin, or swap it for another, while the fuller of the two bins gets less.
 """
 
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GAIN = 1e-9  # of the fullest bin: a smaller gain does not count
+AT_ONCE = 16  # loads of the fullest bin that are looked at together: arrays stay in a processor's cache
 
 
 def longest_first(
@@ -49,15 +51,20 @@ def exchange_loads(
     filled = start + np.bincount(bins, seconds[every, bins], minlength=count)
     for _ in range(exchanges):
         fullest = int(filled.argmax())
-        mine, others = np.flatnonzero(bins == fullest), np.flatnonzero(bins != fullest)
-        swapped = pair_after(seconds, filled, mine, others, fullest, bins[others])
-        moved = pair_after(seconds, filled, mine, None, fullest, np.arange(count)) if may_move else swapped[:, :0]
-        after = np.concatenate((moved, swapped), axis=1)
-        if not after.size or after.min() >= filled[fullest] * (1.0 - GAIN):
+        mine = np.flatnonzero(bins == fullest)
+        shorter = seconds[:, fullest] < seconds[mine, fullest].max(initial=0.0)  # others leave the fullest no less
+        others = np.flatnonzero((bins != fullest) & shorter)
+        moved = np.arange(count if may_move else 0)
+        after, one, other = inf, 0, 0
+        for first in range(0, len(mine), AT_ONCE):
+            some = mine[first : first + AT_ONCE]
+            both = after_moves(seconds, filled, some, fullest, moved), after_swaps(seconds, filled, some, others, bins)
+            least, of_mine, of_others = least_of(*both)
+            after, one, other = min((after, one, other), (least, first + of_mine, of_others))
+        if after >= filled[fullest] * (1.0 - GAIN):
             break
-        one, other = divmod(int(after.argmin()), after.shape[1])
         given = int(mine[one])
-        taken = int(others[other - moved.shape[1]]) if other >= moved.shape[1] else None
+        taken = int(others[other - len(moved)]) if other >= len(moved) else None
         into = other if taken is None else int(bins[taken])
         for load, here, there in ((given, fullest, into), *(() if taken is None else ((taken, into, fullest),))):
             filled[here] -= seconds[load, here]
@@ -66,18 +73,45 @@ def exchange_loads(
     return bins
 
 
-def pair_after(
+def least_of(moved: "NDArray[np.float64]", swapped: "NDArray[np.float64]") -> tuple[float, int, int]:
+    """The least entry of two arrays side by side, and its two indices, of equals the first; infinite where there is
+    none.
+    """
+    found = [(inf, 0, 0)]
+    for each, first in ((moved, 0), (swapped, moved.shape[1])):
+        if each.size:
+            place = divmod(int(each.argmin()), each.shape[1])
+            found.append((float(each[place]), place[0], first + place[1]))
+    return min(found)
+
+
+def after_moves(
     seconds: "NDArray[np.float64]",
     filled: "NDArray[np.float64]",
     mine: "NDArray[np.int64]",
-    others: "NDArray[np.int64] | None",
     fullest: int,
-    theirs: "NDArray[np.int64]",
+    into: "NDArray[np.int64]",
 ) -> "NDArray[np.float64]":
-    """(mine, others) what the fuller of two bins has after an exchange; where `others` is None, after a move."""
+    """(mine, into) what the fuller of two bins has after a move of a load of the fullest one."""
     import numpy as np
 
-    given, received = seconds[mine, fullest][:, None], seconds[mine][:, theirs]
-    own, taken = (0.0, 0.0) if others is None else (seconds[others, fullest][None, :], seconds[others, theirs][None, :])
-    after: NDArray[np.float64] = np.maximum(filled[fullest] - given + own, filled[theirs] - taken + received)
-    return np.where(theirs == fullest, np.inf, after)
+    given, received = seconds[mine, fullest][:, None], seconds[mine][:, into]
+    after = np.maximum(filled[fullest] - given, filled[into] + received)
+    after[:, into == fullest] = np.inf
+    return np.asarray(after)
+
+
+def after_swaps(
+    seconds: "NDArray[np.float64]",
+    filled: "NDArray[np.float64]",
+    mine: "NDArray[np.int64]",
+    others: "NDArray[np.int64]",
+    bins: "NDArray[np.int64]",
+) -> "NDArray[np.float64]":
+    """(mine, others) what the fuller of two bins has after loads of one bin, `mine`, swap with those of others."""
+    import numpy as np
+
+    fullest, theirs = int(bins[mine[0]]), bins[others]
+    given, received = seconds[mine, fullest][:, None], seconds[mine].take(theirs, axis=1)
+    received += filled[theirs] - seconds[others, theirs]
+    return np.asarray(np.maximum(filled[fullest] - given + seconds[others, fullest], received, out=received))

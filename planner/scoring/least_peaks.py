@@ -2,8 +2,8 @@
 
 Of a module that reads others, the order of slots on a pipeline rank says what its forwards keep until their backwards.
 Encoders whose backwards come last keep all their passes to the end of the step; those that the first micro-batch reads
-keep theirs while the others pass through the pipeline, too. Of encoders that free what they keep in between, or that a
-step places tasks of, nothing counts.
+keep theirs while the others pass through the pipeline, too. Others keep each pass from the slot that reads it to the
+one from which its gradients come. Of encoders that a step places tasks of nothing counts.
 """
 
 from collections import defaultdict
@@ -28,19 +28,23 @@ def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
     (step,) = plan.steps
     feeding = {edge.source for edge in plan.edges}
     static = np.array([holding.static_bytes(rank) for rank in range(plan.size)])
-    passing, early, kept = np.zeros((3, plan.size))
+    passing, early, kept, waiting = np.zeros((4, plan.size))
     works = {name: module_work(plan, step, name) for name in plan.layouts}
     for name, work in works.items():
         if name not in feeding:
             for pipeline_rank, slots in enumerate(work.slots(step.order_of(name))):
                 np.maximum(passing, pipeline_peaks(work, pipeline_rank, slots, holding), out=passing)
-        elif work.layout.backward == "last" and not step.placements:
+        elif step.placements:
+            continue
+        elif work.layout.backward == "at_once":
+            np.maximum(waiting, waiting_peaks(plan, works, name, holding), out=waiting)
+        else:
             first = read_by_first_micro_batch(plan, works, name)
             for c in (c for micro_batch in work.micro_batches for c in micro_batch):
                 own = kept_bytes(work, c, holding)
                 kept += own
                 early += own * any(item in first for item in c.items)
-    found: list[float] = (static + np.maximum(kept, early + passing)).tolist()
+    found: list[float] = (static + np.maximum(np.maximum(kept, waiting), early + passing)).tolist()
     return found
 
 
@@ -66,6 +70,31 @@ def pipeline_peaks(work: ModuleWork, pipeline_rank: int, slots: list[Slot], hold
     for group, ranks in {task.group: task.ranks for each in known.values() for task, _, _ in each}.items():
         peaks[[*ranks]] = np.maximum(peaks[[*ranks]], most[group])
     return peaks
+
+
+def waiting_peaks(plan: Plan, works: Mapping[str, ModuleWork], encoder: str, holding: PlanMemory) -> Floats:
+    """The most that passes of an encoder keep between the forward that reads them and its backward, on the first stage
+    of a module that feeds no other, (ranks,).
+    """
+    work, feeding, (step,) = works[encoder], {edge.source for edge in plan.edges}, plan.steps
+    found = np.zeros(plan.size)
+    for edge in (edge for edge in plan.edges if edge.source == encoder and edge.by == "tokens"):
+        if edge.target in feeding:
+            continue
+        reading, fed = works[edge.target], plan.feeds_of(edge)
+        slots = reading.slots(step.order_of(edge.target))[0]
+        begin = {number: at for at, (phase, number, chunk) in enumerate(slots) if phase == "F" and chunk == 0}
+        end = {number: at for at, (phase, number, chunk) in enumerate(slots) if phase in ("B", "I") and chunk == 0}
+        at = {item: number for number, every in enumerate(reading.micro_batches) for c in every for item in c.items}
+        curve = np.zeros((len(slots), plan.size))
+        for c in (c for every in work.micro_batches for c in every):
+            numbers = [at[reader] for item in c.items for reader in fed.get(item, ())]
+            if numbers:
+                own = kept_bytes(work, c, holding)
+                curve[min(map(begin.__getitem__, numbers))] += own
+                curve[max(map(end.__getitem__, numbers))] -= own
+        np.maximum(found, curve.cumsum(axis=0).max(axis=0, initial=0.0), out=found)
+    return found
 
 
 def kept_bytes(work: ModuleWork, c: GroupWork, holding: PlanMemory) -> Floats:

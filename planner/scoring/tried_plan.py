@@ -2,8 +2,8 @@
 
 A score says the same, and has a timeline, memory over time and a bound besides, which only the plan that is chosen
 needs. For plans of one step in which a rank does one pass at a time: memory in the order of its tasks is that of the
-simulated step then, so that what does not fit is not simulated; and what holds too much by its passes alone has no
-tasks made (least_peaks.py).
+simulated step then, so that what does not fit is not simulated; and what holds too much by its passes alone, or takes
+too long by them, has no tasks made (least_peaks.py, least_seconds.py).
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from planner.plan.plan_file import Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.scoring.least_peaks import least_peaks
+from planner.scoring.least_seconds import least_seconds
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.score import require_peaks
@@ -73,6 +74,11 @@ class TriedPlan:
         """Raise Infeasible when a rank holds more than its device allows."""
         if self.plan.uses.limits.tokens_per_rank is None:
             require_peaks(self.plan, self.plan_memory, self.peaks)
+
+    @cached_property
+    def least_seconds(self) -> float:
+        """Seconds that the step takes at least, without its tasks."""
+        return least_seconds(self.plan, self.pricing)
 
     def step_seconds(self) -> float:
         """The seconds of the step, as its score has them. Raises InputError for offload that would not hide."""

@@ -1,5 +1,6 @@
 """What a search asks of plans that it tries is what their scores say, with prices shared or not."""
 
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
@@ -14,7 +15,7 @@ from planner.scoring.least_peaks import least_peaks
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_changes import neighbours
-from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch, JointTrials
+from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch, JointTrials, Limits
 from planner.strategies.static.module_space import ModuleSpace
 from tests.modality_jobs import seeing_job
 
@@ -66,6 +67,20 @@ def test_ranks_hold_no_less_than_is_known_before_tasks_are_made(tried):
     assert exact > len(tried[1]) / 4
 
 
+def test_steps_take_no_less_than_is_known_before_tasks_are_made(tried):
+    shares = [TriedPlan(each.plan).least_seconds / each.seconds for each in tried[1]]
+    assert max(shares) <= 1.0 + 1e-8 and max(shares) > 0.6
+
+
+def test_what_takes_too_long_at_least_is_not_simulated_and_not_remembered(tried):
+    trials, fitting = tried
+    slow, least = next((each, own) for each in fitting if (own := TriedPlan(each.plan).least_seconds) < each.estimate)
+    fresh = JointTrials(trials.inputs)
+    left = fresh.simulate(slow.layouts, "", Limits(least=least * 0.99))
+    assert left.plan is None and left.seconds == inf and left.least == least and "at least" in left.because
+    assert fresh.simulate(slow.layouts, "", Limits(least=least)).seconds == slow.seconds
+
+
 def test_no_change_that_is_skipped_is_quicker_than_what_it_changes(tried):
     """Of the best layouts, from which a search goes on."""
     trials, fitting = tried
@@ -83,7 +98,7 @@ def test_what_is_estimated_as_too_slow_is_not_simulated_and_not_remembered(tried
     trials, fitting = tried
     slow = max(fitting, key=lambda each: each.estimate)
     fresh = JointTrials(trials.inputs)
-    left = fresh.simulate(slow.layouts, "", slow.estimate / CLEARLY_SLOWER)
+    left = fresh.simulate(slow.layouts, "", Limits(slow.estimate / CLEARLY_SLOWER))
     assert left.plan is None and left.seconds == inf and "estimated" in left.because
     assert fresh.simulate(slow.layouts, "").seconds == slow.seconds
 
@@ -98,6 +113,16 @@ def test_what_is_refused_is_not_the_best(tried):
         assert done.best is one
         done.refuse(one, "too much")
         assert done.best is following and one not in done.rising
+
+
+def test_what_was_left_out_beside_one_that_is_refused_is_simulated(tried):
+    trials, fitting = tried
+    slow = max(fitting, key=lambda each: each.estimate)
+    done, quick = JointSearch(JointTrials(trials.inputs), len(fitting), 0), replace(fitting[0], seconds=1e-6)
+    done.tried["quick"] = quick
+    assert done.simulate(slow.layouts, slow.kind).least and done.best is quick
+    done.refuse(quick, "too much")
+    assert done.best and done.best.seconds == slow.seconds
 
 
 @pytest.mark.parametrize("values", [{"tp": 2, "cp": 1}, {"zero": 1}, {"pp": 2, "micro_batch": 1}])

@@ -11,21 +11,23 @@ from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
-from planner.strategies.modality.joint_search import JointTrials, SimulatedJoint
+from planner.strategies.modality.joint_search import NO_LIMITS, JointTrials, Limits, SimulatedJoint
 
 Layouts = dict[str, Layout]
 FITTING = {1: 1, 2: 1, 3: 4, 4: 8}  # candidates that fit, of which the best is taken, by effort
 CANDIDATES = 4  # times as many are looked at
 
 
-def best_trial(trials: JointTrials, name: str, candidates: Iterable[Layouts]) -> SimulatedJoint:
-    """The quickest by simulation; where none fits, the first, with what binds."""
+def best_trial(
+    trials: JointTrials, name: str, candidates: Iterable[Layouts], limits: Limits = NO_LIMITS
+) -> SimulatedJoint:
+    """The quickest by simulation; where none fits within the limits, the first, with what binds."""
     most, tried = FITTING[trials.inputs.effort], dict[str, SimulatedJoint]()
     try:
         for layouts in islice(candidates, CANDIDATES * most):
             if str(layouts) not in tried:
-                tried[str(layouts)] = with_recomputation(trials, layouts, name)
-            if sum(bool(each.plan) for each in tried.values()) == most:
+                tried[str(layouts)] = with_recomputation(trials, layouts, name, limits)
+            if sum(bool(each.plan or each.least) for each in tried.values()) == most:
                 break
     except (Infeasible, InputError) as error:
         if not tried:
@@ -46,11 +48,13 @@ def with_open_fields(inputs: Inputs, name: str, **fields: int) -> Inputs:
     return replace(inputs, job=with_fields(inputs.job, fix=with_fields(fix, layouts=layouts)))
 
 
-def with_recomputation(trials: JointTrials, layouts: Layouts, name: str) -> SimulatedJoint:
-    """The layouts simulated; where they do not fit, with encoders, then with all modules recomputed in full."""
+def with_recomputation(trials: JointTrials, layouts: Layouts, name: str, limits: Limits) -> SimulatedJoint:
+    """The layouts simulated; where they do not fit, with encoders, then with all modules recomputed in full, which take
+    longer.
+    """
     every = (layouts, *leaner_layouts(trials.inputs, layouts))
-    tried = (trials.simulate(each, name) for each in every)
-    return next((each for each in tried if each.plan), trials.simulate(layouts, name))
+    tried = (trials.simulate(each, name, limits) for each in every)
+    return next((each for each in tried if each.plan or each.least), trials.simulate(layouts, name))
 
 
 def leaner_layouts(inputs: Inputs, layouts: Layouts) -> Iterator[Layouts]:

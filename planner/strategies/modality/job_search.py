@@ -1,4 +1,4 @@
-"""The search of a job: candidates by the closed form, plans as trainers have them today, and the best of all."""
+"""The search of a job: candidates by the closed form, plans as trainers have them today, and changes of the best."""
 
 import gc
 from collections.abc import Iterator
@@ -8,7 +8,13 @@ from planner.specs.inputs import Inputs
 from planner.strategies.modality.baselines import baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_errors import nothing_fits
-from planner.strategies.modality.joint_search import JointSearch, JointTrials, most_simulated, search
+from planner.strategies.modality.joint_search import (
+    JointSearch,
+    JointTrials,
+    improve,
+    most_simulated,
+    simulate_quickest,
+)
 from planner.strategies.modality.less_recomputation import recompute_less
 
 LLM_SHARE = 4  # simulations for each layout of the LLM that is a candidate
@@ -19,11 +25,12 @@ def search_job(inputs: Inputs) -> JointSearch:
     space, most = JointSpace(inputs), most_simulated(inputs)
     with collector_paused():
         candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
-        trials = JointTrials(inputs)
-        starts = baseline_trials(trials, space)
-        if not candidates and not any(each.plan for each in starts):
+        done = JointSearch(JointTrials(inputs), most, len(candidates))
+        simulate_quickest(done, candidates)
+        done.starts = baseline_trials(done.trials, space, done.hopeless)
+        if not candidates and not done.best:
             raise nothing_fits(space)
-        done = search(trials, candidates, most, starts)
+        improve(done)
         recompute_less(done)
         return done
 

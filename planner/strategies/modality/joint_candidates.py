@@ -89,11 +89,13 @@ class JointSpace:
         key = (name, ranks, piped, passes)
         if key not in self.spaces:
             of_samples = name == self.inputs.module
-            self.spaces[key] = (
+            made = (
                 samples_space(self.inputs, ranks)
                 if of_samples
                 else encoder_space(self.inputs, name, ranks, piped, passes)
             )
+            alike = (self.spaces.get((*key[:3], other)) for other in PASSES.values())
+            self.spaces[key] = next((each for each in alike if each and each.has_layouts_of(made)), made)
         return self.spaces[key]
 
     def fixed_ranks(self, name: str) -> RankChoice | None:

@@ -4,10 +4,11 @@ A candidate that does not fit by simulation, because encoders keep what the clos
 encoders' backwards run at once, or recompute all, whichever fits first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf, sqrt
+from typing import NamedTuple
 
 from planner.costs import SharedPrices
 from planner.errors import Infeasible, InputError
@@ -36,6 +37,16 @@ CLEARLY_SLOWER = (
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not changed further
 
 
+class Limits(NamedTuple):
+    """Seconds of a step above which no plan is simulated."""
+
+    estimate: float = inf  # by its assignment alone
+    least: float = inf  # at least, by what a rank computes
+
+
+NO_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedJoint:
     """Joint layouts that were simulated: their plan and the seconds of its step; or why there is none."""
@@ -46,6 +57,7 @@ class SimulatedJoint:
     seconds: float = inf  # of the step; infinite where there is no plan
     because: str = ""
     estimate: float = inf  # of the step, by its assignment alone (strategies/static/step_estimate.py)
+    least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
 
 
@@ -59,12 +71,12 @@ class JointTrials:
     prices: SharedPrices = field(default_factory=SharedPrices)
     known: dict[str, SimulatedJoint] = field(default_factory=dict)
 
-    def simulate(self, layouts: dict[str, Layout], kind: str, most: float = inf) -> SimulatedJoint:
-        """Joint layouts as a simulated plan; `most`: the estimate in seconds above which none is simulated."""
+    def simulate(self, layouts: dict[str, Layout], kind: str, limits: Limits = NO_LIMITS) -> SimulatedJoint:
+        """Joint layouts as a simulated plan, or why there is none; what is beyond a limit is not remembered."""
         key = str(layouts)
         if key not in self.known:
-            found = simulated_joint(self, layouts, kind, most)
-            if found.estimate > most:
+            found = simulated_joint(self, layouts, kind, limits)
+            if found.estimate > limits.estimate or found.least > limits.least:
                 return found
             self.known[key] = found
         return replace(self.known[key], kind=kind)
@@ -77,7 +89,7 @@ class JointSearch:
     trials: JointTrials
     most: int
     priced: int  # candidates, by the closed form
-    starts: Sequence[SimulatedJoint] = ()  # simulated before, and not counted: baselines, by their names as kinds
+    starts: Sequence[SimulatedJoint] = ()  # simulated besides, and not counted: baselines, by their names as kinds
     tried: dict[str, SimulatedJoint] = field(default_factory=dict)
 
     @property
@@ -85,18 +97,29 @@ class JointSearch:
         """The job with its batch."""
         return self.trials.inputs
 
-    def simulate(self, layouts: dict[str, Layout], kind: str, most: float = inf) -> SimulatedJoint:
+    def simulate(self, layouts: dict[str, Layout], kind: str, estimate: float = inf) -> SimulatedJoint:
         """Joint layouts as a simulated plan, within an estimate; what was tried before counts once."""
         key = str(layouts)
         if key not in self.tried:
-            self.tried[key] = self.trials.simulate(layouts, kind, most)
+            self.tried[key] = self.trials.simulate(layouts, kind, Limits(estimate, self.hopeless))
         return self.tried[key]
 
+    @property
+    def hopeless(self) -> float:
+        """Seconds of joint layouts that are not worth more than to know that they take as many."""
+        return HOPELESS * self.best.seconds if self.best else inf
+
     def refuse(self, one: SimulatedJoint, because: str) -> None:
-        """One that was taken to fit does not."""
+        """One that was taken to fit does not; where nothing else does, what was left out beside it is simulated."""
         refused = replace(one, plan=None, seconds=inf, because=because)
-        self.tried = {key: refused if each is one else each for key, each in self.tried.items()}
-        self.starts = [refused if each is one else each for each in self.starts]
+        self.replace_each(lambda each: refused if each is one else each)
+        if not self.best:
+            self.replace_each(lambda each: self.trials.simulate(each.layouts, each.kind) if each.least else each)
+
+    def replace_each(self, new: Callable[[SimulatedJoint], SimulatedJoint]) -> None:
+        """Take others in place of all."""
+        self.tried = {key: new(each) for key, each in self.tried.items()}
+        self.starts = [new(each) for each in self.starts]
 
     @property
     def spent(self) -> bool:
@@ -120,19 +143,24 @@ class JointSearch:
         return f"{one.kind} changed" if any(one is each for each in self.starts) else one.kind
 
 
-def simulated_joint(trials: JointTrials, layouts: dict[str, Layout], kind: str, most: float = inf) -> SimulatedJoint:
+def simulated_joint(
+    trials: JointTrials, layouts: dict[str, Layout], kind: str, limits: Limits = NO_LIMITS
+) -> SimulatedJoint:
     """Joint layouts as a plan with the seconds of its step, or why they are none. What does not fit in the order of its
-    tasks is not simulated, nor is what an estimate has at more than `most` seconds.
+    tasks is not simulated, nor is what is beyond a limit.
     """
     try:
         plan, estimate = estimated_draft(trials.inputs, layouts, trials.prices)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
         return SimulatedJoint(layouts, kind, because=error.message)
-    if estimate > most:
-        because = f"its assignment is estimated at {estimate:.3g} s, and at most {most:.3g} s are looked at"
-        return SimulatedJoint(layouts, kind, because=because, estimate=estimate)
     tried = TriedPlan(plan, trials.prices)
+    if estimate > limits.estimate:
+        because = f"its assignment is estimated at {estimate:.3g} s, and at most {limits.estimate:.3g} s are looked at"
+        return SimulatedJoint(layouts, kind, because=because, estimate=estimate)
+    if estimate > limits.least and tried.least_seconds > limits.least:  # which takes longer to know
+        because = f"takes at least {tried.least_seconds:.3g} s, as a rank computes so long: not simulated"
+        return SimulatedJoint(layouts, kind, because=because, estimate=estimate, least=tried.least_seconds)
     try:
         tried.require_memory()
         return SimulatedJoint(layouts, kind, plan, round_digits(tried.step_seconds()), estimate=estimate)
@@ -148,25 +176,18 @@ def require_lawful_layouts(plan: Plan) -> None:
         raise InputError(f"illegal plan: {broken.message}", where=broken.where, fix=broken.fix)
 
 
-def search(
-    trials: JointTrials, candidates: Sequence[JointCandidate], most: int, starts: Sequence[SimulatedJoint] = ()
-) -> JointSearch:
-    """Simulate the quickest candidate of each kind, then the quickest of all, then changes of the best, of `starts` or
-    of these.
-    """
-    done = JointSearch(trials, most, len(candidates), starts)
-    first, others = quickest_of_kinds(candidates, most)
+def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -> None:
+    """Simulate the quickest candidate of each kind, then the quickest of all."""
+    first, others = quickest_of_kinds(candidates, done.most)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by, at least
     for each in first:
         found = simulate_mended(done, each) / each.seconds
         slower[each.kind] = min(found, slower.get(each.kind, found))
     likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
-    for _, number in likely[: max(0, (most - len(done.tried)) // 2)]:
+    for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]:
         if done.spent:
             break
         simulate_mended(done, others[number])
-    improve(done)
-    return done
 
 
 def most_simulated(inputs: Inputs) -> int:
@@ -188,16 +209,18 @@ def quickest_of_kinds(
 
 
 def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
-    """Seconds of a candidate by simulation; where it does not fit, with less and less that its encoders keep."""
+    """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with less and less that
+    its encoders keep.
+    """
     layouts = candidate.layouts
     encoders = [name for name in layouts if name != done.inputs.module]
     tried = done.simulate(layouts, candidate.kind)
     for change in MENDS:
-        if tried.plan:
+        if tried.plan or tried.least:
             break
         layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
         tried = done.simulate(layouts, candidate.kind)
-    return tried.seconds
+    return tried.least or tried.seconds
 
 
 def improve(done: JointSearch) -> None:
@@ -207,7 +230,7 @@ def improve(done: JointSearch) -> None:
     expanded: set[str] = set()
     while not done.spent:
         start = next((each for each in done.rising if str(each.layouts) not in expanded), None)
-        if start is None or start.seconds > HOPELESS * done.rising[0].seconds:
+        if start is None or start.seconds > done.hopeless:
             return
         expanded.add(str(start.layouts))
         least = done.rising[0].seconds

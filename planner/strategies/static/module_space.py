@@ -53,6 +53,12 @@ class ModuleSpace:
     known: dict[tuple[int, float], list[ModuleOption]] = field(default_factory=dict)  # what was asked for → its answer
     parts: dict[tuple[tuple[str, int], ...], "ModuleSpace"] = field(default_factory=dict)  # by values of fields
 
+    def has_layouts_of(self, other: "ModuleSpace") -> bool:
+        """Whether another space of the same problem has the same layouts: where a module has few items, however many
+        passes they are in.
+        """
+        return all(np.array_equal(column, other.layouts[name]) for name, column in self.layouts.items())
+
     @cached_property
     def screened(self) -> ScreenedLayouts:
         """All of them, where the module is alone on its ranks."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.costs import Floats, Ints, Pricing
+from planner.costs import Floats, Ints, Pricing, SendRoute
 from planner.packing import exchange_loads
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
@@ -66,9 +66,11 @@ class StreamItems:
         self.loads = {item: of_size[size] for item, size in sizes.items()}
         tokens_of = {size: item_tokens(size) for size in of_size}
         self.tokens = {item: tokens_of[size] for item, size in sizes.items()}
-        self.known_near: dict[Ranks, list[int]] = {}  # ranks that read → replicas that need not send to others
+        self.known_near: dict[Ranks, list[int]] = {}  # ranks that read → places that need not send to others
+        self.known_beside: dict[Ranks, Ints] = {}  # the same of replicas alone
         self.known_within: dict[Ranks, Ints] = {}  # ranks → replicas within them
-        self.known_sends: dict[tuple[int, str, int, Ranks], float] = {}
+        self.known_routes: dict[tuple[int, Reader], SendRoute] = {}  # of a place to who reads
+        self.known_sends: dict[tuple[int, str, SendRoute], float] = {}  # by tokens, who reads, and the way there
 
     def by_micro_batch(
         self, when: MicroBatchOf, by: Mapping[int, Reader], count: int, choice: Choice
@@ -104,10 +106,13 @@ class StreamItems:
         self, items: Sequence[int], by: Mapping[int, Reader], placed: Mapping[int, int], choice: Choice
     ) -> dict[int, int]:
         """Item → its replica, after exchanges that leave the replica with most less."""
+        loads = np.array([self.loads[item] for item in items])
+        sent = loads + np.array([self.farthest_seconds(item, by[item]) for item in items])
         seconds = np.full((len(items), len(self.replicas)), np.inf)
-        for of_item, item in zip(seconds, items, strict=True):
-            of_item[self.allowed(by[item], choice)] = self.loads[item] + self.farthest_seconds(item, by[item])
-            of_item[[near for near in self.near(by[item][1]) if near < len(self.replicas)]] = self.loads[item]
+        for reader in dict.fromkeys(by[item] for item in items):
+            own = np.flatnonzero([by[item] == reader for item in items])
+            seconds[np.ix_(own, self.allowed(reader, choice))] = sent[own, None]
+            seconds[np.ix_(own, self.beside(reader[1]))] = loads[own, None]
         bins = np.array([placed[item] for item in items], dtype=np.int64)
         return dict(zip(items, exchange_loads(seconds, bins, choice.start, EXCHANGES).tolist(), strict=True))
 
@@ -140,15 +145,21 @@ class StreamItems:
 
     def replica_of(self, item: int, reader: Reader, load: Floats, allowed: Ints) -> int:
         """The replica that has an item's outputs at its readers first: one beside them, or the least loaded."""
-        least = int(allowed[load[allowed].argmin()])
-        beside = (each for each in self.near(reader[1]) if each < len(self.replicas))
-        near = min(beside, key=lambda each: (load[each], each), default=least)
+        least, beside = int(allowed[load[allowed].argmin()]), self.beside(reader[1])
+        near = int(beside[load[beside].argmin()]) if len(beside) else least
         if near == least or load[near] <= load[least] + self.sending_seconds(item, reader, least):
             return near
         return least
 
+    def beside(self, ranks: Ranks) -> Ints:
+        """The replicas that send these readers nothing from beyond them."""
+        if ranks not in self.known_beside:
+            near = [each for each in self.near(ranks) if each < len(self.replicas)]
+            self.known_beside[ranks] = np.array(near, dtype=np.int64)
+        return self.known_beside[ranks]
+
     def near(self, ranks: Ranks) -> list[int]:
-        """The replicas that send these readers nothing from beyond them: they lie within their ranks, or around."""
+        """The places that send these readers nothing from beyond them: they lie within their ranks, or around."""
         if ranks not in self.known_near:
             of = {*ranks}
             self.known_near[ranks] = [number for number, own in enumerate(self.places) if of >= {*own} or of <= {*own}]
@@ -160,24 +171,26 @@ class StreamItems:
 
     def sending_seconds(self, item: int, reader: Reader, replica: int) -> float:
         """Seconds of sending an item's outputs from a replica to those who read it, and gradients back if any."""
-        key = self.tokens[item], reader[0], replica, reader[1]
+        if (replica, reader) not in self.known_routes:
+            self.known_routes[replica, reader] = self.pricing.route(self.send_of(1, reader, replica))
+        key = self.tokens[item], reader[0], self.known_routes[replica, reader]
         if key not in self.known_sends:
-            self.known_sends[key] = self.both_sends(*key)
+            returned = self.name not in self.pricing.flows or self.pricing.flows[self.name].has_backward()
+            price = self.pricing.price(self.send_of(self.tokens[item], reader, replica)).value
+            self.known_sends[key] = (2.0 if returned else 1.0) * price
         return self.known_sends[key]
 
-    def both_sends(self, tokens: int, reader: str, replica: int, ranks: Ranks) -> float:
-        """What `sending_seconds` keeps."""
-        send = Task(
+    def send_of(self, tokens: int, reader: Reader, replica: int) -> Task:
+        """The send of an item's outputs."""
+        return Task(
             module=self.name,
             layers=Layers((self.pricing.models[self.name].layers - 1,)),
             phase="send",
             micro_batch=0,
-            group=transfer_group(self.name, reader, 0),
+            group=transfer_group(self.name, reader[0], 0),
             ranks=self.senders[replica],
             sizes=(tokens,),
             degree=self.layout.cp,
             of="F",
-            peers=ranks,
+            peers=reader[1],
         )
-        returned = self.name not in self.pricing.flows or self.pricing.flows[self.name].has_backward()
-        return (2.0 if returned else 1.0) * self.pricing.price(send).value
