@@ -4,7 +4,7 @@ from planner.scoring.bound_digest import with_bound_digest
 from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
-from planner.scoring.nearest_run import interval_spread, nearest_run, nearest_to
+from planner.scoring.nearest_run import interval_spread, nearest_run, nearest_text, nearest_to
 from planner.scoring.objective_value import (
     mean_objective_value,
     objective_of,
@@ -38,7 +38,7 @@ from planner.scoring.score import (
 from planner.scoring.statements import computed_by_hand, false_statements
 from planner.scoring.step_simulation import step_seconds
 from planner.scoring.tried_plan import TriedPlan
-from planner.scoring.undecided_order import undecided_order
+from planner.scoring.undecided_order import UndecidedOrder, undecided_order
 
 __all__ = [
     "BOUNDS",
@@ -51,6 +51,7 @@ __all__ = [
     "Score",
     "ScoredPlan",
     "TriedPlan",
+    "UndecidedOrder",
     "allowed_bytes_on",
     "bounds_same_work",
     "computed_by_hand",
@@ -62,6 +63,7 @@ __all__ = [
     "interval_spread",
     "mean_objective_value",
     "nearest_run",
+    "nearest_text",
     "nearest_to",
     "objective_of",
     "objective_value",

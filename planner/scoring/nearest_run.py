@@ -98,18 +98,23 @@ def interval_spread(plan: Plan, spread: float) -> float:
 
 
 def nearest_to(plan: Plan) -> str:
-    """The nearest run in a line; empty where there is none."""
+    """The nearest run and how it differs, in a line; empty where there is none."""
     nearest = nearest_run(plan)
-    return nearest_text(nearest) if nearest else ""
+    return nearest_text(nearest) + reasons_text(nearest) if nearest else ""
 
 
 def nearest_text(nearest: NearestRun) -> str:
-    """`30.5B on 16 h100-80gb, nemo, ep 16 (mbridge): 3.5 steps away, most in ep, software, dtype; ± 10.5 % for it`."""
+    """`30.5B on 16 h100-80gb, nemo (mbridge): 3.5 steps away`."""
     run = nearest.run
-    degrees = " ".join(f"{name} {getattr(run, name)}" for name in ("tp", "pp", "cp", "ep") if getattr(run, name) > 1)
-    what = f"{run.billions:.3g}B on {run.ranks:,} {run.device}, {run.software}{f', {degrees}' if degrees else ''}"
-    if not nearest.apart:
-        return f"{what} ({nearest.source}): the same in all that counts"
+    what = f"{run.billions:.3g}B on {run.ranks:,} {run.device}, {run.software} ({nearest.source})"
+    return f"{what}: {nearest.distance:.1f} steps away" if nearest.apart else f"{what}: the same in all that counts"
+
+
+def reasons_text(nearest: NearestRun) -> str:
+    """`, most in ep, software, dtype (it ran ep 16); ± 10.5 % for it`; empty where nothing differs."""
     names = ", ".join(sorted(nearest.apart, key=lambda name: (-nearest.apart[name], name))[:3])
+    run, dims = nearest.run, ("tp", "pp", "cp", "ep")
+    degrees = ", ".join(f"{name} {getattr(run, name)}" for name in dims if getattr(run, name) > 1)
+    ran = f" (it ran {degrees})" if degrees else ""
     wider = f"; ± {percent(exp(nearest.spread) - 1.0)} for it" if nearest.spread else ""
-    return f"{what} ({nearest.source}): {nearest.distance:.1f} steps away, most in {names}{wider}"
+    return f", most in {names}{ran}{wider}" if nearest.apart else ""

@@ -20,6 +20,7 @@ from planner.scoring.objective_value import objective_of
 from planner.scoring.ranked_alternatives import ranked_alternatives, tie_spread
 
 HALF_OF_80 = NormalDist().inv_cdf(0.9)  # half-width of an 80 % interval, in standard deviations
+CERTAIN = 1e-6  # a spread below counts as none
 REACH, POINTS = 6.0, 2001  # the integral's, in standard deviations beyond the means, and its points
 MOST_TIES = 3  # that are worth a run each: what a fourth adds to the gain is less than what it costs
 
@@ -69,7 +70,7 @@ def expected_gain(predicted: Sequence[float], spreads: Sequence[float]) -> float
 
     `predicted`: each is off by a factor of its own, within e^±spread in 80 %.
     """
-    if len(predicted) < 2 or not min(spreads) or not predicted[0]:
+    if len(predicted) < 2 or min(spreads) < CERTAIN or not predicted[0]:
         return 0.0
     means = np.array([log(each / predicted[0]) for each in predicted])
     normals = [NormalDist(mean, spread / HALF_OF_80) for mean, spread in zip(means, spreads, strict=True)]

@@ -227,7 +227,7 @@ def test_the_verb(columns, tmp_path):
     plan = str(GOLDEN / PLANS[0] / "plan.yaml")
     done = CliRunner().invoke(app, ["show", plan, "--svg", str(tmp_path / "p.svg")], env={"COLUMNS": columns})
     assert done.exit_code == 0, done.output
-    assert "96.66 of 118.60" in done.stdout
+    assert "96.20 of 118.60" in done.stdout
     assert (tmp_path / "p.svg").read_text().startswith("<svg")
     said = json.loads(CliRunner().invoke(app, ["show", plan, "--json"]).stdout)
     assert said["plan"] == "encoder-in-bubbles" and len(said["memory_gib"]) == 8

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.plan.descriptions import alternative_text
-from planner.plan.plan_file import Alternative, Plan
+from planner.plan.plan_file import Plan
 from planner.scoring import (
+    UndecidedOrder,
     impossible_alternatives,
     objective_of,
     ranked_alternatives,
@@ -19,7 +20,7 @@ from planner.scoring import (
 )
 from planner.units import percent
 
-MOST = 7  # alternatives in the table, so that an answer is one screen: the plan file has all
+MOST = 6  # alternatives in the table, so that an answer is one screen: the plan file has all
 SLOWER = r"^[\d.]+ % slower: "
 
 
@@ -29,7 +30,9 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
     shown = ranked[: max(1, MOST - len(failed))]
     if not shown and not failed:
         return
-    yield Text.assemble("\nalternatives", (tie_note(plan) if any(each.tie for each in shown) else "", "dim"))
+    order = undecided_order(plan)
+    note = tie_note(plan, order) if any(each.tie for each in shown) else ""
+    yield Text.assemble("\nalternatives", (note, "dim"))
     table = Table(box=None, pad_edge=False, show_header=False)
     for column in ("right", "right", "left", "left"):
         table.add_column(justify=column)
@@ -38,7 +41,7 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
         if each.tried.because:  # the column before says by how much
             what.append(f"; {re.sub(SLOWER, '', each.tried.because)}", style="dim")
         against = f"+{percent(each.change)}" if each.change >= 0 else f"−{percent(-each.change)}"
-        tie = " tie" if each.tie else ""
+        tie = " surest" if each.tried == order.surest else " tie" if each.tie else ""
         table.add_row(str(number), goal.formatted(each.tried.value or 0.0), f"{against}{tie}", what)
     for text, because in failed[: MOST - 1]:
         table.add_row("", "", "impossible", Text(text).append(f"; {because}", style="dim"))
@@ -48,16 +51,9 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
         yield Text(f"… and {left} more in the plan file (alternatives)", style="dim")
 
 
-def tie_note(plan: Plan) -> str:
+def tie_note(plan: Plan, order: UndecidedOrder) -> str:
     """What a tie is, and what it is worth to measure which of them is the best."""
-    within, order = percent(exp(tie_spread(plan)) - 1.0), undecided_order(plan)
+    within = percent(exp(tie_spread(plan)) - 1.0)
     if not order.ties:
         return f"  (tie: within {within}, too close for predictions to tell)"
-    surest = ranked_place(plan, order.surest)
-    sure = f"; surest, by the upper ends of intervals: {surest}" if surest else ""
-    return f"  (ties within {within}: planner profile --settle PLAN, worth {percent(order.gain)}{sure})"
-
-
-def ranked_place(plan: Plan, tried: Alternative | None) -> int:
-    """The number of an alternative in the table; 0 of none."""
-    return next((place for place, each in enumerate(ranked_alternatives(plan), 1) if each.tried == tried), 0)
+    return f"  (ties within {within}: planner profile --settle PLAN, worth {percent(order.gain)})"

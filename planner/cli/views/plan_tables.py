@@ -19,7 +19,7 @@ from planner.plan.descriptions import all_items_text, module_layout_text
 from planner.plan.pack_fill import pack_fill
 from planner.plan.pack_text import pack_text
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, allowed_bytes_on, expert_answers, nearest_to
+from planner.scoring import Score, allowed_bytes_on, expert_answers, nearest_run, nearest_text
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.strategies import SolvedJob, is_static
@@ -67,9 +67,9 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
     )
     rows.add_row("memory", memory_text(plan))
     rows.add_row("rests on", price_sources(plan))
-    nearest = nearest_to(plan)
+    nearest = nearest_run(plan)
     if nearest:
-        rows.add_row("nearest", nearest)
+        rows.add_row("nearest", nearest_text(nearest))
     for note in extrapolation_notes(plan):
         rows.add_row("", note)
     if len(plan.layouts) > 1:
