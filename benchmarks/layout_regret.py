@@ -31,7 +31,7 @@ from planner.published.published_case import PublishedCase
 
 LEAST_LAYOUTS = 3  # of a group
 TIE = 0.02  # of measured seconds
-JOB_FIELDS = ("ranks", "seq", "batch", "cross_reads", "dtype", "balanced")  # of a setup: not the layout's
+JOB_FIELDS = ("ranks", "seq", "batch", "cross_reads", "dtype", "imbalance")  # of a setup: not the layout's
 
 
 @dataclass(frozen=True, slots=True)

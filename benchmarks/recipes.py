@@ -98,7 +98,7 @@ def picked(case: PublishedCase, machine: MachineModel, knobs: Knobs, zero: int |
         zero=zero,
     )
     pick = best_layout(step, machine, fixed)
-    return pick and replace(pick, columns=replace(pick.columns, balanced=at.balanced, cross_reads=at.cross_reads))
+    return pick and replace(pick, columns=replace(pick.columns, imbalance=at.imbalance, cross_reads=at.cross_reads))
 
 
 def step_seconds(case: PublishedCase, at: LayoutColumns, machine: MachineModel) -> float:

@@ -143,7 +143,7 @@ def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
 
 @pytest.mark.slow
 def test_stages_share_nodes_where_that_is_quicker(tmp_path):
-    """Long micro-batches between four stages of eight layers, over adapters of 5 GB/s: 1 % of the step."""
+    """Long micro-batches between four stages of eight layers, over adapters of 5 GB/s: half a percent of the step."""
     fixed = "cp: 1, tp: 1, pp: 4"
     inputs = static_inputs(tmp_path, "llama-3-8b", slow_cluster(tmp_path), [32768] * 16, fixed)
     plan = parallel_search.plan(inputs, None)
@@ -151,7 +151,7 @@ def test_stages_share_nodes_where_that_is_quicker(tmp_path):
     usual = static_inputs(
         tmp_path, "llama-3-8b", slow_cluster(tmp_path), [32768] * 16, f"{fixed}, rank_order: {DEFAULT_RANK_ORDER}"
     )
-    assert 1.005 < parallel_search.plan(usual, None).outcome.value / plan.outcome.value < 1.05
+    assert 1.004 < parallel_search.plan(usual, None).outcome.value / plan.outcome.value < 1.05
 
 
 def test_on_one_node_every_order_is_the_default(tmp_path):
