@@ -120,7 +120,7 @@ def least_losses() -> list[float]:
     return [text_entropy(texts[at : at + ROWS]) for at in range(0, len(texts), ROWS)]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_model_learns_from_images_and_sound_what_their_text_does_not_say(losses):
     """On samples that it has not seen before: its loss is far below that of any model of their text alone."""
     seen, least = losses["samples"], least_losses()

@@ -133,8 +133,8 @@ def test_single_ranks_are_laid_longest_first(alone, places):
     assert score(laid).step_seconds - once <= (4 / 3 - 1 / 12) * best * (1 + 1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", [ONCE, pytest.param(OPEN, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("layout", [ONCE, OPEN])
 def test_ranks_train_as_one_process_while_the_next_steps_are_planned(tmp_path, layout):
     head = head_of(tmp_path, layout, planning="{wait: true, look_ahead: 1}")
     ran = pipeline.run(head, RunOptions(steps=4, verify=True, dtype="float64", base=tmp_path), lambda _: None)
