@@ -14,6 +14,8 @@ from planner.scoring import score
 from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.strategies import modality_layout
+from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
+from planner.strategies.modality.joint_errors import least_bytes
 from planner.strategies.modality.joint_search import JointTrials
 from tests.modality_jobs import seeing_job
 
@@ -155,3 +157,15 @@ def encoder_layouts(layout: Layout, llm: Layout, ranks: int) -> Iterator[Layout]
         if len(own) % tp == 0:
             placed = {"ranks": own, "tp": tp, "dp": len(own) // tp, "pp": 1, "stages": ()}
             yield with_fields(layout, **placed, ahead=ahead, backward=backward)
+
+
+def test_layouts_that_a_job_says_are_tried_where_the_closed_form_has_no_room_for_all(tmp_path):
+    """It knows no assignment: a plan that it would refuse goes back in as it was printed, and the simulation decides."""
+    wholly, mostly = "llm: {dp: 4, zero: 1}, vit: {dp: 4, zero: 1, ranks: 0-3}", "llm: {dp: 4, zero: 1}"
+    roomy = JointSpace(seeing_job(tmp_path, fixed=wholly))
+    ((kind, device),) = roomy.inputs.devices.items()
+    each = [least_bytes(roomy, name) for name in ("llm", "vit")]
+    between = (max(each) + sum(each) - roomy.context) / 2.0
+    tight = {kind: with_fields(device, memory_gib=device.memory_gib * between / roomy.allowed)}
+    assert joint_candidates(JointSpace(replace(roomy.inputs, devices=tight)))
+    assert not joint_candidates(JointSpace(replace(seeing_job(tmp_path, fixed=mostly), devices=tight)))

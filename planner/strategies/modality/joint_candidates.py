@@ -121,18 +121,27 @@ class JointSpace:
 
 def joint_candidates(space: JointSpace, llm_layouts: int = 4) -> list[JointCandidate]:
     """The candidates, the quickest by the closed form first; `llm_layouts`: of the LLM, in each place and with each
-    share of memory.
+    share of memory. Where a job says the layout of every module, and the closed form, which knows no assignment, finds
+    no room for all, those that fit alone: whether they do together the simulation says.
     """
+    found = candidates_within(space, llm_layouts, space.allowed)
+    if not found and {*space.inputs.job.fix.layouts} >= {*space.inputs.model.modules}:
+        found = candidates_within(space, llm_layouts, 0.0)
+    return sorted(found.values(), key=lambda each: each.seconds)
+
+
+def candidates_within(space: JointSpace, llm_layouts: int, shared: float) -> dict[str, JointCandidate]:
+    """The candidates by their layouts, that leave each other room in the `shared` bytes of a rank."""
     found: dict[str, JointCandidate] = {}
     for ranks in llm_rank_sets(space):
         if too_few(space, ranks, found.values()):
             continue
         for places in combined_places(space, ranks):
-            for each in placed_candidates(space, ranks, places, llm_layouts):
+            for each in placed_candidates(space, ranks, places, llm_layouts, shared):
                 key = str(each.layouts)
                 if key not in found or each.seconds < found[key].seconds:
                     found[key] = each
-    return sorted(found.values(), key=lambda each: each.seconds)
+    return found
 
 
 def too_few(space: JointSpace, ranks: Ranks, found: Collection[JointCandidate]) -> bool:
@@ -190,18 +199,18 @@ def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]
 
 
 def placed_candidates(
-    space: JointSpace, ranks: Ranks, places: Mapping[str, str], llm_layouts: int
+    space: JointSpace, ranks: Ranks, places: Mapping[str, str], llm_layouts: int, shared: float
 ) -> Iterator[JointCandidate]:
-    """The candidates with the LLM on these ranks and each encoder in its place."""
+    """The candidates with the LLM on these ranks and each encoder in its place, within the `shared` bytes of a rank."""
     sharing = [name for name in space.encoders if places[name] != "apart"]
     able = space.llm(len(ranks))
     if "first_stage" in places.values() and able.in_stages.quickest(1):
         able = able.in_stages  # without stages it is the same as on all of the LLM's ranks
     for share in MEMORY_SHARES if sharing else (0.0,):
-        for llm in able.quickest(llm_layouts, beside=share * space.allowed):
+        for llm in able.quickest(llm_layouts, beside=share * shared):
             layout = with_fields(llm.layout, ranks=ranks)
             for backward in PASSES:
-                options = encoder_options(space, layout, places, share / max(1, len(sharing)), backward)
+                options = encoder_options(space, layout, places, backward, share / max(1, len(sharing)), shared)
                 if not options:
                     continue
                 variants = [*kept_variants(space.inputs, options, places)]
@@ -214,11 +223,11 @@ def placed_candidates(
 
 
 def encoder_options(
-    space: JointSpace, llm: Layout, places: Mapping[str, str], share: float, backward: EncoderBackward
+    space: JointSpace, llm: Layout, places: Mapping[str, str], backward: EncoderBackward, share: float, shared: float
 ) -> dict[str, ModuleOption] | None:
-    """The quickest layout of each encoder in its place with this share of memory beside the LLM, or all of it apart;
-    None where one has none. Those whose backwards come last compute all items in one pass in front of the LLM's, which
-    are kept until then in any case; apart they run as far ahead. Others run one micro-batch ahead of it.
+    """The quickest layout of each encoder in its place with this share of the `shared` bytes beside the LLM, or all of
+    them apart; None where one has none. Those whose backwards come last compute all items in one pass in front of the
+    LLM's, which are kept until then in any case; apart they run as far ahead. Others run one micro-batch ahead of it.
     """
     found: dict[str, ModuleOption] = {}
     every = micro_batch_count(llm, len(space.inputs.batches[0].items)) if backward == "last" else 1
@@ -228,7 +237,7 @@ def encoder_options(
         mine = 1.0 / len(apart) if name in apart else share
         able = space.space(name, len(ranks), name in apart, PASSES[backward])
         context = 0.0 if name in apart else space.context  # which the LLM has counted already
-        options = able.quickest(1, beside=(1.0 - mine) * space.allowed - context)
+        options = able.quickest(1, beside=(1.0 - mine) * shared - context)
         if not options:
             return None
         (option,) = options
