@@ -160,7 +160,7 @@ def encoder_layouts(layout: Layout, llm: Layout, ranks: int) -> Iterator[Layout]
 
 
 def test_layouts_that_a_job_says_are_tried_where_the_closed_form_has_no_room_for_all(tmp_path):
-    """It knows no assignment: a plan that it would refuse goes back in as it was printed, and the simulation decides."""
+    """It knows no assignment: a plan that it would refuse goes back in as printed, and the simulation decides."""
     wholly, mostly = "llm: {dp: 4, zero: 1}, vit: {dp: 4, zero: 1, ranks: 0-3}", "llm: {dp: 4, zero: 1}"
     roomy = JointSpace(seeing_job(tmp_path, fixed=wholly))
     ((kind, device),) = roomy.inputs.devices.items()
