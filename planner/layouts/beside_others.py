@@ -28,14 +28,14 @@ from planner.costs.step import (
     least_step_seconds,
 )
 from planner.layouts.equivalent_window import with_equivalent_window
-from planner.layouts.held_micro_batches import fewest_samples, held_by_first_stage, held_micro_batches
+from planner.layouts.held_micro_batches import fewest_samples, held_in_seconds, held_micro_batches
 from planner.layouts.launchable_layouts import layouts_of
 from planner.layouts.layout_batches import LayoutIndices, column_batches
 from planner.layouts.layout_fields import RECOMPUTE
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import Floats
 from planner.layouts.layout_space import LayoutSpace
-from planner.layouts.least_recomputation import Recomputed, first_stage, least_recomputed
+from planner.layouts.least_recomputation import Recomputed, held_memory, least_recomputed
 from planner.layouts.optimizer_offload_bound import with_least_optimizer_offload
 from planner.layouts.rank_orders import Mask, OrderChoice, order_choices, orders_of
 from planner.layouts.searched_parts import taken_columns
@@ -45,6 +45,7 @@ from planner.plan.pack_bound import fewest_by_resource
 from planner.specs.base import with_fields
 
 FIRST = (128, 2048)  # layouts that are bounded first, those of whose work is least
+FARTHEST = 1.4  # times what all ranks need for a layout: steps of more seconds are not looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ class FittingLayouts(NamedTuple):
 
     at: LayoutColumns  # with what the job says of recomputation, and of none that is open
     fits: Mask
-    recomputed: Recomputed  # at least
+    in_time: Mask  # of these, those that may fit in steps of the seconds that are looked at
+    recomputed: Recomputed  # at least, in such steps
 
 
 class LayoutsBesideOthers:
@@ -116,7 +118,8 @@ class LayoutsBesideOthers:
             for part in np.split(np.argsort(shared, kind="stable"), () if np.isfinite(known.seconds) else FIRST):
                 some = part[shared[part] < seconds]
                 if len(some):
-                    seconds, out = self.least_of(taken_columns(at, some), places[some], seconds)
+                    within = np.minimum(seconds, FARTHEST * shared[some])
+                    seconds, out = self.least_of(taken_columns(at, some), places[some], within, seconds)
                     excluded += out
         return SpaceBound(seconds, known.layouts + len(found["tp"]), known.excluded + excluded)
 
@@ -134,17 +137,19 @@ class LayoutsBesideOthers:
         told = {"none", "full"} <= {*self.own.knobs.recompute}
         return told and self.own.trained.fixed.recompute is None
 
-    def least_of(self, at: LayoutColumns, places: LayoutIndices, most: float) -> tuple[float, int]:
+    def least_of(self, at: LayoutColumns, places: LayoutIndices, within: Floats, most: float) -> tuple[float, int]:
         """The least bound of these layouts that is below `most`, else `most`; and how many of them do not fit. Those of
-        which one micro-batch alone takes longer are not held against memory.
+        which one micro-batch alone takes longer are not held against memory, and bounds are at most `within`.
         """
         everywhere = orders_of(self.orders, places, np.ones(len(places), np.bool_))
         quick = least_in_orders(self.pipeline_seconds, self.without_ranges(at), everywhere) < most
-        at, places = columns_where(at, quick), places[quick]
+        at, places, within = columns_where(at, quick), places[quick], within[quick]
         left = np.ones(len(places), np.bool_)
-        for each in self.fitting(at) if len(places) else ():
-            for choice in orders_of(self.orders, places, each.fits):
-                most = min(most, self.least_seconds(each, choice, most))
+        for each in self.fitting(at, within) if len(places) else ():
+            late = each.fits & ~each.in_time
+            most = min(most, float(within[late].min(initial=np.inf)))
+            for choice in orders_of(self.orders, places, each.in_time):
+                most = min(most, self.least_seconds(each, choice, within, most))
             left &= ~each.fits
         return most, int(left.sum())
 
@@ -157,36 +162,37 @@ class LayoutsBesideOthers:
         full = np.where(np.asarray(at.pp) > 1, 0.0, at.full_recompute)
         return replace(at, full_recompute=full, recomputed_parts=frozenset())
 
-    def fitting(self, at: LayoutColumns) -> Iterator[FittingLayouts]:
-        """The layouts, which of them fit with as little recomputed as may be, and that; then, of those that recompute,
-        the same with moments of the optimizer in host memory, where these may be.
+    def fitting(self, at: LayoutColumns, within: Floats) -> Iterator[FittingLayouts]:
+        """The layouts, which of them fit with as little recomputed as may be in steps of so many seconds, and that;
+        then, of those that recompute, the same with moments of the optimizer in host memory, where these may be.
         """
         problem, held = self.own, held_micro_batches(self.own.trained, at)
         on_device = replace(problem, knobs=with_fields(problem.knobs, optimizer_offload=()))
         solved, needed = with_least_memory(on_device, at, held)
-        first = first_stage(on_device, at, held_by_first_stage(problem.trained, at))
-        fits = (needed <= problem.allowed) & (first.fits if first else True)
-        bare = self.without_ranges(at if self.recompute_is_open else solved)
+        bare, fits = self.without_ranges(at if self.recompute_is_open else solved), needed <= problem.allowed
+        in_flight = held_in_seconds(problem.trained, bare, problem.machine, within)
+        beside, nothing = held_memory(on_device, at, in_flight), Recomputed(*np.zeros((3, len(fits))))
+        in_time = np.asarray(beside.fits if beside else fits)
         mean = self.in_few_micro_batches(at)
-        nothing = Recomputed(*np.zeros((3, len(fits))))
-        least = least_recomputed(on_device, at, mean, held, first) if self.recompute_is_open else nothing
+        least = least_recomputed(on_device, at, mean, held, beside) if self.recompute_is_open else nothing
         if self.uneven:  # a stage may have less to keep than an even one
             staged = np.asarray(at.pp) > 1
-            fits, least = fits | staged, Recomputed(*(np.where(staged, 0.0, each) for each in least))
-        yield FittingLayouts(bare, fits, least)
+            fits, in_time = fits | staged, in_time | staged
+            least = Recomputed(*(np.where(staged, 0.0, each) for each in least))
+        yield FittingLayouts(bare, fits, fits & in_time, least)
         if optimizer_offload_is_open(problem):
             moved, beyond = with_least_optimizer_offload(problem, at, held)
             more = np.isfinite(beyond) & (~fits | (np.asarray(solved.full_recompute) > at.full_recompute))
-            yield FittingLayouts(self.without_ranges(moved), more, nothing)
+            yield FittingLayouts(self.without_ranges(moved), more, more, nothing)
 
     def shared_seconds(self, at: LayoutColumns) -> Floats:
         """What all ranks need for all modules together, (layouts,), and those of this module for it."""
         busy = self.busy(at)
         return self.others.least_seconds(busy * self.others.ranks / self.own.trained.ranks, busy)
 
-    def least_seconds(self, found: FittingLayouts, choice: OrderChoice, most: float) -> float:
+    def least_seconds(self, found: FittingLayouts, choice: OrderChoice, within: Floats, most: float) -> float:
         """The least bound of the layouts that fit in an order of ranks, if it is below `most`; else infinity."""
-        tried = choice.tried & found.fits
+        tried = choice.tried & found.in_time
         if not tried.any():
             return np.inf
         some = replace(columns_where(found.at, tried), rank_order=choice.rank_order)
@@ -196,7 +202,7 @@ class LayoutsBesideOthers:
         if not below.any():
             return np.inf
         own = self.own_seconds(columns_where(some, below), recomputed.among(below))
-        return float(self.others.least_seconds(own, busy[below]).min())
+        return float(np.minimum(within[tried][below], self.others.least_seconds(own, busy[below])).min())
 
     def busy(self, at: LayoutColumns, recomputed: Number = 0.0) -> Floats:
         """Seconds that the mean of all ranks computes for this module, (layouts,). `recomputed`: by the mean layer."""

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.costs import LayoutColumns
-from planner.costs.memory import stages_bytes
+from planner.costs.memory import candidate_stages, stages_bytes
+from planner.layouts.held_micro_batches import kept_share
 from planner.layouts.layout_problem import LayoutProblem
 from planner.layouts.layout_screening import Floats, recompute_is_open
 from planner.layouts.rank_orders import Mask
@@ -44,11 +45,11 @@ class Recomputed(NamedTuple):
         return Recomputed(*(each[chosen] for each in self))
 
 
-class FirstStageMemory(NamedTuple):
-    """What the first stage of pipelines has to hold when the first of some micro-batches has its backward."""
+class HeldMemory(NamedTuple):
+    """What the stages of pipelines hold at some time, whatever a backward itself needs then."""
 
-    held: LayoutColumns  # with these micro-batches
-    excess: Excess  # of its activations, without what backward itself needs, (layouts,)
+    held: LayoutColumns  # with one micro-batch, of which each stage holds a share
+    excesses: list[Excess]  # of activations, by stage, (layouts,) each
     fits: Mask  # with all of each layer recomputed, if that is open
 
 
@@ -57,10 +58,10 @@ def least_recomputed(
     at: LayoutColumns,
     mean: LayoutColumns,
     held: Sequence[LayoutColumns],
-    first: FirstStageMemory | None,
+    beside: HeldMemory | None,
 ) -> Recomputed:
     """The least recomputation of layouts that recompute nothing as they stand. `mean`: with mean micro-batches, `held`:
-    with those that memory has to hold, `first`: of pipelines those that the first stage has to hold.
+    with those that memory has to hold at a backward, `beside`: what stages of pipelines hold at any time.
     """
     none = np.zeros(np.shape(at.tp))
     if not recompute_is_open(problem, at) or at.recomputed_parts:
@@ -71,11 +72,10 @@ def least_recomputed(
             *(memory_excesses(problem, one, offloaded_most(problem, one), True) for one in held), strict=True
         )
     ]
-    each_held = [held] * len(stages)
-    if first:
-        stages[0].append(first.excess)
-        each_held[0] = (*held, first.held)
-    shares = [least_of_stage(problem, mean, some, each) for some, each in zip(each_held, stages, strict=True)]
+    held = (*held, beside.held) if beside else held
+    for each, excess in zip(stages, beside.excesses if beside else (), strict=bool(beside)):
+        each.append(excess)
+    shares = [least_of_stage(problem, mean, held, each) for each in stages]
     whole = sum(
         each * stage[0].layers * np.isfinite(stage[0].share) for each, stage in zip(shares, stages, strict=True)
     )
@@ -87,22 +87,29 @@ def least_recomputed(
     return Recomputed(np.where(pp > 1, shares[0], shares[-1]), np.asarray(whole / problem.trained.module.layers), least)
 
 
-def first_stage(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) -> FirstStageMemory | None:
-    """The first stage of these layouts; None where none has a pipeline."""
-    if np.max(at.pp) <= 1:
+def held_memory(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) -> HeldMemory | None:
+    """The stages of these layouts that keep each micro-batch for a share of its time through all (kept_share); None
+    where none has a pipeline, or the job limits tokens instead.
+    """
+    if np.max(at.pp) <= 1 or problem.limits.tokens_per_rank is not None:
         return None
-    stage = next(iter(stages_bytes(problem.trained.module, held, problem.accounting)))
-    count, open_ = np.size(at.tp), recompute_is_open(problem, at)
-    room = stage.room(problem.allowed, problem.accounting.fragmentation)
-    moved = of_stage(stage, offloaded_most(problem, held)) * stage.offloadable(0.0)
-    share = 1.0 if open_ else of_stage(stage, at.full_recompute)
-    least = stage.states + stage.kept * (1.0 - share) + stage.least_kept * share - moved
-    excess, fits = Excess(np.full(count, -np.inf), *np.ones((3, count))), np.ones(count, dtype=np.bool_)
-    beyond, kept = stage.states + stage.kept - moved - room, np.maximum(stage.kept, 1.0)
-    for column, own in zip(excess, (beyond / kept, kept, stage.backward, np.maximum(1.0, stage.layers)), strict=True):
-        column[stage.layouts] = own
-    fits[stage.layouts] = least <= room
-    return FirstStageMemory(held, excess, fits)
+    module, open_, fits = problem.trained.module, recompute_is_open(problem, at), np.ones(np.size(at.tp), np.bool_)
+    stages, excesses = stages_bytes(module, held, problem.accounting, True), list[Excess]()
+    ranges = isinstance(problem.trained.fixed.recompute, dict)  # of which a stage may have any
+    for number, stage in zip(candidate_stages(module, at), stages, strict=True):
+        time = np.where(np.asarray(at.pp) > 1, kept_share(module, at, number), 0.0)[stage.layouts]
+        room, kept = stage.room(problem.allowed, problem.accounting.fragmentation), np.maximum(stage.kept, 1.0)
+        full = 1.0 if open_ or ranges else of_stage(stage, at.full_recompute)
+        longest = np.where(of_stage(stage, at.vpp) > 1, 1.0, time)  # layers that recompute may be kept all the time
+        moved = longest * of_stage(stage, offloaded_most(problem, held)) * stage.offloadable(0.0)
+        leanest = np.maximum(time * stage.kept - longest * full * (stage.kept - stage.least_kept), 0.0)
+        fits[stage.layouts] &= stage.states + leanest - moved <= room
+        beyond = (stage.states + time * stage.kept - moved - room) / (kept * np.maximum(longest, LEAST_FREED))
+        one = Excess(np.full(fits.shape, -np.inf), *np.ones((3, fits.size)))
+        for column, own in zip(one, (beyond, kept, stage.backward, np.maximum(1.0, stage.layers)), strict=True):
+            column[stage.layouts] = own
+        excesses.append(one)
+    return HeldMemory(held, excesses, fits)
 
 
 def least_of_stage(

@@ -25,6 +25,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.specs.parallelism import Parallelism
 from planner.strategies.static.joint_plan import plan_together, priced_together
+from planner.units import GIB
 from tests.examples import examples
 from tests.placed_jobs import placed_job
 from tests.static_jobs import small_cluster
@@ -166,6 +167,29 @@ def test_no_plan_is_quicker(seed):
     for one in (plan, *(rearranged(random, plan) for _ in range(4))):
         seconds = seconds_of(one)
         assert seconds is None or max(bounds) <= seconds * (1 + 1e-9)
+
+
+@given(st.integers(0, 10**6))
+@examples(15)
+def test_no_plan_is_quicker_on_devices_that_just_hold_it(seed):
+    """Whatever replicas have in the micro-batches of others, or have not."""
+    random = Random(seed)
+    fixed = {"llm": random.choice([each for each in LLM if "pp" in each]), "vit": "ranks: 3", "ear": "ranks: 3"}
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = drawn_inputs(random, Path(folder), fixed)
+        try:
+            plan = rearranged(random, plan_together(inputs))
+            found = None if violations(plan) else score(plan)
+        except PlannerError:
+            return
+    if not found:
+        return
+    most = max(found.memory.peaks[rank] for rank in plan.layouts["llm"].ranks)
+    for problem in problems_of(random, inputs, plan)[-2:]:
+        device = problem.devices[problem.cluster.ranks[0].kind]
+        margin = 1.0 - most * (1 + 1e-9) / (device.memory_gib * GIB)
+        tight = replace(problem, limits=with_fields(problem.limits, memory_margin=margin))
+        assert joint_bound(tight).seconds <= found.step_seconds * (1 + 1e-9)
 
 
 def test_the_bound_is_found_again_from_a_plan(tmp_path):

@@ -5,6 +5,7 @@ from planner.costs.step.least_step import (
     StepItems,
     least_busy_seconds,
     least_first_stage_seconds,
+    least_kept_seconds,
     least_path_seconds,
     least_step_seconds,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "item_seconds",
     "least_busy_seconds",
     "least_first_stage_seconds",
+    "least_kept_seconds",
     "least_path_seconds",
     "least_step_seconds",
     "one_rank",

@@ -46,7 +46,7 @@ from planner.costs.step.stage_seconds import (
     weight_gradient_share,
 )
 from planner.costs.step.static_step import send_fields
-from planner.costs.step.unequal_turns import SequenceSizes
+from planner.costs.step.unequal_turns import SequenceSizes, is_linear, linear_layer_seconds
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 from planner.units import MS
@@ -144,6 +144,19 @@ def least_path_seconds(module: Module, at: LayoutColumns, machine: MachineModel)
     if at.schedule in ZERO_BUBBLE:
         path = path * (1.0 - weight_gradient_share(module, at, machine))
     return path * (1.0 + machine.jitter(at.ranks)) + machine.timing.step_ms * MS
+
+
+def least_kept_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
+    """Seconds at least from the start of a micro-batch's first forward to the end of its last backward, (layouts,):
+    where weight gradients may wait, without these. None where passes are not linear in tokens and token pairs.
+    """
+    if not is_linear(module):
+        return np.zeros(np.shape(at.tp))
+    layer = linear_layer_seconds(module, at, machine).seconds
+    if at.schedule in ZERO_BUBBLE:
+        layer = layer - weight_gradient_share(module, at, machine) * mean_layer_seconds(module, at, machine).seconds
+    pauses = 2.0 * machine.timing.micro_batch_ms * MS * at.pp
+    return (layer * module.layers + pauses) * (1.0 + machine.jitter(at.ranks))
 
 
 def path_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Number:
