@@ -137,6 +137,14 @@ class LayoutsBesideOthers:
         told = {"none", "full"} <= {*self.own.knobs.recompute}
         return told and self.own.trained.fixed.recompute is None
 
+    @property
+    def recomputes_as_said(self) -> bool:
+        """Whether each stage recomputes what columns say: of ranges of layers only those in full are in these."""
+        fixed = self.own.trained.fixed
+        if isinstance(fixed.recompute, dict):
+            return fixed.pp == 1 and {*fixed.recompute.values()} <= {"none", "full"}
+        return fixed.recompute is not None and not self.uneven
+
     def least_of(self, at: LayoutColumns, places: LayoutIndices, within: Floats, most: float) -> tuple[float, int]:
         """The least bound of these layouts that is below `most`, else `most`; and how many of them do not fit. Those of
         which one micro-batch alone takes longer are not held against memory, and bounds are at most `within`.
@@ -227,7 +235,8 @@ class LayoutsBesideOthers:
         """Lower bounds of a step of this module alone, (layouts,), for every assignment of samples."""
         at = replace(at, full_recompute=np.maximum(at.full_recompute, recomputed.least))
         shortest = replace(at, seq=float(min(self.own.trained.sizes)), micro_batch=1.0)
-        items = StepItems(self.in_few_micro_batches(at), shortest, shortest, float(max(self.own.trained.sizes)))
+        longest = float(max(self.own.trained.sizes))
+        items = StepItems(self.in_few_micro_batches(at), shortest, shortest, longest, self.recomputes_as_said)
         first_stage = np.maximum(at.full_recompute, recomputed.first)
         each = (
             least_step_seconds(self.module, items, self.own.machine),

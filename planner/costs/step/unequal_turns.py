@@ -81,18 +81,24 @@ def added_in_turn(turns: tuple[Turns, Turns], passes: Number, window: float, unc
 
 
 def same_micro_batch(
-    module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel, layers: Number
+    module: Module,
+    at: LayoutColumns,
+    sizes: SequenceSizes,
+    machine: MachineModel,
+    layers: Number,
+    full: tuple[float, float] | None,
 ) -> tuple[Beside, Beside]:
-    """The most of forward and of backward in a segment that has both passes of a micro-batch through these layers:
-    forward beside one that recomputes nothing, and backward that recomputes all.
+    """The most of forward and of backward in a segment that has both passes of a micro-batch through these layers.
+    `full`: the layers that are recomputed beside each, the fewest and the most; None: as the layouts say.
     """
-    pause, found = machine.timing.micro_batch_ms * MS, list[Beside]()
-    for full in (0.0, 1.0):
-        shares = pass_shares(module, at, sizes, machine, full)
-        share, constant = (shares.most_backward, shares.backward) if full else (shares.most_forward, shares.forward)
-        linear = np.asarray(at.ring == 1) & is_linear(module)
-        found.append(Beside(np.where(linear, share, 1.0), np.where(linear, constant * layers + pause, 0.0)))
-    return found[0], found[1]
+    pause, linear = machine.timing.micro_batch_ms * MS, np.asarray(at.ring == 1) & is_linear(module)
+    few, most = (pass_shares(module, at, sizes, machine, each) for each in full or (None, None))
+    each = (few.most_forward, few.forward), (most.most_backward, most.backward)
+    forward, backward = (
+        Beside(np.where(linear, share, 1.0), np.where(linear, constant * layers + pause, 0.0))
+        for share, constant in each
+    )
+    return forward, backward
 
 
 class PassShares(NamedTuple):
@@ -105,12 +111,16 @@ class PassShares(NamedTuple):
 
 
 def pass_shares(
-    module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel, full: float = 0.0
+    module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel, full: float | None = 0.0
 ) -> PassShares:
-    """The shares of passes that are linear in tokens and token pairs, with this share of layers recomputed in full."""
+    """The shares of passes that are linear in tokens and token pairs, with this share of layers recomputed in full;
+    None: with what the layouts recompute.
+    """
+    if full is not None:
+        at = replace(at, full_recompute=full, recomputed_parts=frozenset(), alike={})
 
     def shares_of(some: LayoutColumns) -> PassShares:
-        some = replace(some, micro_batch=1.0, full_recompute=full, recomputed_parts=frozenset(), alike={})
+        some = replace(some, micro_batch=1.0, alike={})
         none, device = replace(some, seq=NO_TOKENS), machine.without_launches
         constants, idle = (linear_layer_seconds(module, none, each) for each in (machine, device))
         shares: list[Number] = []
@@ -120,7 +130,7 @@ def pass_shares(
         most, least = np.maximum(*shares), np.minimum(*shares)
         return PassShares(most, 1.0 - least, constants.forward.seconds, constants.backward.seconds)
 
-    return on_distinct(at, sharding_fields(module, at), shares_of)
+    return on_distinct(at, (*sharding_fields(module, at), "full_recompute"), shares_of)
 
 
 def sharding_fields(module: Module, at: LayoutColumns) -> tuple[str, ...]:
