@@ -160,7 +160,7 @@ def head_line(module: Module, at: LayoutColumns, machine: MachineModel, forward:
 
     def seconds(tokens: float) -> Number:
         work = head_work(module, replace(at, seq=tokens))
-        return machine.forward(work, at.dtype) if forward else machine.backward(work, at.dtype)
+        return machine.forward(work, at.dtype) if forward else machine.head_backward(module, work, at.dtype)
 
     return linear_line(seconds)
 

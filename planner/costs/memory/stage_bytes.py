@@ -23,9 +23,9 @@ from planner.costs.memory.footprint import (
     STATE_FIELDS,
     candidate_stages,
     footprint_of_states,
+    loss_bytes,
     stage_at,
     token_bytes,
-    token_logit_bytes,
 )
 from planner.costs.memory.model_states import moment_bytes, stage_layers
 from planner.costs.memory.offloadable_bytes import fewest_recomputed, offloadable_bytes
@@ -199,7 +199,7 @@ def layer_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
 
 def micro_batch_logits(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Floats:
     """Bytes of one micro-batch's logits."""
-    return np.atleast_1d(np.asarray(at.tokens * token_logit_bytes(module, at, accounting), dtype=np.float64))
+    return np.atleast_1d(np.asarray(loss_bytes(module, at, accounting, at.tokens), dtype=np.float64))
 
 
 def state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: int) -> list[Floats]:
