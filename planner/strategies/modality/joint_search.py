@@ -20,7 +20,7 @@ from planner.scoring import TriedPlan
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
-from planner.strategies.static import estimated_draft
+from planner.strategies.static import EstimatedDraft, estimated_draft
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 FEW, MANY = 12, 48  # of large jobs, and of small ones
@@ -34,6 +34,7 @@ CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, cou
 CLEARLY_SLOWER = (
     1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
 )
+FAR_SLOWER = 1.35  # times the best one's estimate: how long plans take by simulation is 0.8 to 1.2 times theirs
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not simulated or changed
 
 
@@ -70,6 +71,18 @@ class JointTrials:
     inputs: Inputs
     prices: SharedPrices = field(default_factory=SharedPrices)
     known: dict[str, SimulatedJoint] = field(default_factory=dict)
+    drafts: dict[str, EstimatedDraft] = field(default_factory=dict)  # those that were asked for an estimate
+
+    def draft(self, layouts: dict[str, Layout]) -> EstimatedDraft:
+        """Joint layouts as a plan before its check. Raises Infeasible and InputError."""
+        return self.drafts.get(str(layouts)) or estimated_draft(self.inputs, layouts, self.prices)
+
+    def estimate(self, layouts: dict[str, Layout]) -> float:
+        """About the seconds of joint layouts, by the assignment of their samples; infinite where there is none."""
+        try:
+            return self.drafts.setdefault(str(layouts), self.draft(layouts)).seconds
+        except (Infeasible, InputError):
+            return inf
 
     def simulate(self, layouts: dict[str, Layout], kind: str, limits: Limits = NO_LIMITS) -> SimulatedJoint:
         """Joint layouts as a simulated plan, or why there is none; what is beyond a limit is not remembered."""
@@ -150,7 +163,7 @@ def simulated_joint(
     tasks is not simulated, nor is what is beyond a limit.
     """
     try:
-        plan, estimate = estimated_draft(trials.inputs, layouts, trials.prices)
+        plan, estimate = trials.draft(layouts)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
         return SimulatedJoint(layouts, kind, because=error.message)
@@ -184,10 +197,11 @@ def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -
         found = simulate_mended(done, each) / each.seconds
         slower[each.kind] = min(found, slower.get(each.kind, found))
     likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
-    for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]:
+    chosen = [others[number] for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]]
+    for each in sorted(chosen, key=lambda each: done.trials.estimate(each.layouts)):
         if done.spent:
             break
-        simulate_mended(done, others[number])
+        simulate_mended(done, each)
 
 
 def most_simulated(inputs: Inputs) -> int:
@@ -210,16 +224,16 @@ def quickest_of_kinds(
 
 def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
     """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with less and less that
-    its encoders keep.
+    its encoders keep; infinite where it is estimated to be far slower than the best.
     """
-    layouts = candidate.layouts
+    layouts, most = candidate.layouts, FAR_SLOWER * done.best.estimate if done.best else inf
     encoders = [name for name in layouts if name != done.inputs.module]
-    tried = done.simulate(layouts, candidate.kind)
+    tried = done.simulate(layouts, candidate.kind, most)
     for change in MENDS:
-        if tried.plan or tried.least:
+        if tried.plan or tried.least or tried.estimate > most:
             break
         layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
-        tried = done.simulate(layouts, candidate.kind)
+        tried = done.simulate(layouts, candidate.kind, most)
     return tried.least or tried.seconds
 
 
