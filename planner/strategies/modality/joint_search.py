@@ -59,7 +59,13 @@ class SimulatedJoint:
     because: str = ""
     estimate: float = inf  # of the step, by its assignment alone (strategies/static/step_estimate.py)
     least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
+    far: bool = False  # its estimate is beyond the limit, and it was not simulated
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
+
+    @property
+    def left_out(self) -> bool:
+        """Whether it was not simulated, as it takes too long: it may fit."""
+        return self.far or self.least > 0.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class JointTrials:
         key = str(layouts)
         if key not in self.known:
             found = simulated_joint(self, layouts, kind, limits)
-            if found.estimate > limits.estimate or found.least > limits.least:
+            if found.left_out:
                 return found
             self.known[key] = found
         return replace(self.known[key], kind=kind)
@@ -122,12 +128,17 @@ class JointSearch:
         """Seconds of joint layouts that are not worth more than to know that they take as many."""
         return HOPELESS * self.best.seconds if self.best else inf
 
+    @property
+    def far_slower(self) -> float:
+        """The estimate above which candidates are not simulated."""
+        return FAR_SLOWER * self.best.estimate if self.best else inf
+
     def refuse(self, one: SimulatedJoint, because: str) -> None:
         """One that was taken to fit does not; where nothing else does, what was left out beside it is simulated."""
         refused = replace(one, plan=None, seconds=inf, because=because)
         self.replace_each(lambda each: refused if each is one else each)
         if not self.best:
-            self.replace_each(lambda each: self.trials.simulate(each.layouts, each.kind) if each.least else each)
+            self.replace_each(lambda each: self.trials.simulate(each.layouts, each.kind) if each.left_out else each)
 
     def replace_each(self, new: Callable[[SimulatedJoint], SimulatedJoint]) -> None:
         """Take others in place of all."""
@@ -170,7 +181,7 @@ def simulated_joint(
     tried = TriedPlan(plan, trials.prices)
     if estimate > limits.estimate:
         because = f"its assignment is estimated at {estimate:.3g} s, and at most {limits.estimate:.3g} s are looked at"
-        return SimulatedJoint(layouts, kind, because=because, estimate=estimate)
+        return SimulatedJoint(layouts, kind, because=because, estimate=estimate, far=True)
     if estimate > limits.least and tried.least_seconds > limits.least:  # which takes longer to know
         because = f"takes at least {tried.least_seconds:.3g} s, as a rank computes so long: not simulated"
         return SimulatedJoint(layouts, kind, because=because, estimate=estimate, least=tried.least_seconds)
@@ -226,11 +237,11 @@ def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
     """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with less and less that
     its encoders keep; infinite where it is estimated to be far slower than the best.
     """
-    layouts, most = candidate.layouts, FAR_SLOWER * done.best.estimate if done.best else inf
+    layouts, most = candidate.layouts, done.far_slower
     encoders = [name for name in layouts if name != done.inputs.module]
     tried = done.simulate(layouts, candidate.kind, most)
     for change in MENDS:
-        if tried.plan or tried.least or tried.estimate > most:
+        if tried.plan or tried.left_out:
             break
         layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
         tried = done.simulate(layouts, candidate.kind, most)
