@@ -218,7 +218,8 @@ def candidate_stages(module: Module, at: LayoutColumns) -> list[int]:
     which has the logits. Where layers differ in kind it may be any: the first eight and the last are looked at here,
     and all of them when a plan is simulated.
     """
-    return [*range(min(int(np.max(at.pp)), 8 if len(kind_counts(module)) > 1 else 3)), -1]
+    most, looked_at = int(np.max(at.pp)), 8 if len(kind_counts(module)) > 1 else 3
+    return [*range(most)] if most <= looked_at else [*range(looked_at), -1]
 
 
 def layers_on_stage(module: Module, at: LayoutColumns, stage: Number) -> Number:
