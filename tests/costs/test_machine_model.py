@@ -125,3 +125,19 @@ def test_experts_at_once_need_no_host_no_casts_and_no_pass_over_their_activation
 def test_replicas_that_do_not_overlap_hide_in_no_compute():
     assert shipped(dp_window=0.5).dp_window == 0.5
     assert shipped(dp_window=0.5, overlaps_replicas=False).dp_window == 0.0
+
+
+def test_a_backward_that_gathers_nothing_ahead_hides_nothing_of_zero_3():
+    late = shipped(dp_window=0.5, prefetches=False)
+    assert (late.dp_window, late.backward_window, shipped(dp_window=0.5).backward_window) == (0.5, 0.0, 0.5)
+
+
+def test_a_stored_matrix_of_scores_is_computed_whole():
+    core = AttentionCore(pairs=1e6, heads=8, width=128, length=2048, head_dim=128, causal=True)
+    stored, fused = shipped(score_bytes=12.0), shipped()
+    assert float(stored.attention_terms(core, True)[0]) == pytest.approx(2.0 * float(fused.attention_terms(core, True)[0]))
+    whole = replace(core, pairs=2e6, causal=False)
+    for forward in (True, False):
+        assert float(stored.attention_seconds(core, forward)) == pytest.approx(
+            float(stored.attention_seconds(whole, forward))
+        )
