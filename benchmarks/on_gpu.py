@@ -7,8 +7,6 @@ the device profile `<device>.yaml` (with its journal), `raw.json`, `summary.txt`
 import argparse
 import platform
 import random
-import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -18,6 +16,7 @@ import torch
 
 from benchmarks import on_gpu_layouts as layouts
 from benchmarks.on_gpu_jobs import one_rank_job, run
+from benchmarks.on_gpu_kernels import kernel_rates, on_one_rank, rank_memory, seconds_of
 from benchmarks.on_gpu_session import Session
 from planner import files
 from planner.launch.processes import launch
@@ -45,45 +44,31 @@ ROUNDS = 5
 
 def speed(session: Session) -> dict[str, float]:
     """Matrix products and copies, the best of a few: what a data sheet calls peak."""
-    device = torch.device(session.kind)
-    found = {f"{name}_tflops": matrix_tflops(dtype, device) for name, dtype in COMPUTE_DTYPES.items()}
-    found["copy_gb_per_s"] = copy_gb_per_s(device)
-    if session.kind == "cuda":
-        found["memory_gib"] = torch.cuda.mem_get_info()[1] / 2**30
-        torch.cuda.empty_cache()  # the ranks need it
+    found: dict[str, float] = on_one_rank(session, peaks)
     for name, value in found.items():
         session.say(f"  {name:<16} {value:10.1f}")
+    return found
+
+
+def peaks(device: torch.device) -> dict[str, float]:
+    found = {f"{name}_tflops": matrix_tflops(dtype, device) for name, dtype in COMPUTE_DTYPES.items()}
+    found["copy_gb_per_s"] = copy_gb_per_s(device)
+    if device.type == "cuda":
+        found["memory_gib"] = torch.cuda.mem_get_info()[1] / 2**30
     return found
 
 
 def matrix_tflops(dtype: torch.dtype, device: torch.device) -> float:
     size = 8192 if device.type == "cuda" else 512
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    return 2 * size**3 / best(lambda: a @ b, device) / 1e12
+    return 2 * size**3 / min(seconds_of(lambda: a @ b, device, 1) for _ in range(10)) / 1e12
 
 
 def copy_gb_per_s(device: torch.device) -> float:
     """Bytes read and written."""
     block = torch.empty(2**30 if device.type == "cuda" else 2**26, dtype=torch.uint8, device=device)
     other = torch.empty_like(block)
-    return 2 * block.nbytes / best(lambda: other.copy_(block), device) / 1e9
-
-
-def best(call: Callable[[], Any], device: torch.device) -> float:
-    """Seconds of the fastest of ten calls."""
-    times = []
-    for _ in range(10):
-        settle(device)
-        began = time.perf_counter()
-        call()
-        settle(device)
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
-def settle(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    return 2 * block.nbytes / min(seconds_of(lambda: other.copy_(block), device, 1) for _ in range(10)) / 1e9
 
 
 # ------------------------------------------------------------------------------------------------------------- profile
@@ -220,6 +205,8 @@ def everything(session: Session) -> None:
         "cuda": torch.version.cuda,
     }
     session.part("speed", speed)
+    session.part("memory outside of the allocator", rank_memory)
+    session.part("rates of kernels", kernel_rates)
     session.part("profile a decoder", lambda s: measure(s, decoder(s)))
     session.part("profile a vision tower", lambda s: measure(s, tower(s)))
     session.part("sizes that the profile never saw", unseen)
@@ -230,6 +217,7 @@ def everything(session: Session) -> None:
     session.part("train a few layers of the decoder", timed)
     session.part("recompute", lambda s: layouts.recomputed(s, few_layers(s)))
     session.part("offload", lambda s: layouts.offloaded(s, few_layers(s)))
+    session.part("resume", lambda s: layouts.resumed(s, few_layers(s)))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.on_gpu_jobs import memory_lines, one_rank_job, prepared, run
+from benchmarks.on_gpu_kernels import on_one_rank
 from benchmarks.on_gpu_session import Session
 from planner import files, pipeline
+from planner.costs import pricing_of
+from planner.models.kernels.attention import packed_attention
+from planner.models.kernels.attention_tiles import Masking
 from planner.plan.plan_file import OffloadedItem, Plan
 from planner.runtime import RunOptions
+from planner.scoring.offload_check import task_offloading
 from planner.specs.base import with_fields
 from planner.specs.job import Job
 from planner.specs.layers import Audio, Decoder, Module, Vit
@@ -36,7 +43,7 @@ KINDS: dict[str, Module] = {  # one of each kind of layer, small enough to be he
     "audio": Audio(layers=2, hidden=128, heads=8, ffn=256, mels=16, pool=2, out=64),
 }
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
-RATIOS = (0.0, 0.5, 1.0)
+SHARES = (0.0, 0.5, 1.0)  # of the most that hides behind compute
 UNKNOWN_GB_PER_S = 8.0  # to the host of a device that states none: only a trial of this program on a CPU
 
 
@@ -65,11 +72,23 @@ def recomputed(session: Session, few: Model) -> list[dict[str, Any]]:
 def offloaded(session: Session, few: Model) -> list[dict[str, Any]]:
     """The same steps with activations sent to the host: memory must fall, losses must stay."""
     plan, rows = prepared(session, job_of(session, few, Parallelism(zero=3, dtype=session.dtype))), []
-    for ratio in RATIOS:
-        rows.append(compared(session, f"offload {ratio:g}", with_offload(plan, ratio)))
+    for share in SHARES:
+        rows.append(compared(session, f"offload {share:g} of what hides", with_offload(plan, share)))
         same = max(abs(a / b - 1) for a, b in zip(rows[-1]["losses"], rows[0]["losses"], strict=True))
         session.say(f"    losses differ by {same:.1e} from those without")
     return rows
+
+
+def resumed(session: Session, few: Model) -> dict[str, Any]:
+    """Four steps, and two of them again from a checkpoint written behind the second: losses must stay."""
+    plan = prepared(session, job_of(session, few, Parallelism(zero=3, dtype=session.dtype)))
+    folder = session.scratch / "checkpoint"
+    whole = pipeline.run(plan, RunOptions(steps=4, save=folder, save_every=2, keep=2), lambda _: None)
+    half = folder / "kept" / "step-2"
+    again = pipeline.run(plan, RunOptions(steps=4, resume=half), lambda _: None)
+    same = max(abs(a / b - 1) for a, b in zip(again.losses[-2:], whole.losses[-2:], strict=True))
+    session.say(f"  losses of the last two steps differ by {same:.1e}; {whole.losses} {again.losses}")
+    return {"losses": whole.losses, "resumed": again.losses, "step_seconds": whole.step_seconds}
 
 
 def compared(session: Session, name: str, plan: Plan) -> dict[str, Any]:
@@ -96,11 +115,20 @@ def said(peak_bytes: float | None) -> str:
     return "no" if peak_bytes is None else f"{peak_bytes / GIB:.2f}"
 
 
-def with_offload(plan: Plan, ratio: float) -> Plan:
-    """Every item's activations offloaded alike."""
+def with_offload(plan: Plan, share: float) -> Plan:
+    """Every item's activations offloaded by this share of what hides."""
+    devices = {
+        name: with_fields(device, host_gb_per_s=device.host_gb_per_s or UNKNOWN_GB_PER_S)
+        for name, device in plan.uses.devices.items()
+    }
+    plan = with_fields(plan, uses=with_fields(plan.uses, devices=devices))
+    tasks = [task for task in pipeline.simulate(plan)[0].tasks if task.phase == "F"]
+    hidden = task_offloading(plan, pricing_of(plan), tasks[0])
+    sizes = {item: size for task in tasks for item, size in zip(task.items, task.sizes, strict=True)}
+    most = {item: hidden.largest_ratio(size) for item, size in sizes.items()}
 
     def pieces(entries: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(OffloadedItem(item=entry, offload=ratio) if ratio else entry for entry in entries)
+        return tuple(OffloadedItem(item=entry, offload=share * most[entry]) if share else entry for entry in entries)
 
     steps = tuple(
         with_fields(
@@ -112,11 +140,7 @@ def with_offload(plan: Plan, ratio: float) -> Plan:
         )
         for step in plan.steps
     )
-    devices = {
-        name: with_fields(device, host_gb_per_s=device.host_gb_per_s or UNKNOWN_GB_PER_S)
-        for name, device in plan.uses.devices.items()
-    }
-    return with_fields(plan, steps=steps, uses=with_fields(plan.uses, devices=devices))
+    return with_fields(plan, steps=steps)
 
 
 def job_of(session: Session, few: Model, wish: Parallelism) -> Path:
@@ -133,12 +157,13 @@ def model_of(name: str, spec: Module) -> Model:
 
 def kernels(session: Session) -> dict[str, Any]:
     """Half precision, by the kernels that this device has for it, against float32 of the same numbers."""
-    import torch
+    found: dict[str, Any] = on_one_rank(session, half_precision_errors)
+    for name, error in found.items():
+        session.say(f"  attention, {name:<8} bf16 differs by {percent(error)} from float32")
+    return found
 
-    from planner.models.kernels.attention import packed_attention
-    from planner.models.kernels.attention_tiles import Masking
 
-    device = torch.device(session.kind)
+def half_precision_errors(device: torch.device) -> dict[str, float]:
     lengths = torch.tensor((700, 20, 3000, 276))
     ends = torch.cat([torch.zeros(1), lengths.cumsum(0)]).int()
     generator = torch.Generator(device).manual_seed(0)
@@ -159,5 +184,4 @@ def kernels(session: Session) -> dict[str, Any]:
         wide = q.float(), k.float(), v.float()
         exact = packed_attention(*wide, ends, masking, None if logits is None else logits.float())
         found[name] = ((got - exact).norm() / exact.norm()).item()
-        session.say(f"  attention, {name:<8} bf16 differs by {percent(found[name])} from float32")
     return found

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: two test workers on two cores, matrices small
 
+import torch
+
 from planner.launch import processes
 from tests.examples import QUICK, THOROUGH
 
@@ -47,6 +49,14 @@ def pytest_collection_modifyitems(items):
             if cases[case] % mark.args[0]:
                 item.add_marker(pytest.mark.soak)
             cases[case] += 1
+
+
+def pytest_runtest_setup(item):
+    """Asked when a test runs: a module that asks CUDA as it is imported could start no rank on a GPU, as the process
+    from which ranks are forked imports it too.
+    """
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
-import torch.distributed as dist
 
+from planner.launch.communication import barrier
 from planner.profiling.measurement import TimeSpan
 
 Call = Callable[[], object]
@@ -16,7 +16,7 @@ def time_synchronised(call: Call, device: torch.device) -> TimeSpan:
     """Times a call that all ranks start together and in which they wait for each other."""
     if device.type == "cuda":
         return time_in_turns([call], 1, device)[0]
-    dist.barrier()
+    barrier()
     began = time.perf_counter()
     call()
     return TimeSpan(began, time.perf_counter())
@@ -26,7 +26,7 @@ def time_after_work(work: Call, call: Call, repeats: int, device: torch.device) 
     """Times `repeats` calls in which ranks wait for each other, each after some work of its rank."""
     if device.type == "cuda":
         return [time_in_turns([work, call], 1, device)[1] for _ in range(repeats)]
-    dist.barrier()
+    barrier()
     spans = []
     for _ in range(repeats):
         work()
@@ -38,7 +38,7 @@ def time_after_work(work: Call, call: Call, repeats: int, device: torch.device) 
 
 def time_in_turns(calls: Sequence[Call], repeats: int, device: torch.device) -> list[TimeSpan]:
     """Times calls that wait for no other rank: runs them in turn, `repeats` times; total span of each."""
-    dist.barrier()
+    barrier()
     return _on_cuda(calls, repeats, device) if device.type == "cuda" else _on_cpu(calls, repeats)
 
 

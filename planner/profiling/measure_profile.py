@@ -90,7 +90,9 @@ def profile(
         note="; ".join(left_out),
     )
     costs = {
-        each.name: module_costs(journal.samples_of(each.context), each.spec, measured_at(each.spec, options))
+        each.name: module_costs(
+            journal.samples_of(each.context), each.spec, measured_at(each.spec, options), kind == "cuda"
+        )
         for each in subjects
     }
     result = with_fields(

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-FOLDS = 3  # every third measurement is left out, three times
-
 
 def fit_nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ()) -> Array:
     """Coefficients ≥ 0 with the least sum of squared relative errors; those of columns in `always` are above 0.
@@ -36,22 +34,3 @@ def fit_nonnegative(columns: Array, values: Array, always: tuple[int, ...] = ())
                 best[list(chosen)] = part
     best /= scale
     return best
-
-
-def relative_errors(columns: Array, values: Array, coefficients: Array) -> Array:
-    """Absolute errors of the fit, relative to the measured values, (measurements,)."""
-    errors: Array = np.abs(columns @ coefficients / values - 1)
-    return errors
-
-
-def holdout_error(columns: Array, values: Array) -> float | None:
-    """Median relative error on held-out measurements, in 3-fold cross-validation; None when too few are left to fit."""
-    count, width = columns.shape
-    if count - -(-count // FOLDS) < width:
-        return None
-    errors = np.empty(count)
-    for fold in range(FOLDS):
-        left_out = np.arange(count) % FOLDS == fold
-        coefficients = fit_nonnegative(columns[~left_out], values[~left_out])
-        errors[left_out] = relative_errors(columns[left_out], values[left_out], coefficients)
-    return float(np.median(errors))

@@ -1,15 +1,18 @@
 """Turns samples into the tables of a profile: fits of passes and collectives, each with the spread of its samples."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Literal
 
 import numpy as np
 
+from planner.models.networks.word_prediction import tokens_at_once
 from planner.profiling.measured_stack import squared_share
 from planner.profiling.measurement import COLLECTIVES, RECOMPUTE_KINDS, MeasuredSample, MeasurementKind
-from planner.profiling.measurement_grid import STACK_LAYERS
-from planner.profiling.nonnegative_fit import Array, fit_nonnegative, holdout_error, relative_errors
+from planner.profiling.measurement_grid import MIN_BATCH_SIZES, STACK_LAYERS
+from planner.profiling.nonnegative_fit import Array, fit_nonnegative
+from planner.profiling.pass_fit import SizeFit, fit_sizes, holdout_error
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import (
     CollectiveCosts,
@@ -30,13 +33,14 @@ ENDS_OF: dict[FsdpMode, MeasurementKind] = {"held": "held_ends", "resharded": "r
 Typical = dict[tuple[int, ...], tuple[float, ...]]
 
 
-def module_costs(samples: Sequence[MeasuredSample], spec: Module, measured_at: str) -> ModuleCosts:
-    """The costs of one module, from all its samples."""
+def module_costs(samples: Sequence[MeasuredSample], spec: Module, measured_at: str, asynchronous: bool) -> ModuleCosts:
+    """The costs of one module, from all its samples; `asynchronous`: a GPU's, which works while the host goes on."""
+    fit_passes = partial(fitted_passes, asynchronous=asynchronous)
     share = squared_share(spec, STACK_LAYERS)
     layer_bytes, ends_bytes, *recomputed_bytes = max(of_kind(samples, "kept"), key=lambda sample: sample.sizes).values
     layer, errors = fit_passes(of_kind(samples, "layer"), STACK_LAYERS, layer_bytes)
     frozen = of_kind(samples, "frozen")
-    ends, end_errors = fit_passes(of_kind(samples, "ends"), 1, ends_bytes)
+    ends, end_errors = fit_passes(in_chunks(of_kind(samples, "ends"), spec), 1, ends_bytes)
     recomputing = {
         how: fit_passes(of_kind(samples, how), STACK_LAYERS, kept, layer_bytes - kept)
         for how, kept in zip(RECOMPUTE_KINDS, recomputed_bytes, strict=True)
@@ -82,8 +86,17 @@ def fsdp_overhead(unsharded: Sequence[MeasuredSample], under_fsdp: Sequence[Meas
     return FsdpUnit(forward_ms=rounded(forward), backward_ms=rounded(backward))
 
 
-def fit_passes(
-    samples: Sequence[MeasuredSample], layers: int, kept: float, working: float = 0.0
+def in_chunks(samples: Sequence[MeasuredSample], spec: Module) -> Sequence[MeasuredSample]:
+    """Samples of embedding and head with so many tokens that the loss is computed in chunks, whose logits backward
+    recomputes: that is other work than below, and what micro-batches have. All samples where few have.
+    """
+    most = tokens_at_once(spec.output_vocabulary) if spec.output_vocabulary else 0
+    chunked = [sample for sample in samples if sum(sample.sizes) > most]
+    return chunked if len({sample.sizes for sample in chunked}) >= MIN_BATCH_SIZES else samples
+
+
+def fitted_passes(
+    samples: Sequence[MeasuredSample], layers: int, kept: float, working: float = 0.0, *, asynchronous: bool
 ) -> tuple[PassCosts, Array]:
     """Fits of forward and backward of one of `layers` layers, and the relative error of every sample.
 
@@ -96,12 +109,10 @@ def fit_passes(
     fits, errors, holdouts = [], [], []
     for index in range(2):
         values = np.array([typical[size][index] for size in sizes]) / layers
-        coefficients = fit_nonnegative(columns, values)
-        fits.append(fit_of(coefficients, quadratic))
-        holdouts.append(holdout_error(columns, values))
-        errors.append(
-            relative_errors(every, np.array([sample.values[index] for sample in samples]) / layers, coefficients)
-        )
+        fit = fit_sizes(columns, values, asynchronous)
+        fits.append(fit_of(fit, quadratic))
+        holdouts.append(holdout_error(columns, values, asynchronous))
+        errors.append(fit.errors(every, np.array([sample.values[index] for sample in samples]) / layers))
     known = [error for error in holdouts if error is not None]
     result = PassCosts(
         forward=fits[0],
@@ -119,9 +130,9 @@ def size_columns(sizes: Sequence[tuple[int, ...]], quadratic: bool) -> Array:
     return np.array(sums, dtype=np.float64)[:, 0 if quadratic else 1 :]
 
 
-def fit_of(coefficients: Array, quadratic: bool) -> PassFit:
-    squared, linear, fixed = coefficients if quadratic else (0.0, *coefficients)
-    return PassFit(ms_per_token2=rounded(squared / MS), ms_per_token=rounded(linear / MS), ms=rounded(fixed / MS))
+def fit_of(fit: SizeFit, quadratic: bool) -> PassFit:
+    squared, linear, fixed = (rounded(each / MS) for each in (*(() if quadratic else (0.0,)), *fit.coefficients))
+    return PassFit(ms_per_token2=squared, ms_per_token=linear, ms=fixed, launch_ms=rounded(fit.launches / MS))
 
 
 def collective_tables(samples: Sequence[MeasuredSample]) -> dict[str, CollectiveCosts]:
@@ -144,7 +155,7 @@ def fit_point(ranks: int, samples: Sequence[MeasuredSample], percentile: float) 
     columns = np.array([(1, size[1]) for size in typical], dtype=np.float64)
     coefficients = fit_nonnegative(columns, np.array([seconds for (seconds,) in typical.values()]), always=(1,))
     every = np.array([(1, sample.sizes[1]) for sample in samples], dtype=np.float64)
-    errors = relative_errors(every, np.array([sample.values[0] for sample in samples]), coefficients)
+    errors = SizeFit(coefficients).errors(every, np.array([sample.values[0] for sample in samples]))
     latency_s, seconds_per_byte = coefficients
     point = CollectivePoint(
         ranks=ranks, gb_per_s=rounded(1 / (seconds_per_byte * GB)), latency_us=rounded(latency_s / US)

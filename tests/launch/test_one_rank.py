@@ -39,10 +39,7 @@ def step(worker):
         return loss.item(), norm.item(), meter.calls, meter.bytes, meter.seconds, times
 
 
-needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
-
-
-@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_one_step(kind):
     ((loss, norm, calls, sent, seconds, times),) = launch(step, 1, kind=kind)
     assert 0.5 * math.log(SPEC.vocab) < loss < 2 * math.log(SPEC.vocab)

@@ -1,6 +1,8 @@
 """Fits of a module, measured or published, as cost lines over a task's items (FlexSP, arXiv 2412.01523, §4)."""
 
-from planner.costs.cost_lines import CostLine
+from dataclasses import replace
+
+from planner.costs.cost_lines import CostLine, LaunchTerm
 from planner.specs.hardware.profile import ModuleCosts, PassCosts, PassFit
 from planner.units import MS
 
@@ -39,14 +41,16 @@ def weight_gradient_fit(passes: PassCosts, recomputes: bool) -> PassFit:
     return PassFit(
         ms_per_token=max(0.0, backward.ms_per_token - forward.ms_per_token) / 2,
         ms=max(0.0, backward.ms - forward.ms) / 2,
+        launch_ms=max(0.0, backward.launch_ms - forward.launch_ms) / 2,
     )
 
 
 def sharded_fit_line(fit: PassFit, times: float, degree: float) -> CostLine:
     """A fit as a cost line, taken `times` times and sharded over `degree` ranks."""
-    return CostLine(
-        fit.ms_per_token2 * MS * times / degree, fit.ms_per_token * MS * times / degree, fit.ms * MS * times
-    )
+    once = CostLine(fit.ms_per_token2 * MS / degree, fit.ms_per_token * MS / degree, fit.ms * MS)
+    if fit.launch_ms:
+        once = replace(once, launches=(LaunchTerm(1.0, once, fit.launch_ms * MS),))
+    return once * times
 
 
 def pass_fit(passes: PassCosts, forward: bool) -> PassFit:
@@ -59,4 +63,5 @@ def pass_fit(passes: PassCosts, forward: bool) -> PassFit:
         ms_per_token2=passes.both.ms_per_token2 * share,
         ms_per_token=passes.both.ms_per_token * share,
         ms=passes.both.ms * share,
+        launch_ms=passes.both.launch_ms * share,
     )

@@ -65,4 +65,5 @@ def combined_fit(fits: Sequence[tuple[PassFit, float]]) -> PassFit:
         ms_per_token2=sum(fit.ms_per_token2 * times for fit, times in fits),
         ms_per_token=sum(fit.ms_per_token * times for fit, times in fits),
         ms=sum(fit.ms * times for fit, times in fits),
+        launch_ms=sum(fit.launch_ms * times for fit, times in fits),
     )

@@ -1,5 +1,6 @@
 """Groups of processes, and what is exchanged in them: collectives, ring and Ulysses attention, dispatch to experts."""
 
+from planner.launch.communication.barriers import barrier
 from planner.launch.communication.channels import Channel, Channels, ExpectedMessage, RankPair
 from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER, prepare, time_collective
 from planner.launch.communication.communication_meter import CommunicationMeter
@@ -18,6 +19,7 @@ __all__ = [
     "ProcessGroups",
     "RankPair",
     "SharedMicroBatch",
+    "barrier",
     "dispatchers_by_layer",
     "prepare",
     "sequence_parallel_over",

@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from planner.launch.communication.barriers import barrier
+
 Collective = Literal["all_to_all", "all_gather", "reduce_scatter", "p2p"]
 # Torch 2.13 renamed two of them, and warns about the old names.
 ALL_GATHER = dist.all_gather_single if hasattr(dist, "all_gather_single") else dist.all_gather_into_tensor
@@ -34,7 +36,7 @@ def time_collective(
     call = prepare(collective, group, size_bytes, device)
     seconds = []
     for _ in range(warmup + repeats):
-        dist.barrier(group)
+        barrier(group)
         start = _now(device)
         call()
         seconds.append(_now(device) - start)

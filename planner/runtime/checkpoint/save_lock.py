@@ -4,10 +4,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-import torch.distributed as dist
-
 from planner.files import hold_lock
 from planner.launch import Worker
+from planner.launch.communication import barrier
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import require_save_folder, require_steps_left
 from planner.runtime.checkpoint.written_file import NEW_STATES
@@ -31,5 +30,5 @@ def save_lock(worker: Worker, plan: Plan, options: RunOptions) -> Iterator[None]
             require_save_folder(options)
             require_steps_left(plan, options)
             shutil.rmtree(folder / NEW_STATES, ignore_errors=True)
-        dist.barrier()
+        barrier()
         yield

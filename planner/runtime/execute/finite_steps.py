@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from planner.errors import RunFailed
 from planner.launch import Worker
+from planner.launch.communication import barrier
 from planner.runtime.execute.task_executor import RankStepResult
 
 FIX = "lower the learning rate, give more steps of warm-up, or look at the items of this step"
@@ -22,7 +23,7 @@ def require_finite(worker: Worker, step: RankStepResult, number: int) -> None:
     """
     lost, norm = not math.isfinite(step.loss), step.clipped.norm if step.clipped else 0.0
     if not math.isfinite(norm) and any_rank(lost, worker) and not lost:
-        dist.barrier()  # until the rank whose loss it is has failed, and ended this one
+        barrier()  # until the rank whose loss it is has failed, and ended this one
     if lost:
         worker.begin_task(step.lost_in)
         raise RunFailed(f"the loss is {step.loss} in step {number}", where=f"step {number}", fix=FIX)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
+from planner.launch.communication import barrier
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.runtime.execute.task_executor import TaskExecutor
 from planner.runtime.state.replicated_gradients import (
@@ -50,7 +51,7 @@ def require_equal_replicas(executor: TaskExecutor, step: int) -> None:
         if worker.rank == each.odd[0]:
             raise difference_error(each, step)
     if found:
-        dist.barrier()  # until the rank that differs has failed, and ended this one
+        barrier()  # until the rank that differs has failed, and ended this one
 
 
 def difference_error(found: Difference, step: int) -> RunFailed:

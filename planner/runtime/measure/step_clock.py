@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
+from planner.launch.communication import barrier
 from planner.plan.task import Phase
 
 TimeMark = float | torch.cuda.Event
@@ -38,7 +39,7 @@ class StepClock:
     def start(self) -> None:
         """Starts a step on all ranks together, with an idle device."""
         self.wait_for_device()
-        dist.barrier()
+        barrier()
         self.wait_for_device()
         self.began, self.first = time.perf_counter(), self.mark()
 

@@ -22,6 +22,7 @@ class MemoryCoefficients(Spec, kw_only=True):
         False  # in pipelines, weights gathered by ZeRO-3 stay to the end of the step, and so do whole gradients
     )
 
+    root_unit: bool = False  # under ZeRO-3 all that is outside of the layers is gathered, and reduced, at once
     holds_gradients: bool = False  # under ZeRO-2 gradients are accumulated unsharded and reduced once a step
 
     # Per token.
@@ -45,8 +46,8 @@ class MemoryCoefficients(Spec, kw_only=True):
 
 
 # planner's own runtime: FSDP2 shards float32 weights, which the optimizer updates, and computes with bfloat16 copies.
-# Its
-# ranks may run unequal numbers of micro-batches, so gradients are reduced at the end of a step. Its MLP is not one
-# fused
-# kernel: gate, activated gate and product are kept.
-PLANNER_RUNTIME_MEMORY = MemoryCoefficients(own_master=True, holds_gradients=True, fused=False, fused_norms=False)
+# Its ranks may run unequal numbers of micro-batches, so gradients are reduced at the end of a step. Its MLP is not one
+# fused kernel: gate, activated gate and product are kept.
+PLANNER_RUNTIME_MEMORY = MemoryCoefficients(
+    own_master=True, root_unit=True, holds_gradients=True, fused=False, fused_norms=False
+)

@@ -15,6 +15,7 @@ class PassFit(Spec):
     ms_per_token2: Amount = 0.0
     ms_per_token: Amount = 0.0
     ms: Amount = 0.0
+    launch_ms: Amount = 0.0  # in which the host launches it: it takes no less, however short
 
 
 class PassCosts(Spec):

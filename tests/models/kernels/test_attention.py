@@ -182,7 +182,6 @@ def test_a_kernel_that_cannot_be_causal_is_not_used():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("kv_heads", [1, 4])
 @pytest.mark.parametrize("masking", [CAUSAL, FULL, Masking(True, 4), Masking(False, 5)], ids=str)
 def test_the_flash_kernel_is_close(kv_heads, masking):

@@ -99,7 +99,6 @@ def test_kernel_by_device_and_dtype(dtype):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("shape", ["alike", "grouped", "narrow values"])
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_flash_kernel_is_close(shape, causal):
