@@ -25,7 +25,11 @@ def test_a_record_says_whether_its_replicas_overlap(software, settings, overlaps
 
 @pytest.mark.parametrize(
     ("settings", "gathers_ahead"),
-    [("fsdp; backward_prefetch=backward_post", False), ("no prefetch", False), ("backward_prefetch=backward_pre", True)],
+    [
+        ("fsdp; backward_prefetch=backward_post", False),
+        ("no prefetch", False),
+        ("backward_prefetch=backward_pre", True),
+    ],
 )
 def test_a_record_says_whether_backward_gathers_ahead(settings, gathers_ahead):
     assert prefetches(settings) is gathers_ahead
