@@ -207,7 +207,9 @@ def gathered_input_bytes(module: Module, at: LayoutColumns) -> Number:
 
 def fullest_stage(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Footprint:
     """The footprint of the fullest stage."""
-    fullest, *others = (footprint(module, at, accounting, stage) for stage in candidate_stages(module, at))
+    *first, last = candidate_stages(module, at)
+    stages = first if len(first) == int(np.max(at.pp)) else [*first, last]  # of few stages the last is among the first
+    fullest, *others = (footprint(module, at, accounting, stage) for stage in stages)
     for each in others:
         fullest = larger_footprint(fullest, each)
     return fullest
@@ -218,8 +220,7 @@ def candidate_stages(module: Module, at: LayoutColumns) -> list[int]:
     which has the logits. Where layers differ in kind it may be any: the first eight and the last are looked at here,
     and all of them when a plan is simulated.
     """
-    most, looked_at = int(np.max(at.pp)), 8 if len(kind_counts(module)) > 1 else 3
-    return [*range(most)] if most <= looked_at else [*range(looked_at), -1]
+    return [*range(min(int(np.max(at.pp)), 8 if len(kind_counts(module)) > 1 else 3)), -1]
 
 
 def layers_on_stage(module: Module, at: LayoutColumns, stage: Number) -> Number:
