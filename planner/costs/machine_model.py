@@ -109,7 +109,7 @@ class MachineModel:
         curve = self.attention_curve(core)
         share = curve.share if forward else curve.backward_share
         share *= self.timing.attention if "fp8" in self.device.tflops else self.timing.attention_ampere
-        backward = 2.0 if self.timing.score_bytes else 2.5  # a stored matrix is not computed again
+        backward = 2.0 if self.timing.score_bytes else 2.5  # a stored matrix is not recomputed
         work = 4.0 * (1.0 if forward else backward) * self.head_padding(core) * self.computed_pairs(core)
         return work / (share * self.peak(core.dtype)), curve.s0
 
