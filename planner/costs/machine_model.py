@@ -25,6 +25,11 @@ MEGATRON_ACCOUNTING = MemoryCoefficients()
 # 0.5 and 1 it had the least error over published records.
 EXPOSED_ACCUMULATION = 0.5
 
+# Bytes moved for a score in backward over those in forward, with a fused softmax of the lower triangle: forward writes
+# the score (2), reads half and writes all of the softmax (1 + 2), drops out (2 + 2, and a mask of 1) and reads (2).
+# Backward writes the gradient (2), reads the scores (2), drops out (2 + 1 + 2), goes through the softmax (2 + 2) and
+# reads its gradient twice (2 + 2). (Megatron-LM's CoreAttention and scaled_upper_triang_masked_softmax.)
+SCORE_GRADIENTS = 17.0 / 12.0
 # Head widths that FlashAttention-2 is compiled for (csrc/flash_attn/src of Dao-AILab/flash-attention 2.7).
 KERNEL_WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256)
 # Half-precision rows that tensor cores take (NVIDIA, Matrix Multiplication Background), and a V100's peak with them
@@ -121,12 +126,21 @@ class MachineModel:
         curve = self.attention_curve(core)
         share = curve.share if forward else curve.backward_share
         share *= self.timing.attention if "fp8" in self.device.tflops else self.timing.attention_ampere
-        work = 4.0 * (1.0 if forward else 2.5) * self.head_padding(core)
+        backward = 2.0 if self.timing.score_bytes else 2.5  # a stored matrix is not recomputed
+        work = 4.0 * (1.0 if forward else backward) * self.head_padding(core) * self.computed_pairs(core)
         return work / (share * self.peak(core.dtype)), curve.s0
 
-    def score_seconds(self, core: AttentionCore) -> Number:
-        """Seconds of writing and reading the attention matrix, where it is materialised."""
-        return core.pairs * core.heads * self.timing.score_bytes / self.bandwidth
+    def computed_pairs(self, core: AttentionCore) -> float:
+        """Pairs that are computed over those that are attended to: a matrix of scores is computed, written and read
+        whole, and masked thereafter. A layer of 22B then spends 1.4 ms on recomputing it, and 1.3 were measured
+        (arXiv 2205.05198, Table 4).
+        """
+        return 2.0 if self.timing.score_bytes and core.causal else 1.0
+
+    def score_terms(self, core: AttentionCore, forward: bool) -> float:
+        """Seconds per pair and head of writing and reading the attention matrix, where it is materialised."""
+        moved = self.timing.score_bytes * self.computed_pairs(core) * (1.0 if forward else SCORE_GRADIENTS)
+        return moved / self.bandwidth
 
     def memory_seconds(self, work: LayerWork, precision: Precision) -> Number:
         """Seconds of kernels that are bound by memory."""
@@ -185,10 +199,8 @@ class MachineModel:
         return seconds
 
     def attention_seconds(self, core: AttentionCore, forward: bool) -> Number:
-        """Seconds of attention with its matrix, where that is materialised: written and read twice as often in
-        backward.
-        """
-        return self.attention(core, forward) + (1.0 if forward else 2.0) * self.score_seconds(core)
+        """Seconds of attention with its matrix, where that is materialised."""
+        return self.attention(core, forward) + core.pairs * core.heads * self.score_terms(core, forward)
 
     def accumulation_seconds(self, product: Matmul) -> Number:
         """Seconds of adding weight gradients to those of earlier micro-batches, however few the tokens."""
@@ -222,6 +234,13 @@ class MachineModel:
         """
         hides = self.timing.overlaps_replicas and self.device.kind == "cuda"
         return self.timing.dp_window if hides else 0.0
+
+    @property
+    def backward_window(self) -> float:
+        """The same of ZeRO-3's backward: none where each gather waits for the reduction before it, and that for its
+        gradients.
+        """
+        return self.dp_window if self.timing.prefetches else 0.0
 
     @property
     def exposed_send_share(self) -> float:

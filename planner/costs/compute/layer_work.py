@@ -58,6 +58,7 @@ class AttentionCore:
     length: Number  # tokens of the sequence that a kernel works on
     head_dim: int
     dtype: str = "bf16"
+    causal: bool = False  # half of all pairs are masked, and not among `pairs`
 
     @property
     def flops(self) -> Number:
@@ -188,7 +189,9 @@ def attention_core(module: Module, at: LayoutColumns, window: int | None) -> Att
     mean_width = (size + latent.value_dim) / 2.0 if latent else size
     heads = module.heads / (at.tp * at.ulysses)
     dtype = "float32" if at.full_precision else "bf16"
-    return AttentionCore(at.micro_batch * pairs / at.ring, heads, mean_width, length / at.ring, size, dtype)
+    return AttentionCore(
+        at.micro_batch * pairs / at.ring, heads, mean_width, length / at.ring, size, dtype, module.causal
+    )
 
 
 def cross_attention_block(module: Module, at: LayoutColumns) -> BlockWork:

@@ -208,7 +208,9 @@ def gathered_input_bytes(module: Module, at: LayoutColumns) -> Number:
 
 def fullest_stage(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Footprint:
     """The footprint of the fullest stage."""
-    fullest, *others = (footprint(module, at, accounting, stage) for stage in candidate_stages(module, at))
+    *first, last = candidate_stages(module, at)
+    stages = first if len(first) == int(np.max(at.pp)) else [*first, last]  # of few stages the last is among the first
+    fullest, *others = (footprint(module, at, accounting, stage) for stage in stages)
     for each in others:
         fullest = larger_footprint(fullest, each)
     return fullest

@@ -20,6 +20,7 @@ class TimingCoefficients(Spec):
     pp_exposed: Share = 1.0  # exposed share of sends between pipeline stages
     dp_window: Share = 1.0  # share of concurrent compute that overlaps communication of gradients and parameters
     overlaps_replicas: bool = True  # that communication runs beside compute at all
+    prefetches: bool = True  # of ZeRO-3: weights of a backward's next layers are gathered beside it
     gradient_bytes: Positive = 4.0  # bytes of a gradient element in its reduction
     kernels: Positive = (
         1.0  # rate of its matrix products in training, relative to the sustained rate of others' on the device
