@@ -69,10 +69,10 @@ class MachineModel:
         return unaligned * filled / (share * self.peak(dtype)) + curve.launch_us * US
 
     def unaligned_work(self, product: Matmul) -> Number:
-        """A product's work in half precision on a GPU over that of one whose rows tensor cores take well: those of
-        weights and of what is computed with them, which a width that is odd, or that tp divides too often, has not.
+        """A product's work in half precision over that of one whose rows can be copied in blocks, on devices whose
+        tensor cores need that (those later than Ampere): a width that is odd, or that tp divides too often, has none.
         """
-        if self.device.kind != "cuda" or not product.has_weights:
+        if "fp8" not in self.device.tflops or not product.has_weights:
             return 1.0
         outputs = product.n if self.accounting.fused else product.n / product.joined
         aligned = [np.rint(width) % ALIGNED_ELEMENTS == 0 for width in (outputs, product.k)]
