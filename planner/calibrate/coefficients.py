@@ -50,6 +50,7 @@ RELATIVE = ("attention", "cast", "shard_ms")  # to what is known of the framewor
 # One value for all frameworks: no source determines its own.
 COMMON = (
     "attention",
+    "pp_exposed",
     "jitter",
     "layer_us",
     "tp_us",

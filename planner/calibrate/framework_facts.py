@@ -18,9 +18,8 @@ class FrameworkFacts:
     accounting: MemoryCoefficients = field(default_factory=MemoryCoefficients)
 
 
-BEFORE_FLASH = TimingCoefficients(
-    score_bytes=14.0
-)  # softmax, mask and dropout of a score in half precision, read and written (2205.05198)
+# A score, masked or not, its softmax and dropout in half precision, written and read (costs/machine_model.py).
+BEFORE_FLASH = TimingCoefficients(score_bytes=12.0)
 # DeepSpeed's buckets are most of the workspace; the allocator's margin was fitted on BigScience's peaks.
 SCORES_KEPT = MemoryCoefficients(
     flash=False, dropout=True, logit_bytes=10.0, workspace_gib=2.0, fragmentation=0.02, spread=0.17

@@ -40,7 +40,7 @@ LONGEST_STEP = 0.7  # of a logarithm
 CONVERGED = 0.01  # largest step of a logarithm at which it ends
 UNDETERMINED_WIDTH = 0.9  # posterior over prior width, above which the records determine next to nothing
 # Where the search begins, in place of its prior: a window in which everything hides has no slope.
-BEGIN = {"dp_window": 0.1}
+BEGIN = {"dp_window": 0.3}
 STEP = -1e-3  # finite difference of a logarithm: downwards, as some may not be above 0
 
 

@@ -6,8 +6,8 @@ compute, network and memory cost, and the closed form of a static step.
 
 from planner.costs.compute.expert_load import ExpertLoad, expert_load
 from planner.costs.cost import Cost, least_trusted
-from planner.costs.cost_lines import CostLine, WindowTerm
-from planner.costs.distinct_columns import columns_where, distinct_values
+from planner.costs.cost_lines import CostLine, WindowTerm, smooth_max
+from planner.costs.distinct_columns import columns_where, distinct_values, joined_columns, layout_count
 from planner.costs.feature_reads import feature_gb_per_s
 from planner.costs.largest_offload import LargestOffload, largest_offload
 from planner.costs.layout_columns import (
@@ -94,8 +94,10 @@ __all__ = [
     "head_line",
     "host_offload",
     "host_update_seconds",
+    "joined_columns",
     "largest_offload",
     "layers_line",
+    "layout_count",
     "least_trusted",
     "machine_of",
     "micro_batch_zero3_seconds",
@@ -112,6 +114,7 @@ __all__ = [
     "recompute_columns",
     "recompute_seconds_by",
     "seconds_by_dispatch",
+    "smooth_max",
     "split_degree",
     "stack_columns",
     "with_overlap",

@@ -63,6 +63,22 @@ def columns_where(at: LayoutColumns, some: NDArray[np.bool_]) -> LayoutColumns:
     return replace(at, **own, alike={})
 
 
+def joined_columns(each: Sequence[LayoutColumns]) -> LayoutColumns:
+    """The layouts of several columns one behind another; they agree in the fields that are no numbers."""
+    counts, joined = [layout_count(at) for at in each], dict[str, Any]()
+    for name in NUMERIC_FIELDS:
+        columns = [getattr(at, name) for at in each]
+        if any(map(np.ndim, columns)) or len({*columns}) > 1:
+            many = zip(columns, counts, strict=True)
+            joined[name] = np.concatenate([np.broadcast_to(column, (count,)) for column, count in many])
+    return replace(each[0], **joined, alike={})
+
+
+def layout_count(at: LayoutColumns) -> int:
+    """How many layouts these columns have."""
+    return few_layouts(at, NUMERIC_FIELDS)
+
+
 def few_layouts(few: LayoutColumns, names: tuple[str, ...]) -> int:
     """How many layouts these columns have."""
     return max(np.size(getattr(few, name)) for name in names)

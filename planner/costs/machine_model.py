@@ -16,6 +16,7 @@ from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.hardware.device_rates import AttentionCurve, DeviceRates
 from planner.specs.hardware.profile import Device
+from planner.specs.layers import Module
 from planner.units import GB, US
 
 TERA = 1e12
@@ -24,12 +25,22 @@ MEGATRON_ACCOUNTING = MemoryCoefficients()
 # 0.5 and 1 it had the least error over published records.
 EXPOSED_ACCUMULATION = 0.5
 
+# Bytes moved for a score in backward over those in forward, with a fused softmax of the lower triangle: forward writes
+# the score (2), reads half and writes all of the softmax (1 + 2), drops out (2 + 2, and a mask of 1) and reads (2).
+# Backward writes the gradient (2), reads the scores (2), drops out (2 + 1 + 2), goes through the softmax (2 + 2) and
+# reads its gradient twice (2 + 2). (Megatron-LM's CoreAttention and scaled_upper_triang_masked_softmax.)
+SCORE_GRADIENTS = 17.0 / 12.0
 # Head widths that FlashAttention-2 is compiled for (csrc/flash_attn/src of Dao-AILab/flash-attention 2.7).
 KERNEL_WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256)
 # Half-precision rows that tensor cores take (NVIDIA, Matrix Multiplication Background), and a V100's peak with them
 # over that without (data sheet: 125 and 31 TFLOP/s).
 ALIGNED_ELEMENTS = 8
 UNALIGNED_WORK = 4.0
+HALF_PRECISION = ("bf16", "fp16")
+# Of products on tensor cores that read such rows piece by piece. Measured on an H200 (torch 2.11, 2026-11-27): layers
+# of a vision tower whose MLP is 3,420 wide take 2.3 times what products at their usual rate would, forward and backward
+# alike, all of which its MLP would have to be 3.3 times as slow for; some of it are passes over memory.
+UNALIGNED_PRODUCT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,18 @@ class MachineModel:
         share = curve.share * self.sustained_share(dtype) * (self.grouped_share if product.grouped else 1.0)
         n0 = curve.n0 * (self.timing.cast * self.cast_share(product, dtype) if dtype == "fp8" else 1.0)
         filled = 2.0 * (product.m + curve.m0) * (product.n + n0) * (product.k + curve.k0) * product.count
-        return filled / (share * self.peak(dtype)) + curve.launch_us * US
+        unaligned = self.unaligned_work(product) if dtype in HALF_PRECISION else 1.0
+        return unaligned * filled / (share * self.peak(dtype)) + curve.launch_us * US
+
+    def unaligned_work(self, product: Matmul) -> Number:
+        """A product's work in half precision over that of one whose rows can be copied in blocks, on devices whose
+        tensor cores need that (those later than Ampere): a width that is odd, or that tp divides too often, has none.
+        """
+        if "fp8" not in self.device.tflops or not product.has_weights:
+            return 1.0
+        outputs = product.n if self.accounting.fused else product.n / product.joined
+        aligned = [np.rint(width) % ALIGNED_ELEMENTS == 0 for width in (outputs, product.k)]
+        return np.where(aligned[0] & aligned[1], 1.0, UNALIGNED_PRODUCT)
 
     def cast_share(self, product: Matmul, precision: Precision) -> Number:
         """The share of a product's tokens that each rank casts to fp8 in kernels of their own."""
@@ -104,12 +126,21 @@ class MachineModel:
         curve = self.attention_curve(core)
         share = curve.share if forward else curve.backward_share
         share *= self.timing.attention if "fp8" in self.device.tflops else self.timing.attention_ampere
-        work = 4.0 * (1.0 if forward else 2.5) * self.head_padding(core)
+        backward = 2.0 if self.timing.score_bytes else 2.5  # a stored matrix is not recomputed
+        work = 4.0 * (1.0 if forward else backward) * self.head_padding(core) * self.computed_pairs(core)
         return work / (share * self.peak(core.dtype)), curve.s0
 
-    def score_seconds(self, core: AttentionCore) -> Number:
-        """Seconds of writing and reading the attention matrix, where it is materialised."""
-        return core.pairs * core.heads * self.timing.score_bytes / self.bandwidth
+    def computed_pairs(self, core: AttentionCore) -> float:
+        """Pairs that are computed over those that are attended to: a matrix of scores is computed, written and read
+        whole, and masked thereafter. A layer of 22B then spends 1.4 ms on recomputing it, and 1.3 were measured
+        (arXiv 2205.05198, Table 4).
+        """
+        return 2.0 if self.timing.score_bytes and core.causal else 1.0
+
+    def score_terms(self, core: AttentionCore, forward: bool) -> float:
+        """Seconds per pair and head of writing and reading the attention matrix, where it is materialised."""
+        moved = self.timing.score_bytes * self.computed_pairs(core) * (1.0 if forward else SCORE_GRADIENTS)
+        return moved / self.bandwidth
 
     def memory_seconds(self, work: LayerWork, precision: Precision) -> Number:
         """Seconds of kernels that are bound by memory."""
@@ -154,6 +185,11 @@ class MachineModel:
             seconds = seconds + self.matmul(product, precision) * (1.0 if product.has_weights else 3.0)
         return seconds + self.weight_gradient_seconds(work, precision)
 
+    def head_backward(self, module: Module, work: LayerWork, precision: Precision) -> Number:
+        """Seconds of one backward pass over what is behind a module's layers, of a loss perhaps with logits again."""
+        again = self.timing.recomputes_logits and module.output_vocabulary
+        return self.backward(work, precision) + (self.forward(work, precision) if again else 0.0)
+
     def weight_gradient_seconds(self, work: LayerWork, precision: Precision) -> Number:
         """Seconds of the weight gradients of a backward; attention has none, nor has what is frozen."""
         seconds: Number = 0.0
@@ -163,10 +199,8 @@ class MachineModel:
         return seconds
 
     def attention_seconds(self, core: AttentionCore, forward: bool) -> Number:
-        """Seconds of attention with its matrix, where that is materialised: written and read twice as often in
-        backward.
-        """
-        return self.attention(core, forward) + (1.0 if forward else 2.0) * self.score_seconds(core)
+        """Seconds of attention with its matrix, where that is materialised."""
+        return self.attention(core, forward) + core.pairs * core.heads * self.score_terms(core, forward)
 
     def accumulation_seconds(self, product: Matmul) -> Number:
         """Seconds of adding weight gradients to those of earlier micro-batches, however few the tokens."""
@@ -200,6 +234,13 @@ class MachineModel:
         """
         hides = self.timing.overlaps_replicas and self.device.kind == "cuda"
         return self.timing.dp_window if hides else 0.0
+
+    @property
+    def backward_window(self) -> float:
+        """The same of ZeRO-3's backward: none where each gather waits for the reduction before it, and that for its
+        gradients.
+        """
+        return self.dp_window if self.timing.prefetches else 0.0
 
     @property
     def exposed_send_share(self) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from planner.costs.cost_lines import CostLine
 from planner.costs.memory.infeasible_reasons import PoolLimits, require_groups_hold_items, require_states_fit
 from planner.costs.memory.offload import Offloading
-from planner.costs.memory.token_caps import token_cap
+from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import Pricing
 from planner.costs.ulysses_or_ring import split_degree
 from planner.plan.mesh.synchronisation import reduces_gradients
@@ -183,10 +183,15 @@ def pool_cap(pricing: Pricing, module: str, uses: PlanInputs, kind: str) -> int:
 def activation_cap(pricing: Pricing, module: str, uses: PlanInputs, kind: str) -> int:
     """The same without the check; may be ≤ 0."""
     layout, spec, device = pricing.layouts[module], pricing.models[module], uses.devices[kind]
-    held = pricing.module_pricing(module, kind).activation_bytes(
-        Layers(range(spec.layers)), True, SequenceSplit(), (1,)
-    )
-    return token_cap(spec, held, layout, device, uses.limits, uses.prices.accounting)
+    basis, accounting, whole = pricing.module_pricing(module, kind), uses.prices.accounting, Layers(range(spec.layers))
+
+    def held(tokens: int) -> ActivationBytes:
+        """Where attention's matrix is kept, of sequences so short that it takes nothing."""
+        if accounting.flash:
+            return basis.activation_bytes(whole, True, SequenceSplit(), (tokens,))
+        return basis.activation_bytes(whole, True, SequenceSplit(), (1,)).times(tokens)
+
+    return token_cap(spec, held, layout, device, uses.limits, accounting)
 
 
 def host_offload(pricing: Pricing, module: str, uses: PlanInputs) -> Offloading | None:

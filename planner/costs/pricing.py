@@ -64,7 +64,7 @@ class Pricing:
     shared: SharedPrices = field(default_factory=SharedPrices)  # with other plans of the same job
     known_pricings: dict[tuple[str, str], ModulePricing] = field(default_factory=dict)
     parts: dict[tuple[object, ...], LayerPass] = field(default_factory=dict)
-    lines: dict[tuple[LayerPass, str], tuple[CostLine, Cost]] = field(default_factory=dict)
+    lines: dict[tuple[int, str], tuple[LayerPass, CostLine, Cost]] = field(default_factory=dict)  # by a part's id
     weight_lines: dict[tuple[LayerPass, str], CostLine] = field(default_factory=dict)
     offloadings: dict[tuple[str, str, Layers], Offloading] = field(default_factory=dict)
     pass_costs: dict[tuple[int, tuple[int, ...]], Cost] = field(default_factory=dict)  # by the id of a line of `lines`
@@ -79,7 +79,9 @@ class Pricing:
         """Seconds of a task next to concurrent passes, with source and spread; cached by all that they depend on."""
         if task.phase == "recv":  # its send has the seconds
             return NO_COST
-        key = self.price_key(task)
+        if task.share == 1 and task.phase in PASS_PHASES:  # cached by its line and lengths
+            return self.pass_cost(task)
+        key = self.send_key(task) if task.phase == "send" else self.price_key(task)
         if concurrent:
             key = (*key, tuple(tuple(tuple(map(self.price_key, passes)) for passes in groups) for groups in concurrent))
         if key not in self.known:
@@ -92,10 +94,14 @@ class Pricing:
         where = task.ranks, task.split, task.peers, task.share
         return task.module, task.phase, task.layers, task.lengths, where, once, reader, self.cross_reads(task)
 
+    def send_key(self, task: Task) -> tuple[object, ...]:
+        """All of a send that its price depends on: of one between stages, or of groups alike, there are many."""
+        return "send", task.module, reader_of(task)[0], task.tokens, task.degree, len(task.ranks), self.route(task)
+
     def new_price(self, task: Task, concurrent: tuple[ConcurrentGroups, ...]) -> Cost:
         """Compute the seconds of a task that `price` caches."""
         if task.phase in PASS_PHASES:
-            return self.pass_cost(task) if task.share == 1 else self.shared_pass_cost(task, concurrent)
+            return self.shared_pass_cost(task, concurrent)
         if task.phase in ("gather", "sync"):
             return slowest_cost(self.exposed_cost(task, basis, concurrent) for basis in self.rank_pricings(task))
         if task.phase == "update":
@@ -111,10 +117,9 @@ class Pricing:
         if not task.tokens:
             return NO_COST
         task = self.slowest_share(task)
-        part = self.layer_pass(task)
-        part = part if embedding_head else part._replace(embedding_head=False)
-        costs = {kind: self.kind_pass_cost(part, kind, task.lengths) for kind in self.device_kinds(task.ranks)}
-        kind = max(costs, key=lambda each: costs[each].value)
+        part, lengths = self.layer_pass(task, embedding_head), task.lengths
+        costs = {kind: self.kind_pass_cost(part, kind, lengths) for kind in self.device_kinds(task.ranks)}
+        kind = max(costs, key=lambda each: costs[each].value) if len(costs) > 1 else next(iter(costs))
         if task.phase in ("F", "B"):
             return costs[kind]
         weights = self.weight_line(part, kind).seconds(task.lengths)
@@ -153,11 +158,15 @@ class Pricing:
         memory_bound, streamed = (line.seconds(task.lengths) for line in lines)
         return DeviceUse(task.share, max(0.0, seconds - memory_bound), min(memory_bound, seconds), streamed)
 
-    def layer_pass(self, task: Task) -> LayerPass:
-        """The layers that a task's pass goes through, with their group and recomputation, cached."""
-        key = task.module, task.layers, task.ranks, task.split, task.phase == "F", self.cross_reads(task)
+    def layer_pass(self, task: Task, embedding_head: bool = True) -> LayerPass:
+        """The layers that a task's pass goes through, with their group and recomputation, cached; `embedding_head`: and
+        with what is outside the layers.
+        """
+        forward, reads = task.phase == "F", self.cross_reads(task)
+        key = task.module, task.layers, task.ranks, task.degree, task.ring, forward, embedding_head, reads
         if key not in self.parts:
-            self.parts[key] = self.new_layer_pass(task)
+            part = self.new_layer_pass(task)
+            self.parts[key] = part if embedding_head else part._replace(embedding_head=False)
         return self.parts[key]
 
     def new_layer_pass(self, task: Task) -> LayerPass:
@@ -217,10 +226,11 @@ class Pricing:
 
     def pass_line(self, part: LayerPass, kind: str) -> tuple[CostLine, Cost]:
         """The cost line of a pass on ranks of one device kind, cached."""
-        if (part, kind) not in self.lines:
+        key = id(part), kind  # hashing its many ranks would take longer; the entry keeps it alive, and so its id valid
+        if key not in self.lines:
             line, source = self.module_pricing(part.module, kind).pass_line(part)
-            self.lines[part, kind] = self.with_kept_features(part, kind, line), source
-        return self.lines[part, kind]
+            self.lines[key] = part, self.with_kept_features(part, kind, line), source
+        return self.lines[key][1:]
 
     def with_kept_features(self, part: LayerPass, kind: str, computed: CostLine) -> CostLine:
         """The cost line of a pass in the mean of all epochs, where most of them read what a forward makes."""
@@ -257,10 +267,8 @@ class Pricing:
         whole = (
             exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.backward_gather)
         )
-        own, window = (
-            whole * basis.straggler_factor,
-            basis.machine.dp_window,
-        )  # passes have the straggler factor already
+        own, machine = whole * basis.straggler_factor, basis.machine  # passes have the straggler factor already
+        window = machine.dp_window if once or task.phase == "gather" else machine.backward_window
         seconds = sum(float(exposed_part(own, each, window, uncovered)) for each in compute)
         return Cost(seconds, source.source, source.spread, seconds)
 
@@ -327,12 +335,9 @@ class Pricing:
 
     def device_kinds(self, ranks: Ranks) -> tuple[str, ...]:
         """The device kinds of these ranks, each once."""
-        all_kinds = rank_kinds(self.cluster)
-        return (
-            all_kinds
-            if len(all_kinds) == 1
-            else tuple(dict.fromkeys(device_of_rank(self.cluster, rank) for rank in ranks))
-        )
+        if len(self.cluster.ranks) == 1:
+            return (self.cluster.ranks[0].kind,)
+        return tuple(dict.fromkeys(device_of_rank(self.cluster, rank) for rank in ranks))
 
     def rank_pricings(self, task: Task) -> list[ModulePricing]:
         """What prices the task's module on each device kind of its ranks."""

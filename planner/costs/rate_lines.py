@@ -98,7 +98,7 @@ def attention_line(
     per_pair, fill = machine.attention_terms(core, forward)
     ring, causal = float(at.ring), module.causal
     each = float(per_pair * core.heads * core.width) / ring
-    scores = float(core.heads) * machine.timing.score_bytes / machine.bandwidth * (1.0 if forward else 2.0) / ring
+    scores = float(core.heads) * machine.score_terms(core, forward) / ring
     launch = CostLine(const=machine.attention_launch(core))
     if window is not None:
         windowed = (WindowTerm(each, fill * ring, window, causal), WindowTerm(scores, 0.0, window, causal))
@@ -115,7 +115,7 @@ def cross_attention_line(
     assert core
     per_pair, fill = machine.attention_terms(core, forward)
     each = float(per_pair * core.heads * core.width) * float(at.cross_pairs)
-    scores = float(core.heads) * machine.timing.score_bytes / machine.bandwidth * (1.0 if forward else 2.0)
+    scores = float(core.heads) * machine.score_terms(core, forward)
     return CostLine(quad=each + scores * float(at.cross_pairs), lin=each * fill, const=machine.attention_launch(core))
 
 
@@ -160,7 +160,7 @@ def head_line(module: Module, at: LayoutColumns, machine: MachineModel, forward:
 
     def seconds(tokens: float) -> Number:
         work = head_work(module, replace(at, seq=tokens))
-        return machine.forward(work, at.dtype) if forward else machine.backward(work, at.dtype)
+        return machine.forward(work, at.dtype) if forward else machine.head_backward(module, work, at.dtype)
 
     return linear_line(seconds)
 

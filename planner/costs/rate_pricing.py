@@ -13,7 +13,7 @@ from planner.costs.layer_pass import LayerPass, RecomputeCounts, recompute_count
 from planner.costs.layout_columns import LayoutColumns, Number, columns_of, recompute_columns
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.allowed_memory import device_accounting
-from planner.costs.memory.footprint import layer_token_bytes, token_logit_bytes
+from planner.costs.memory.footprint import layer_token_bytes, loss_bytes
 from planner.costs.memory.token_caps import ActivationBytes
 from planner.costs.network.layer_traffic import LayerGroups
 from planner.costs.network.rank_groups import pass_groups, replicated_by_task
@@ -53,7 +53,7 @@ class RatePricing:
     spread: float  # of a step's seconds
     reads: CrossReads = NO_READS  # of cross attention, in the mean of all items
     found: dict[Key, CostLine] = field(default_factory=dict)  # cost lines of passes, by all that they depend on
-    tokens: dict[Key, ActivationBytes] = field(default_factory=dict)  # bytes of activations that one token leaves
+    tokens: dict[Key, tuple[float, float]] = field(default_factory=dict)  # bytes of activations that one token leaves
 
     @cached_property
     def straggler_factor(self) -> float:
@@ -137,13 +137,18 @@ class RatePricing:
         if not tokens:
             return ActivationBytes(0.0, 0.0, 0.0)
         typical = sum(size * size for size in sizes) / tokens  # length of the sequence that the mean token is in
-        key = (layers, ends, reads, 0.0 if self.machine.accounting.flash else typical)
+        key = (layers, reads, 0.0 if self.machine.accounting.flash else typical)
         if key not in self.tokens:
-            self.tokens[key] = self.token_activation_bytes(layers, ends, typical, reads)
-        return ActivationBytes(*(each * tokens / split.degree for each in self.tokens[key]))
+            self.tokens[key] = self.token_bytes(layers, typical, reads)
+        kept, recomputed = (each * tokens / split.degree for each in self.tokens[key])
+        at, accounting = self.layout_columns, device_accounting(self.machine.device, self.machine.accounting)
+        head = float(loss_bytes(self.spec, at, accounting, tokens / split.degree)) if ends else 0.0
+        return ActivationBytes(kept, head, recomputed)
 
-    def token_activation_bytes(self, layers: Layers, ends: bool, seq: float, reads: CrossReads) -> ActivationBytes:
-        """Bytes of activations of one token, from a sequence of `seq` tokens, on one rank of tp without cp."""
+    def token_bytes(self, layers: Layers, seq: float, reads: CrossReads) -> tuple[float, float]:
+        """Bytes of activations of one token in layers, from a sequence of `seq` tokens, on one rank of tp without cp:
+        kept from forward to backward; and recomputed during one layer's backward.
+        """
         at = replace(with_reads(self.layout_columns, reads), seq=seq)
         accounting = device_accounting(self.machine.device, self.machine.accounting)
         kept, peak_recomputed = 0.0, 0.0
@@ -157,9 +162,7 @@ class RatePricing:
             each = replace(at, full_recompute=full, recomputed_parts=parts, **placement._asdict())
             own, recomputed_bytes = layer_token_bytes(self.spec, kind, each, accounting)
             kept, peak_recomputed = kept + count * float(own), max(peak_recomputed, float(recomputed_bytes))
-        return ActivationBytes(
-            kept, float(token_logit_bytes(self.spec, at, accounting)) if ends else 0.0, peak_recomputed
-        )
+        return kept, peak_recomputed
 
     def layer_lines(self) -> list[CostLine]:
         """Cost lines of one layer on one rank, forward and backward, with the placement and recomputation of most

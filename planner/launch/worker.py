@@ -20,7 +20,8 @@ DeviceKind = Literal["cpu", "cuda"]
 
 # torch's CUDA allocator, which reads it at the first allocation. Micro-batches of unlike lengths leave it with blocks
 # that fit no other: of 61 GiB that it had reserved on an H200 only 44 were in use at most (measured, 2026-11-27).
-ALLOCATOR_SETTINGS, GROWING_SEGMENTS = "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"
+ALLOCATOR_SETTINGS = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
+GROWING_SEGMENTS = "expandable_segments:True"
 
 _timeout = timedelta(seconds=600)  # of the world that this process joined: there is one, and torch has no public getter
 
@@ -104,7 +105,8 @@ def joined_world(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
                 f"local rank {worker.local_rank} has no GPU: this machine shows {torch.cuda.device_count()}",
                 fix="run fewer ranks per machine, or on the CPU",
             )
-        os.environ.setdefault(ALLOCATOR_SETTINGS, GROWING_SEGMENTS)
+        if not any(name in os.environ for name in ALLOCATOR_SETTINGS):
+            os.environ[ALLOCATOR_SETTINGS[0]] = GROWING_SEGMENTS
         torch.cuda.set_device(worker.local_rank)
     torch.set_num_threads(worker.threads)
     global _timeout

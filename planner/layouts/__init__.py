@@ -16,7 +16,14 @@ from planner.layouts.layout_fields import (
     layout_of,
 )
 from planner.layouts.layout_problem import LayoutProblem, fixed_fields, layout_problem, with_fixed_fields
-from planner.layouts.layout_screening import Floats, ScreenedLayouts, anything_fits, closed_form_parts, screen
+from planner.layouts.layout_screening import (
+    Floats,
+    ScreenedLayouts,
+    anything_fits,
+    closed_form_parts,
+    screen,
+    screen_each,
+)
 from planner.layouts.layout_space import LayoutSpace, layout_at
 from planner.layouts.longest_first import assign_least_loaded
 from planner.layouts.recomputed_layers import recompute_ranges
@@ -52,6 +59,7 @@ __all__ = [
     "layouts_of",
     "recompute_ranges",
     "screen",
+    "screen_each",
     "space_bound",
     "unbounded_jointly",
     "with_fixed_fields",

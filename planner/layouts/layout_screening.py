@@ -1,14 +1,14 @@
 """Seconds and memory of every layout of a space by the closed form, evaluated as arrays over layouts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from math import ceil, log10
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs import LayoutColumns, columns_where
-from planner.costs.memory import OFFLOAD_STEPS, layers_on_stage, oom_chance, stages_bytes
+from planner.costs import LayoutColumns, columns_where, joined_columns, layout_count
+from planner.costs.memory import OFFLOAD_STEPS, StageBytes, layers_on_stage, oom_chance, stages_bytes
 from planner.costs.step import StepSeconds, static_step_seconds
 from planner.layouts.layout_batches import column_batches
 from planner.layouts.layout_fields import FULL_LAYERS, OFFLOADS, RANK_ORDER, SOLVED_FIELDS, columns_for
@@ -51,19 +51,45 @@ def screen(problem: LayoutProblem, found: LayoutSpace) -> ScreenedLayouts:
     full as fit, and its ranks in the quickest order if it fits. Seconds are rounded to nine digits, so that ties are
     ties on every machine.
     """
-    count, orders = len(found["tp"]), order_choices(problem, found)
-    solved = {name: np.zeros(count, dtype=np.int64) for name in SOLVED_FIELDS}
-    seconds, needed = np.zeros(count), np.zeros(count)
+    return screen_each([problem], found)[0]
+
+
+def screen_each(problems: Sequence[LayoutProblem], found: LayoutSpace) -> list[ScreenedLayouts]:
+    """The same for each of several problems that differ only in the bytes `beside` the module: together they take
+    little longer than one, as what stages hold is computed once.
+    """
+    problem, shape = problems[0], (len(problems), len(found["tp"]))
+    orders = order_choices(problem, found)
+    solved = {name: np.zeros(shape, dtype=np.int64) for name in SOLVED_FIELDS}
+    seconds, needed = np.zeros(shape), np.zeros(shape)
     for places, at in column_batches(problem.trained, found):
-        at, needed[places] = with_memory(problem, at, fullest_columns(problem, at))
-        solved[FULL_LAYERS][places] = np.rint(at.full_recompute * layers_on_stage(problem.trained.module, at, 0))
-        for name in OFFLOADS:
-            if getattr(problem.trained.fixed, name) is None:
-                solved[name][places] = np.rint(getattr(at, name) * OFFLOAD_STEPS)
-        tried = orders_of(orders, places, needed[places] <= problem.allowed)
-        seconds[places], solved[RANK_ORDER][places] = quickest_order(problem, at, tried)
-    digits = 9 - ceil(log10(seconds.min())) if count else 0
-    return ScreenedLayouts({**found, **solved}, np.round(seconds, digits), needed)
+        held, every = fullest_columns(problem, at), list[LayoutColumns]()
+        stages = stages_of(problem, held)
+        for number, each in enumerate(problems):
+            own, needed[number, places] = fitted(each, at, held, stages)
+            for name, column in solved_numbers(problem, own).items():
+                solved[name][number, places] = column
+            every.append(own)
+        fits = np.stack([needed[number, places] <= each.allowed for number, each in enumerate(problems)])
+        tried = orders_of(orders, np.tile(places, len(problems)), fits.ravel())
+        own_seconds, chosen = quickest_order(problem, joined_columns(every), tried)
+        seconds[:, places], solved[RANK_ORDER][:, places] = (each.reshape(fits.shape) for each in (own_seconds, chosen))
+    return [
+        ScreenedLayouts({**found, **{name: column[number] for name, column in solved.items()}}, rounded(own), bytes_)
+        for number, (own, bytes_) in enumerate(zip(seconds, needed, strict=True))
+    ]
+
+
+def solved_numbers(problem: LayoutProblem, at: LayoutColumns) -> LayoutSpace:
+    """What was solved for, as a table of layouts has it."""
+    layers = np.rint(at.full_recompute * layers_on_stage(problem.trained.module, at, 0))
+    open_ = [name for name in OFFLOADS if getattr(problem.trained.fixed, name) is None]
+    return {FULL_LAYERS: layers, **{name: np.rint(getattr(at, name) * OFFLOAD_STEPS) for name in open_}}
+
+
+def rounded(seconds: Floats) -> Floats:
+    """Seconds rounded to nine digits of the least."""
+    return np.round(seconds, 9 - ceil(log10(seconds.min()))) if len(seconds) else seconds
 
 
 def anything_fits(problem: LayoutProblem, found: LayoutSpace) -> bool:
@@ -95,10 +121,12 @@ def seconds_of(problem: LayoutProblem, at: LayoutColumns) -> Floats:
     if trained.equal_lengths:
         return np.asarray(static_step_seconds(trained.module, at, problem.machine, by_cause=False).seconds)
     shared = replace(at, micro_batch=trained.mean_sequences / (at.pipelines * micro_batch_counts(trained, at)))
-    step = static_step_seconds(trained.module, shared, problem.machine, by_cause=False)
     longest = replace(at, seq=float(max(trained.sizes)), batch=at.pipelines, micro_batch=1.0)
-    alone = static_step_seconds(trained.module, longest, problem.machine, by_cause=False).seconds
-    return np.asarray(np.maximum(with_unequal_batches(problem, at, step), alone))
+    both, count = joined_columns([shared, longest]), layout_count(at)
+    step = static_step_seconds(trained.module, both, problem.machine, by_cause=False)
+    own = StepSeconds(*(np.asarray(part)[:count] if np.ndim(part) else part for part in astuple(step)))
+    alone = np.broadcast_to(step.seconds, (2 * count,))[count:]
+    return np.asarray(np.maximum(with_unequal_batches(problem, at, own), alone))
 
 
 def with_unequal_batches(problem: LayoutProblem, at: LayoutColumns, step: StepSeconds) -> Floats:
@@ -125,11 +153,23 @@ def with_memory(problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns) 
     nothing else fits, of the optimizer's moments; and the bytes on the fullest rank, or where the job limits tokens
     instead, 0 or infinity. `held`: the same layouts with the micro-batches that memory has to hold.
     """
-    trained, most = problem.trained, problem.limits.tokens_per_rank
+    return fitted(problem, at, held, stages_of(problem, held))
+
+
+def stages_of(problem: LayoutProblem, held: LayoutColumns) -> list[StageBytes]:
+    """What the stages of layouts hold; nothing where the job limits tokens instead."""
+    limited = problem.limits.tokens_per_rank is not None
+    return [] if limited else [*stages_bytes(problem.trained.module, held, problem.accounting)]
+
+
+def fitted(
+    problem: LayoutProblem, at: LayoutColumns, held: LayoutColumns, stages: list[StageBytes]
+) -> tuple[LayoutColumns, Floats]:
+    """The same, of what their stages hold."""
+    most = problem.limits.tokens_per_rank
     if most is not None:
         tokens = np.rint(held.micro_batch * held.seq) / (at.tp * at.cp)
         return at, np.where(tokens > most, np.inf, 0.0)
-    stages = [*stages_bytes(trained.module, held, problem.accounting)]
     share, offload, open_ = np.broadcast_to(at.full_recompute, at.tp.shape), at.offload, recompute_is_open(problem, at)
     if open_:
         whole = "ranges" not in problem.knobs.recompute

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-GAIN = 1e-9  # of the fullest bin: a smaller gain does not count
+GAIN = 1e-9  # of the fullest bin: a smaller gain does not count, where no other is asked for
 AT_ONCE = 16  # loads of the fullest bin that are looked at together: arrays stay in a processor's cache
 
 
@@ -40,9 +40,11 @@ def exchange_loads(
     start: "NDArray[np.float64]",
     exchanges: int,
     may_move: bool = True,
+    gain: float = GAIN,
 ) -> "NDArray[np.int64]":
     """The bin of each load after at most so many exchanges. `seconds`: (loads, bins) of a load in each bin; `bins`:
-    (loads,) where they are; `start`: (bins,) as above; `may_move`: whether bins may get more or fewer loads.
+    (loads,) where they are; `start`: (bins,) as above; `may_move`: whether bins may get more or fewer loads; `gain`: of
+    the fullest bin, what an exchange has to bring.
     """
     import numpy as np
 
@@ -61,7 +63,7 @@ def exchange_loads(
             both = after_moves(seconds, filled, some, fullest, moved), after_swaps(seconds, filled, some, others, bins)
             least, of_mine, of_others = least_of(*both)
             after, one, other = min((after, one, other), (least, first + of_mine, of_others))
-        if after >= filled[fullest] * (1.0 - GAIN):
+        if after >= filled[fullest] * (1.0 - gain):
             break
         given = int(mine[one])
         taken = int(others[other - len(moved)]) if other >= len(moved) else None

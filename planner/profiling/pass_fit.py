@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.costs.cost_lines import smooth_max
+from planner.costs import smooth_max
 from planner.profiling.nonnegative_fit import Array, fit_nonnegative
 
 FOLDS = 3  # every third measurement is left out, three times

@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from planner.models.networks.word_prediction import tokens_at_once
 from planner.profiling.measured_stack import squared_share
 from planner.profiling.measurement import COLLECTIVES, RECOMPUTE_KINDS, MeasuredSample, MeasurementKind
 from planner.profiling.measurement_grid import MIN_BATCH_SIZES, STACK_LAYERS
 from planner.profiling.nonnegative_fit import Array, fit_nonnegative
 from planner.profiling.pass_fit import SizeFit, fit_sizes, holdout_error
 from planner.specs.base import with_fields
+from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY
 from planner.specs.hardware.profile import (
     CollectiveCosts,
     CollectivePoint,
@@ -90,8 +90,8 @@ def in_chunks(samples: Sequence[MeasuredSample], spec: Module) -> Sequence[Measu
     """Samples of embedding and head with so many tokens that the loss is computed in chunks, whose logits backward
     recomputes: that is other work than below, and what micro-batches have. All samples where few have.
     """
-    most = tokens_at_once(spec.output_vocabulary) if spec.output_vocabulary else 0
-    chunked = [sample for sample in samples if sum(sample.sizes) > most]
+    most = PLANNER_RUNTIME_MEMORY.logits_at_once
+    chunked = [sample for sample in samples if sum(sample.sizes) * spec.output_vocabulary > most]
     return chunked if len({sample.sizes for sample in chunked}) >= MIN_BATCH_SIZES else samples
 
 

@@ -38,6 +38,7 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
             case.attention_kernel,
             case.fp8_recipe,
             case.overlaps_replicas,
+            case.prefetches,
             case.experts_at_once,
             case.network,
         )

@@ -34,6 +34,7 @@ def timing_of_case(timing: TimingCoefficients, case: PublishedCase) -> TimingCoe
         known,
         experts_at_once=case.experts_at_once,
         overlaps_replicas=known.overlaps_replicas and case.overlaps_replicas,
+        prefetches=known.prefetches and case.prefetches,
     )
 
 

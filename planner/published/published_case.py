@@ -57,6 +57,7 @@ class PublishedCase:
     fp8_recipe: Fp8Recipe = "tensorwise"
     experts_at_once: bool = False  # where its precision and its device have the kernel for it
     overlaps_replicas: bool = True  # gradients are reduced beside backward
+    prefetches: bool = True  # sharded weights are gathered beside the backward before theirs
     encoder: CaseEncoder | None = None
     device_bytes: float | None = None  # memory where the board's differs from its profile's; None: the profile's
     defaulted: tuple[str, ...] = ()  # blank columns filled from the source's cited defaults

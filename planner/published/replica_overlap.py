@@ -13,6 +13,7 @@ ARGUMENT = "overlap-grad-reduce"
 SWITCHED_OFF = re.compile(
     r"overlap[-_ ]grad[-_ ]reduce\s*[=:]\s*(?:false|off|0)\b|\b(?:no|without) (?:dp|grad\w*) overlap"
 )
+NO_PREFETCH = re.compile(r"backward[-_ ]post|(?:no|without) (?:backward[-_ ])?prefetch")
 PLAIN_OPTIMIZER = re.compile(r"(?<!overlapped)(?<!overlapped )distributed[-_ ]?optimizer")
 
 
@@ -24,3 +25,10 @@ def overlaps_replicas(record: PublishedRecord, settings: str, software: str) -> 
         return True
     arguments = arguments_of(record)
     return arguments.is_set(ARGUMENT) if arguments else not PLAIN_OPTIMIZER.search(settings)
+
+
+def prefetches(settings: str) -> bool:
+    """Whether sharded weights are gathered beside the backward of the layers that come before them. Told to wait for
+    its gradients (BACKWARD_POST of PyTorch's FSDP), a gather stands behind their reduction on the same stream.
+    """
+    return not NO_PREFETCH.search(settings)

@@ -17,6 +17,7 @@ class FillRule(Spec, kw_only=True):
 
     fill: dict[str, str] = {}  # column to value; only blank cells are filled
     replace: bool = False  # overwrites stated cells too: the source is mistaken, or uses another name
+    add: dict[str, str] = {}  # column to words that are added to its cell
     drop: tuple[str, ...] = ()  # columns to blank: measured, but by another definition
     certain: bool = False  # the source says so elsewhere: its facts are stated, no defaults
     skip: bool = False  # these records are skipped
@@ -78,7 +79,8 @@ def fill_defaults(record: PublishedRecord, known: SourceDefaults) -> FilledRecor
         if rule.skip:
             raise UnusableRecord("mistaken in the source", rule.because)
         values = {name: value for name, value in rule.fill.items() if rule.replace or not record.stated(name)}
-        record = record.with_cells({**values, **dict.fromkeys(rule.drop, "")})
-        names += [name for name in values if name not in names and not rule.certain]
+        added = {name: f"{record.text(name)}; {words}".removeprefix("; ") for name, words in rule.add.items()}
+        record = record.with_cells({**values, **added, **dict.fromkeys(rule.drop, "")})
+        names += [name for name in (*values, *added) if name not in names and not rule.certain]
         software = rule.software or software
     return FilledRecord(record, tuple(names), software)

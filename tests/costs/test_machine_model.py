@@ -1,8 +1,10 @@
 """Kernels at their rates, and the host that launches them."""
 
+from dataclasses import replace
+
 import pytest
 
-from planner.costs.compute.layer_work import Matmul, layer_work
+from planner.costs.compute.layer_work import AttentionCore, Matmul, layer_work
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.machine_model import UNALIGNED_WORK
 from planner.specs.base import with_fields
@@ -38,12 +40,12 @@ def test_gradients_of_weights_are_half_of_the_products_and_nothing_of_attention(
     assert float(machine.weight_gradient_seconds(work, "bf16")) == pytest.approx(both / 2, rel=1e-4)
 
 
-def test_a_matrix_of_scores_is_moved_once_forward_and_twice_backward():
-    plain, moved = (ideal(TimingCoefficients(score_bytes=each)) for each in (0.0, 6.0))
+def test_a_matrix_of_scores_is_moved_whole_by_what_its_kernels_do():
+    machine = ideal(TimingCoefficients(score_bytes=12.0))
     core = layer_work(GPT, "dense", LayoutColumns(ranks=1, seq=2048, batch=1)).attention
-    for forward, times in ((True, 1.0), (False, 2.0)):
-        more = float(moved.attention_seconds(core, forward) - plain.attention_seconds(core, forward))
-        assert more == pytest.approx(times * 6.0 * core.pairs * core.heads / moved.bandwidth)
+    for forward, moved in ((True, 12.0), (False, 17.0)):
+        more = float(machine.attention_seconds(core, forward) - machine.attention(core, forward))
+        assert more == pytest.approx(moved * 2.0 * core.pairs * core.heads / machine.bandwidth)
 
 
 def test_heads_of_widths_that_no_kernel_has_are_padded_and_rows_that_are_not_aligned_leave_tensor_cores():
@@ -125,3 +127,21 @@ def test_experts_at_once_need_no_host_no_casts_and_no_pass_over_their_activation
 def test_replicas_that_do_not_overlap_hide_in_no_compute():
     assert shipped(dp_window=0.5).dp_window == 0.5
     assert shipped(dp_window=0.5, overlaps_replicas=False).dp_window == 0.0
+
+
+def test_a_backward_that_gathers_nothing_ahead_hides_nothing_of_zero_3():
+    late = shipped(dp_window=0.5, prefetches=False)
+    assert (late.dp_window, late.backward_window, shipped(dp_window=0.5).backward_window) == (0.5, 0.0, 0.5)
+
+
+def test_a_stored_matrix_of_scores_is_computed_whole():
+    core = AttentionCore(pairs=1e6, heads=8, width=128, length=2048, head_dim=128, causal=True)
+    stored, fused = shipped(score_bytes=12.0), shipped()
+    assert float(stored.attention_terms(core, True)[0]) == pytest.approx(
+        2.0 * float(fused.attention_terms(core, True)[0])
+    )
+    whole = replace(core, pairs=2e6, causal=False)
+    for forward in (True, False):
+        assert float(stored.attention_seconds(core, forward)) == pytest.approx(
+            float(stored.attention_seconds(whole, forward))
+        )

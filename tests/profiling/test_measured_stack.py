@@ -35,7 +35,9 @@ def test_seconds_of_the_whole_tower_come_back(name):
         MeasuredSample("here", "layer", sizes, 0, (seconds(stack, sizes), 2 * seconds(stack, sizes)))
         for sizes in ((256,), (1024,), (4096,), (64, 64, 256), (1024, 256))
     ]
-    costs = with_squared_share(fitted_passes(samples, STACK_LAYERS, 0.0, asynchronous=False)[0], squared_share(vision, STACK_LAYERS))
+    costs = with_squared_share(
+        fitted_passes(samples, STACK_LAYERS, 0.0, asynchronous=False)[0], squared_share(vision, STACK_LAYERS)
+    )
     for sizes in ((6256,), (1564, 400)):
         fit = costs.forward
         found = fit.ms_per_token2 * np.sum(np.square(sizes)) + fit.ms_per_token * sum(sizes) + fit.ms

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.published.replica_overlap import overlaps_replicas
+from planner.published.replica_overlap import overlaps_replicas, prefetches
 from tests.published.made_records import record
 
 
@@ -21,3 +21,15 @@ from tests.published.made_records import record
 def test_a_record_says_whether_its_replicas_overlap(software, settings, overlaps):
     made = record(other_settings=settings)
     assert overlaps_replicas(made, settings.lower(), software) is overlaps
+
+
+@pytest.mark.parametrize(
+    ("settings", "gathers_ahead"),
+    [
+        ("fsdp; backward_prefetch=backward_post", False),
+        ("no prefetch", False),
+        ("backward_prefetch=backward_pre", True),
+    ],
+)
+def test_a_record_says_whether_backward_gathers_ahead(settings, gathers_ahead):
+    assert prefetches(settings) is gathers_ahead

@@ -43,6 +43,13 @@ def test_a_rule_may_replace_drop_and_skip():
     assert why.value.detail == "a mistake that the page names"
 
 
+def test_a_rule_may_add_words_to_a_cell():
+    rule = FillRule(add={"other_settings": "no prefetch", "notes": "seen"}, because="a file")
+    got = fill_defaults(record(other_settings="bf16 gradients", notes=""), known(rule))
+    assert (got.record.text("other_settings"), got.record.text("notes")) == ("bf16 gradients; no prefetch", "seen")
+    assert got.filled_columns == ("other_settings", "notes")
+
+
 def test_cases_tell_what_was_filled():
     source = {"source_id": "fms_fsdp", "framework": "fms-fsdp", "fsdp": "FSDP", "tp": "", "pp": "", "dp": "", "gbs": ""}
     case = read_case(
@@ -81,6 +88,6 @@ def test_shipped_files_fill_columns_that_there_are_and_cite(path):
     assert read.sources
     assert read.about
     for rule in read.fills:
-        assert {*rule.fill, *rule.where, *rule.drop} <= set(COLUMNS)
+        assert {*rule.fill, *rule.add, *rule.where, *rule.drop} <= set(COLUMNS)
         assert rule.because
-        assert rule.fill or rule.drop or rule.skip or rule.software
+        assert rule.fill or rule.add or rule.drop or rule.skip or rule.software

@@ -65,7 +65,8 @@ def test_a_rank_filled_up_to_its_cap_fits_and_one_more_token_does_not(again, end
     one: ActivationBytes = pricing.module_pricing("llm", "toy").activation_bytes(
         Layers(range(2)), True, SequenceSplit(), (1,)
     )
-    holding, cap = PlanMemory(plan, pricing), token_cap(module, one, layout, device, Limits(), PLANNER_RUNTIME_MEMORY)
+    holding = PlanMemory(plan, pricing)
+    cap = token_cap(module, one.times, layout, device, Limits(), PLANNER_RUNTIME_MEMORY)
     assert cap * one.peak <= holding.allowed_bytes(0) - holding.static_bytes(0) < (cap + 1) * one.peak
     full, beyond = (made_again(1, [tokens], again, ends) for tokens in (cap, cap + 1))
     require_memory(full, score(full))

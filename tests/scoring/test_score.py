@@ -10,7 +10,7 @@ from planner.cli.views.plan_tables import memory_text
 from planner.costs.layout_columns import columns_of
 from planner.costs.memory.activations import layer_activations
 from planner.costs.memory.allowed_memory import device_accounting
-from planner.costs.memory.footprint import token_logit_bytes
+from planner.costs.memory.footprint import loss_bytes
 from planner.costs.memory.model_states import gathered_bytes, zero_state_bytes
 from planner.errors import Infeasible, InputError
 from planner.plan.plan_file import Plan
@@ -57,8 +57,8 @@ def test_the_peak_is_states_and_the_fullest_micro_batch():
         + device.reserved_gib * GIB
     )
     a_token = module.layers * float(layer_activations(module, "dense", at, kept).with_recompute)
-    a_token += float(token_logit_bytes(module, at, kept))
-    assert max(score(PLAN).memory.peaks) == pytest.approx(lasting + fullest * a_token)
+    loss = float(loss_bytes(module, at, kept, fullest))
+    assert max(score(PLAN).memory.peaks) == pytest.approx(lasting + fullest * a_token + loss)
     assert PLAN.prediction.peak_memory_gib == pytest.approx(max(score(PLAN).memory.peaks) / GIB, rel=1e-8)
 
 

@@ -16,6 +16,8 @@ from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
 from planner.strategies.modality.joint_changes import neighbours
 from planner.strategies.modality.joint_search import CLEARLY_SLOWER, JointSearch, JointTrials, Limits
+from planner.strategies.static.joint_assignment import JointItems
+from planner.strategies.static.joint_plan import pricing_for
 from planner.strategies.static.module_space import ModuleSpace
 from tests.modality_jobs import seeing_job
 
@@ -123,6 +125,23 @@ def test_what_was_left_out_beside_one_that_is_refused_is_simulated(tried):
     assert done.simulate(slow.layouts, slow.kind).least and done.best is quick
     done.refuse(quick, "too much")
     assert done.best and done.best.seconds == slow.seconds
+
+
+def test_what_was_estimated_far_slower_than_one_that_is_refused_is_simulated(tried):
+    trials, fitting = tried
+    slow = max(fitting, key=lambda each: each.estimate)
+    done, quick = JointSearch(JointTrials(trials.inputs), len(fitting), 0), replace(fitting[0], estimate=1e-6)
+    done.tried["quick"] = quick
+    assert done.simulate(slow.layouts, slow.kind, done.far_slower).far and done.best is quick
+    done.refuse(quick, "too much")
+    assert done.best and done.best.seconds == slow.seconds
+
+
+def test_estimates_have_the_bubble_of_a_pipeline(tried):
+    trials, fitting = tried
+    for each in (each for each in fitting if each.layouts[trials.inputs.module].pp > 1):
+        chosen = JointItems(pricing_for(trials.inputs, each.layouts), trials.inputs, each.layouts).best()
+        assert chosen.bubble > 0.0 and each.estimate == chosen.seconds + chosen.bubble
 
 
 @pytest.mark.parametrize("values", [{"tp": 2, "cp": 1}, {"zero": 1}, {"pp": 2, "micro_batch": 1}])

@@ -5,11 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.layouts import screen
+from planner.layouts import screen, screen_each
 from planner.specs.base import Ranks
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
-from planner.strategies.static.module_space import distinct_kinds, encoder_parts
+from planner.strategies.static.module_space import (
+    PASSES,
+    distinct_kinds,
+    encoder_parts,
+    encoder_space,
+    encoder_spaces,
+)
 
 JOB = "qwen2.5-vl-7b-h200x8"
 
@@ -52,3 +58,25 @@ def test_candidates_cover_every_placement_and_all_ranks(space):
         if each.places["vision"] == "all":
             assert each.layouts["vision"].ranks == Ranks(range(8))
     assert [each.seconds for each in found] == sorted(each.seconds for each in found)
+
+
+@pytest.mark.parametrize("name", ["llm", "vision"])
+def test_screens_for_several_amounts_of_memory_are_each_as_by_itself(space, name):
+    able = space.space(name, 8, piped=False)
+    problems = [replace(able.problem, beside=share * space.allowed) for share in (0.1, 0.5, 0.8)]
+    distinct = set[float]()
+    for problem, found in zip(problems, screen_each(problems, able.screened.layouts), strict=True):
+        alone = screen(problem, able.screened.layouts)
+        np.testing.assert_allclose(found.seconds, alone.seconds, rtol=1e-8)
+        np.testing.assert_array_equal(found.bytes_needed, alone.bytes_needed)
+        assert all(np.array_equal(column, alone.layouts[field]) for field, column in found.layouts.items())
+        distinct.add(float(found.bytes_needed.sum()))
+    assert len(distinct) > 1  # else nothing was solved for
+
+
+def test_spaces_of_several_numbers_of_passes_are_those_of_each(space):
+    together = encoder_spaces(space.inputs, "vision", 4, True, PASSES.values())
+    for passes, found in together.items():
+        alone = encoder_space(space.inputs, "vision", 4, True, passes)
+        assert all(np.array_equal(column, alone.layouts[field]) for field, column in found.layouts.items())
+        assert found.screened.seconds == pytest.approx(alone.screened.seconds, rel=1e-8)

@@ -34,6 +34,7 @@ class Matmul:
     has_weights: bool = True  # one factor is weights; else both are activations, and neither is kept for backward
     trained: bool = True  # the weights have gradients
     layer_precision: bool = True  # in the layer's own precision; else never in fp8
+    joined: int = 1  # products of one input, as gate and up, that are one where a framework fuses the MLP
     cast: Number = 1.0  # share of the tokens that this rank casts to fp8: its own, where others' are gathered after it
 
     @property
@@ -57,6 +58,7 @@ class AttentionCore:
     length: Number  # tokens of the sequence that a kernel works on
     head_dim: int
     dtype: str = "bf16"
+    causal: bool = False  # half of all pairs are masked, and not among `pairs`
 
     @property
     def flops(self) -> Number:
@@ -187,7 +189,9 @@ def attention_core(module: Module, at: LayoutColumns, window: int | None) -> Att
     mean_width = (size + latent.value_dim) / 2.0 if latent else size
     heads = module.heads / (at.tp * at.ulysses)
     dtype = "float32" if at.full_precision else "bf16"
-    return AttentionCore(at.micro_batch * pairs / at.ring, heads, mean_width, length / at.ring, size, dtype)
+    return AttentionCore(
+        at.micro_batch * pairs / at.ring, heads, mean_width, length / at.ring, size, dtype, module.causal
+    )
 
 
 def cross_attention_block(module: Module, at: LayoutColumns) -> BlockWork:
@@ -219,7 +223,7 @@ def mlp_of_width(module: Module, width: Number, at: LayoutColumns) -> BlockWork:
     """An MLP of this width: up (and gate), the activation, down."""
     inputs, tokens, own = 2 if module.gated else 1, at.tokens, width / at.tp
     products = (
-        Matmul(tokens, inputs * own, module.hidden, part="mlp", cast=cast_share(at)),
+        Matmul(tokens, inputs * own, module.hidden, part="mlp", joined=inputs, cast=cast_share(at)),
         Matmul(tokens, module.hidden, own, part="mlp"),
     )
     return BlockWork(products, at.element * tokens * (inputs + 1.0) * own, 3)
@@ -239,7 +243,7 @@ def expert_block(module: Module, at: LayoutColumns) -> BlockWork:
     each = copies / local
     products = (
         Matmul(own, moe.experts, module.hidden, layer_precision=False),
-        Matmul(each, inputs * moe.ffn / at.etp, module.hidden, local, grouped=True, part="moe"),
+        Matmul(each, inputs * moe.ffn / at.etp, module.hidden, local, grouped=True, part="moe", joined=inputs),
         Matmul(each, module.hidden, moe.ffn / at.etp, local, grouped=True, part="moe"),
     )
     moved = at.element * copies * ((inputs + 1.0) * moe.ffn / at.etp + 4.0 * module.hidden)  # copied in and out

@@ -183,18 +183,19 @@ def logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
     them.
     """
     held = at.micro_batches if at.schedule == "gpipe" else 1.0
-    each = on_distinct(at, LAYER_FIELDS, lambda some: token_logit_bytes(module, some, accounting))
-    return np.where(stage_at(at, stage) == at.pp - 1, held * at.tokens * each, 0.0)
+    return np.where(stage_at(at, stage) == at.pp - 1, loss_bytes(module, at, accounting, held * at.tokens), 0.0)
 
 
-def token_logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Number:
-    """Bytes of one token's logits, and of the final norm with its output."""
+def loss_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, tokens: Number) -> Number:
+    """Bytes of the logits of `tokens` tokens, or of one chunk of them; and of the final norm with its output."""
     if not module.output_vocabulary:
         return 0.0
     shares = element_shares(at)
-    per_logit = accounting.logit_bytes * at.element / 2.0
+    logits = module.output_vocabulary * shares.inside * tokens
+    if accounting.logits_at_once:
+        logits = np.minimum(logits, accounting.logits_at_once)
     norm = 2 * module.hidden * shares.plain * shares.outside + gathered_input_bytes(module, at)
-    return module.output_vocabulary * per_logit * shares.inside + norm
+    return logits * accounting.logit_bytes * at.element / 2.0 + norm * tokens
 
 
 def gathered_input_bytes(module: Module, at: LayoutColumns) -> Number:
@@ -207,7 +208,9 @@ def gathered_input_bytes(module: Module, at: LayoutColumns) -> Number:
 
 def fullest_stage(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Footprint:
     """The footprint of the fullest stage."""
-    fullest, *others = (footprint(module, at, accounting, stage) for stage in candidate_stages(module, at))
+    *first, last = candidate_stages(module, at)
+    stages = first if len(first) == int(np.max(at.pp)) else [*first, last]  # of few stages the last is among the first
+    fullest, *others = (footprint(module, at, accounting, stage) for stage in stages)
     for each in others:
         fullest = larger_footprint(fullest, each)
     return fullest

@@ -17,15 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.distinct_columns import LAYER_FIELDS, Indices, distinct_columns
-from planner.costs.layout_columns import NUMERIC_FIELDS, LayoutColumns, Number
+from planner.costs.distinct_columns import LAYER_FIELDS, Indices, distinct_columns, layout_count
+from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.memory.footprint import (
     STATE_FIELDS,
     candidate_stages,
     footprint_of_states,
+    loss_bytes,
     stage_at,
     token_bytes,
-    token_logit_bytes,
 )
 from planner.costs.memory.model_states import moment_bytes, stage_layers
 from planner.costs.memory.offloadable_bytes import fewest_recomputed, offloadable_bytes
@@ -172,8 +172,7 @@ def stages_bytes(
 def distinct_places(at: LayoutColumns, names: tuple[str, ...]) -> tuple[LayoutColumns, Indices]:
     """The layouts that differ in these fields, and the place of each layout among them."""
     few, places = distinct_columns(at, names)
-    count = max(np.size(getattr(at, name)) for name in NUMERIC_FIELDS)
-    return few, np.arange(count) if places is None else places
+    return few, np.arange(layout_count(at)) if places is None else places
 
 
 def may_be_fullest(at: LayoutColumns, stage: int, counts: Counts, earlier: list[Counts]) -> NDArray[np.bool_]:
@@ -199,7 +198,7 @@ def layer_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
 
 def micro_batch_logits(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Floats:
     """Bytes of one micro-batch's logits."""
-    return np.atleast_1d(np.asarray(at.tokens * token_logit_bytes(module, at, accounting), dtype=np.float64))
+    return np.atleast_1d(np.asarray(loss_bytes(module, at, accounting, at.tokens), dtype=np.float64))
 
 
 def state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: int) -> list[Floats]:

@@ -1,5 +1,7 @@
 """How many tokens of a micro-batch a rank can hold: what model states, buffers and margin leave for activations."""
 
+from bisect import bisect_right
+from collections.abc import Callable
 from typing import NamedTuple
 
 from planner.costs.layout_columns import columns_of
@@ -12,6 +14,7 @@ from planner.specs.job import Limits
 from planner.specs.layers import Module
 
 MOST_TOKENS = 2**40  # the limit where activations take next to nothing
+BytesOf = Callable[[int], "ActivationBytes"]  # of so many tokens
 
 
 class ActivationBytes(NamedTuple):
@@ -32,6 +35,10 @@ class ActivationBytes(NamedTuple):
     def peak(self) -> float:
         """Peak bytes of one micro-batch."""
         return self.layers + self.head + self.recompute_extra
+
+    def times(self, tokens: int) -> "ActivationBytes":
+        """Bytes of so many tokens, of this of one."""
+        return ActivationBytes(*(tokens * each for each in self))
 
 
 def idle_footprint(
@@ -57,7 +64,7 @@ def activation_bytes_left(
 
 def token_cap(
     module: Module,
-    held: ActivationBytes,
+    held: BytesOf,
     layout: Layout,
     device: Device,
     limits: Limits,
@@ -65,9 +72,11 @@ def token_cap(
 ) -> int:
     """Tokens of a micro-batch that one rank can hold, or the job's own limit; may be ≤ 0.
 
-    `held`: of one token, on one rank.
+    `held`: of so many tokens, on one rank.
     """
     if limits.tokens_per_rank is not None:
         return limits.tokens_per_rank
     available = activation_bytes_left(module, layout, device, limits, accounting)
-    return int(min(available // held.peak, MOST_TOKENS)) if held.peak > 0 else MOST_TOKENS
+    if held(1).peak > available:
+        return int(available // held(1).peak)
+    return bisect_right(range(1, MOST_TOKENS + 1), available, key=lambda tokens: held(tokens).peak)

@@ -169,7 +169,7 @@ def exposed_dp_seconds(
     once = gathered + reduced * np.where(at.zero == 2, np.where(at.pp > 1, 1.0, reductions), 1.0)
     first = np.minimum(1.0, uncovered * at.vpp)  # one layer of each chunk
     forwards = exposed_part(gather / at.vpp, forward / at.vpp, window, first)
-    backwards = exposed_part((backward_gather + reduce) / at.vpp, backward / at.vpp, window, first)
+    backwards = exposed_part((backward_gather + reduce) / at.vpp, backward / at.vpp, machine.backward_window, first)
     return np.where(at.zero >= 3, (forwards + backwards) * times, once)
 
 

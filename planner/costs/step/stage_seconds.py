@@ -153,7 +153,7 @@ def head_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Mi
     work = head_work(module, at)
     return MicroBatchSeconds(
         PassSeconds(compute=machine.forward(work, at.dtype)),
-        PassSeconds(compute=machine.backward(work, at.dtype)),
+        PassSeconds(compute=machine.head_backward(module, work, at.dtype)),
     )
 
 

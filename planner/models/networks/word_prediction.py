@@ -22,11 +22,6 @@ from planner.specs.layers import Module
 MAX_LOGITS = 2**27  # at a time: 512 MiB in float32, plus a copy in a narrower dtype and their gradient
 
 
-def tokens_at_once(words: int) -> int:
-    """Tokens whose logits over so many words are in memory at a time; more than these are computed in chunks."""
-    return max(1, MAX_LOGITS // words)
-
-
 class WordPredictionNetwork(Network):
     """A network with a word embedding."""
 
@@ -36,7 +31,9 @@ class WordPredictionNetwork(Network):
         self.vocabulary_shard = shard.tp_shard(spec.output_vocabulary or spec.input_vocabulary)  # of the head
         if not spec.borrows_embedding and (self.has_first_layer or (spec.ties_head and self.has_last_layer)):
             self.embedding = VocabularyEmbedding(spec.input_vocabulary, spec.hidden, dtype, self.word_shard)
-        self.loss_tokens = tokens_at_once(self.vocabulary_shard.size(spec.input_vocabulary))
+        self.loss_tokens = max(
+            1, MAX_LOGITS // self.vocabulary_shard.size(spec.input_vocabulary)
+        )  # tokens whose logits are in memory at a time
 
     @abstractmethod
     def logits(self, x: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ class MemoryCoefficients(Spec, kw_only=True):
         "modules"  # what selective recomputation drops; ops: every second matrix product
     )
     logit_bytes: Amount = 6.0  # of one logit: 2, and a float32 copy that becomes its gradient
+    logits_at_once: Amount = 0.0  # of chunks of tokens, whose logits backward computes again; 0: all of a micro-batch
     imbalance: Positive = 1.0  # tokens of the most loaded rank of experts, over the mean
 
     # Of the process.
@@ -49,5 +50,11 @@ class MemoryCoefficients(Spec, kw_only=True):
 # Its ranks may run unequal numbers of micro-batches, so gradients are reduced at the end of a step. Its MLP is not one
 # fused kernel: gate, activated gate and product are kept.
 PLANNER_RUNTIME_MEMORY = MemoryCoefficients(
-    own_master=True, root_unit=True, holds_gradients=True, fused=False, fused_norms=False
+    own_master=True,
+    root_unit=True,
+    holds_gradients=True,
+    fused=False,
+    fused_norms=False,
+    logit_bytes=10.0,  # float32 logits and their log-softmax; then its softmax and gradient, and that in bfloat16
+    logits_at_once=2.0**27,
 )

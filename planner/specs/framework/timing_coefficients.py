@@ -20,6 +20,7 @@ class TimingCoefficients(Spec):
     pp_exposed: Share = 1.0  # exposed share of sends between pipeline stages
     dp_window: Share = 1.0  # share of concurrent compute that overlaps communication of gradients and parameters
     overlaps_replicas: bool = True  # that communication runs beside compute at all
+    prefetches: bool = True  # of ZeRO-3: weights of a backward's next layers are gathered beside it
     gradient_bytes: Positive = 4.0  # bytes of a gradient element in its reduction
     kernels: Positive = (
         1.0  # rate of its matrix products in training, relative to the sustained rate of others' on the device
@@ -27,6 +28,7 @@ class TimingCoefficients(Spec):
     attention: Positive = 1.0  # rate of its attention, relative to the newest kernels, on devices later than Ampere
     attention_ampere: Positive = 1.0  # the same on Ampere and earlier ones
     experts: Positive = 1.0  # rate of its experts' grouped gemms, over the device's share of a single product's
+    recomputes_logits: bool = False  # backward computes those of one chunk of tokens after the other again
     cast: Amount = 1.0  # share of fp8's casts that is not fused into other kernels
     gathers_fp8: bool = True  # tokens are cast to fp8 before they are gathered over tp, not by each rank thereafter
     layer_us: Amount = 0.0  # launch overhead of a layer's pass on the host: a lower bound of its time

@@ -27,7 +27,7 @@ def best_trial(
         for layouts in islice(candidates, CANDIDATES * most):
             if str(layouts) not in tried:
                 tried[str(layouts)] = with_recomputation(trials, layouts, name, limits)
-            if sum(bool(each.plan or each.least) for each in tried.values()) == most:
+            if sum(bool(each.plan or each.left_out) for each in tried.values()) == most:
                 break
     except (Infeasible, InputError) as error:
         if not tried:
@@ -54,7 +54,7 @@ def with_recomputation(trials: JointTrials, layouts: Layouts, name: str, limits:
     """
     every = (layouts, *leaner_layouts(trials.inputs, layouts))
     tried = (trials.simulate(each, name, limits) for each in every)
-    return next((each for each in tried if each.plan or each.least), trials.simulate(layouts, name))
+    return next((each for each in tried if each.plan or each.left_out), None) or trials.simulate(layouts, name)
 
 
 def leaner_layouts(inputs: Inputs, layouts: Layouts) -> Iterator[Layouts]:

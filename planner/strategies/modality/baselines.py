@@ -11,13 +11,12 @@ Each is the best of a few layouts, and is given recomputation where it does not 
 """
 
 from collections.abc import Callable, Iterator
-from math import inf
 
 from planner.strategies.modality.apart_baselines import equal_dp_apart, fsdp_all
 from planner.strategies.modality.baseline_trial import Layouts, best_trial
 from planner.strategies.modality.first_stage_baselines import encoder_first_stage, kept_stages, rebalanced_stages
 from planner.strategies.modality.joint_candidates import JointSpace
-from planner.strategies.modality.joint_search import JointTrials, Limits, SimulatedJoint
+from planner.strategies.modality.joint_search import NO_LIMITS, JointTrials, Limits, SimulatedJoint
 
 BASELINES: dict[str, Callable[[JointSpace], Iterator[Layouts]]] = {
     "encoder_first_stage": encoder_first_stage,
@@ -36,8 +35,6 @@ BASELINE_TEXTS = {  # what each is, in a few words
 }
 
 
-def baseline_trials(trials: JointTrials, space: JointSpace, least: float = inf) -> list[SimulatedJoint]:
-    """Every baseline simulated, its name as its kind: its plan, or why there is none. What takes more than `least`
-    seconds at least is not simulated.
-    """
-    return [best_trial(trials, name, candidates(space), Limits(least=least)) for name, candidates in BASELINES.items()]
+def baseline_trials(trials: JointTrials, space: JointSpace, limits: Limits = NO_LIMITS) -> list[SimulatedJoint]:
+    """Every baseline simulated, its name as its kind: its plan, or why there is none."""
+    return [best_trial(trials, name, candidates(space), limits) for name, candidates in BASELINES.items()]

@@ -11,6 +11,7 @@ from planner.strategies.modality.joint_errors import nothing_fits
 from planner.strategies.modality.joint_search import (
     JointSearch,
     JointTrials,
+    Limits,
     improve,
     most_simulated,
     simulate_quickest,
@@ -28,7 +29,7 @@ def search_job(inputs: Inputs) -> JointSearch:
         candidates = joint_candidates(space, llm_layouts=most // LLM_SHARE)
         done = JointSearch(JointTrials(inputs), most, len(candidates))
         simulate_quickest(done, candidates)
-        done.starts = baseline_trials(done.trials, space, done.hopeless)
+        done.starts = baseline_trials(done.trials, space, Limits(done.far_slower, done.hopeless))
         if not candidates and not done.best:
             raise nothing_fits(space)
         improve(done)

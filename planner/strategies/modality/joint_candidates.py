@@ -28,7 +28,7 @@ from planner.strategies.static.module_space import (
     PASSES,
     ModuleOption,
     ModuleSpace,
-    encoder_space,
+    encoder_spaces,
     fixed_timing,
     samples_space,
 )
@@ -87,15 +87,11 @@ class JointSpace:
     def whole_space(self, name: str, ranks: int, piped: bool, passes: int) -> ModuleSpace:
         """The same, with ZeRO-3 in any case."""
         key = (name, ranks, piped, passes)
-        if key not in self.spaces:
-            of_samples = name == self.inputs.module
-            made = (
-                samples_space(self.inputs, ranks)
-                if of_samples
-                else encoder_space(self.inputs, name, ranks, piped, passes)
-            )
-            alike = (self.spaces.get((*key[:3], other)) for other in PASSES.values())
-            self.spaces[key] = next((each for each in alike if each and each.has_layouts_of(made)), made)
+        if key not in self.spaces and name == self.inputs.module:
+            self.spaces[key] = samples_space(self.inputs, ranks)
+        elif key not in self.spaces:
+            each = encoder_spaces(self.inputs, name, ranks, piped, PASSES.values())
+            self.spaces.update({(*key[:3], passes): made for passes, made in each.items()})
         return self.spaces[key]
 
     def fixed_ranks(self, name: str) -> RankChoice | None:
@@ -206,11 +202,13 @@ def placed_candidates(
     able = space.llm(len(ranks))
     if "first_stage" in places.values() and able.in_stages.quickest(1):
         able = able.in_stages  # without stages it is the same as on all of the LLM's ranks
-    for share in MEMORY_SHARES if sharing else (0.0,):
+    shares = MEMORY_SHARES if sharing else (0.0,)
+    able.find(llm_layouts, [share * shared for share in shares])
+    for share in shares:
         for llm in able.quickest(llm_layouts, beside=share * shared):
             layout = with_fields(llm.layout, ranks=ranks)
             for backward in PASSES:
-                options = encoder_options(space, layout, places, backward, share / max(1, len(sharing)), shared)
+                options = encoder_options(space, layout, places, backward, share, shared)
                 if not options:
                     continue
                 variants = [*kept_variants(space.inputs, options, places)]
@@ -225,19 +223,22 @@ def placed_candidates(
 def encoder_options(
     space: JointSpace, llm: Layout, places: Mapping[str, str], backward: EncoderBackward, share: float, shared: float
 ) -> dict[str, ModuleOption] | None:
-    """The quickest layout of each encoder in its place with this share of the `shared` bytes beside the LLM, or all of
-    them apart; None where one has none. Those whose backwards come last compute all items in one pass in front of the
-    LLM's, which are kept until then in any case; apart they run as far ahead. Others run one micro-batch ahead of it.
+    """The quickest layout of each encoder in its place where all have this share of the `shared` bytes beside the LLM,
+    or all of them apart; None where one has none.
+
+    Those whose backwards come last compute all items in one pass in front of the LLM's, which are kept until then in
+    any case; apart they run as far ahead. Others run one micro-batch ahead of it.
     """
     found: dict[str, ModuleOption] = {}
     every = micro_batch_count(llm, len(space.inputs.batches[0].items)) if backward == "last" else 1
     apart = [name for name in space.encoders if places[name] == "apart"]
     for name in space.encoders:
         ranks = place_ranks(space, name, places[name], llm)
-        mine = 1.0 / len(apart) if name in apart else share
         able = space.space(name, len(ranks), name in apart, PASSES[backward])
-        context = 0.0 if name in apart else space.context  # which the LLM has counted already
-        options = able.quickest(1, beside=(1.0 - mine) * shared - context)
+        if name in apart:
+            options = able.quickest(1, beside=(1.0 - 1.0 / len(apart)) * shared)
+        else:
+            options = options_of_share(space, able, share, len(space.encoders) - len(apart), shared)
         if not options:
             return None
         (option,) = options
@@ -246,6 +247,20 @@ def encoder_options(
         layout = with_fields(option.layout, **{**placed, **fixed_timing(space.inputs, name)})
         found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
     return found
+
+
+def options_of_share(
+    space: JointSpace, able: ModuleSpace, share: float, encoders: int, shared: float
+) -> list[ModuleOption]:
+    """The quickest layout of one of so many encoders that have a share of the `shared` bytes beside the LLM, which
+    counts the context already. Those with other shares and encoders, which are asked for next, are found with it.
+    """
+
+    def beside(share: float, encoders: int) -> float:
+        return (1.0 - share / encoders) * shared - space.context
+
+    able.find(1, [beside(*each) for each in product(MEMORY_SHARES, range(1, len(space.encoders) + 1))])
+    return able.quickest(1, beside(share, encoders))
 
 
 def place_ranks(space: JointSpace, name: str, place: str, llm: Layout) -> Ranks:

@@ -20,7 +20,7 @@ from planner.scoring import TriedPlan
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
-from planner.strategies.static import estimated_draft
+from planner.strategies.static import EstimatedDraft, estimated_draft
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 FEW, MANY = 12, 48  # of large jobs, and of small ones
@@ -34,6 +34,7 @@ CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, cou
 CLEARLY_SLOWER = (
     1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
 )
+FAR_SLOWER = 1.35  # times the best one's estimate: how long plans take by simulation is 0.8 to 1.2 times theirs
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not simulated or changed
 
 
@@ -58,7 +59,13 @@ class SimulatedJoint:
     because: str = ""
     estimate: float = inf  # of the step, by its assignment alone (strategies/static/step_estimate.py)
     least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
+    far: bool = False  # its estimate is beyond the limit, and it was not simulated
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
+
+    @property
+    def left_out(self) -> bool:
+        """Whether it was not simulated, as it takes too long: it may fit."""
+        return self.far or self.least > 0.0
 
 
 @dataclass(frozen=True)
@@ -70,13 +77,25 @@ class JointTrials:
     inputs: Inputs
     prices: SharedPrices = field(default_factory=SharedPrices)
     known: dict[str, SimulatedJoint] = field(default_factory=dict)
+    drafts: dict[str, EstimatedDraft] = field(default_factory=dict)  # those that were asked for an estimate
+
+    def draft(self, layouts: dict[str, Layout]) -> EstimatedDraft:
+        """Joint layouts as a plan before its check. Raises Infeasible and InputError."""
+        return self.drafts.get(str(layouts)) or estimated_draft(self.inputs, layouts, self.prices)
+
+    def estimate(self, layouts: dict[str, Layout]) -> float:
+        """About the seconds of joint layouts, by the assignment of their samples; infinite where there is none."""
+        try:
+            return self.drafts.setdefault(str(layouts), self.draft(layouts)).seconds
+        except (Infeasible, InputError):
+            return inf
 
     def simulate(self, layouts: dict[str, Layout], kind: str, limits: Limits = NO_LIMITS) -> SimulatedJoint:
         """Joint layouts as a simulated plan, or why there is none; what is beyond a limit is not remembered."""
         key = str(layouts)
         if key not in self.known:
             found = simulated_joint(self, layouts, kind, limits)
-            if found.estimate > limits.estimate or found.least > limits.least:
+            if found.left_out:
                 return found
             self.known[key] = found
         return replace(self.known[key], kind=kind)
@@ -109,12 +128,17 @@ class JointSearch:
         """Seconds of joint layouts that are not worth more than to know that they take as many."""
         return HOPELESS * self.best.seconds if self.best else inf
 
+    @property
+    def far_slower(self) -> float:
+        """The estimate above which candidates are not simulated."""
+        return FAR_SLOWER * self.best.estimate if self.best else inf
+
     def refuse(self, one: SimulatedJoint, because: str) -> None:
         """One that was taken to fit does not; where nothing else does, what was left out beside it is simulated."""
         refused = replace(one, plan=None, seconds=inf, because=because)
         self.replace_each(lambda each: refused if each is one else each)
         if not self.best:
-            self.replace_each(lambda each: self.trials.simulate(each.layouts, each.kind) if each.least else each)
+            self.replace_each(lambda each: self.trials.simulate(each.layouts, each.kind) if each.left_out else each)
 
     def replace_each(self, new: Callable[[SimulatedJoint], SimulatedJoint]) -> None:
         """Take others in place of all."""
@@ -150,14 +174,14 @@ def simulated_joint(
     tasks is not simulated, nor is what is beyond a limit.
     """
     try:
-        plan, estimate = estimated_draft(trials.inputs, layouts, trials.prices)
+        plan, estimate = trials.draft(layouts)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
         return SimulatedJoint(layouts, kind, because=error.message)
     tried = TriedPlan(plan, trials.prices)
     if estimate > limits.estimate:
         because = f"its assignment is estimated at {estimate:.3g} s, and at most {limits.estimate:.3g} s are looked at"
-        return SimulatedJoint(layouts, kind, because=because, estimate=estimate)
+        return SimulatedJoint(layouts, kind, because=because, estimate=estimate, far=True)
     if estimate > limits.least and tried.least_seconds > limits.least:  # which takes longer to know
         because = f"takes at least {tried.least_seconds:.3g} s, as a rank computes so long: not simulated"
         return SimulatedJoint(layouts, kind, because=because, estimate=estimate, least=tried.least_seconds)
@@ -184,10 +208,11 @@ def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -
         found = simulate_mended(done, each) / each.seconds
         slower[each.kind] = min(found, slower.get(each.kind, found))
     likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
-    for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]:
+    chosen = [others[number] for _, number in likely[: max(0, (done.most - len(done.tried)) // 2)]]
+    for each in sorted(chosen, key=lambda each: done.trials.estimate(each.layouts)):
         if done.spent:
             break
-        simulate_mended(done, others[number])
+        simulate_mended(done, each)
 
 
 def most_simulated(inputs: Inputs) -> int:
@@ -210,16 +235,16 @@ def quickest_of_kinds(
 
 def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
     """Seconds of a candidate by simulation, or that it takes at least; where it does not fit, with less and less that
-    its encoders keep.
+    its encoders keep; infinite where it is estimated to be far slower than the best.
     """
-    layouts = candidate.layouts
+    layouts, most = candidate.layouts, done.far_slower
     encoders = [name for name in layouts if name != done.inputs.module]
-    tried = done.simulate(layouts, candidate.kind)
+    tried = done.simulate(layouts, candidate.kind, most)
     for change in MENDS:
-        if tried.plan or tried.least:
+        if tried.plan or tried.left_out:
             break
         layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
-        tried = done.simulate(layouts, candidate.kind)
+        tried = done.simulate(layouts, candidate.kind, most)
     return tried.least or tried.seconds
 
 

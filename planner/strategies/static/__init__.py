@@ -4,6 +4,7 @@ from planner.strategies.static.changed_layouts import changed_layouts, fixing, w
 from planner.strategies.static.fitting_change import FittingChange, fitting_change
 from planner.strategies.static.joint_plan import (
     AS_FIXED,
+    EstimatedDraft,
     assign_batch,
     draft_of_layouts,
     estimated_draft,
@@ -20,6 +21,7 @@ from planner.strategies.static.static_prediction import StepTimePrediction, pred
 
 __all__ = [
     "AS_FIXED",
+    "EstimatedDraft",
     "FittingChange",
     "LayoutChange",
     "MemoryFit",

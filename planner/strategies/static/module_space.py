@@ -1,8 +1,9 @@
 """The static layouts of one module of several on so many ranks, the quickest that fit beside the others first."""
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from planner.layouts import (
     layout_problem,
     layouts_of,
     screen,
+    screen_each,
 )
 from planner.plan.plan_file import Layout
 from planner.specs.base import with_fields
@@ -43,6 +45,13 @@ class ModuleOption:
     bytes_held: float  # on its fullest rank, without what the device's context takes once for all modules
 
 
+class KnownOptions(NamedTuple):
+    """What was found when so many options were asked for."""
+
+    asked: int
+    options: list[ModuleOption]
+
+
 @dataclass(frozen=True)
 class ModuleSpace:
     """The layouts of one module on its ranks that are looked at."""
@@ -50,14 +59,8 @@ class ModuleSpace:
     problem: LayoutProblem
     layouts: LayoutSpace
     part: ScreenedLayouts | None = None  # these layouts as a larger space has screened them
-    known: dict[tuple[int, float], list[ModuleOption]] = field(default_factory=dict)  # what was asked for → its answer
+    known: dict[float, KnownOptions] = field(default_factory=dict)  # by the bytes beside the module
     parts: dict[tuple[tuple[str, int], ...], "ModuleSpace"] = field(default_factory=dict)  # by values of fields
-
-    def has_layouts_of(self, other: "ModuleSpace") -> bool:
-        """Whether another space of the same problem has the same layouts: where a module has few items, however many
-        passes they are in.
-        """
-        return all(np.array_equal(column, other.layouts[name]) for name, column in self.layouts.items())
 
     @cached_property
     def screened(self) -> ScreenedLayouts:
@@ -109,26 +112,37 @@ class ModuleSpace:
 
         A layout takes no less time with less memory, so of those in front of the first one left out none is missed.
         """
-        if (count, beside) not in self.known:
-            self.known[count, beside] = self.found(count, beside)
-        return self.known[count, beside]
+        self.find(count, (beside,))
+        return self.known[beside].options[:count]
 
-    def found(self, count: int, beside: float) -> list[ModuleOption]:
-        """The same, looked for."""
-        narrow = replace(self.problem, beside=self.problem.beside + beside)
-        if not beside:
-            return self.options(narrow, self.screened, self.rising_kinds, count)
-        tried = self.enough(narrow, count)
+    def find(self, count: int, besides: Iterable[float]) -> None:
+        """Look for what `quickest` gives beside each of these bytes: together that takes little longer than for one."""
+        asked = [each for each in dict.fromkeys(besides) if each not in self.known or self.known[each].asked < count]
+        problems = [replace(self.problem, beside=self.problem.beside + each) for each in asked]
+        for beside, options in zip(asked, self.found(problems, count) if asked else (), strict=True):
+            self.known[beside] = KnownOptions(count, options)
+
+    def found(self, problems: Sequence[LayoutProblem], count: int) -> list[list[ModuleOption]]:
+        """The options of each problem, looked for."""
+        if all(each.beside == self.problem.beside for each in problems):
+            return [self.options(each, self.screened, self.rising_kinds, count) for each in problems]
+        tried = max(self.enough(each, count) for each in problems)
         while True:
-            again = self.narrowed(narrow, self.rising[:tried])
-            order = np.argsort(again.seconds, kind="stable")
-            order = order[again.fits(narrow)[order]]
-            if tried < len(self.rising):
-                order = order[again.seconds[order] <= self.screened.seconds[self.rising[tried]]]
-            kinds = distinct_kinds(again.layouts, order)
-            if len(kinds) >= count or tried >= len(self.rising):
-                return self.options(narrow, again, kinds, count)
+            again = self.narrowed(problems, self.rising[:tried])
+            kinds = [self.fitting_kinds(*each, tried) for each in zip(problems, again, strict=True)]
+            if tried >= len(self.rising) or all(len(each) >= count for each in kinds):
+                return [self.options(*each, count) for each in zip(problems, again, kinds, strict=True)]
             tried *= 4
+
+    def fitting_kinds(self, problem: LayoutProblem, again: ScreenedLayouts, tried: int) -> LayoutIndices:
+        """The quickest layout of each kind, of the `tried` quickest with less memory, that is in front of those that
+        were not.
+        """
+        order = np.argsort(again.seconds, kind="stable")
+        order = order[again.fits(problem)[order]]
+        if tried < len(self.rising):
+            order = order[again.seconds[order] <= self.screened.seconds[self.rising[tried]]]
+        return distinct_kinds(again.layouts, order)
 
     def enough(self, narrow: LayoutProblem, count: int) -> int:
         """How many of the quickest layouts are looked at with less memory: at most as many as take no longer than the
@@ -141,20 +155,25 @@ class ModuleSpace:
         last = float(self.screened.seconds[kinds[count - 1]])
         return min(FIRST_TRIED, int(np.searchsorted(seconds, last, side="right")))
 
-    def narrowed(self, narrow: LayoutProblem, places: LayoutIndices) -> ScreenedLayouts:
-        """Some of the layouts with less memory. Those that fit as they are stay so: they offload and recompute as
-        little as fits with more.
+    def narrowed(self, problems: Sequence[LayoutProblem], places: LayoutIndices) -> list[ScreenedLayouts]:
+        """Some of the layouts with the memory of each problem. Those that fit as they are stay so: they offload and
+        recompute as little as fits with more.
         """
         whole = self.screened
         columns = {name: column[places] for name, column in whole.layouts.items()}
         seconds, needed = whole.seconds[places], whole.bytes_needed[places]
-        (beyond,) = np.nonzero(needed > narrow.allowed)
-        if len(beyond):
-            again = screen(narrow, {name: column[beyond] for name, column in columns.items()})
-            seconds[beyond], needed[beyond] = again.seconds, again.bytes_needed
-            for name, column in again.layouts.items():
-                columns[name][beyond] = column
-        return ScreenedLayouts(columns, seconds, needed)
+        (beyond,) = np.nonzero(needed > min(each.allowed for each in problems))
+        if not len(beyond):
+            return [ScreenedLayouts(columns, seconds, needed)] * len(problems)
+        again = screen_each(problems, {name: column[beyond] for name, column in columns.items()})
+        return [
+            ScreenedLayouts(
+                {name: with_others(column, beyond, each.layouts[name]) for name, column in columns.items()},
+                with_others(seconds, beyond, each.seconds),
+                with_others(needed, beyond, each.bytes_needed),
+            )
+            for each in again
+        ]
 
     def options(
         self, problem: LayoutProblem, screened: ScreenedLayouts, places: LayoutIndices, count: int
@@ -169,6 +188,13 @@ class ModuleSpace:
             )
             for place in places[:count]
         ]
+
+
+def with_others(column: NDArray[Any], places: LayoutIndices, others: NDArray[Any]) -> NDArray[Any]:
+    """A column with others' values at some places."""
+    found: NDArray[Any] = column.copy()
+    found[places] = others
+    return found
 
 
 def distinct_kinds(found: LayoutSpace, order: LayoutIndices) -> LayoutIndices:
@@ -203,6 +229,15 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
     Its items are in so many `passes`, one of which is kept until its backward. Attention never crosses the parts of an
     item, and replicas need not have equally many.
     """
+    return encoder_spaces(inputs, name, ranks, piped, (passes,))[passes]
+
+
+def encoder_spaces(
+    inputs: Inputs, name: str, ranks: int, piped: bool, passes: Collection[int]
+) -> dict[int, ModuleSpace]:
+    """The same for each of these numbers of passes, which are screened together; where an encoder has few items, they
+    have one space. Raises InputError.
+    """
     one = replace(inputs, module=name)
     problem, given = layout_problem(one), fixed_fields(one)
     kept = {"vpp": 1, **({} if piped else {"pp": 1})}
@@ -210,16 +245,23 @@ def encoder_space(inputs: Inputs, name: str, ranks: int, piped: bool, passes: in
     parts = encoder_parts(inputs, name)
     trained = TrainingSetup(inputs.model.modules[name], ranks, parts, with_fields(given, **left), any_assignment=True)
     problem = replace(problem, trained=trained)
-    return ModuleSpace(problem, of_passes(layouts_of(problem, trained.fixed), trained, passes))
+    found = layouts_of(problem, trained.fixed)
+    able = {each: in_passes(found, trained, each) for each in passes}
+    some = np.any([*able.values()], axis=0)
+    whole, spaces = ModuleSpace(problem, {key: column[some] for key, column in found.items()}), dict[int, ModuleSpace]()
+    for each, kept_rows in able.items():
+        alike = next((other for other in spaces if np.array_equal(able[other], kept_rows)), None)
+        part = whole if kept_rows[some].all() else whole.where(kept_rows[some])
+        spaces[each] = part if alike is None else spaces[alike]
+    return spaces
 
 
-def of_passes(found: LayoutSpace, trained: TrainingSetup, passes: int) -> LayoutSpace:
-    """The layouts whose micro-batches, on their mesh, are about so many."""
+def in_passes(found: LayoutSpace, trained: TrainingSetup, passes: int) -> NDArray[np.bool_]:
+    """Whether the micro-batches of each layout, on its mesh, are about so many."""
     pipelines = trained.ranks // (found["tp"] * found["cp"] * found["pp"])
     each = np.maximum(1, len(trained.sizes) // (pipelines * passes))
     most = 2 ** np.floor(np.log2(each)).astype(np.int64)
-    kept = found["micro_batch"] == np.where(trained.equal_lengths, found["micro_batch"], most)
-    return {key: column[kept] for key, column in found.items()}
+    return np.asarray(found["micro_batch"] == np.where(trained.equal_lengths, found["micro_batch"], most))
 
 
 def encoder_parts(inputs: Inputs, name: str) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ MicroBatchOf = dict[int, int]  # item → micro-batch
 ReplicaOf = dict[int, Ranks]  # item → ranks of the first stage of the group that works on it
 Reader = tuple[str, Ranks]  # the module that reads an item, and on which ranks
 EXCHANGES = 400  # of items between replicas
+GAIN = 1e-4  # of the replica with most, of each exchange: all that bring less made steps 0.03 % quicker
 
 
 def first_reads(
@@ -114,7 +115,8 @@ class StreamItems:
             seconds[np.ix_(own, self.allowed(reader, choice))] = sent[own, None]
             seconds[np.ix_(own, self.beside(reader[1]))] = loads[own, None]
         bins = np.array([placed[item] for item in items], dtype=np.int64)
-        return dict(zip(items, exchange_loads(seconds, bins, choice.start, EXCHANGES).tolist(), strict=True))
+        exchanged = exchange_loads(seconds, bins, choice.start, EXCHANGES, gain=GAIN)
+        return dict(zip(items, exchanged.tolist(), strict=True))
 
     def allowed(self, reader: Reader, choice: Choice) -> Ints:
         """The replicas that may compute what this reader reads: those within its home, or all where there is none."""

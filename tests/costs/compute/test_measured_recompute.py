@@ -144,7 +144,7 @@ def test_less_activation_memory_allows_more_tokens():
     plan = PLANS[1]
     module, device, layout = plan.uses.models["llm"], plan.uses.devices["toy"], plan.layouts["llm"]
     of_token = [token_held(with_fields(plan, layouts={"llm": with_fields(layout, recompute=how)})) for how in WORDS]
-    caps = [token_cap(module, each, layout, device, Limits(), PLANNER_RUNTIME_MEMORY) for each in of_token]
+    caps = [token_cap(module, each.times, layout, device, Limits(), PLANNER_RUNTIME_MEMORY) for each in of_token]
     kept, most = [4 * each + 2 for each in (16, 6, 1)], [4 * each + max(2, 16 - each) for each in (16, 6, 1)]
     assert caps == sorted(caps)
     assert [cap * each for cap, each in zip(caps, most, strict=True)] == pytest.approx(

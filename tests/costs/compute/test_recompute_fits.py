@@ -116,7 +116,7 @@ def test_full_is_one_forward_more_and_selective_a_part_of_it():
 
 def test_a_token_cap_is_between_those_of_uniform_recompute():
     caps = [
-        token_cap(MODULE, held(said(how)), said(how), DEVICE, Limits(), PLANNER_RUNTIME_MEMORY)
+        token_cap(MODULE, held(said(how)).times, said(how), DEVICE, Limits(), PLANNER_RUNTIME_MEMORY)
         for how in ("none", {"0-1": "full"}, "full")
     ]
     assert caps[0] < caps[1] < caps[2]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner.costs.compute.assumed_rates import ASSUMED_RATES
 from planner.costs.layout_columns import columns_of
 from planner.costs.memory.allowed_memory import device_accounting
-from planner.costs.memory.footprint import layer_token_bytes, token_logit_bytes
+from planner.costs.memory.footprint import layer_token_bytes, loss_bytes
 from planner.costs.memory.offload import STEPS, Offloading, offloading_of
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import Pricing
@@ -86,7 +86,7 @@ def test_what_is_kept_is_what_the_memory_model_counts(ratio, layers, ends):
     accounting, at = device_accounting(DEVICE, PLANNER_RUNTIME_MEMORY), columns_of(LAYOUT)
     each = float(layer_token_bytes(MODULE, "dense", at, accounting)[0])
     rank = offloading_of(PASSES, of_layers(HELD, layers, ends), layers, DEVICE)
-    behind = float(token_logit_bytes(MODULE, at, accounting)) if ends else 0.0
+    behind = float(loss_bytes(MODULE, at, accounting, 1.0)) if ends else 0.0
     assert rank.held_bytes(0.0) == pytest.approx(layers * each + behind)
     gone = max(0, layers - 2) * each * ratio
     assert rank.kept_share(ratio) == pytest.approx(1 - gone / rank.held_bytes(0.0))
@@ -139,7 +139,7 @@ def test_offloaded_placements_fit_the_memory_of_the_cap(again_kib):
     """With what the backward of a layer makes again, beyond what the ends keep."""
     held = HELD._replace(recomputed=again_kib * 1024)
     rank = offloading_of(PASSES, held, 32, DEVICE)
-    cap = token_cap(MODULE, held, LAYOUT, DEVICE, Limits(), PLANNER_RUNTIME_MEMORY)
+    cap = token_cap(MODULE, held.times, LAYOUT, DEVICE, Limits(), PLANNER_RUNTIME_MEMORY)
     assert (rank.recomputed_bytes > 0) == (again_kib * 1024 > held.head)
     for size in (50_000, 123_457, 700_001):
         found = fewest_ranks(rank, size, cap, range(1, 65))

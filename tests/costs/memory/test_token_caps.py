@@ -11,7 +11,7 @@ from planner.costs.layout_columns import PipelineBatch, columns_of
 from planner.costs.memory.allowed_memory import allowed_bytes, device_accounting
 from planner.costs.memory.footprint import footprint
 from planner.costs.memory.oom_chance import oom_chance
-from planner.costs.memory.token_caps import ActivationBytes, activation_bytes_left, idle_footprint, token_cap
+from planner.costs.memory.token_caps import ActivationBytes, BytesOf, activation_bytes_left, idle_footprint, token_cap
 from planner.costs.pricing import Pricing
 from planner.plan.plan_file import Layout, Prices, SequenceSplit
 from planner.specs import library
@@ -44,6 +44,12 @@ def state_bytes(layout: Layout, stage: int = 0, accounting: MemoryCoefficients =
 def of_token(
     layout: Layout, module: Decoder = MODULE, accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY, seq: int = 1
 ) -> ActivationBytes:
+    return ActivationBytes(*(each / seq for each in of_tokens(layout, module, accounting)(seq)))
+
+
+def of_tokens(
+    layout: Layout, module: Decoder = MODULE, accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
+) -> BytesOf:
     size = len(layout.ranks)
     cluster = Cluster(
         format=Cluster.FORMAT,
@@ -54,8 +60,7 @@ def of_token(
     )
     prices = Prices(profile="made up", rates={"gpu": ASSUMED_RATES}, accounting=accounting)
     basis = Pricing({"llm": module}, {"llm": layout}, cluster, prices, {"gpu": DEVICE}).module_pricing("llm", "gpu")
-    held = basis.activation_bytes(Layers(range(module.layers)), True, SequenceSplit(), (seq,))
-    return ActivationBytes(*(each / seq for each in held))
+    return lambda tokens: basis.activation_bytes(Layers(range(module.layers)), True, SequenceSplit(), (tokens,))
 
 
 @pytest.mark.parametrize(("zero", "per_parameter"), [(0, 18), (1, 4 + 2 + 12 / 8), (2, 2 + 4 + 12 / 8)])
@@ -137,14 +142,16 @@ def test_a_cpu_has_no_workspaces_and_a_device_says_its_own_context():
 def test_tokens_fill_what_states_leave(zero, mesh, recompute):
     """To the token: the footprint of a rank with as many fits, and with one more does not."""
     layout, limits = with_fields(spread_over(zero, **mesh), recompute=recompute), Limits()
-    cap = token_cap(MODULE, of_token(layout), layout, DEVICE, limits, PLANNER_RUNTIME_MEMORY)
+    cap = token_cap(MODULE, of_tokens(layout), layout, DEVICE, limits, PLANNER_RUNTIME_MEMORY)
     most = allowed_bytes(DEVICE, limits, PLANNER_RUNTIME_MEMORY)
     for tokens, fits in ((cap, True), (cap + 1, False)):
         at = columns_of(layout, PipelineBatch(seq=float(tokens), batch=float(layout.dp)))
         held = float(footprint(MODULE, at, device_accounting(DEVICE, PLANNER_RUNTIME_MEMORY), 0).total)
         assert (held <= most) == fits
         assert held == pytest.approx(most, rel=1e-4)
-    assert token_cap(MODULE, of_token(layout), layout, DEVICE, Limits(tokens_per_rank=77), PLANNER_RUNTIME_MEMORY) == 77
+    assert (
+        token_cap(MODULE, of_tokens(layout), layout, DEVICE, Limits(tokens_per_rank=77), PLANNER_RUNTIME_MEMORY) == 77
+    )
 
 
 def test_recompute_trades_memory():
@@ -156,7 +163,7 @@ def test_recompute_trades_memory():
 def test_where_states_do_not_fit_there_is_no_room():
     layout, small = spread_over(0, dp=8), with_fields(DEVICE, memory_gib=1.05)
     assert activation_bytes_left(MODULE, layout, small, Limits(), PLANNER_RUNTIME_MEMORY) < 0
-    assert token_cap(MODULE, of_token(layout), layout, small, Limits(), PLANNER_RUNTIME_MEMORY) < 0
+    assert token_cap(MODULE, of_tokens(layout), layout, small, Limits(), PLANNER_RUNTIME_MEMORY) < 0
     assert activation_bytes_left(MODULE, layout, DEVICE, Limits(), PLANNER_RUNTIME_MEMORY) > 0
 
 
@@ -179,7 +186,7 @@ def test_on_40_gb_lower_stages_cost_flexsp_half_of_its_tokens_and_nearly_all():
     per_token = costs.layer.activation_kib_per_token * KIB * module.layers / costs.layer.layers
     held = ActivationBytes(per_token, 0.0, 0.0)
     none, one, two, three = (
-        token_cap(module, held, spread_over(zero, dp=64), device, EVERYTHING, plain) for zero in range(4)
+        token_cap(module, held.times, spread_over(zero, dp=64), device, EVERYTHING, plain) for zero in range(4)
     )
     gathered = 6449 - three
     assert 0 < gathered * per_token < 4 * GIB

@@ -14,7 +14,8 @@ from planner.specs.library import read_named, shipped_names
 ROOT = Path(__file__).parents[3]
 DOCS = (ROOT / "docs/devices.md").read_text(encoding="utf-8")
 DEVICES = shipped_names(Profile)
-GPUS = [name for name in DEVICES if name not in ("cpu", "flexsp-a100-40gb")]  # the last: A100s as FlexSP measured them
+MEASURED = ("flexsp-a100-40gb", "measured-h200")  # devices as somebody measured them, with another file's facts
+GPUS = [name for name in DEVICES if name not in ("cpu", *MEASURED)]
 WIDER = ("fp8", "bf16", "fp16", "float32", "float64")  # a wider dtype is never the faster one
 COEFFICIENTS = ("gemm", "attention", "grouped_share", "memory_share", "launch_us")
 AWS = {  # the machine whose price is divided by its devices
