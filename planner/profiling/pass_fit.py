@@ -38,8 +38,8 @@ def fit_sizes(columns: Array, values: Array, asynchronous: bool) -> SizeFit:
     by_time, found = np.argsort(values, kind="stable"), list[SizeFit]()
     for launched in range(len(values) - columns.shape[1] if asynchronous else 1):
         short, others = by_time[:launched], by_time[launched:]
-        floor = float(np.median(values[short])) if launched else 0.0
-        found.append(SizeFit(fit_nonnegative(columns[others], values[others]), floor))
+        least = float(np.median(values[short])) if launched else 0.0
+        found.append(SizeFit(fit_nonnegative(columns[others], values[others]), least))
     return min(found, key=lambda fit: float(np.sum(fit.errors(columns, values) ** 2)))
 
 
