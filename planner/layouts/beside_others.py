@@ -138,7 +138,7 @@ class LayoutsBesideOthers:
         return told and self.own.trained.fixed.recompute is None
 
     @property
-    def recomputes_as_said(self) -> bool:
+    def recomputes_exactly(self) -> bool:
         """Whether each stage recomputes what columns say: of ranges of layers only those in full are in these."""
         fixed = self.own.trained.fixed
         if isinstance(fixed.recompute, dict):
@@ -236,7 +236,7 @@ class LayoutsBesideOthers:
         at = replace(at, full_recompute=np.maximum(at.full_recompute, recomputed.least))
         shortest = replace(at, seq=float(min(self.own.trained.sizes)), micro_batch=1.0)
         longest = float(max(self.own.trained.sizes))
-        items = StepItems(self.in_few_micro_batches(at), shortest, shortest, longest, self.recomputes_as_said)
+        items = StepItems(self.in_few_micro_batches(at), shortest, shortest, longest, self.recomputes_exactly)
         first_stage = np.maximum(at.full_recompute, recomputed.first)
         each = (
             least_step_seconds(self.module, items, self.own.machine),

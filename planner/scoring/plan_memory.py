@@ -56,12 +56,16 @@ class PlanMemory:
 
     def forward_bytes(self, task: Task) -> float:
         """Bytes of activations that a forward leaves on each of its ranks, without offloaded ones."""
+        each = self.activation_bytes(task)
         if task.offload:
             rank = task_offloading(self.plan, self.pricing, task)
-            kept = sum(size * rank.held_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True))
+            kept = sum(
+                size * rank.held_layer_bytes(ratio) for size, ratio in zip(task.sizes, task.offload, strict=True)
+            )
             fullest = task.fullest_share()
-            return kept * (fullest.tokens / task.tokens) / fullest.degree * self.fragmentation_factor(task)
-        return max(held.layers + held.head for held in self.activation_bytes(task)) * self.fragmentation_factor(task)
+            layers = kept * (fullest.tokens / task.tokens) / fullest.degree
+            return (layers + max(held.head for held in each)) * self.fragmentation_factor(task)
+        return max(held.layers + held.head for held in each) * self.fragmentation_factor(task)
 
     def recomputed_bytes(self, task: Task) -> float:
         """Bytes that a backward holds on each of its ranks beside the forwards' activations, while it recomputes a

@@ -130,7 +130,7 @@ def seconds_of(plan: Plan) -> float | None:
 def problems_of(random: Random, inputs: Inputs, plan: Plan) -> list[JointProblem]:
     """What the job fixes; nothing but how many samples a micro-batch has; all that the plan has; and some of it."""
     as_laid_out = joint_problem_of_plan(plan)
-    as_said = replace(as_laid_out, fixed={**{name: Parallelism() for name in plan.layouts}, **without_stages(inputs)})
+    as_fixed = replace(as_laid_out, fixed={**{name: Parallelism() for name in plan.layouts}, **without_stages(inputs)})
     every = {name: decided(layout) for name, layout in plan.layouts.items()}
     some = {
         name: {field: value for field, value in fields.items() if field == "micro_batch" or random.random() < 0.5}
@@ -138,7 +138,7 @@ def problems_of(random: Random, inputs: Inputs, plan: Plan) -> list[JointProblem
     }
     fixed = [{name: Parallelism(**fields) for name, fields in each.items()} for each in (every, some)]
     nothing = dict.fromkeys(plan.layouts, Parallelism(micro_batch=plan.layouts["llm"].micro_batch))
-    return [as_laid_out, as_said, *(replace(as_said, fixed=each) for each in (nothing, *fixed))]
+    return [as_laid_out, as_fixed, *(replace(as_fixed, fixed=each) for each in (nothing, *fixed))]
 
 
 def without_stages(inputs: Inputs) -> dict[str, Parallelism]:

@@ -189,7 +189,7 @@ def logit_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
 def loss_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, tokens: Number) -> Number:
     """Bytes of the logits of `tokens` tokens, or of one chunk of them; and of the final norm with its output."""
     if not module.output_vocabulary:
-        return 0.0
+        return 0.0 * tokens
     shares = element_shares(at)
     logits = module.output_vocabulary * shares.inside * tokens
     if accounting.logits_at_once:

@@ -51,7 +51,11 @@ class Offloading:
 
     def held_bytes(self, ratio: float) -> float:
         """Bytes per token on the device."""
-        return resident_layers(self.layers, ratio) * self.layer_bytes + ratio * self.ends_beyond + self.head_bytes
+        return self.held_layer_bytes(ratio) + self.head_bytes
+
+    def held_layer_bytes(self, ratio: float) -> float:
+        """Those of them that layers hold."""
+        return resident_layers(self.layers, ratio) * self.layer_bytes + ratio * self.ends_beyond
 
     def kept_share(self, ratio: float) -> float:
         """The share k: what a token holds on the device, over what it holds without offload; at most 1."""

@@ -60,15 +60,15 @@ class GatheredSeconds(NamedTuple):
 
 
 def gathered_seconds(
-    module: Module, at: LayoutColumns, sizes: SequenceSizes | None, machine: MachineModel, as_said: bool = False
+    module: Module, at: LayoutColumns, sizes: SequenceSizes | None, machine: MachineModel, exactly: bool = False
 ) -> GatheredSeconds:
     """Seconds of ZeRO-3's collectives of a step on the last pipeline rank, (layouts,); 0 below ZeRO-3. `sizes`: of
-    unequal sequences, `as_said`: whether layers recompute what the layouts say, and no more.
+    unequal sequences, `exactly`: whether layers recompute what the layouts say, and no more.
     """
     if not np.any(np.asarray(at.zero) >= 3):
         return GatheredSeconds(0.0, 0.0)
     if sizes:
-        return unequal_turns(module, at, sizes, machine, as_said)
+        return unequal_turns(module, at, sizes, machine, exactly)
     whole = on_distinct(at, exchange_fields(at), lambda some: stage_exchange(module, some, machine))
     alone = at.micro_batches * in_turn_seconds(module, at, machine, whole, module.layers)
     smallest = np.maximum(1.0, np.floor(module.layers / (at.pp * at.vpp)))
@@ -83,7 +83,7 @@ def gathered_seconds(
 
 
 def unequal_turns(
-    module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel, as_said: bool
+    module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel, exactly: bool
 ) -> GatheredSeconds:
     """The same of unequal micro-batches: without a pipeline of all collectives, of 1F1B of those of the smallest stage
     that come between one micro-batch and the next; with chunks, or split backwards, of none.
@@ -99,7 +99,7 @@ def unequal_turns(
     layers = np.where(staged, np.maximum(1.0, np.floor(module.layers / at.pp)), module.layers)
     micro_batches = np.ceil(at.micro_batches - ROUNDING)
     turns = np.where(staged, (micro_batches - 1.0) * plain * (not machine.accounting.keeps_gathered), micro_batches)
-    forward, backward = same_micro_batch(module, at, sizes, machine, layers, None if as_said else (0.0, 1.0))
+    forward, backward = same_micro_batch(module, at, sizes, machine, layers, None if exactly else (0.0, 1.0))
     each = Turns(turns, gather, forward), Turns(turns, again + reduce, backward)
     pause = machine.timing.micro_batch_ms * MS
     passes = at.micro_batches * (linear_layer_seconds(module, at, machine).seconds * layers + 2.0 * pause)

@@ -63,7 +63,7 @@ class StepItems(NamedTuple):
     first: LayoutColumns
     last: LayoutColumns
     longest: float = 0.0  # tokens of any sequence, where micro-batches are unequal
-    as_said: bool = False  # whether all of them recompute what the mean one says, and no more
+    exactly: bool = False  # whether all of them recompute what the mean one says, and no more
 
     @property
     def equal(self) -> bool:
@@ -93,7 +93,7 @@ def least_step_seconds(module: Module, items: StepItems, machine: MachineModel) 
     """Seconds that the simulated step of a layout takes at least, (layouts,)."""
     at = items.mean
     pause, head = machine.timing.micro_batch_ms * MS, head_seconds(module, at, machine).seconds
-    gathered = gathered_seconds(module, at, items.sizes, machine, items.as_said)
+    gathered = gathered_seconds(module, at, items.sizes, machine, items.exactly)
     busy = gathered.every
     for back in range(min(LAST_RANKS, int(np.max(at.pp)))):
         layers = on_distinct(at, CHUNK_FIELDS, partial(rank_layers, module, back))
