@@ -249,9 +249,9 @@ def encoder_spaces(
     able = {each: in_passes(found, trained, each) for each in passes}
     some = np.any([*able.values()], axis=0)
     whole, spaces = ModuleSpace(problem, {key: column[some] for key, column in found.items()}), dict[int, ModuleSpace]()
-    for each, kept in able.items():
-        alike = next((other for other in spaces if np.array_equal(able[other], kept)), None)
-        part = whole if kept[some].all() else whole.where(kept_rows[some])
+    for each, tried in able.items():
+        alike = next((other for other in spaces if np.array_equal(able[other], tried)), None)
+        part = whole if tried[some].all() else whole.where(tried[some])
         spaces[each] = part if alike is None else spaces[alike]
     return spaces
 
