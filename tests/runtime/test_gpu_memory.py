@@ -175,7 +175,7 @@ def test_a_rank_holds_what_the_plan_has_for_it(runs, name):
     parts = [holding.static_footprint(rank) for rank in (0, 1)]
     for step in runs[0][name].result.steps:
         assert [rank.held for rank in step.memory] == [float(each.weights + each.optimizer) for each in parts]
-        with_gradients = [float(each.states + each.update) for each in parts]
+        with_gradients = [float(each.states) for each in parts]  # a counter that sees no buffers of FSDP2
         assert [rank.passes for rank in step.memory] == with_gradients == [rank.update for rank in step.memory]
         assert step.peak_bytes == tuple(rank.peak for rank in step.memory)
 

@@ -87,7 +87,7 @@ def activation_table(costs: ModuleCosts) -> RenderableType:
     rows.add_row("everything", f"{costs.layer.activation_kib_per_token:.2f}")
     for how, recomputed in costs.recomputing.items():
         rows.add_row(f"recompute {how}", f"{recomputed.activation_kib_per_token:.2f}")
-    return Stack(Text(), rows, Text(f"\nupdate: {costs.update_ns_per_parameter:.3g} ns per parameter"))
+    return Stack(Text(), rows, Text(f"\nupdate: {costs.update_ns_per_parameter:.4g} ns per parameter"))
 
 
 def collective_table(measured: dict[str, CollectiveCosts]) -> RenderableType:

@@ -30,6 +30,7 @@ from planner.costs.memory.footprint import (
 from planner.costs.memory.model_states import moment_bytes, stage_layers
 from planner.costs.memory.offloadable_bytes import fewest_recomputed, offloadable_bytes
 from planner.costs.memory.pipeline_in_flight import most_in_flight
+from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts
 
@@ -139,8 +140,8 @@ def stages_bytes(
     """
     meshes, of_mesh = distinct_places(at, STATE_FIELDS)
     shards, of_shards = distinct_places(at, LAYER_FIELDS)
-    each, logits = layer_bytes(module, shards, accounting), micro_batch_logits(module, shards, accounting)
-    batches = np.broadcast_to(at.micro_batches, of_mesh.shape)
+    each, batches = layer_bytes(module, shards, accounting), np.broadcast_to(at.micro_batches, of_mesh.shape)
+    logits = held_logits(module, shards, accounting, of_shards, batches if at.schedule == "gpipe" else None)
     earlier: list[Counts] = []
     for stage in candidate_stages(module, meshes):
         number = stage_at(meshes, stage)
@@ -152,7 +153,7 @@ def stages_bytes(
         most = np.broadcast_to(most_in_flight(meshes, number), counts[0].shape)
         layers, chunks = np.asarray(sum(held)), np.broadcast_to(at.vpp, of_mesh.shape)[layouts]
         flying = np.minimum(many, most[mesh])
-        ends = logits[shard] * (many if at.schedule == "gpipe" else 1.0) if stage < 0 else np.zeros(len(layouts))
+        ends = logits[layouts] if stage < 0 else np.zeros(len(layouts))
         states, update, outside, moments = (part[mesh] for part in state_bytes(module, meshes, accounting, stage))
         yield StageBytes(
             layouts,
@@ -196,9 +197,23 @@ def layer_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficient
     return LayerBytes(*(np.array([np.broadcast_to(one[part], shape) for one in found]) for part in range(4)))
 
 
-def micro_batch_logits(module: Module, at: LayoutColumns, accounting: MemoryCoefficients) -> Floats:
-    """Bytes of one micro-batch's logits."""
-    return np.atleast_1d(np.asarray(loss_bytes(module, at, accounting, at.tokens), dtype=np.float64))
+def held_logits(
+    module: Module, shards: LayoutColumns, accounting: MemoryCoefficients, of: Counts, batches: Counts | None
+) -> Floats:
+    """Bytes of the logits of one micro-batch, or of `batches` of them at once, (layouts,); of each layout `of` says
+    which of the shards it has.
+    """
+    count = int(of.max(initial=0)) + 1
+
+    def whole(kept: MemoryCoefficients) -> Floats:
+        each = np.asarray(loss_bytes(module, shards, kept, shards.tokens), dtype=np.float64)
+        return np.broadcast_to(np.atleast_1d(each), (count,))[of]
+
+    if batches is None or not accounting.logits_at_once:
+        return whole(accounting) * (1.0 if batches is None else batches)
+    norms = batches * whole(with_fields(accounting, logit_bytes=0.0))
+    logits = batches * whole(with_fields(accounting, logits_at_once=0.0)) - norms
+    return norms + np.minimum(logits, accounting.logits_at_once * accounting.logit_bytes * shards.element / 2.0)
 
 
 def state_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: int) -> list[Floats]:
