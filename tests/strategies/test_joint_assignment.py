@@ -77,7 +77,7 @@ def test_later_stages_encode_more_as_they_wait_for_the_first_and_the_one_with_th
         for a in assignments(plan, row):
             (rank, *_) = plan.groups[a.group].ranks
             taken[rank // (layout.tp * layout.dp)] += len(a.items) if a.module == "vision" else 0
-    assert taken[0] < taken[1] < taken[2] and taken[3] == 0
+    assert taken[0] < taken[1] < taken[2] and taken[3] < taken[1]
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
