@@ -13,6 +13,7 @@ from planner.profiling.measurement_grid import MIN_BATCH_SIZES, STACK_LAYERS
 from planner.profiling.nonnegative_fit import Array, fit_nonnegative
 from planner.profiling.pass_fit import SizeFit, fit_sizes, holdout_error
 from planner.specs.base import with_fields
+from planner.specs.framework.memory_coefficients import RUNTIME_LOGITS_AT_ONCE
 from planner.specs.hardware.profile import (
     CollectiveCosts,
     CollectivePoint,
@@ -25,7 +26,6 @@ from planner.specs.hardware.profile import (
 from planner.specs.layers import Module
 from planner.units import GB, KIB, MS, US
 
-LOGITS_AT_ONCE = 2**27  # of a chunk of tokens in the runtime (models/networks/word_prediction.py)
 INTERVAL = 80  # percent of the samples within the spread
 MEDIAN, LOWER_QUARTILE = 50, 25  # other load on a machine only ever delays messages
 FsdpMode = Literal["held", "resharded"]
@@ -90,7 +90,7 @@ def in_chunks(samples: Sequence[MeasuredSample], spec: Module) -> Sequence[Measu
     """Samples of embedding and head with so many tokens that the loss is computed in chunks, whose logits backward
     recomputes: that is other work than below, and what micro-batches have. All samples where few have.
     """
-    most = LOGITS_AT_ONCE
+    most = RUNTIME_LOGITS_AT_ONCE
     chunked = [sample for sample in samples if sum(sample.sizes) * spec.output_vocabulary > most]
     return chunked if len({sample.sizes for sample in chunked}) >= MIN_BATCH_SIZES else samples
 

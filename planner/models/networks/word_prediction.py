@@ -17,9 +17,8 @@ from planner.models.layers.vocabulary import VocabularyEmbedding, sharded_cross_
 from planner.models.networks.network import Network
 from planner.models.sharding import FULL_MODULE, EqualShard, ModuleShard
 from planner.models.tensor_parallel import TensorParallel
+from planner.specs.framework.memory_coefficients import RUNTIME_LOGITS_AT_ONCE
 from planner.specs.layers import Module
-
-MAX_LOGITS = 2**27  # at a time: 512 MiB in float32, plus a copy in a narrower dtype and their gradient
 
 
 class WordPredictionNetwork(Network):
@@ -32,7 +31,7 @@ class WordPredictionNetwork(Network):
         if not spec.borrows_embedding and (self.has_first_layer or (spec.ties_head and self.has_last_layer)):
             self.embedding = VocabularyEmbedding(spec.input_vocabulary, spec.hidden, dtype, self.word_shard)
         self.loss_tokens = max(
-            1, MAX_LOGITS // self.vocabulary_shard.size(spec.input_vocabulary)
+            1, RUNTIME_LOGITS_AT_ONCE // self.vocabulary_shard.size(spec.input_vocabulary)
         )  # tokens whose logits are in memory at a time
 
     @abstractmethod

@@ -46,6 +46,10 @@ class MemoryCoefficients(Spec, kw_only=True):
     spread: Amount = 0.1  # standard deviation of the log of measured over predicted bytes
 
 
+# Logits that planner's own runtime has in memory at a time: 512 MiB in float32, plus a copy in a narrower dtype and
+# their gradient. Of more, it computes a loss in chunks of tokens.
+RUNTIME_LOGITS_AT_ONCE = 2**27
+
 # planner's own runtime: FSDP2 shards float32 weights, which the optimizer updates, and computes with bfloat16 copies.
 # Its ranks may run unequal numbers of micro-batches, so gradients are reduced at the end of a step. Its MLP is not one
 # fused kernel: gate, activated gate and product are kept.
