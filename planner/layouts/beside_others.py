@@ -28,6 +28,7 @@ from planner.costs.step import (
     least_step_seconds,
 )
 from planner.layouts.equivalent_window import with_equivalent_window
+from planner.layouts.fixed_recomputation import fixed_recomputation
 from planner.layouts.held_micro_batches import fewest_samples, held_in_seconds, held_micro_batches
 from planner.layouts.launchable_layouts import layouts_of
 from planner.layouts.layout_batches import LayoutIndices, column_batches
@@ -187,11 +188,19 @@ class LayoutsBesideOthers:
             staged = np.asarray(at.pp) > 1
             fits, in_time = fits | staged, in_time | staged
             least = Recomputed(*(np.where(staged, 0.0, each) for each in least))
+        least = self.fixed_recomputation(at) or least
         yield FittingLayouts(bare, fits, fits & in_time, least)
         if optimizer_offload_is_open(problem):
             moved, beyond = with_least_optimizer_offload(problem, at, held)
             more = np.isfinite(beyond) & (~fits | (np.asarray(solved.full_recompute) > at.full_recompute))
-            yield FittingLayouts(self.without_ranges(moved), more, more, nothing)
+            yield FittingLayouts(self.without_ranges(moved), more, more, self.fixed_recomputation(at) or nothing)
+
+    def fixed_recomputation(self, at: LayoutColumns) -> Recomputed | None:
+        """What pipelines recompute where the job names ranges of layers: uneven ones in the mean alone. Else None."""
+        if not isinstance(self.own.trained.fixed.recompute, dict):
+            return None
+        found = fixed_recomputation(self.own.trained, at)
+        return Recomputed(0.0 * found.first, found.mean, 0.0 * found.least) if self.uneven else found
 
     def shared_seconds(self, at: LayoutColumns) -> Floats:
         """What all ranks need for all modules together, (layouts,), and those of this module for it."""

@@ -1,6 +1,7 @@
 """Whether the offloading of a plan hides behind its compute; its time is priced as if it did."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from planner.costs import Pricing
 from planner.costs.memory import Offloading
@@ -23,6 +24,13 @@ def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Seq
                     where=f"steps[{number}].micro_batches[{task.micro_batch}]",
                     fix=f"offload: {most:g}, or less",
                 )
+
+
+def hidden_offload(plan: Plan, pricing: Pricing, tasks: Sequence[Task], module: str) -> float:
+    """The largest share of every item of a module whose copies hide; 0 where it has none."""
+    forwards = (task for task in tasks if task.phase == "F" and task.module == module)
+    each = (map(task_offloading(plan, pricing, task).largest_ratio, {*task.sizes}) for task in forwards)
+    return min(chain.from_iterable(each), default=0.0)
 
 
 def task_offloading(plan: Plan, pricing: Pricing, task: Task) -> Offloading:

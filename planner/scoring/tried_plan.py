@@ -16,7 +16,7 @@ from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.scoring.least_peaks import least_peaks
 from planner.scoring.least_seconds import least_seconds
-from planner.scoring.offload_check import require_hidden_offload
+from planner.scoring.offload_check import hidden_offload, require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.score import require_peaks
 from planner.simulate import MemoryCurves, simulated_end
@@ -79,6 +79,10 @@ class TriedPlan:
     def least_seconds(self) -> float:
         """Seconds that the step takes at least, without its tasks."""
         return least_seconds(self.plan, self.pricing)
+
+    def hidden_offload(self, module: str) -> float:
+        """The largest share of the activations of every item of a module whose copies hide."""
+        return hidden_offload(self.plan, self.pricing, self.tasks, module)
 
     def step_seconds(self) -> float:
         """The seconds of the step, as its score has them. Raises InputError for offload that would not hide."""
