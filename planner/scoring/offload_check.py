@@ -8,6 +8,8 @@ from planner.costs.memory import Offloading
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
+from planner.specs.base import Layers, Ranks
+from planner.specs.workload.items import part_lengths
 
 
 def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Sequence[Task]) -> None:
@@ -26,15 +28,21 @@ def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Seq
                 )
 
 
-def hidden_offload(plan: Plan, pricing: Pricing, tasks: Sequence[Task], module: str) -> float:
-    """The largest share of every item of a module whose copies hide; 0 where it has none."""
-    forwards = (task for task in tasks if task.phase == "F" and task.module == module)
-    each = (map(task_offloading(plan, pricing, task).largest_ratio, {*task.sizes}) for task in forwards)
-    return min(chain.from_iterable(each), default=0.0)
+def hidden_offload(plan: Plan, pricing: Pricing, module: str) -> float:
+    """The largest share of every item of a module whose copies hide on each of its stages."""
+    layout, sizes = plan.layouts[module], plan.uses.items[module].values()
+    every = layout.stages or (Layers(range(plan.uses.models[module].layers)),)
+    chunks = (rank_offloading(plan, pricing, module, layout.ranks, layers) for layers in every)
+    return min(rank.largest_ratio(length) for rank in chunks for length in {*chain(*map(part_lengths, sizes))})
 
 
 def task_offloading(plan: Plan, pricing: Pricing, task: Task) -> Offloading:
-    """Offloading from the ranks of a task; where they differ, over the slowest link to a host."""
+    """Offloading from the ranks of a task."""
+    return rank_offloading(plan, pricing, task.module, task.ranks, task.layers)
+
+
+def rank_offloading(plan: Plan, pricing: Pricing, module: str, ranks: Ranks, layers: Layers) -> Offloading:
+    """Offloading from ranks that have these layers; where they differ, over the slowest link to a host."""
     devices = plan.uses.devices
-    kind = min(pricing.device_kinds(task.ranks), key=lambda kind: devices[kind].host_gb_per_s or 0.0)
-    return pricing.offloading(task.module, kind, task.layers)
+    kind = min(pricing.device_kinds(ranks), key=lambda kind: devices[kind].host_gb_per_s or 0.0)
+    return pricing.offloading(module, kind, layers)

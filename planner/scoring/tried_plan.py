@@ -82,7 +82,7 @@ class TriedPlan:
 
     def hidden_offload(self, module: str) -> float:
         """The largest share of the activations of every item of a module whose copies hide."""
-        return hidden_offload(self.plan, self.pricing, self.tasks, module)
+        return hidden_offload(self.plan, self.pricing, module)
 
     def step_seconds(self) -> float:
         """The seconds of the step, as its score has them. Raises InputError for offload that would not hide."""

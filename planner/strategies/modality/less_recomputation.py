@@ -6,14 +6,14 @@ hides, and beside encoders that recompute more: their layers may be cheaper to r
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise, product
 from math import ceil
 
-from planner.errors import Infeasible, InputError
 from planner.layouts import recompute_ranges
 from planner.plan.plan_file import Layout
 from planner.scoring import TriedPlan
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Recompute
 from planner.strategies.modality.joint_changes import Change, changed
@@ -26,45 +26,38 @@ def recompute_less(done: JointSearch) -> None:
     """Simulate the best joint layouts with fewer and fewer layers recomputed, as long as they fit."""
     if not done.best or "ranges" not in done.inputs.software.knobs.recompute:
         return
-    llm, modules = done.inputs.module, done.inputs.model.modules
-    lighten(done, llm, llm, all_that_hides(done))
-    for name in sorted(modules, key=lambda each: each != llm):
-        lighten(done, name, name, {})
-    for name, change in product([each for each in modules if each != llm], MORE):
-        lighten(done, llm, name, change)
+    llm, encoders = done.inputs.module, [name for name in done.best.layouts if name != done.inputs.module]
+    for name in (llm, *encoders):
+        lighten(done, name, {})
+    for name, change in product(encoders, MORE):
+        layout = done.best.layouts[name]
+        more = changed(done.inputs, name, layout, change)
+        if more != layout:
+            lighten(done, llm, {name: more})
 
 
-def lighten(done: JointSearch, name: str, other: str, change: Change) -> None:
-    """Simulate the best joint layouts with fewer and fewer layers of a module recomputed, and a change of the same or
-    another. What is estimated to be slower counts as if it fitted.
+def lighten(done: JointSearch, name: str, others: Mapping[str, Layout]) -> None:
+    """Simulate the best joint layouts, some `others` in place of theirs, with fewer and fewer layers of a module
+    recomputed. What is estimated to be slower counts as if it fitted.
     """
     start = done.best
     assert start, "a search that found something loses nothing"
-    layouts = {**start.layouts, other: changed(done.inputs, other, start.layouts[other], change)}
-    if change and layouts == start.layouts:
-        return
 
     def is_too_large(lighter: Layout) -> bool:
-        found = done.simulate({**layouts, name: lighter}, done.kind_of_change(start), start.estimate)
+        layouts = {**start.layouts, **others, name: all_hidden(done, name, lighter)}
+        found = done.simulate(layouts, done.kind_of_change(start), start.estimate)
         return not (found.plan or found.left_out)
 
-    bisect_left([*lighter_layouts(done.inputs, name, layouts[name])], True, key=is_too_large)
+    bisect_left([*lighter_layouts(done.inputs, name, start.layouts[name])], True, key=is_too_large)
 
 
-def all_that_hides(done: JointSearch) -> Change:
-    """As much offloaded by the samples' module of the best joint layouts as hides, whichever layers recompute, if it
-    offloads: what recomputes nothing sends most.
-    """
-    assert done.best, "a search that found something loses nothing"
-    name, layouts = done.inputs.module, done.best.layouts
-    if not layouts[name].offload:
-        return {}
-    bare = changed(done.inputs, name, layouts[name], {"recompute": "none"})
-    try:
-        tried = TriedPlan(done.trials.draft({**layouts, name: bare}).plan, done.trials.prices)
-        return {"offload": max(layouts[name].offload, tried.hidden_offload(name))}
-    except (Infeasible, InputError):
-        return {}
+def all_hidden(done: JointSearch, name: str, layout: Layout) -> Layout:
+    """A layout of the samples' module that offloads, with all offloaded that hides; any other as it is."""
+    assert done.best and done.best.plan, "a search that found something loses nothing"
+    if name != done.inputs.module or not layout.offload:
+        return layout
+    plan = with_fields(done.best.plan, layouts={**done.best.plan.layouts, name: layout})
+    return changed(done.inputs, name, layout, {"offload": TriedPlan(plan, done.trials.prices).hidden_offload(name)})
 
 
 def lighter_layouts(inputs: Inputs, name: str, layout: Layout) -> Iterator[Layout]:
