@@ -19,7 +19,7 @@ def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[s
     """Joint layouts that differ in one field of one module, which the job leaves open."""
     count = micro_batch_count(layouts[inputs.module], len(inputs.batches[0].items))
     for name, layout in layouts.items():
-        own = llm_changes(layout) if name == inputs.module else encoder_changes(layout, count)
+        own = llm_changes(layout, count) if name == inputs.module else encoder_changes(layout, count)
         for change in chain(feature_changes(inputs, name, layout), own):
             other = changed(inputs, name, layout, change)
             if other != layout:
@@ -49,10 +49,11 @@ def feature_changes(inputs: Inputs, name: str, layout: Layout) -> Iterator[Chang
         yield {"features": "computed"}
 
 
-def llm_changes(layout: Layout) -> Iterator[Change]:
-    """Fields of the LLM with other values."""
+def llm_changes(layout: Layout, count: int) -> Iterator[Change]:
+    """Fields of the LLM with other values; `count`: its micro-batches, of which one has all samples."""
     yield from ({"zero": stage} for stage in range(4))
-    yield from ({"micro_batch": each} for each in (layout.micro_batch * 2, layout.micro_batch // 2) if each)
+    larger = [layout.micro_batch * 2] if count > 1 else []
+    yield from ({"micro_batch": each} for each in (*larger, layout.micro_batch // 2) if each)
     yield from ({"recompute": how} for how in ("none", "selective"))
 
 

@@ -1,8 +1,8 @@
 """As little recomputation as fits: modules get a few shares of a rank's memory, and leave some of it unused.
 
 Of the best joint layouts each module in turn, that of the samples first, recomputes as few layers as fit beside the
-others, found by bisection: with fewer of them it holds more. That of the samples is tried again with all offloaded that
-hides, and beside encoders that recompute more: their layers may be cheaper to recompute than its own.
+others, and offloads all that hides then, found by bisection: with fewer of them it holds more. That of the samples is
+tried again beside encoders that recompute more: their layers may be cheaper to recompute than its own.
 """
 
 from bisect import bisect_left
@@ -52,9 +52,9 @@ def lighten(done: JointSearch, name: str, others: Mapping[str, Layout]) -> None:
 
 
 def all_hidden(done: JointSearch, name: str, layout: Layout) -> Layout:
-    """A layout of the samples' module that offloads, with all offloaded that hides; any other as it is."""
+    """A layout of a module with all offloaded that hides, if it offloads: the more, the more layers recompute."""
     assert done.best and done.best.plan, "a search that found something loses nothing"
-    if name != done.inputs.module or not layout.offload:
+    if not layout.offload:
         return layout
     plan = with_fields(done.best.plan, layouts={**done.best.plan.layouts, name: layout})
     return changed(done.inputs, name, layout, {"offload": TriedPlan(plan, done.trials.prices).hidden_offload(name)})
