@@ -24,9 +24,13 @@ def fixed_recomputation(trained: TrainingSetup, at: LayoutColumns) -> Recomputed
 
 
 def recomputed_shares(trained: TrainingSetup, pp: int, vpp: int) -> tuple[float, float, float]:
-    """Of the first rank's layers, of all, and of the first rank's again as many as every chunk has at least."""
+    """Of the first rank's layers, of all, and of the first rank's again as many as every rank has at least: spread over
+    a rank's chunks (costs/step/least_step.py) they are no more than each chunk has.
+    """
     assert isinstance(trained.fixed.recompute, dict), "only then layers are named"
     full = {layer for text, how in trained.fixed.recompute.items() if how == "full" for layer in Layers.from_file(text)}
     chunks = even_stages(trained.module.layers, pp * vpp)
     counts, first = [len(full & {*chunk}) for chunk in chunks], sum(map(len, chunks[::pp]))
-    return sum(counts[::pp]) / first, sum(counts) / trained.module.layers, vpp * min(counts) / first
+    ranks = [sum(counts[rank::pp]) for rank in range(pp)]
+    least = min(*ranks, vpp * (min(counts) + 1) - 1)
+    return ranks[0] / first, sum(counts) / trained.module.layers, least / first

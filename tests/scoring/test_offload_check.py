@@ -8,7 +8,7 @@ from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.plan_file import Group, Layout, OffloadedItem, Plan, Prices, SequenceSplit, Step
 from planner.plan.tasks.expand import expand
-from planner.scoring.offload_check import task_offloading
+from planner.scoring.offload_check import hidden_offload, task_offloading
 from planner.scoring.score import score
 from planner.specs import library
 from planner.specs.base import Layers, Ranks, with_fields
@@ -41,6 +41,19 @@ def offloaded(ratio: float, host_gb_per_s: float = 100.0) -> Plan:
 def most(plan: Plan) -> float:
     forward = next(task for task in expand(plan) if task.phase == "F")
     return task_offloading(plan, pricing_of(plan), forward).largest_ratio(SIZES[0])
+
+
+@pytest.mark.parametrize("recompute", ["none", {"0-5": "full"}])
+def test_as_much_hides_as_no_item_is_refused(recompute):
+    """The shorter item hides least."""
+    plan = offloaded(0.1)
+    plan = with_fields(plan, layouts={"llm": with_fields(plan.layouts["llm"], recompute=recompute)})
+    ratio = hidden_offload(plan, pricing_of(plan), "llm")
+    micro_batch = {"g": tuple(OffloadedItem(item=item, offload=ratio) for item in SIZES)}
+    score(with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=(micro_batch,)),)))
+    more = {"g": tuple(OffloadedItem(item=item, offload=ratio + 1e-3) for item in SIZES)}
+    with pytest.raises(InputError, match="item 1 asks for"):
+        score(with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=(more,)),)))
 
 
 def test_memory_falls_by_what_is_offloaded_and_time_stays():
