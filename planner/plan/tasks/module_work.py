@@ -263,12 +263,10 @@ def new_pass_task(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> T
 
 def task_of(c: GroupWork, task: Task) -> Task:
     """Return a task of a group in a micro-batch with these items in place of others: what it waits for is the same."""
-    found = Task(
+    return Task(
         task.module, task.layers, task.phase, task.micro_batch, task.group, task.ranks, c.sizes, c.items, c.degree,
-        c.share, c.ring, c.offload, task.of, task.peers, task.after, c.parts,
+        c.share, c.ring, c.offload, task.of, task.peers, task.after, c.parts, task.id,
     )  # fmt: skip
-    object.__setattr__(found, "cached_id", task.id)
-    return found
 
 
 def send_task(work: ModuleWork, source: int, target: int, phase: Phase, c: GroupWork) -> Task:
