@@ -42,11 +42,11 @@ SOME = pytest.mark.parametrize(
     "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.soak) for name in PLACEMENTS]
 )
 
-LONG_IMAGE = {  # of 1600 patches; and three that are short
-    "images": "patches,row\n1600,0\n8,1\n16,2\n12,3\n", "clips": "row,frames\n0,8\n", "rows": (420, 30, 25, 20),
-    "max_tokens": 500,
+LONG_IMAGE = {  # of 2400 patches; and three that are short
+    "images": "patches,row\n2400,0\n8,1\n16,2\n12,3\n", "clips": "row,frames\n0,8\n", "rows": (620, 30, 25, 20),
+    "max_tokens": 700,
 }  # fmt: skip
-LONG_VIDEO = LONG_IMAGE | {"images": "patches,row\n800+800,0\n8,1\n16,2\n12,3\n"}  # of two frames
+LONG_VIDEO = LONG_IMAGE | {"images": "patches,row\n1200+1200,0\n8,1\n16,2\n12,3\n"}  # of two frames
 EVERY_RANK = {"llm": "dp: 4", "vit": "dp: 4", "ear": "dp: 4"}
 USUAL = {
     "images": IMAGES, "clips": CLIPS, "rows": ROWS, "model": MODEL, "layout": "{dtype: float64, zero: 1}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class RingTerm(NamedTuple):
@@ -85,6 +86,18 @@ class CostLine:
             if self.rings or self.windows
             else compute
         )
+
+    def item_parts(self, size: int) -> tuple[float, ...]:
+        """What one item adds to the sums that `packed_seconds` takes: seconds, and of each launch term the layer's."""
+        return self.item_seconds(size), *(launch.layer.item_seconds(size) for launch in self.launches)
+
+    def packed_seconds(self, parts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`seconds` of many packs at once, (…,), of the sums of their items' parts, (…, parts); none of no items."""
+        seconds = parts[..., 0] + self.const
+        for number, (times, layer, host) in enumerate(self.launches, 1):
+            device = parts[..., number] + layer.const
+            seconds = seconds + times * (smooth_max(device, host) - device)
+        return np.where(parts.any(axis=-1), seconds, 0.0)
 
     def comm_seconds(self, sizes: Sequence[int]) -> float:
         """Seconds of `seconds` that are exposed communication."""

@@ -31,13 +31,15 @@ def solved_recompute(
 ) -> Floats:
     """The least share of a stage's layers to recompute in full so that every stage fits, 1 where none does, (layouts,).
     `whole`: all layers or none, where a framework has no ranges of them; `offload`: the share of activations that is
-    in host memory.
+    in host memory. A stage that fits with none may need more than another's, as one layer's backward is held besides.
     """
-    share = np.zeros(layout_count(stages))
+    share, needed = np.zeros(layout_count(stages)), np.zeros(layout_count(stages), dtype=np.bool_)
     for stage in stages:
-        least = stage.least_share(allowed, accounting.fragmentation, of_stage(stage, offload))
+        limits = allowed, accounting.fragmentation, of_stage(stage, offload)
+        least = stage.least_share(*limits)
         share[stage.layouts] = np.maximum(share[stage.layouts], np.ceil(least) if whole else least)
-    return share
+        needed[stage.layouts] |= ~stage.fits_kept(*limits)
+    return np.where(needed, share, 0.0)
 
 
 def layout_count(stages: Sequence[StageBytes]) -> int:

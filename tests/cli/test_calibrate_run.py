@@ -23,8 +23,8 @@ def calibrate(monkeypatch, tmp_path):
 
 
 def test_a_run_that_was_typed_moves_the_prediction_and_is_written(calibrate, tmp_path):
-    answer = json.loads(calibrate("--measured", "2s", "--json", "-o", str(tmp_path / "mine")).stdout)
-    assert answer["predicted_seconds"] < answer["predicted_after_seconds"] < answer["measured_seconds"] == 2.0
+    answer = json.loads(calibrate("--measured", "3s", "--json", "-o", str(tmp_path / "mine")).stdout)
+    assert answer["predicted_seconds"] < answer["predicted_after_seconds"] < answer["measured_seconds"] == 3.0
     assert [*map(str, sorted((tmp_path / "mine").rglob("*.yaml")))] == sorted(answer["written"])
 
 

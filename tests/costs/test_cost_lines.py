@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +71,14 @@ def test_lines_add_up_and_multiply(one, other, sizes, times):
         mine, yours = getattr(one, name)(sizes), getattr(other, name)(sizes)
         assert getattr(one + other, name)(sizes) == pytest.approx(mine + yours)
         assert getattr(one * times, name)(sizes) == pytest.approx(times * mine)
+
+
+@given(HOSTED, HOSTED, st.lists(SIZES | st.just([]), max_size=4))
+def test_packs_by_sums_of_their_items_parts_take_what_each_takes(one, other, packs):
+    line, parts = one + other, np.zeros((len(packs), 3))
+    for number, sizes in enumerate(packs):
+        parts[number] = sum((np.array(line.item_parts(size)) for size in sizes), np.zeros(3))
+    assert line.packed_seconds(parts) == pytest.approx([line.seconds(sizes) if sizes else 0.0 for sizes in packs])
 
 
 @given(PARTS, SIZES)

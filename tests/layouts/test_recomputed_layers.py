@@ -65,7 +65,8 @@ def test_no_fewer_layers_would_fit(columns, accounting):
         assert needed == pytest.approx(bytes_of_every_stage(module, at, accounting, share), rel=1e-9)
         assert ((share == 0.0) == (most <= allowed)).all()
         for stage in stages:
-            own = stage.least_share(allowed, accounting.fragmentation)
+            kept = stage.fits_kept(allowed, accounting.fragmentation)
+            own = np.where(kept, 0.0, stage.least_share(allowed, accounting.fragmentation))
             fits = stage.total(own, accounting.fragmentation) <= allowed * (1 + 1e-12)
             assert (fits | (own == 1.0)).all()
             fewer = np.maximum(0.0, own - 1.0 / np.maximum(1.0, stage.layers))

@@ -86,9 +86,11 @@ def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
         chosen[key] = min(chosen.get(key, np.inf), seconds[place])
     bare = [found[name][without_recompute(found)].tolist() for name in named]
     own = np.array([chosen[key] for key in zip(*bare, strict=True)])
-    fits = np.isfinite(best)
-    assert (np.isfinite(own) == fits).all()
-    assert own[fits].min() <= best[fits].min() * BEST
+    assert (np.isfinite(best) | ~np.isfinite(own)).all()
+    fits = np.isfinite(own)
+    # Stages of unequal layers offload more with parts recomputed, so that a layout may fit by these alone.
+    assert fits.sum() >= 0.99 * np.isfinite(best).sum()
+    assert own.min() <= best.min() * BEST
     slower = own[fits] / best[fits]
     if problem.trained.fixed.offload is None:
         assert slower.max() <= CLOSE_BESIDE_OFFLOAD and np.mean(slower <= 1.0 + 1e-9) >= OFTEN_BESIDE_OFFLOAD

@@ -236,7 +236,7 @@ def test_long_sequences_are_offloaded_and_short_ones_recomputed(tmp_path):
         fixed, count = f"{TIGHT}, micro_batch: {32768 // length}", 8 * 32768 // length
         inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, KIND, 8), [length] * count, fixed)
         software = with_fields(inputs.software, knobs=with_fields(inputs.software.knobs, offload=knob))
-        devices = {KIND: with_fields(inputs.device, memory_gib=190.0)}
+        devices = {KIND: with_fields(inputs.device, memory_gib=170.0)}
         found[length, knob] = parallel_search.plan(replace(inputs, software=software, devices=devices), None)
     long, short, both = (plan.layouts["llm"] for plan in found.values())
     assert long.offload and long.recompute == "none"
@@ -277,9 +277,9 @@ def test_a_rank_keeps_the_ends_of_its_chunks(each, chunks, offload, recomputed):
 def test_the_smallest_change_may_be_offload_alone(tmp_path):
     """Of a layout that says everything but what is solved for, in the words of a job; and that fits."""
     fixed = f"{TIGHT}, micro_batch: 1, recompute: none"
-    inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, KIND, 8), [8192] * 8, fixed)
+    inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, KIND, 8), [10240] * 8, fixed)
     found = memory_fit_of_job(inputs)
     assert not found.fits and found.change.differences == (f"offload {found.change.layout.offload:g}",)
     name, share = found.change.differences[0].split(" ")
-    again = static_inputs(tmp_path, "llama-3-8b", inputs.sources["cluster"], [8192] * 8, f"{fixed}, {name}: {share}")
+    again = static_inputs(tmp_path, "llama-3-8b", inputs.sources["cluster"], [10240] * 8, f"{fixed}, {name}: {share}")
     assert memory_fit_of_job(again).fits

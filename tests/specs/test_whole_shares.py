@@ -76,7 +76,7 @@ def long_pass(plan: Plan) -> Task:
 def test_a_split_that_cuts_no_document_costs_what_a_share_does(plans):
     """Of one rank that has half of the frames; a long image exchanges heads."""
     split, image = (long_pass(plans[name]) for name in ("video", "image"))
-    alone = replace(split, degree=1, parts=(split.parts[0][:1],), sizes=(800,))
+    alone = replace(split, degree=1, parts=(split.parts[0][:1],), sizes=(1200,))
     pricing = pricing_of(plans["video"])
     assert pricing.price(split).value == pytest.approx(pricing.price(alone).value, rel=1e-12)
     assert pricing.price(split).comm == 0.0 < pricing_of(plans["image"]).price(image).comm
@@ -94,7 +94,7 @@ def test_shares_of_as_many_tokens_cost_what_the_slower_one_does(plans):
 def test_each_rank_has_whole_frames(plans):
     plan, task = plans["video"], long_pass(plans["video"])
     spans = [rank_token_spans(plan.uses.models["vit"], plan.layouts["vit"], task, rank) for rank in task.ranks]
-    assert spans == [[(0, 0, 800)], [(1, 0, 800)]]
+    assert spans == [[(0, 0, 1200)], [(1, 0, 1200)]]
 
 
 def test_memory_is_that_of_the_fullest_rank(plans):

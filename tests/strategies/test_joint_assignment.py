@@ -70,7 +70,7 @@ def test_a_pipeline_whose_ranks_all_encode_is_no_slower_than_by_the_llm_alone(tm
 
 
 def test_later_stages_encode_more_as_they_wait_for_the_first_and_the_one_with_the_head_less(tmp_path):
-    inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1", "tp: 1, zero: 2")
+    inputs = images_job(tmp_path, "tp: 2, pp: 4, zero: 1, micro_batch: 2", "tp: 1, zero: 2")
     plan = draft_of_layouts(inputs, placed_layouts(inputs, False))
     layout, taken = plan.layouts["llm"], np.zeros(4)
     for row in plan.steps[0].micro_batches:

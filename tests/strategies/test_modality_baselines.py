@@ -67,7 +67,9 @@ def test_a_plan_names_every_baseline_and_is_no_slower(solved):
         if name not in told:  # it is the plan itself
             assert plan.layouts == trial.layouts and plan.outcome.value == trial.seconds
         else:
-            assert told[name].value == (trial.seconds if trial.plan else None)
+            far = "are looked at" in told[name].because
+            assert told[name].value == (trial.seconds if trial.plan and not far else None)
+            assert not far or trial.seconds > plan.outcome.value
     assert told["kept_stages"].value is None and "not drawn from one" in told["kept_stages"].because
     assert sum(bool(trial.plan) for trial in trials.values()) == len(BASELINES) - 1
 
@@ -80,8 +82,7 @@ def test_alternatives_go_back_into_the_job_and_give_the_same(solved, tmp_path):
     for each in able:
         fixed = {name: flow_text(decided_fields(layout))[1:-1] for name, layout in each.layouts.items()}
         again, _ = priced_together(inputs_of(tmp_path, fixed))
-        assert again.outcome.value <= each.value * (1 + 1e-12)
-        assert again.outcome.value == pytest.approx(each.value, rel=0.02)
+        assert plan.outcome.value <= again.outcome.value <= each.value * (1 + 1e-12)
         if each.strategy in trials:
             trial = trials[each.strategy]
             assert again.layouts == trial.layouts and again.outcome.value <= trial.seconds

@@ -13,9 +13,9 @@ ALONE = "tp: 1, cp: 1, pp: 1, micro_batch: 1"  # data parallelism, which is all 
 def solve(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    def solved(fixed=ALONE, kept=""):
+    def solved(fixed=ALONE, kept="", length=4096):
         cluster = small_cluster(tmp_path, "h100-80gb", 8)
-        return pipeline.solve(static_job(tmp_path, "llama-3-8b", cluster, (4096,) * 16, fixed, kept)).plan
+        return pipeline.solve(static_job(tmp_path, "llama-3-8b", cluster, (length,) * 16, fixed, kept)).plan
 
     return solved
 
@@ -64,8 +64,8 @@ def test_a_field_of_the_layout_is_fixed_and_the_others_are_searched(solve, chang
 
 
 def test_what_offload_saves_is_asked_by_its_share(solve):
-    """Of 8192 tokens on a rank some activations go to the host; without that, layers are recomputed."""
-    plan = solve("micro_batch: 2, tp: 1, cp: 1, pp: 1, zero: 3")
+    """Of 10240 tokens on a rank some activations go to the host; without that, layers are recomputed."""
+    plan = solve("micro_batch: 2, tp: 1, cp: 1, pp: 1, zero: 3", length=5120)
     offload = plan.layouts["llm"].offload
     assert 0 < offload < 1
     answer = pipeline.why_not(plan, ("offload=0",))

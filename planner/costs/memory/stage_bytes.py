@@ -75,20 +75,20 @@ class StageBytes(NamedTuple):
         """Bytes that may be allocated."""
         return (allowed - self.outside) / (1.0 + fragmentation)
 
+    def fits_kept(self, allowed: float, fragmentation: float, offload: Number = 0.0) -> NDArray[np.bool_]:
+        """Whether the stage fits with no layer recomputed in full."""
+        return np.asarray(self.total(np.zeros(self.kept.shape), fragmentation, offload) <= allowed)
+
     def least_share(self, allowed: float, fragmentation: float, offload: Number = 0.0) -> Floats:
-        """The least share, a whole number of layers, so that the stage fits; 1 where none is enough."""
+        """The least share, a whole number of layers but not 0, so that the stage fits; 1 where none is enough."""
         room, layers = self.room(allowed, fragmentation), np.maximum(1.0, self.layers)
         beyond = self.states + self.kept + self.full_backward - room
-        without = self.states + self.kept + self.backward
         offloads = bool(np.any(offload))
         if offloads:
-            moved = offload * self.offloadable(0.0)
-            beyond, without = beyond - moved, without - moved
+            beyond = beyond - offload * self.offloadable(0.0)
         count = beyond / np.maximum(self.kept - self.least_kept, 1e-9) * layers
         count = np.ceil(fewest_recomputed(count, layers, self.chunks, offload) if offloads else count)
-        fits = np.maximum(without, self.update) <= room
-        count = np.where(self.update > room, layers, np.clip(count, 1.0, layers))
-        return np.where(fits, 0.0, count / layers)
+        return np.asarray(np.where(self.update > room, layers, np.clip(count, 1.0, layers)) / layers)
 
     def least_offload(self, allowed: float, fragmentation: float, share: Floats) -> Floats:
         """The least share of activations to offload so that the stage fits, where this share of the layers is

@@ -59,4 +59,6 @@ PLANNER_RUNTIME_MEMORY = MemoryCoefficients(
     holds_gradients=True,
     fused=False,
     fused_norms=False,
+    logit_bytes=10.0,  # float32 logits and their log-softmax; then its softmax and gradient, and that in bfloat16
+    logits_at_once=RUNTIME_LOGITS_AT_ONCE,
 )

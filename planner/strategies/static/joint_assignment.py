@@ -46,9 +46,10 @@ class JointItems(JointStreams):
         super().__init__(pricing, inputs, layouts)
         self.layout = layouts[inputs.module]
         self.replicas = [group.ranks for group in replica_groups(self.layout).values()]
-        line, sizes = item_line(pricing, inputs.module, self.layout), self.batch.items
-        of_size = {size: line.item_seconds(size) for size in {*sizes.values()}}
-        self.loads = {item: of_size[size] for item, size in sizes.items()}
+        self.line, sizes = item_line(pricing, inputs.module, self.layout), self.batch.items
+        of_size = {size: np.array(self.line.item_parts(size)) for size in {*sizes.values()}}
+        self.parts = {item: of_size[size] for item, size in sizes.items()}
+        self.loads = {item: float(parts[0]) for item, parts in self.parts.items()}
         mean = sum(sizes.values()) // len(sizes)
         first = {*stage_ranks(self.layout, 0)}
         ranks = Ranks(rank for rank in self.replicas[0] if rank in first)
@@ -126,7 +127,9 @@ class JointItems(JointStreams):
     def placed(self, samples: ReplicaItems) -> PlacedSamples:
         """The samples on their replicas."""
         module, layout = self.inputs.module, self.layout
-        seconds = np.array([[sum(self.loads[item] for item in items) for items in each] for each in samples])
+        nothing = np.zeros(1 + len(self.line.launches))
+        packs = [[sum((self.parts[item] for item in items), nothing) for items in each] for each in samples]
+        seconds = self.line.packed_seconds(np.array(packs))
         of_ranks = pipeline_loads(self.replicas, layout, self.shares, seconds, self.inputs.cluster.size)
         passes, homes = seconds * self.shares.max(), replica_homes(module, layout)
         return PlacedSamples(

@@ -15,7 +15,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.sequence_sharding import whole_shares
 from planner.specs.workload.items import Size, part_lengths
 from planner.strategies.static.static_plan import item_line
-from planner.strategies.static.stream_items import Choice, Reader, StreamItems
+from planner.strategies.static.stream_items import Choice, Reader, StreamItems, size_parts
 
 DEGREES = (2, 4, 8)  # replicas of a group
 
@@ -31,21 +31,26 @@ class SplitItems(StreamItems):
         groups = [Group(ranks=Ranks(ranks), split={"ulysses": degree}) for ranks in joined]
         self.groups, self.places = [*self.groups, *groups], [*self.replicas, *(group.ranks for group in groups)]
         self.senders = [*self.senders, *(group.ranks for group in groups)]
-        line = item_line(pricing, name, layout, groups[0])
-        whole = item_line(pricing, name, layout)
+        self.split_line = item_line(pricing, name, layout, groups[0])
 
-        def split_seconds(size: Size) -> float:
+        def split_parts(size: Size) -> Floats:
             shares = whole_shares(part_lengths(size), (degree, 1))
             if shares:
-                return max(sum(map(whole.item_seconds, parts)) for parts in shares)
-            return sum(map(line.item_seconds, part_lengths(size)))
+                return max((size_parts(self.line, parts) for parts in shares), key=lambda parts: float(parts[0]))
+            return size_parts(self.split_line, part_lengths(size))
 
-        of_size = {size: split_seconds(size) for size in {*sizes.values()}}
-        self.split_loads = {item: of_size[size] for item, size in sizes.items()}
+        of_size = {size: split_parts(size) for size in {*sizes.values()}}
+        self.split_parts = {item: of_size[size] for item, size in sizes.items()}
 
-    def load(self, item: int, place: int) -> float:
-        """Seconds of an item on each rank of a place: a replica, or behind all of them a group."""
-        return self.loads[item] if place < len(self.replicas) else self.split_loads[item]
+    def parts_on(self, item: int, place: int) -> Floats:
+        """What an item adds to a pass of each rank of a place: a replica, or behind all of them a group."""
+        return self.parts[item] if place < len(self.replicas) else self.split_parts[item]
+
+    def packed_seconds(self, packs: Floats) -> Floats:
+        """(micro-batches, places) seconds of passes, those of groups at what splitting costs."""
+        count = len(self.replicas)
+        own, split = self.line.packed_seconds(packs[:, :count]), self.split_line.packed_seconds(packs[:, count:])
+        return np.concatenate((own, split), axis=1)
 
     def placed(self, items: Sequence[int], by: Mapping[int, Reader], choice: Choice) -> dict[int, int]:
         """Item → its place, home by home; homes that are no whole groups have no item split."""
@@ -68,7 +73,7 @@ class SplitItems(StreamItems):
         replicas = [group * self.degree + at for group in groups for at in range(self.degree)]
         sending = np.array([self.farthest_seconds(item, by[item]) for item in items])
         whole = np.array([self.loads[item] for item in items]) + sending
-        split = np.array([self.split_loads[item] for item in items]) + sending
+        split = np.array([float(self.split_parts[item][0]) for item in items]) + sending
         found = split_long(SplitProblem(whole, split, self.degree, choice.start[replicas]))
         return {
             item: len(self.replicas) + groups[place] if is_split else replicas[place]

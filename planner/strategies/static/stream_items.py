@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.costs import Floats, Ints, Pricing, SendRoute
+from planner.costs import CostLine, Floats, Ints, Pricing, SendRoute
 from planner.packing import exchange_loads
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
@@ -62,9 +62,10 @@ class StreamItems:
         self.places = self.replicas  # where an item may be: on a replica
         last = {*stage_ranks(layout, layout.pp - 1)}
         self.senders = [Ranks(rank for rank in ranks if rank in last) for ranks in self.replicas]
-        line = item_line(pricing, name, layout)
-        of_size = {size: sum(map(line.item_seconds, part_lengths(size))) for size in {*sizes.values()}}
-        self.loads = {item: of_size[size] for item, size in sizes.items()}
+        self.line = item_line(pricing, name, layout)
+        of_size = {size: size_parts(self.line, part_lengths(size)) for size in {*sizes.values()}}
+        self.parts = {item: of_size[size] for item, size in sizes.items()}
+        self.loads = {item: float(parts[0]) for item, parts in self.parts.items()}
         tokens_of = {size: item_tokens(size) for size in of_size}
         self.tokens = {item: tokens_of[size] for item, size in sizes.items()}
         self.known_near: dict[Ranks, list[int]] = {}  # ranks that read → places that need not send to others
@@ -128,22 +129,27 @@ class StreamItems:
 
     def seconds(self, cells: Sequence[Sequence[Sequence[int]]], by: Mapping[int, Reader]) -> Floats:
         """(micro-batches, places) seconds of the items there, those of sending their outputs included."""
-        found = np.zeros((len(cells), len(self.places)))
+        sending = np.zeros((len(cells), len(self.places)))
+        packs = np.zeros((*sending.shape, 1 + len(self.line.launches)))
         for number, of_replicas in enumerate(cells):
             for place, items in enumerate(of_replicas):
                 for item in items:
-                    far = place not in self.near(by[item][1])
-                    sending = self.sending_seconds(item, by[item], place) if far else 0.0
-                    found[number, place] += self.load(item, place) + sending
-        return found
+                    if place not in self.near(by[item][1]):
+                        sending[number, place] += self.sending_seconds(item, by[item], place)
+                    packs[number, place] += self.parts_on(item, place)
+        return self.packed_seconds(packs) + sending
 
     def in_turn(self, forward: Floats) -> Floats:
         """(micro-batches, places) when forwards of each place end, whose ranks run them one after another."""
         return forward
 
-    def load(self, item: int, place: int) -> float:
-        """Seconds of an item on a place."""
-        return self.loads[item]
+    def parts_on(self, item: int, place: int) -> Floats:
+        """What an item adds to what a place computes in a pass, (parts,)."""
+        return self.parts[item]
+
+    def packed_seconds(self, packs: Floats) -> Floats:
+        """(micro-batches, places) seconds of passes over items with these sums of parts, (…, places, parts)."""
+        return self.line.packed_seconds(packs)
 
     def replica_of(self, item: int, reader: Reader, load: Floats, allowed: Ints) -> int:
         """The replica that has an item's outputs at its readers first: one beside them, or the least loaded."""
@@ -196,3 +202,8 @@ class StreamItems:
             of="F",
             peers=reader[1],
         )
+
+
+def size_parts(line: CostLine, parts: Sequence[int]) -> Floats:
+    """What an item with parts of these tokens adds to a pass, (parts,)."""
+    return np.array([*map(sum, zip(*map(line.item_parts, parts), strict=True))])
