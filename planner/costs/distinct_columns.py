@@ -5,14 +5,15 @@ micro-batch, states on the mesh and the ZeRO stage. So a formula of many operati
 what is left to do for each layout is arithmetic on its results.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.layout_columns import NUMERIC_FIELDS, LayoutColumns
+from planner.costs.layout_columns import NON_NUMERIC_FIELDS, NUMERIC_FIELDS, LayoutColumns
 
 Result = TypeVar("Result")
 Indices = NDArray[np.int64]
@@ -26,17 +27,41 @@ LAYER_FIELDS = (
 LARGEST_KEY = 2**62
 KEYS_PER_LAYOUT = 4  # so many possible keys for each layout are counted in a table; more are sorted
 FEWEST_COMPARED = 64  # fewer layouts than these are not compared
+REMEMBERED = 4096  # results of formulas on distinct layouts, of about a hundred numbers each
+TOLD_APART = tuple(name for name in NON_NUMERIC_FIELDS if name != "alike")
 
 
-def on_distinct(at: LayoutColumns, names: tuple[str, ...], formula: Callable[[LayoutColumns], Result]) -> Result:
+def on_distinct(at: LayoutColumns, names: tuple[str, ...], formula: Callable[..., Result], *inputs: Hashable) -> Result:
     """The formula's result, (layouts,) each; `names`: the fields that it may depend on besides those that are no
-    numbers. All others are nan to it.
+    numbers. All others are nan to it. Of a formula that is a function of the layouts and `inputs` alone, results are
+    remembered: a search asks for the same meshes and micro-batches beside one memory after another.
     """
     few, place = distinct_columns(at, names)
+    own: Result = remembered(formula, inputs, KnownColumns.of(few, names)) if inputs else formula(few)
     if place is None:
-        return formula(few)
-    found: Result = taken(formula(few), place, few_layouts(few, names))
+        return own
+    found: Result = taken(own, place, few_layouts(few, names))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class KnownColumns:
+    """Layouts that are equal to others where these have the same values."""
+
+    values: tuple[Hashable, ...]  # of the fields that count
+    at: LayoutColumns = field(compare=False)
+
+    @classmethod
+    def of(cls, at: LayoutColumns, names: tuple[str, ...]) -> "KnownColumns":
+        """Layouts of which these fields count, and those that are no numbers."""
+        numbers = [column.tobytes() if np.ndim(column := getattr(at, name)) else column for name in names]
+        return cls((names, *numbers, *(getattr(at, name) for name in TOLD_APART)), at)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def remembered(formula: Callable[..., Any], inputs: tuple[Hashable, ...], columns: KnownColumns) -> Any:
+    """The formula's result, whose arrays nobody changes."""
+    return formula(columns.at, *inputs)
 
 
 def distinct_columns(at: LayoutColumns, names: tuple[str, ...]) -> tuple[LayoutColumns, Indices | None]:

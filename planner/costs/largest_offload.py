@@ -38,7 +38,7 @@ class LargestOffload(NamedTuple):
 
 def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, size: int) -> LargestOffload:
     """The shares of layouts whose shortest item has `size` tokens."""
-    found: LargestOffload = on_distinct(at, LAYER_FIELDS, lambda some: largest_of_layers(module, some, machine, size))
+    found: LargestOffload = on_distinct(at, LAYER_FIELDS, largest_of_layers, module, machine, size)
     chunks = np.asarray(at.pp * at.vpp)
     even = np.mod(module.layers, chunks) == 0
     with_ends = ~even & (np.mod(module.layers + 2, chunks) == 0)  # as costs/memory/model_states.py divides layers
@@ -47,8 +47,8 @@ def largest_offload(module: Module, at: LayoutColumns, machine: MachineModel, si
     return LargestOffload(plain, np.where(even & (least > 2), np.maximum(found.full, plain), plain))
 
 
-def largest_of_layers(module: Module, at: LayoutColumns, machine: MachineModel, size: int) -> LargestOffload:
-    """The same of layers, wherever they are."""
+def largest_of_layers(at: LayoutColumns, module: Module, machine: MachineModel, size: int) -> LargestOffload:
+    """The same of layers, wherever they are, of layouts that all differ in them."""
     one = replace(at, cp=1.0, ulysses=1.0, micro_batch=1.0)
     dispatches = (at.dispatch,) if isinstance(at.dispatch, str) else at.dispatch
     seconds: Number = 0.0

@@ -35,6 +35,7 @@ from planner.costs.rate_lines import (
 from planner.plan.plan_file import Layout, SequenceSplit
 from planner.plan.task import Task
 from planner.specs.base import Layers, Ranks
+from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.layers import Module
 from planner.units import MS
@@ -53,6 +54,7 @@ class RatePricing:
     spread: float  # of a step's seconds
     reads: CrossReads = NO_READS  # of cross attention, in the mean of all items
     found: dict[Key, CostLine] = field(default_factory=dict)  # cost lines of passes, by all that they depend on
+    groups: dict[tuple[Ranks, SequenceSplit], LayerGroups] = field(default_factory=dict)  # of passes on these ranks
     tokens: dict[Key, tuple[float, float]] = field(default_factory=dict)  # bytes of activations that one token leaves
 
     @cached_property
@@ -60,13 +62,18 @@ class RatePricing:
         """The straggler factor: how much longer everything takes on many ranks, of which the slowest is critical."""
         return 1.0 + float(self.machine.jitter(len(self.layout.ranks)))
 
+    @cached_property
+    def accounting(self) -> MemoryCoefficients:
+        """The memory coefficients on the device."""
+        return device_accounting(self.machine.device, self.machine.accounting)
+
     def compute_cost(self, seconds: float, comm: float = 0.0) -> Cost:
         """Seconds with the source of the rates and the spread of a step."""
         return Cost(seconds, self.machine.rates.source, self.spread, comm)
 
     def pass_line(self, part: LayerPass) -> tuple[CostLine, Cost]:
         """The cost line of a pass, communication of its group included; and a cost with their source."""
-        groups = pass_groups(part, self.layout, self.cluster)
+        groups = self.pass_groups(part)
         key = (part._replace(module="", ranks=Ranks()), groups)
         if key not in self.found:
             at, line = self.pass_columns(part), CostLine()
@@ -76,6 +83,13 @@ class RatePricing:
             line += head_line(self.spec, at, self.machine, part.forward) if part.embedding_head else CostLine()
             self.found[key] = line * self.straggler_factor
         return self.found[key], self.compute_cost(0.0)
+
+    def pass_groups(self, part: LayerPass) -> LayerGroups:
+        """The groups that communicate within a pass: the same in all layers on its ranks."""
+        key = part.ranks, part.split
+        if key not in self.groups:
+            self.groups[key] = pass_groups(part, self.layout, self.cluster)
+        return self.groups[key]
 
     def weight_gradient_line(self, part: LayerPass) -> CostLine:
         """The cost line of a backward's weight gradients (W)."""
@@ -109,7 +123,7 @@ class RatePricing:
         at, placements = self.pass_columns(part), part.by_placement or ((self.layout.expert_placement, part.recompute),)
         return [(replace(at, **placement._asdict()), recompute) for placement, recompute in placements]
 
-    @property
+    @cached_property
     def layout_columns(self) -> LayoutColumns:
         """Columns of the layout for layers that no range of `experts` names."""
         return with_reads(columns_of(self.layout.with_expert_placement(self.layout.expert_placement)), self.reads)
@@ -141,8 +155,9 @@ class RatePricing:
         if key not in self.tokens:
             self.tokens[key] = self.token_bytes(layers, typical, reads)
         kept, recomputed = (each * tokens / split.degree for each in self.tokens[key])
-        at, accounting = self.layout_columns, device_accounting(self.machine.device, self.machine.accounting)
-        head = float(loss_bytes(self.spec, at, accounting, tokens / split.degree)) if ends else 0.0
+        head = (
+            float(loss_bytes(self.spec, self.layout_columns, self.accounting, tokens / split.degree)) if ends else 0.0
+        )
         return ActivationBytes(kept, head, recomputed)
 
     def token_bytes(self, layers: Layers, seq: float, reads: CrossReads) -> tuple[float, float]:
@@ -150,7 +165,6 @@ class RatePricing:
         kept from forward to backward; and recomputed during one layer's backward.
         """
         at = replace(with_reads(self.layout_columns, reads), seq=seq)
-        accounting = device_accounting(self.machine.device, self.machine.accounting)
         kept, peak_recomputed = 0.0, 0.0
         counts = Counter(
             (self.spec.layer_kind(layer), self.layout.layer_recompute(layer), placed.expert_placement)
@@ -160,7 +174,7 @@ class RatePricing:
         for (kind, how, placement), count in counts.items():
             full, parts = recompute_columns(how)
             each = replace(at, full_recompute=full, recomputed_parts=parts, **placement._asdict())
-            own, recomputed_bytes = layer_token_bytes(self.spec, kind, each, accounting)
+            own, recomputed_bytes = layer_token_bytes(self.spec, kind, each, self.accounting)
             kept, peak_recomputed = kept + count * float(own), max(peak_recomputed, float(recomputed_bytes))
         return kept, peak_recomputed
 

@@ -131,7 +131,7 @@ class JointProblem:
             degree=layout.cp,
             ring=layout.default_split.ring,
         )
-        seconds = sum(pricing.price(replace(task, phase=phase)).value for phase in phases)
+        seconds = sum(pricing.price(task.changed(phase=phase)).value for phase in phases)
         least = seconds * len(layout.ranks) / (1.0 + float(self.own.machine.jitter(len(layout.ranks))))
         return least / self.repeated.epochs if self.repeated and self.may_keep_features(name) else least
 

@@ -1,7 +1,9 @@
 """Tasks: what the runtime executes and the simulator times. They are derived from a plan and never stored."""
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from planner.plan.plan_file import SequenceSplit
 from planner.specs.base import Layers, Ranks
@@ -26,9 +28,10 @@ PHASE_STREAMS: dict[Phase, str] = {
 NO_RANKS = Ranks()
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A unit of work (a pass, a collective, a transfer, an update) that its ranks start and end together."""
+class Task(msgspec.Struct, frozen=True):
+    """A unit of work (a pass, a collective, a transfer, an update) that its ranks start and end together. There may be
+    a million: of frozen classes this kind is made quickest.
+    """
 
     module: str
     layers: Layers
@@ -46,18 +49,14 @@ class Task:
     peers: Ranks = NO_RANKS  # of a send or recv: the ranks of the other end
     after: tuple[str, ...] = ()  # ids of tasks that must end before it starts
     parts: tuple[tuple[int, ...], ...] = ()  # tokens of each part of each item; empty: no item has several parts
-    cached_id: str = field(
-        default="", init=False, repr=False, compare=False
-    )  # formatted once, as it is read very often
+    id: str = ""  # `module[layers]/phase/micro-batch/group`: the only key that joins plan, timeline, trace and ledger
 
-    @property
-    def id(self) -> str:
-        """`module[layers]/phase/micro-batch/group`: the only key that joins plan, timeline, trace and ledger."""
-        if not self.cached_id:
+    def __post_init__(self) -> None:
+        """Make the id, which follows from the other fields, where it is not given."""
+        if not self.id:
             micro_batch = "step" if self.micro_batch is None else self.micro_batch
-            task_id = f"{self.module}[{self.layers}]/{self.phase}{self.of}/{micro_batch}/{self.group}"
-            object.__setattr__(self, "cached_id", task_id)
-        return self.cached_id
+            made = f"{self.module}[{self.layers}]/{self.phase}{self.of}/{micro_batch}/{self.group}"
+            force_setattr(self, "id", made)
 
     @property
     def stream(self) -> str:
@@ -101,24 +100,23 @@ class Task:
 
     def of_share(self, lengths: tuple[int, ...]) -> "Task":
         """Return the task as a rank has it whose whole documents have these lengths."""
-        return replace(self, degree=1, parts=(lengths,), sizes=(sum(lengths),))
+        return self.changed(degree=1, parts=(lengths,), sizes=(sum(lengths),))
+
+    def changed(self, **fields: Any) -> "Task":
+        """Return the task with other values in these fields, and the id that follows from them."""
+        return msgspec.structs.replace(self, id="", **fields)
 
     def with_dependencies(self, *ids: str) -> "Task":
         """Return the task with these ids added to those that it waits for."""
         after = (*self.after, *(i for i in ids if i not in self.after))
-        found = self.as_transfer(self.phase, self.of, self.peers, after)
-        object.__setattr__(found, "cached_id", self.id)  # which does not depend on what it waits for
-        return found
+        return msgspec.structs.replace(self, after=after)  # on which its id does not depend
 
     def on_group(self, group: str, ranks: Ranks) -> "Task":
-        """Return the task of another group, on its ranks. Much faster than `dataclasses.replace`."""
-        return Task(
-            self.module, self.layers, self.phase, self.micro_batch, group, ranks, self.sizes, self.items,
-            self.degree, self.share, self.ring, self.offload, self.of, self.peers, self.after, self.parts,
-        )  # fmt: skip
+        """Return the task of another group, on its ranks."""
+        return self.changed(group=group, ranks=ranks)
 
     def as_transfer(self, phase: Phase, of: str, peers: Ranks, after: tuple[str, ...]) -> "Task":
-        """Return the send or recv of this pass. Much faster than `dataclasses.replace`, and called very often."""
+        """Return the send or recv of this pass. Quicker than `changed`, and called very often."""
         return Task(
             self.module, self.layers, phase, self.micro_batch, self.group, self.ranks, self.sizes, self.items,
             self.degree, self.share, self.ring, self.offload, of, peers, after, self.parts,

@@ -5,7 +5,6 @@ split: I stands for all of it, and W is empty.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -155,7 +154,7 @@ def splits_backward(plan: Plan) -> bool:
 
 def as_phase(task: Task, phase: Phase) -> Task:
     """The forward, or the task of another phase on the same items."""
-    return task if phase == "F" else replace(task, phase=phase)
+    return task if phase == "F" else task.changed(phase=phase)
 
 
 def stage_activation_capacity(plan_memory: PlanMemory, forwards: dict[int, Task]) -> float:

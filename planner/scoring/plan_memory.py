@@ -39,6 +39,7 @@ class PlanMemory:
     plan: Plan
     pricing: Pricing
     held: dict[Hashable, list[ActivationBytes]] = field(default_factory=dict)  # by all that they depend on
+    alike: dict[tuple[str, Layers], Hashable] = field(default_factory=dict)  # layers → what all that keep as much share
 
     def over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
         """Bytes on every rank over a simulated step."""
@@ -93,10 +94,19 @@ class PlanMemory:
         has what its forward needs.
         """
         kinds, reads = self.pricing.device_kinds(task.ranks), self.pricing.cross_reads(task)
-        key = task.module, task.layers, task.degree, task.ring, task.lengths, kinds, reads
+        key = task.module, self.kept_by(task.module, task.layers), task.degree, task.ring, task.lengths, kinds, reads
         if key not in self.held:
             self.held[key] = self.new_activation_bytes(task)
         return self.held[key]
+
+    def kept_by(self, module: str, layers: Layers) -> Hashable:
+        """All of a stage's layers that their activations depend on: most stages of a pipeline have it in common."""
+        if (module, layers) not in self.alike:
+            spec, layout = self.plan.uses.models[module], self.plan.layouts[module]
+            each = [(spec.layer_kind(layer), layout.layer_recompute(layer)) for layer in layers]
+            placed = [layout.at_layer(layer).expert_placement for layer in layers] if layout.experts else ()
+            self.alike[module, layers] = (*each, *placed, layers[-1] == spec.layers - 1)
+        return self.alike[module, layers]
 
     def new_activation_bytes(self, task: Task) -> list[ActivationBytes]:
         """Compute what `activation_bytes` keeps."""

@@ -56,7 +56,7 @@ class GroupCopy:
 
     def task(self, of: Task) -> Task:
         after = tuple(self.id(awaited) for awaited in of.after)
-        return replace(of, group=self.group, ranks=self.ranks(of.ranks), peers=self.ranks(of.peers), after=after)
+        return of.changed(group=self.group, ranks=self.ranks(of.ranks), peers=self.ranks(of.peers), after=after)
 
     def event(self, of: TaskEvent) -> TaskEvent:
         return of._replace(id=self.id(of.id), ranks=self.ranks(of.ranks), cause=self.id(of.cause))

@@ -1,7 +1,6 @@
 """Breaks a step down into seconds of the mean rank that add up to it, and counts its use of ranks and memory."""
 
 from collections import Counter
-from dataclasses import replace
 
 from planner.costs import pricing_of
 from planner.plan.descriptions import module_layout_text
@@ -106,7 +105,7 @@ def fixed_seconds(plan: Plan, score: Score) -> float:
     total = 0.0
     for task, count in zip(score.tasks, score.timeline.event_counts, strict=True):
         if task.phase in ("F", "B", "I", "W") and task.sizes:
-            cost = price(replace(task, sizes=(1,), items=task.items[:1], offload=()))
+            cost = price(task.changed(sizes=(1,), items=task.items[:1], offload=()))
             total += count * (cost.value - cost.comm) * doing(task.ranks)
     return total / plan.size
 

@@ -40,3 +40,23 @@ def test_a_formula_over_distinct_layouts_is_the_formula_over_all():
         assert (found == at.tp * 10 + at.pp).all() and constant == 7.0
     other = replace(at, tp=at.tp * 2)  # of which nothing is known, though it shares what was known
     assert (on_distinct(other, ("tp", "pp"), formula)["both"][0] == other.tp * 10 + at.pp).all()
+
+
+def times_inputs(some, factor):
+    return (some.tp * factor, some.rank_order, some.tp.size)
+
+
+def test_what_is_remembered_is_of_the_same_layouts_and_inputs():
+    """Only fields that are named count among numbers; all others, and every input, tell results apart."""
+    random = np.random.default_rng(0)
+    at = LayoutColumns(ranks=64, seq=4096, batch=64, tp=random.choice([1, 2, 4], MANY), pp=random.choice([1, 2], MANY))
+    whole, _, count = on_distinct(at, ("tp",), times_inputs, 3.0)
+    assert (whole == 3.0 * at.tp).all() and count == 3
+    for other, factor in (
+        (replace(at, pp=at.pp * 2, alike={}), 3.0),  # remembered
+        (replace(at, tp=at.tp * 2, alike={}), 3.0),
+        (replace(at, rank_order="pp-tp-cp-dp-replica"), 3.0),
+        (at, 5.0),
+    ):
+        found, order, _ = on_distinct(other, ("tp",), times_inputs, factor)
+        assert (found == factor * other.tp).all() and order == other.rank_order

@@ -1,7 +1,5 @@
 """Prices of what is frozen: by rates, by fits, and by fits of frozen layers; what adds up, and what is never less."""
 
-from dataclasses import replace
-
 import pytest
 
 from planner.costs.compute import complete_rates
@@ -62,7 +60,7 @@ def test_a_frozen_backward_is_what_weights_leave_of_it(costs):
     spared = seconds_by_pass(frozen)
     for task in expand(whole):
         if (task.module, task.phase) == ("llm", "B"):
-            both, weights = (pricing.price(replace(task, phase=phase)).value for phase in ("B", "W"))
+            both, weights = (pricing.price(task.changed(phase=phase)).value for phase in ("B", "W"))
             assert weights > 0
             assert spared["llm", "B", task.micro_batch, task.group] == pytest.approx(both - weights)
 

@@ -174,7 +174,7 @@ def test_another_plans_run_is_refused(ran, said, tmp_path):
 def test_the_same_tasks_on_other_tokens_are_another_plan(tmp_path):
     plan = sharded_plan(4, [[(0, 4)], [(0, 2), (2, 2)]])
     timeline, tasks = simulated(plan)
-    longer = [replace(t, sizes=(99,) * len(t.sizes)) for t in tasks]
+    longer = [t.changed(sizes=(99,) * len(t.sizes)) for t in tasks]
     with pytest.raises(InputError, match="worked on 99 tokens"):
         overlay_steps(
             [(timeline, tasks)], write(tmp_path / "m.json", TracedStep(timeline, longer, "measured")), "toy", 4

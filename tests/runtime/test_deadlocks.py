@@ -123,7 +123,7 @@ def test_ends_of_a_message_that_differ_are_refused(name):
                 require_no_deadlock(plan, task_lists([*tasks[:at], wrong, *tasks[at + 1 :]]), "here")
 
 
-FIELDS = [name for name in Task.__dataclass_fields__ if name != "cached_id"]
+FIELDS = [name for name in Task.__struct_fields__ if name != "id"]
 
 
 def test_backwards_of_an_encoder_that_gathers_in_them_are_in_one_order():

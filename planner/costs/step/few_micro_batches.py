@@ -73,15 +73,18 @@ def weight_shares(
     module: Module, at: LayoutColumns, sizes: SequenceSizes, machine: MachineModel
 ) -> tuple[Number, Number]:
     """The greatest share of weight gradients in both passes of a micro-batch; and their seconds without tokens."""
+    return on_distinct(at, sharding_fields(module, at), distinct_weight_shares, module, sizes, machine)
 
-    def shares_of(some: LayoutColumns) -> tuple[Number, Number]:
-        device, one = machine.without_launches, replace(some, micro_batch=1.0, full_recompute=0.0, alike={})
-        each = [replace(one, seq=tokens) for tokens in (NO_TOKENS, *sizes)]
-        weights = [
-            weight_gradient_share(module, own, device) * mean_layer_seconds(module, own, device).seconds for own in each
-        ]
-        both = [linear_layer_seconds(module, own, device).seconds for own in each]
-        shares = ((own - weights[0]) / (passes - both[0]) for own, passes in zip(weights[1:], both[1:], strict=True))
-        return np.maximum(*shares), weights[0] * module.layers
 
-    return on_distinct(at, sharding_fields(module, at), shares_of)
+def distinct_weight_shares(
+    at: LayoutColumns, module: Module, sizes: SequenceSizes, machine: MachineModel
+) -> tuple[Number, Number]:
+    """The same of layouts that all differ in them."""
+    device, one = machine.without_launches, replace(at, micro_batch=1.0, full_recompute=0.0, alike={})
+    each = [replace(one, seq=tokens) for tokens in (NO_TOKENS, *sizes)]
+    weights = [
+        weight_gradient_share(module, own, device) * mean_layer_seconds(module, own, device).seconds for own in each
+    ]
+    both = [linear_layer_seconds(module, own, device).seconds for own in each]
+    shares = ((own - weights[0]) / (passes - both[0]) for own, passes in zip(weights[1:], both[1:], strict=True))
+    return np.maximum(*shares), weights[0] * module.layers

@@ -83,15 +83,16 @@ def mean_layer_seconds(
     module: Module, at: LayoutColumns, machine: MachineModel, by_cause: bool = True
 ) -> MicroBatchSeconds:
     """Seconds of one layer in the mean of all, of which a share is recomputed in full, and the others in part."""
-
-    def passes(some: LayoutColumns) -> LayerPasses:
-        found = mean_layer_passes(module, some, machine)
-        return found if by_cause else LayerPasses(*(each.together for each in found))
-
     names = group_fields(at, LAYER_FIELDS, layer_group_dims(at, module.routed_experts is not None))
-    each = on_distinct(at, names, passes)
+    each = on_distinct(at, names, distinct_layer_passes, module, machine, by_cause)
     full = at.full_recompute
     return MicroBatchSeconds(each.forward, each.partial * (1.0 - full) + (each.backward + each.forward) * full)
+
+
+def distinct_layer_passes(at: LayoutColumns, module: Module, machine: MachineModel, by_cause: bool) -> LayerPasses:
+    """Passes of one layer of layouts that all differ in them, by cause or all under one."""
+    found = mean_layer_passes(module, at, machine)
+    return found if by_cause else LayerPasses(*(each.together for each in found))
 
 
 def mean_layer_passes(module: Module, at: LayoutColumns, machine: MachineModel) -> LayerPasses:

@@ -119,18 +119,21 @@ def pass_shares(
     if full is not None:
         at = replace(at, full_recompute=full, recomputed_parts=frozenset(), alike={})
 
-    def shares_of(some: LayoutColumns) -> PassShares:
-        some = replace(some, micro_batch=1.0, alike={})
-        none, device = replace(some, seq=NO_TOKENS), machine.without_launches
-        constants, idle = (linear_layer_seconds(module, none, each) for each in (machine, device))
-        shares: list[Number] = []
-        for tokens in sizes:
-            found = linear_layer_seconds(module, replace(some, seq=tokens), device)
-            shares.append((found.forward.seconds - idle.forward.seconds) / (found.seconds - idle.seconds))
-        most, least = np.maximum(*shares), np.minimum(*shares)
-        return PassShares(most, 1.0 - least, constants.forward.seconds, constants.backward.seconds)
+    names = (*sharding_fields(module, at), "full_recompute")
+    return on_distinct(at, names, distinct_pass_shares, module, sizes, machine)
 
-    return on_distinct(at, (*sharding_fields(module, at), "full_recompute"), shares_of)
+
+def distinct_pass_shares(at: LayoutColumns, module: Module, sizes: SequenceSizes, machine: MachineModel) -> PassShares:
+    """The same of layouts that all differ in them."""
+    at = replace(at, micro_batch=1.0, alike={})
+    none, device = replace(at, seq=NO_TOKENS), machine.without_launches
+    constants, idle = (linear_layer_seconds(module, none, each) for each in (machine, device))
+    shares: list[Number] = []
+    for tokens in sizes:
+        found = linear_layer_seconds(module, replace(at, seq=tokens), device)
+        shares.append((found.forward.seconds - idle.forward.seconds) / (found.seconds - idle.seconds))
+    most, least = np.maximum(*shares), np.minimum(*shares)
+    return PassShares(most, 1.0 - least, constants.forward.seconds, constants.backward.seconds)
 
 
 def sharding_fields(module: Module, at: LayoutColumns) -> tuple[str, ...]:

@@ -18,6 +18,13 @@ def coordinates(layout: Layout, rank: int) -> dict[str, int]:
     return unravel(bisect_left(layout.ranks, rank), layout.mesh)
 
 
+def places_along(layout: Layout, dim: str, ranks: Iterable[int]) -> list[int]:
+    """Return the index of each of these ranks along one dim of the mesh."""
+    dims = layout.rank_order.split("-")  # the first varies fastest
+    stride, size = prod(getattr(layout, faster) for faster in dims[: dims.index(dim)]), getattr(layout, dim)
+    return [bisect_left(layout.ranks, rank) // stride % size for rank in ranks]
+
+
 def groups_over(layout: Layout, dims: Collection[str]) -> dict[int, Ranks]:
     """Return rank → the ranks that differ from it in these dims only, including itself."""
     return mesh_blocks(layout.ranks, layout.mesh, dims)

@@ -5,7 +5,7 @@ every one of these.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from planner.plan.plan_file import Plan, Step, parse_module_key
@@ -178,9 +178,9 @@ def split_by_layers(task: Task, named: list[set[int]]) -> list[Task]:
     if not named:
         return [task]
     runs = [Layers(run) for _, run in groupby(task.layers, lambda layer: [layer in layers for layers in named])]
-    parts = [replace(task, layers=runs[0])]
+    parts = [task.changed(layers=runs[0])]
     for run in runs[1:]:
-        parts.append(replace(task, layers=run, after=(parts[-1].id,)))
+        parts.append(task.changed(layers=run, after=(parts[-1].id,)))
     return parts
 
 
@@ -197,4 +197,4 @@ def rewire(task: Task, forward: list[Task]) -> Task:
     after = tuple(
         last.get((i.rpartition("/")[2], layers[-1]), i) if (layers := missing.get(i)) else i for i in task.after
     )
-    return replace(task, after=after)
+    return task.changed(after=after)

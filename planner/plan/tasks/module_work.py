@@ -25,7 +25,7 @@ from planner.plan.plan_file import Assignment, Group, Layout, Plan, Step, assign
 from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED, Slot
 from planner.plan.schedules.explicit import resolve_slots
 from planner.plan.task import Phase, Task
-from planner.specs.base import Layers, Ranks
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.workload.items import Size, part_lengths
 
 
@@ -85,10 +85,12 @@ class ModuleWork:
         return self.flow.trains(stage == len(self.stages) - 1)
 
     @property
-    def decided(self) -> tuple[Any, ...]:
-        """All that its tasks follow from."""
+    def order_source(self) -> tuple[Any, ...]:
+        """All that its tasks and their order follow from but for the items of its groups."""
+        layout = with_fields(self.layout, recompute="none", offload=0.0, optimizer_offload=0.0)
         flags = self.syncs_each_micro_batch, self.reduces_gradients
-        return self.layout, self.stages, self.micro_batches, flags, self.flow
+        groups = [[(c.group, c.ranks, bool(c.items)) for c in micro_batch] for micro_batch in self.micro_batches]
+        return layout, self.stages, groups, flags, self.flow
 
     @property
     def pipeline_ranks(self) -> int:
@@ -257,6 +259,14 @@ def new_pass_task(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> T
         c.offload,
         parts=c.parts,
     )
+
+
+def task_of(c: GroupWork, task: Task) -> Task:
+    """Return a task of a group in a micro-batch with these items in place of others: what it waits for is the same."""
+    return Task(
+        task.module, task.layers, task.phase, task.micro_batch, task.group, task.ranks, c.sizes, c.items, c.degree,
+        c.share, c.ring, c.offload, task.of, task.peers, task.after, c.parts, task.id,
+    )  # fmt: skip
 
 
 def send_task(work: ModuleWork, source: int, target: int, phase: Phase, c: GroupWork) -> Task:

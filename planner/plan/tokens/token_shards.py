@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from planner.plan.mesh.rank_mesh import coordinates
+from planner.plan.mesh.rank_mesh import coordinates, places_along
 from planner.plan.plan_file import Layout
 from planner.plan.task import Task
 from planner.specs.base import Ranks
@@ -48,5 +48,5 @@ def sharing_ranks(layout: Layout, held: Ranks, rank: int) -> Ranks:
     """Return those of a group's ranks on one stage that tokens are sharded over with `rank`: of the same tp index."""
     if layout.tp == 1:
         return held
-    own = coordinates(layout, rank)["tp"]
-    return Ranks(other for other in held if coordinates(layout, other)["tp"] == own)
+    (own,) = places_along(layout, "tp", [rank])
+    return Ranks(other for other, at in zip(held, places_along(layout, "tp", held), strict=True) if at == own)

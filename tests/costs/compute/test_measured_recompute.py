@@ -1,6 +1,5 @@
 """A module measured with and without recomputation: each layout costs what its own layers were measured to."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -80,7 +79,7 @@ def test_recompute_is_the_same_by_ranges(plan, costs):
     """Also the halves of a backward, which no plan with recomputation has, though prices know them."""
     for how in WORDS:
         word, *ranges = (measured(plan, each, costs) for each in (how, {"0-3": how}, {"0-1": how, "2-3": how}))
-        passes = [replace(task, phase=phase) for task in expand(plan) if task.phase == "B" for phase in "BIW"]
+        passes = [task.changed(phase=phase) for task in expand(plan) if task.phase == "B" for phase in "BIW"]
         for each in ranges:
             assert (score(word).step_seconds, score(word).memory) == (score(each).step_seconds, score(each).memory)
             ours, theirs = pricing_of(word).price, pricing_of(each).price
@@ -113,7 +112,7 @@ def test_passes_and_bytes_are_those_of_each_layer(plan, recompute):
             squares, tokens = sum(s * s for s in task.sizes), sum(task.sizes)
             again = FORWARD.ms_per_token2 * squares + FORWARD.ms_per_token * tokens
             again = (again / task.degree + FORWARD.ms) * more * 1e-3
-            sent = plain_price(replace(task, phase="F")).comm * words.count("full") / len(words)
+            sent = plain_price(task.changed(phase="F")).comm * words.count("full") / len(words)
             assert price(task).value == pytest.approx(plain_price(task).value + again + sent)
             assert price(task).comm == pytest.approx(plain_price(task).comm + sent)
         elif task.phase == "F":

@@ -1,6 +1,5 @@
 """Seconds of gathers and reductions among replicas: HSDP by its formula, and bf16 gradients in half the bytes."""
 
-from dataclasses import replace
 from math import prod
 
 import pytest
@@ -278,4 +277,4 @@ def test_prices_of_replicas_do_not_depend_on_micro_batches():
     layout = spread(3, replica=2, dp=4)
     task = Task("llm", LAYERS, "sync", 0, "all", layout.ranks)
     priced = pricing(layout)
-    assert priced.price(task) == priced.price(replace(task, micro_batch=3))
+    assert priced.price(task) == priced.price(task.changed(micro_batch=3))

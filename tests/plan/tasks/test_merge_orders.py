@@ -1,7 +1,5 @@
 """Tasks in one order: each behind what it waits for, every lane in its own order, and circles named."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,10 +54,10 @@ def test_lanes_move_apart_when_one_waits_for_the_other():
 def test_tasks_that_meet_stay_together_or_are_refused():
     """Two tasks on two ranks: what stands between them comes before both, if it waits for neither of them."""
     apart = [task("a"), task("c", rank=1), task("b", rank=1)]
-    one = [replace(each, phase="B") if each.group in "ab" else each for each in apart]
+    one = [each.changed(phase="B") if each.group in "ab" else each for each in apart]
     order = topological_order(one, {"m": ("B",)})
     assert names(order) == "cab"
-    between = [one[0], replace(one[1], after=(one[0].id,)), one[2]]
+    between = [one[0], one[1].changed(after=(one[0].id,)), one[2]]
     assert names(topological_order(between)) == "acb"
     with pytest.raises(InputError, match="wait for each other"):
         topological_order(between, {"m": ("B",)})
