@@ -29,7 +29,7 @@ from planner.calibrate.coefficients import (
     with_coefficients,
     with_sustained_rates,
 )
-from planner.calibrate.linear_residuals import LinearResiduals, LogPriors, Logs
+from planner.calibrate.linear_residuals import LeastResiduals, LinearResiduals, LogPriors, Logs
 from planner.costs import MachineModel
 from planner.costs.step import static_step_seconds
 from planner.published import CaseGroup, PublishedCase, each_setup, group_cases, mean_over_setups, setup_shares
@@ -120,15 +120,16 @@ class LinearisedFit:
     machines: Sequence[MachineModel]
     problems: tuple[FrameworkProblem, FrameworkProblem]
     linear: tuple[LinearResiduals, LinearResiduals]
-    weights: tuple[Logs, Logs]  # (cases,)
+    full_weight_records: int
 
     def fitted_to(self, chosen: NDArray[np.bool_]) -> FittedCoefficients:
         """The coefficients of a fit to some of the cases (cases,), of those that they depend on."""
         values: dict[CoefficientName, float] = {}
         deviations: dict[CoefficientName, float] = {}
-        for problem, linear, weights in zip(self.problems, self.linear, self.weights, strict=True):
-            found = linear.of_cases(chosen).least(weights[chosen], centred_priors(problem.coefficients, values))
+        for problem, linear in zip(self.problems, self.linear, strict=True):
             cases = [case for case, is_chosen in zip(problem.cases, chosen, strict=True) if is_chosen]
+            priors = centred_priors(problem.coefficients, values)
+            found = least_of_own_weights(linear.of_cases(chosen), cases, priors, self.full_weight_records)
             known = {*coefficients_of_cases(cases)} - values.keys()
             for name, log_value, variance in zip(
                 problem.coefficients, found.logs.tolist(), np.diag(found.covariance).tolist(), strict=True
@@ -159,8 +160,7 @@ def linearised_fit(
     together = solved(pooled, centred_priors(pooled.coefficients, {}), full_weight_records, LEAST_NOISE)
     common = dict(zip(pooled.coefficients, np.exp(together.point).tolist(), strict=True))
     each = solved(separate, centred_priors(separate.coefficients, common), full_weight_records, LEAST_NOISE[-1:])
-    weights = [case_weights(cases, linear.residuals, full_weight_records) for linear in (together, each)]
-    return LinearisedFit(cases, machines, (pooled, separate), (together, each), (weights[0], weights[1]))
+    return LinearisedFit(cases, machines, (pooled, separate), (together, each), full_weight_records)
 
 
 def solved(given: FrameworkProblem, priors: LogPriors, most: int, least_noise: Sequence[float]) -> LinearResiduals:
@@ -174,6 +174,21 @@ def solved(given: FrameworkProblem, priors: LogPriors, most: int, least_noise: S
             if np.max(np.abs(step) / np.sqrt(np.diag(found.covariance)), initial=0.0) < CONVERGED:
                 break
     return linear
+
+
+def least_of_own_weights(
+    linear: LinearResiduals, cases: Sequence[PublishedCase], priors: LogPriors, most: int
+) -> LeastResiduals:
+    """The least of these residuals, weighed as they leave the sources of these cases: another source's may have weighed
+    otherwise.
+    """
+    logs = linear.point
+    for _ in range(MOST_STEPS):
+        found = linear.least(case_weights(cases, linear.at(logs), most), priors)
+        step, logs = found.logs - logs, found.logs
+        if np.max(np.abs(step) / np.sqrt(np.diag(found.covariance)), initial=0.0) < CONVERGED / 10.0:
+            break
+    return found
 
 
 def case_weights(

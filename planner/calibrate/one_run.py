@@ -19,8 +19,8 @@ from planner.specs.hardware.device_rates import DeviceRates
 
 SUSTAINED = "sustained"  # of the device, in all precisions alike
 # Standard deviation of the logarithm of seconds that no coefficients explain: what a fit to published records leaves of
-# them, 5.8 % in the median.
-UNEXPLAINED = 0.086
+# them, 5.0 % in the median.
+UNEXPLAINED = 0.074
 STEP = -1e-2  # finite difference of a logarithm: downwards, as some may not be above 0
 WIDTHS: Mapping[str, float] = {
     **{name: prior.width for name, prior in FRAMEWORK_PRIORS.items()},
