@@ -20,7 +20,14 @@ from planner.calibrate.one_run import (
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.costs import MachineModel
 from planner.costs.step import static_step_seconds
-from planner.published import CaseGroup, PublishedCase, group_cases, machines_as_shipped
+from planner.published import (
+    CaseGroup,
+    PublishedCase,
+    each_setup,
+    group_cases,
+    machines_as_shipped,
+    setup_shares,
+)
 
 LEAST_RECORDS = 5  # of a source: with fewer there is little to predict
 NAMES = [name for name in WIDTHS if name != SUSTAINED]
@@ -32,7 +39,7 @@ def median_after_one_run(cases: Sequence[PublishedCase]) -> dict[str, float]:
     """
     timed, found = timed_cases(cases), dict[str, float]()
     for source in sorted({case.origin.source for case in timed}):
-        own = [replace(case, other_setups=()) for case in timed if case.origin.source == source]
+        own = [case for case in timed if case.origin.source == source]
         if len(own) >= LEAST_RECORDS:
             after = source_errors(own, left_out_values(source))
             found[source] = float(np.nanmedian(np.abs(np.exp(after) - 1.0)))
@@ -43,14 +50,17 @@ def source_errors(cases: Sequence[PublishedCase], values: CoefficientValues | No
     """Log errors (cases, cases) after one run each; `values`: of a fit without these cases, None: as shipped."""
     chips = sorted({sustained_rate_of(case).owner for case in cases})
     machines = machines_as_shipped(cases) if values is None else machines_of_cases(cases)
+    every, owners = each_setup(cases)
+    shares = setup_shares(cases)
     predicted, slopes = np.zeros(len(cases)), np.zeros((len(cases), len(NAMES) + len(chips)))
-    for group in group_cases(cases):
-        machine = machines[group.indices[0]]
+    for group in group_cases(every):
+        own = owners[group.indices]
+        machine = machines[own[0]]
         machine = machine if values is None else machine_with(machine, group.first, values)
-        logs = shifted_logs(group, machine)
-        columns = [*range(len(NAMES)), len(NAMES) + chips.index(sustained_rate_of(group.first).owner)]
-        slopes[group.indices[:, None], columns] = (logs[:-1] - logs[-1]).T / STEP
-        predicted[group.indices] = logs[-1]
+        logs = shares[own] * shifted_logs(group, machine)
+        columns = np.array([*range(len(NAMES)), len(NAMES) + chips.index(sustained_rate_of(group.first).owner)])
+        np.add.at(slopes, np.ix_(own, columns), (logs[:-1] - logs[-1]).T / STEP)
+        np.add.at(predicted, own, logs[-1])
     widths = np.array([WIDTHS[name] for name in (*NAMES, *[SUSTAINED] * len(chips))])
     return errors_after_one_run(slopes, widths, predicted - measured_logs(cases))
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.calibrate.framework_facts import FRAMEWORKS
+from planner.costs import CAST_PRECISIONS
 from planner.published import PublishedCase
 from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
@@ -108,7 +109,7 @@ TOLD_BY: Mapping[str, Callable[[PublishedCase], bool]] = {
     "each_expert_us": has_experts,
     "ep_exposed": lambda case: has_experts(case) and case.setup.ep * case.setup.etp > 1,
     "imbalance": lambda case: has_experts(case) and case.setup.imbalance > 0.0,
-    "cast": lambda case: case.setup.dtype == "fp8",
+    "cast": lambda case: case.setup.dtype in CAST_PRECISIONS,
     "tp_exposed": lambda case: case.setup.tp > 1,
     "tp_us": lambda case: case.setup.tp > 1,
     "pp_exposed": lambda case: case.setup.pp > 1,
@@ -137,7 +138,7 @@ def coefficients_of_case(case: PublishedCase) -> list[CoefficientName]:
 def sustained_rate_of(case: PublishedCase) -> CoefficientName:
     """The sustained rate that a case depends on, of its chip and precision."""
     return CoefficientName(
-        SAME_CHIP.get(case.device, (case.device, 1.0))[0], "fp8" if case.setup.dtype == "fp8" else "bf16"
+        SAME_CHIP.get(case.device, (case.device, 1.0))[0], "fp8" if case.setup.dtype in CAST_PRECISIONS else "bf16"
     )
 
 

@@ -4,6 +4,10 @@ Least squares of log(predicted/measured seconds): each source has about the same
 has, outliers weigh less, and every coefficient has a Gaussian prior on its logarithm. All frameworks are fitted as one
 first; then each by itself, with the common coefficients as its priors. Both by Gauss and Newton's method: seconds are
 nearly powers of the coefficients, so that a few steps do, and fits without some of the cases are one more from there.
+
+How much sources deviate is found beside the coefficients: one that is fitted well weighs more, and is fitted better
+then. That gives the cost several valleys. All begin in one where sources deviate alike, and only then may weights
+differ in full (graduated non-convexity, Blake and Zisserman 1987), so that where the search begins does not matter.
 """
 
 from collections.abc import Sequence
@@ -25,22 +29,21 @@ from planner.calibrate.coefficients import (
     with_coefficients,
     with_sustained_rates,
 )
-from planner.calibrate.linear_residuals import LinearResiduals, LogPriors, Logs
+from planner.calibrate.linear_residuals import LeastResiduals, LinearResiduals, LogPriors, Logs
 from planner.costs import MachineModel
 from planner.costs.step import static_step_seconds
 from planner.published import CaseGroup, PublishedCase, each_setup, group_cases, mean_over_setups, setup_shares
 
-NOISE = 0.04, 0.4  # bounds on the standard deviation of a source's log step times
+# Least standard deviations of a source's log step times, one after the other, and the most.
+LEAST_NOISE, MOST_NOISE = (0.1, 0.04), 0.4
 DEVIATION = 1.4826  # standard deviation over median absolute deviation of a normal distribution
 FULL_WEIGHT_RECORDS = 15  # records of a source that count in full; with more, its total weight stays the same
 SAME_CHIP_CORRELATION = 0.7  # of the logarithms of what one chip sustains in two precisions
 HELD_WIDTH = 1e-4  # prior width of what the second fit keeps from the first
 MOST_STEPS = 12  # of Gauss and Newton's method
 LONGEST_STEP = 0.7  # of a logarithm
-CONVERGED = 0.01  # largest step of a logarithm at which it ends
+CONVERGED = 0.2  # largest step at which it ends, in posterior standard deviations
 UNDETERMINED_WIDTH = 0.9  # posterior over prior width, above which the records determine next to nothing
-# Where the search begins, in place of its prior: a window in which everything hides has no slope.
-BEGIN = {"dp_window": 0.3}
 STEP = -1e-3  # finite difference of a logarithm: downwards, as some may not be above 0
 
 
@@ -117,15 +120,16 @@ class LinearisedFit:
     machines: Sequence[MachineModel]
     problems: tuple[FrameworkProblem, FrameworkProblem]
     linear: tuple[LinearResiduals, LinearResiduals]
-    weights: tuple[Logs, Logs]  # (cases,)
+    full_weight_records: int
 
     def fitted_to(self, chosen: NDArray[np.bool_]) -> FittedCoefficients:
         """The coefficients of a fit to some of the cases (cases,), of those that they depend on."""
         values: dict[CoefficientName, float] = {}
         deviations: dict[CoefficientName, float] = {}
-        for problem, linear, weights in zip(self.problems, self.linear, self.weights, strict=True):
-            found = linear.of_cases(chosen).least(weights[chosen], centred_priors(problem.coefficients, values))
+        for problem, linear in zip(self.problems, self.linear, strict=True):
             cases = [case for case, is_chosen in zip(problem.cases, chosen, strict=True) if is_chosen]
+            priors = centred_priors(problem.coefficients, values)
+            found = least_of_own_weights(linear.of_cases(chosen), cases, priors, self.full_weight_records)
             known = {*coefficients_of_cases(cases)} - values.keys()
             for name, log_value, variance in zip(
                 problem.coefficients, found.logs.tolist(), np.diag(found.covariance).tolist(), strict=True
@@ -153,32 +157,43 @@ def linearised_fit(
     """The same fit, from which fits to some of the cases follow without another pricing."""
     pooled = build_problem([replace(case, software=GENERIC) for case in cases], machines, cases)
     separate = build_problem(cases, machines, cases)
-    together, common = solved_point(pooled, {}, full_weight_records)
-    each, _ = solved_point(separate, common, full_weight_records)
-    first, second = (case_weights(cases, linear.residuals, full_weight_records) for linear in (together, each))
-    return LinearisedFit(cases, machines, (pooled, separate), (together, each), (first, second))
+    together = solved(pooled, centred_priors(pooled.coefficients, {}), full_weight_records, LEAST_NOISE)
+    common = dict(zip(pooled.coefficients, np.exp(together.point).tolist(), strict=True))
+    each = solved(separate, centred_priors(separate.coefficients, common), full_weight_records, LEAST_NOISE[-1:])
+    return LinearisedFit(cases, machines, (pooled, separate), (together, each), full_weight_records)
 
 
-def solved_point(
-    given: FrameworkProblem, common: CoefficientValues, most: int
-) -> tuple[LinearResiduals, dict[CoefficientName, float]]:
-    """The residuals around the coefficients that make them least, and these coefficients."""
-    priors = centred_priors(given.coefficients, common)
-    begin = [
-        log(BEGIN.get(coefficient.name, exp(mean)))
-        for coefficient, mean in zip(given.coefficients, priors.means.tolist(), strict=True)
-    ]
-    linear = given.linearised(np.array(begin))
+def solved(given: FrameworkProblem, priors: LogPriors, most: int, least_noise: Sequence[float]) -> LinearResiduals:
+    """The residuals around the coefficients that make them least, with one of these least deviations after another."""
+    linear = given.linearised(priors.means)
+    for least in least_noise:
+        for _ in range(MOST_STEPS):
+            found = linear.least(case_weights(given.cases, linear.residuals, most, least), priors)
+            step = found.logs - linear.point
+            linear = given.linearised(linear.point + np.clip(step, -LONGEST_STEP, LONGEST_STEP))
+            if np.max(np.abs(step) / np.sqrt(np.diag(found.covariance)), initial=0.0) < CONVERGED:
+                break
+    return linear
+
+
+def least_of_own_weights(
+    linear: LinearResiduals, cases: Sequence[PublishedCase], priors: LogPriors, most: int
+) -> LeastResiduals:
+    """The least of these residuals, weighed as they leave the sources of these cases: another source's may have weighed
+    otherwise.
+    """
+    logs = linear.point
     for _ in range(MOST_STEPS):
-        weights = case_weights(given.cases, linear.residuals, most)
-        step = linear.least(weights, priors).logs - linear.point
-        linear = given.linearised(linear.point + np.clip(step, -LONGEST_STEP, LONGEST_STEP))
-        if np.max(np.abs(step), initial=0.0) < CONVERGED:
+        found = linear.least(case_weights(cases, linear.at(logs), most), priors)
+        step, logs = found.logs - logs, found.logs
+        if np.max(np.abs(step) / np.sqrt(np.diag(found.covariance)), initial=0.0) < CONVERGED / 10.0:
             break
-    return linear, dict(zip(given.coefficients, np.exp(linear.point).tolist(), strict=True))
+    return found
 
 
-def case_weights(cases: Sequence[PublishedCase], residuals: Logs, most: int) -> Logs:
+def case_weights(
+    cases: Sequence[PublishedCase], residuals: Logs, most: int, least_noise: float = LEAST_NOISE[-1]
+) -> Logs:
     """One over the standard deviation of each case's residual (cases,), as its source's residuals show it; and less for
     the cases of a source that has more than `most`.
 
@@ -189,7 +204,7 @@ def case_weights(cases: Sequence[PublishedCase], residuals: Logs, most: int) -> 
     weights = np.zeros(len(residuals))
     for source in set(sources.tolist()):
         own = sources == source
-        noise = np.clip(np.median(np.abs(residuals[own])) * DEVIATION, *NOISE)
+        noise = np.clip(np.median(np.abs(residuals[own])) * DEVIATION, least_noise, MOST_NOISE)
         weights[own] = 1.0 / noise / sqrt(max(1.0, own.sum() / most))
     return weights
 

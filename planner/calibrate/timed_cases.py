@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from planner.calibrate.framework_facts import FRAMEWORKS
-from planner.costs import MachineModel
+from planner.costs import KERNELS_AS, MachineModel
 from planner.costs.compute import complete_rates
 from planner.published import PublishedCase, reachable_network, timing_of_case
 from planner.specs import library
@@ -17,7 +17,9 @@ DOUBTED_MARK = "check:"  # marks records that contradict themselves, in their no
 
 
 def timed_cases(cases: Sequence[PublishedCase]) -> list[PublishedCase]:
-    """Cases that completed, were timed, have one module, state what they ran, and are not marked as doubtful."""
+    """Cases that completed, were timed, have one module, state what they ran, and are not marked as doubtful; none in a
+    precision that is priced by the kernels of another.
+    """
     return [
         case
         for case in cases
@@ -25,6 +27,7 @@ def timed_cases(cases: Sequence[PublishedCase]) -> list[PublishedCase]:
         and not (case.oom or case.encoder)
         and DOUBTED_MARK not in case.settings_text
         and not GUESSED & {*case.assumed}
+        and case.setup.dtype not in KERNELS_AS
         and parameter_counts(case.module).total >= LEAST_PARAMETERS
     ]
 

@@ -11,6 +11,7 @@ from planner.costs.distinct_columns import columns_where, distinct_values, joine
 from planner.costs.feature_reads import feature_gb_per_s
 from planner.costs.largest_offload import LargestOffload, largest_offload
 from planner.costs.layout_columns import (
+    CAST_PRECISIONS,
     NON_NUMERIC_FIELDS,
     ONE_SEQUENCE,
     LayoutColumns,
@@ -21,7 +22,7 @@ from planner.costs.layout_columns import (
     recompute_columns,
     stack_columns,
 )
-from planner.costs.machine_model import MachineModel, machine_of, peak_flops
+from planner.costs.machine_model import KERNELS_AS, MachineModel, machine_of, peak_flops
 from planner.costs.network.expert_dispatch import DISPATCHES, BestDispatch, best_dispatch, seconds_by_dispatch
 from planner.costs.network.mesh_groups import dims_in_order
 from planner.costs.network.replica_exchange import host_update_seconds, parameter_update_seconds
@@ -49,7 +50,9 @@ from planner.costs.step.expert_ratio import expert_ratio, published_ratio
 from planner.costs.ulysses_or_ring import allowed_degrees, split_degree
 
 __all__ = [
+    "CAST_PRECISIONS",
     "DISPATCHES",
+    "KERNELS_AS",
     "NON_NUMERIC_FIELDS",
     "OBJECTIVES",
     "ONE_SEQUENCE",

@@ -25,7 +25,8 @@ from planner.specs.parallelism import (
 )
 
 Number = Any  # int, float or an array of these; all arrays of one Columns have one shape
-Precision = Literal["bf16", "fp8", "fp16", "float32", "float64"]
+Precision = Literal["bf16", "fp8", "fp4", "fp16", "float32", "float64"]
+CAST_PRECISIONS = ("fp8", "fp4")  # of products whose operands are cast from bf16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.costs.compute.assumed_rates import complete_rates
 from planner.costs.compute.layer_work import AttentionCore, LayerWork, Matmul
-from planner.costs.layout_columns import Number, Precision
+from planner.costs.layout_columns import CAST_PRECISIONS, Number, Precision
 from planner.costs.network_model import NetworkModel, network_of
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
@@ -37,6 +37,9 @@ KERNEL_WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256)
 ALIGNED_ELEMENTS = 8
 UNALIGNED_WORK = 4.0
 HALF_PRECISION = ("bf16", "fp16")
+# Kernels in NVFP4 were not timed: they are taken to reach the share of their peak that those in fp8 do, and to be cast
+# in as many seconds.
+KERNELS_AS = {"fp4": "fp8"}
 # Of products on tensor cores that read such rows piece by piece. Measured on an H200 (torch 2.11, 2026-11-27): layers
 # of a vision tower whose MLP is 3,420 wide take 2.3 times what products at their usual rate would, forward and backward
 # alike, all of which its MLP would have to be 3.3 times as slow for; some of it are passes over memory.
@@ -59,11 +62,13 @@ class MachineModel:
 
     def matmul(self, product: Matmul, precision: Precision) -> Number:
         """Seconds of a matrix product: m, n and k each count a few more for filling the device, and one launch."""
-        dtype = precision if product.layer_precision or precision != "fp8" else "bf16"
+        dtype = precision if product.layer_precision or precision not in CAST_PRECISIONS else "bf16"
         dtype = "float32" if dtype == "float64" else dtype
-        curve = self.rates.gemm.get(dtype) or self.rates.gemm["bf16"]
-        share = curve.share * self.sustained_share(dtype) * (self.grouped_share if product.grouped else 1.0)
-        n0 = curve.n0 * (self.timing.cast * self.cast_share(product, dtype) if dtype == "fp8" else 1.0)
+        timed = KERNELS_AS.get(dtype, dtype)
+        curve = self.rates.gemm.get(timed) or self.rates.gemm["bf16"]
+        share = curve.share * self.sustained_share(timed) * (self.grouped_share if product.grouped else 1.0)
+        casts = self.timing.cast * self.cast_share(product, dtype) if dtype in CAST_PRECISIONS else 1.0
+        n0 = curve.n0 * casts * self.peak(dtype) / self.peak(timed)
         filled = 2.0 * (product.m + curve.m0) * (product.n + n0) * (product.k + curve.k0) * product.count
         unaligned = self.unaligned_work(product) if dtype in HALF_PRECISION else 1.0
         return unaligned * filled / (share * self.peak(dtype)) + curve.launch_us * US
@@ -86,7 +91,7 @@ class MachineModel:
 
     def fuses_experts(self, precision: Precision) -> bool:
         """Whether one kernel has all experts of a rank, their activation and their casts."""
-        return self.timing.experts_at_once and precision == "fp8" and self.device.microscaling
+        return self.timing.experts_at_once and precision in CAST_PRECISIONS and self.device.microscaling
 
     @property
     def grouped_share(self) -> Number:

@@ -5,6 +5,7 @@ import re
 from planner.costs import Precision
 from planner.published.published_case import StatedNetwork
 from planner.published.record_files import PublishedRecord, UnusableRecord
+from planner.published.shipped_profiles import device_profile
 
 # Pattern of the record's GPU text, and the device profile by memory in GB (0: there is one size).
 DEVICES: tuple[tuple[str, dict[int, str]], ...] = (
@@ -49,7 +50,8 @@ FRAMEWORK_PATTERNS = (
 BEFORE_FLASH = re.compile(r"\b(20(?:19|20|21|22))\b|arxiv[: ]*(?:19|20|21|22)\d\d\.")
 # The first match decides; mixed precision is named by what its matrices are multiplied in.
 SPELLINGS: tuple[tuple[str, Precision | None], ...] = (
-    (r"fp4|float4|int8|int4|fp6|tf32", None),
+    (r"mxfp4|int8|int4|fp6|tf32", None),
+    (r"nvfp4|\bfp4\b", "fp4"),
     (r"fp8|float8|e4m3|e5m2", "fp8"),
     (r"bf16|bfloat16|bf-16", "bf16"),
     (r"fp16|float16|half|fp-16", "fp16"),
@@ -153,7 +155,7 @@ def matmul_precision(record: PublishedRecord, device: str) -> tuple[Precision, b
         return usual, True
     for spelling, name in SPELLINGS:
         if re.search(spelling, text):
-            if name is None:
+            if name is None or (name == "fp4" and name not in device_profile(device).device.tflops):
                 break
             return (usual if name == "bf16" else name), False
     raise UnusableRecord("no model of the precision", record.text("precision"))

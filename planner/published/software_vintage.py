@@ -29,7 +29,7 @@ NAMED_KERNELS: tuple[tuple[str, AttentionKernel], ...] = (
     (r"flash[- _]?att(?:n|ention)[- _]?2|\bfa[- ]?2\b", "flash2"),
     (r"cudnn (?:fused )?att", "cudnn"),
 )
-ROWWISE = re.compile(r"\b(?:row|axis)[-_ ]?wise\b")
+ROWWISE = re.compile(r"\b(?:row|axis)[-_ ]?wise\b|\bnvfp4\b")
 
 
 def software_month(record: PublishedRecord) -> str:
@@ -57,5 +57,5 @@ def record_kernel(record: PublishedRecord, software: str) -> AttentionKernel:
 
 
 def record_fp8_recipe(record: PublishedRecord) -> Fp8Recipe:
-    """What shares a scale in fp8, as a record's settings say."""
+    """What shares a scale in fp8 or NVFP4, as a record's settings say."""
     return "rowwise" if ROWWISE.search(settings_text(record)) else "tensorwise"

@@ -1,5 +1,6 @@
 """One measured run: the likeliest coefficients are those of the linear Gaussian problem, and say nothing beyond it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.calibrate import calibrated_to_run, write_own_run
-from planner.calibrate.one_run import UNEXPLAINED, WIDTHS, errors_after_one_run, shifts_of_run
+from planner.calibrate.after_one_run import source_errors
+from planner.calibrate.framework_fit import predicted_seconds
+from planner.calibrate.one_run import UNEXPLAINED, WIDTHS, errors_after_one_run, shifted_timing, shifts_of_run
+from planner.calibrate.timed_cases import machines_of_cases
 from planner.scoring import read_plan
 from planner.specs.framework.software import Software
+from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.library import read_named
+from tests.calibrate.made_cases import grid, truth
 
 NAMES = list(WIDTHS)
 PLAN = Path("tests/golden/pipeline_order/llama-3-8b-h100x8/plan.yaml")
@@ -34,6 +40,20 @@ def test_errors_of_other_runs_are_those_with_the_shifts(first, second, error, ot
     after = errors_after_one_run(np.array([first, second]), widths, np.array([error, other]))
     assert after[0, 1] == pytest.approx(other + second @ shifts)
     assert np.isnan(np.diag(after)).all()
+
+
+def test_no_shifts_change_nothing_be_casts_more_than_all_of_a_kernel():
+    timing = TimingCoefficients(cast=3.0, tp_exposed=1.0)
+    assert shifted_timing(timing, dict.fromkeys(NAMES, 0.0)) == timing
+    up = shifted_timing(timing, {"cast": 0.1, "tp_exposed": 0.1})
+    assert (up.cast, up.tp_exposed) == (3.0, 1.0)
+
+
+def test_runs_that_took_what_their_possible_setups_take_in_the_mean_leave_no_error():
+    cases = [replace(each, other_setups=(replace(each.setup, micro_batch=2),)) for each in grid("one")[:6]]
+    seconds = predicted_seconds(cases, machines_of_cases(cases), truth())
+    ran = [replace(each, seconds=float(value)) for each, value in zip(cases, seconds, strict=True)]
+    assert np.nanmax(np.abs(source_errors(ran, truth()))) < 1e-12
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from planner.costs.machine_model import UNALIGNED_WORK
 from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.layers.trained import Lora
+from planner.units import US
 from tests.costs.machines import GPT, LLAMA, MIXTRAL, PEAK, ideal, shipped
 
 
@@ -87,6 +88,16 @@ def test_fp8_is_faster_than_bf16_and_casts_cost():
     product = Matmul(8192, 8192, 8192)
     fast, slow = (float(shipped(cast=cast).matmul(product, "fp8")) for cast in (0.0, 1.0))
     assert fast < slow < float(shipped().matmul(product, "bf16"))
+
+
+def test_nvfp4_takes_what_fp8_does_on_peaks_that_are_as_much_higher_and_as_long_for_casts():
+    machine, product = shipped("b200", cast=1.0), Matmul(8192, 8192, 8192)
+    ratio = machine.peak("fp4") / machine.peak("fp8")
+    uncast = [float(shipped("b200", cast=0.0).matmul(product, dtype)) for dtype in ("fp8", "fp4")]
+    casts = [float(machine.matmul(product, dtype)) - alone for dtype, alone in zip(("fp8", "fp4"), uncast, strict=True)]
+    launch = machine.rates.gemm["fp8"].launch_us * US
+    assert ratio == 2.0 and casts[1] == pytest.approx(casts[0])
+    assert uncast[1] - launch == pytest.approx((uncast[0] - launch) / ratio)
 
 
 def test_the_host_launches_experts_and_exchanges_besides():

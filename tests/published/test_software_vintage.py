@@ -48,6 +48,7 @@ def test_kernels_are_of_their_time(software, date, settings, kernel):
 )
 def test_recipes_are_named_by_settings(settings, recipe):
     assert record_fp8_recipe(record(other_settings=settings)) == recipe
+    assert record_fp8_recipe(record(other_settings=settings, precision="NVFP4")) == "rowwise"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ theirs.
 
 from math import sqrt
 
+from planner.costs.layout_columns import CAST_PRECISIONS
 from planner.specs.base import with_fields
 from planner.specs.hardware.device_rates import AttentionCurve, DeviceRates, GemmCurve
 from planner.specs.hardware.profile import Device
@@ -60,7 +61,7 @@ def step_spread(software: float, rates: DeviceRates | None, dtype: str = "bf16")
     """The spread of a step's seconds: what the framework's fit leaves, and what is assumed of a device that was not
     timed in training in this dtype, as independent errors.
     """
-    timed = rates is not None and (dtype if dtype == "fp8" else "bf16") in rates.sustained
+    timed = rates is not None and (dtype if dtype in CAST_PRECISIONS else "bf16") in rates.sustained
     return sqrt(software**2 + (0.0 if timed else ASSUMED_SPREAD) ** 2)
 
 

@@ -2,10 +2,12 @@
 
 From counts of tokens per expert, where the module has them: of each row (a layer or a step) the fullest of ep blocks of
 consecutive experts, and the mean and spread over the rows. Else assumed: routing is random, so that the load of n
-experts together deviates by 1/√n of that of one, which is a coefficient of the framework.
+experts together deviates by 1/√n of that of one, which is a coefficient of the framework, and the fullest of more ranks
+by more.
 """
 
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -36,9 +38,15 @@ def expert_load(module: Module, at: LayoutColumns, timing: TimingCoefficients) -
     if moe.counts:
         each = fullest_by_degree(np.asarray(moe.counts, dtype=np.float64), at.ep)
         return ExpertLoad(each[..., 0], each[..., 1], "measured")
-    excess = timing.imbalance / np.sqrt(np.maximum(1.0, moe.experts / at.ep))
-    spread = np.where(np.asarray(at.ep) > 1, excess, 0.0)
-    return ExpertLoad(1.0 + at.imbalance * excess, spread, "assumed")
+    excess = timing.imbalance * expected_maximum(at.ep) / np.sqrt(np.maximum(1.0, moe.experts / at.ep))
+    return ExpertLoad(1.0 + at.imbalance * excess, excess, "assumed")
+
+
+def expected_maximum(count: Number) -> Number:
+    """The greatest of so many standard normal numbers, as expected (Blom's approximation); 0 of one."""
+    each, which = np.unique(np.asarray(count, dtype=np.float64), return_inverse=True)
+    greatest = [NormalDist().inv_cdf((n - 0.375) / (n + 0.25)) if n > 1.0 else 0.0 for n in each.tolist()]
+    return np.array(greatest)[which].reshape(np.shape(count))
 
 
 def counted_load(module: Module, at: LayoutColumns, assumed: float) -> Number:

@@ -22,6 +22,10 @@ FLOAT32_BYTES = 4.0  # bytes of a float32
 MASK_BYTES = 1.0  # bytes of an element's dropout mask
 
 
+# Bytes of an element of a product's input, where it is cast: in NVFP4 half a byte, and a byte of scale for sixteen.
+PRODUCT_BYTES = {"fp8": 1.0, "fp4": 0.5625}
+
+
 class LayerActivations(NamedTuple):
     """Bytes per token that a layer keeps with the layout's selective recomputation, and without any."""
 
@@ -43,7 +47,7 @@ def element_shares(at: LayoutColumns) -> ElementShares:
     plain = at.element
     inside = 1.0 / np.asarray(at.tp)
     outside = np.where(np.asarray(at.sequence_parallel, dtype=bool), inside, 1.0)
-    return ElementShares(plain, 1.0 if at.dtype == "fp8" else plain, inside, outside)
+    return ElementShares(plain, PRODUCT_BYTES.get(at.dtype, plain), inside, outside)
 
 
 def layer_activations(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.costs.distinct_columns import distinct_values
-from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.layout_columns import CAST_PRECISIONS, LayoutColumns, Number
 from planner.plan.mesh.even_stages import even_layers_before
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Module, kind_counts, layer_kinds
@@ -200,7 +200,7 @@ def per_parameter(at: LayoutColumns, accounting: MemoryCoefficients) -> StateByt
         return StateBytes(
             np.where(unsharded, 2.0, 4.0), accounting.gradient_bytes, accounting.optimizer_bytes - 4.0 + extra
         )
-    weight = accounting.fp8_weight_bytes if at.dtype == "fp8" else 2.0
+    weight = accounting.fp8_weight_bytes if at.dtype in CAST_PRECISIONS else 2.0
     return StateBytes(weight, accounting.gradient_bytes, accounting.optimizer_bytes)
 
 

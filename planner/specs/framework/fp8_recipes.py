@@ -2,7 +2,8 @@
 
 With one scale for a tensor (tensorwise), or for blocks along both dims (Transformer Engine's recipes), what was cast
 once is used in all products, and gathered in fp8. With a scale for each row (rowwise, torchao's axiswise) each product
-needs its operands cast along its own inner dim, in two kernels (amax, then cast), after a gather in bf16.
+needs its operands cast along its own inner dim, in two kernels (amax, then cast), after a gather in bf16. So it is in
+NVFP4, with a scale for 16 elements of a row, and one for the tensor (Transformer Engine's NVFP4BlockScaling).
 """
 
 from typing import Literal

@@ -14,9 +14,7 @@ class TimingCoefficients(Spec):
     tp_exposed_backward: Share = 1.0
     ep_exposed: Share = 1.0  # exposed share of expert-parallel communication
     overlapped: Share = 0.3  # of communication that is overlapped with compute, the share that stays exposed
-    imbalance: Amount = (
-        0.3  # tokens of the most loaded rank over the mean, less 1, with one expert a rank and no balancing
-    )
+    imbalance: Amount = 0.3  # standard deviation of the tokens of one expert over their mean, with no balancing
     pp_exposed: Share = 1.0  # exposed share of sends between pipeline stages
     dp_window: Share = 1.0  # share of concurrent compute that overlaps communication of gradients and parameters
     overlaps_replicas: bool = True  # that communication runs beside compute at all
