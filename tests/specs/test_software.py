@@ -39,6 +39,13 @@ def test_the_generic_framework_has_what_two_others_both_have():
         assert set(getattr(generic, field)) == both, field
 
 
+def test_what_one_gpu_cannot_tell_of_the_own_runtime_is_what_is_common_to_all():
+    generic, own = (read_named(name, Software)[0].timing for name in ("generic", "planner"))
+    told = {"passes", "kernels", "attention", "layer_us", "step_ms", "recomputes_logits"}
+    same = {name: getattr(generic, name) for name in generic.__struct_fields__ if name not in told}
+    assert with_fields(own, **same) == own
+
+
 def test_bridge_runs_what_its_core_does():
     assert with_fields(knobs_of("nemo"), sources={}) == with_fields(knobs_of("megatron"), sources={})
 
