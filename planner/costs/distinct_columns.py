@@ -34,14 +34,25 @@ TOLD_APART = tuple(name for name in NON_NUMERIC_FIELDS if name != "alike")
 def on_distinct(at: LayoutColumns, names: tuple[str, ...], formula: Callable[..., Result], *inputs: Hashable) -> Result:
     """The formula's result, (layouts,) each; `names`: the fields that it may depend on besides those that are no
     numbers. All others are nan to it. Of a formula that is a function of the layouts and `inputs` alone, results are
-    remembered: a search asks for the same meshes and micro-batches beside one memory after another.
+    remembered: a search asks for the same meshes and micro-batches beside one memory after another. None are where
+    coefficients are arrays, as a fit has them.
     """
     few, place = distinct_columns(at, names)
-    own: Result = remembered(formula, inputs, KnownColumns.of(few, names)) if inputs else formula(few)
+    known = bool(inputs) and is_hashable(inputs)
+    own: Result = remembered(formula, inputs, KnownColumns.of(few, names)) if known else formula(few, *inputs)
     if place is None:
         return own
     found: Result = taken(own, place, few_layouts(few, names))
     return found
+
+
+def is_hashable(inputs: tuple[Hashable, ...]) -> bool:
+    """Whether these have a hash: only looking for it tells, as it is that of all that they hold."""
+    try:
+        hash(inputs)
+    except TypeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
