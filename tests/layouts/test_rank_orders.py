@@ -77,7 +77,10 @@ def test_each_layout_that_fits_has_the_quickest_of_its_orders(tmp_path, model, s
     seconds = np.stack([one.seconds for one in each])
     moved = (found["cp"] > 1) & (found["tp"] * found["cp"] <= problem.machine.network.per_node)
     seconds[2, moved] = np.inf  # pp in front of a cp that fits into a node is not tried
-    assert chosen.seconds[fits] == pytest.approx(seconds.min(axis=0)[fits], rel=1e-8)
+    named = (found["ep"] * found["etp"] == found["tp"] * found["cp"]) | (found["pp"] == 1)  # an order that is named
+    asked = fits & named if problem.trained.module.routed_experts else fits
+    assert chosen.seconds[asked] == pytest.approx(seconds.min(axis=0)[asked], rel=1e-8)
+    assert (chosen.seconds[fits] <= seconds.min(axis=0)[fits] * (1 + 1e-8)).all()
     assert all((one.bytes_needed == chosen.bytes_needed).all() for one in each)
     usual = chosen.layouts[RANK_ORDER] == 0
     assert chosen.seconds[usual] == pytest.approx(seconds[0, usual], rel=1e-12)  # of equals the default

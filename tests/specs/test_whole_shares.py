@@ -2,7 +2,6 @@
 document costs what the longest share costs on one rank.
 """
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -76,7 +75,7 @@ def long_pass(plan: Plan) -> Task:
 def test_a_split_that_cuts_no_document_costs_what_a_share_does(plans):
     """Of one rank that has half of the frames; a long image exchanges heads."""
     split, image = (long_pass(plans[name]) for name in ("video", "image"))
-    alone = replace(split, degree=1, parts=(split.parts[0][:1],), sizes=(1200,))
+    alone = split.changed(degree=1, parts=(split.parts[0][:1],), sizes=(1200,))
     pricing = pricing_of(plans["video"])
     assert pricing.price(split).value == pytest.approx(pricing.price(alone).value, rel=1e-12)
     assert pricing.price(split).comm == 0.0 < pricing_of(plans["image"]).price(image).comm
@@ -85,7 +84,7 @@ def test_a_split_that_cuts_no_document_costs_what_a_share_does(plans):
 def test_shares_of_as_many_tokens_cost_what_the_slower_one_does(plans):
     """Attention within a frame of 800 tokens takes longer than within eight of 101, although these are more tokens."""
     split, pricing = long_pass(plans["video"]), pricing_of(plans["video"])
-    uneven = replace(split, parts=((800, *[101] * 8),), sizes=(1608,))
+    uneven = split.changed(parts=((800, *[101] * 8),), sizes=(1608,))
     assert uneven.shares() == [(800,), (101,) * 8]
     assert pricing.price(uneven).value == pytest.approx(pricing.price(uneven.of_share((800,))).value, rel=1e-12)
     assert pricing.price(uneven).value > pricing.price(uneven.of_share((101,) * 8)).value
