@@ -7,7 +7,7 @@ nearly powers of the coefficients, so that a few steps do, and fits without some
 
 How much sources deviate is found beside the coefficients: one that is fitted well weighs more, and is fitted better
 then. That gives the cost several valleys. All begin in one where sources deviate alike, and only then may weights
-differ in full (graduated non-convexity, Blake and Zisserman 1987), so that where the search begins does not matter.
+differ in full (graduated non-convexity, Blake and Zisserman 1987), so that where the search begins matters less.
 """
 
 from collections.abc import Sequence

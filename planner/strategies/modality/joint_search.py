@@ -34,7 +34,7 @@ CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, cou
 CLEARLY_SLOWER = (
     1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
 )
-FAR_SLOWER = 1.35  # times the best one's estimate: how long plans take by simulation is 0.8 to 1.2 times theirs
+FAR_SLOWER = 1.35  # times the best one's estimate: most take 0.85 to 1.15 of theirs, some more
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not simulated or changed
 
 
