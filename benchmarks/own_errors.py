@@ -3,8 +3,8 @@
 A group is two or more configurations that one source measured of one job, predicted by coefficients without the source.
 The error of one against the mean of its group's others is what no common factor explains; its excess is by how many
 steps it is farther than the nearest of its group from the runs of other sources. The width of a step is the most likely
-one of own errors whose deviation is a constant and so much for each step beyond the first, independent, beside an offset
-that the group has in common; a group counts as one, whatever its size.
+one of own errors whose deviation is a constant and so much for each step beyond the first, independent, beside an
+offset that the group has in common; a group counts as one, whatever its size.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
