@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from planner import pipeline
+from planner.cli.views.joint_tables import doubt_text
 from planner.plan.plan_file import Plan
 from planner.scoring import nearest_run, plan_doubt, ranked_alternatives
 from planner.scoring.nearest_run import NearestRun
@@ -14,6 +16,7 @@ from planner.strategies.best import best_of_candidates
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_search import JointSearch, JointTrials, SimulatedJoint
 from planner.strategies.solved_job import SolvedJob
+from planner.units import percent
 from tests.static_jobs import small_cluster, static_inputs
 
 FAR = (
@@ -73,6 +76,21 @@ def test_what_was_passed_over_takes_what_the_plan_says_when_it_is_fixed(inputs, 
     passed = next(each for each in others(parallel_search.plan(inputs, None)) if "quicker" in each.because)
     fixed = replace(inputs, job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=passed.layouts)))
     assert parallel_search.plan(fixed, None).outcome.value == passed.value
+
+
+def test_why_not_agrees_that_what_was_passed_over_saves_and_is_expected_to_take_longer(inputs, counted):
+    counted(FAR)
+    plan = parallel_search.plan(inputs, None)
+    passed = next(each for each in others(plan) if "quicker by prediction" in each.because)
+    (layout,) = passed.layouts.values()
+    words = tuple(f"{name}={getattr(layout, name) or 1}" for name in ("tp", "cp", "pp", "zero", "micro_batch"))
+    answer = pipeline.why_not(plan, words)
+    assert answer.after.value == pytest.approx(passed.value) and answer.again == pytest.approx(plan.outcome.value)
+    longer = answer.after.expected / answer.before.expected - 1.0
+    assert answer.seconds < 0.0 < longer
+    assert f"expected to take {percent(longer)} longer" in doubt_text(answer)
+    counted(0.0)
+    assert doubt_text(pipeline.why_not(plan, words)) == ""
 
 
 def test_a_tie_that_is_predicted_quicker_is_worth_a_measurement(inputs, counted):
