@@ -73,6 +73,16 @@ def test_what_a_job_fixes_is_kept(tmp_path, fixed):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["", ", vit: {recompute: full}"])
+def test_ranks_beside_those_of_the_llm_are_never_in_the_way(tmp_path, encoder):
+    """They may have no module: a plan on the LLM's own ranks is one on more of them, too."""
+    alone, beside = (solved(seeing_job(tmp_path, ranks, f"llm: {{ranks: 0-1}}{encoder}")) for ranks in (2, 3))
+    assert not violations(beside)
+    assert beside.outcome.value <= alone.outcome.value * (1 + 1e-9)
+    assert beside.outcome.bound <= alone.outcome.value
+
+
+@pytest.mark.slow
 def test_micro_batches_of_every_module_are_those_of_the_samples(tmp_path):
     inputs = seeing_job(tmp_path)
     layout = with_fields(inputs.job.layout, micro_batch=2)
