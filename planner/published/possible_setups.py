@@ -23,7 +23,7 @@ def with_other_setups(case: PublishedCase) -> PublishedCase:
     default is not known to have been kept, and micro-batches of a few sequences, where they fit. Raises InputError for
     a shipped file that cannot be read.
     """
-    setups = [case.setup]
+    setups = [case.setup, *case.other_setups]
     if "etp" in case.assumed:
         setups += [replace(each, etp=other) for each in setups for other in other_etps(case)]
     if "mbs" in case.assumed:
@@ -42,6 +42,8 @@ def other_etps(case: PublishedCase) -> list[int]:
 
 def other_sizes(setup: LayoutColumns) -> list[int]:
     """Other sizes of micro-batches into which a replica's sequences divide, each stage with one at least."""
+    if setup.micro_batch % 1:  # of unequal sequences, for which equal ones stand
+        return []
     own = int(setup.micro_batches * setup.micro_batch)
     least = int(setup.pp)
     return [size for size in MICRO_BATCHES if size != setup.micro_batch and own % size == 0 and own // size >= least]
