@@ -68,6 +68,7 @@ class PublishedCase:
     device_bytes: float | None = None  # memory where the board's differs from its profile's; None: the profile's
     defaulted: tuple[str, ...] = ()  # blank columns filled from the source's cited defaults
     assumed: tuple[str, ...] = ()  # blank columns that nothing states: as the framework usually has them
+    doubts: tuple[str, ...] = ()  # printed figures that contradict the measured seconds, which are kept
     other_setups: tuple[LayoutColumns, ...] = ()  # which the record may describe as well
 
     @property

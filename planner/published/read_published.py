@@ -190,6 +190,7 @@ def with_figures(
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,
         memory_figure=source_facts.memory_figure,
+        doubts=figures.doubts,
     )
 
 
