@@ -8,17 +8,19 @@ from planner.costs import LayoutColumns
 from planner.costs.step import FeedingEncoder
 from planner.published.published_case import CaseEncoder
 
-DENSE = {"ep": 1.0, "etp": 1.0, "imbalance": 0.0, "cross_reads": 0.0, "cross_pairs": 0.0}  # it reads no other outputs
-
 
 def setup_in_stages(encoder: CaseEncoder, setup: LayoutColumns) -> LayoutColumns:
-    """Its layers in as many stages as the decoder's, on the same ranks."""
+    """Its layers, which have no experts and read no outputs, in as many stages as the decoder's, on the same ranks."""
     return replace(
         setup,
         seq=encoder.seq,
         batch=setup.batch * setup.seq * encoder.per_token,
         micro_batch=setup.micro_batch * setup.seq * encoder.per_token,
-        **DENSE,
+        ep=1.0,
+        etp=1.0,
+        imbalance=0.0,
+        cross_reads=0.0,
+        cross_pairs=0.0,
         alike={},
     )
 

@@ -20,9 +20,15 @@ from planner.specs.trained_modules import has_projector
 
 # Words that say what is frozen; an argument may say that it is not.
 FREEZE, NOT = r"(?:freez|froz)\w*[-_ ](?:the[-_ ])?", r"(?![-_ \w]{0,24}\s*[=:]\s*(?:false|0|off|no))"
-TOWER, PROJECTOR, LLM = r"(?:vit|visual|vision|image|audio|encoder|tower)", r"(?:aligner|project|merger)", r"(?:llm|language)"
+TOWER, PROJECTOR, LLM = (
+    r"(?:vit|visual|vision|image|audio|encoder|tower)",
+    r"(?:aligner|project|merger)",
+    r"(?:llm|language)",
+)
 FROZEN = {
-    name: re.compile(rf"{FREEZE}(?:vision[-_ ])?{words}{NOT}|{words}s?(?:[-_ ](?:tower|encoder|model|is|are))*[-_ ]frozen")
+    name: re.compile(
+        rf"{FREEZE}(?:vision[-_ ])?{words}{NOT}|{words}s?(?:[-_ ](?:tower|encoder|model|is|are))*[-_ ]frozen"
+    )
     for name, words in (("tower", TOWER), ("projector", PROJECTOR), ("llm", LLM))
 }
 PROJECTOR_ALONE = re.compile(r"only (?:the )?project(?:or|ion)|project(?:or|ion) (?:only|alone)")
@@ -33,7 +39,9 @@ APART = (
     re.compile(rf"(\d{{1,5}}) {OWN}{TOWER}[- ]{RANKS}"),
     re.compile(rf"{TOWER}[-_ ](?:world[-_ ]size|{RANKS}) ?[=:] ?(\d{{1,5}})"),
 )
-OVER_STAGES = re.compile(r"megatron\S* balanced|(?:balanced|all) (?:pipeline )?stages")  # encoders' layers and the LLM's
+OVER_STAGES = re.compile(
+    r"megatron\S* balanced|(?:balanced|all) (?:pipeline )?stages"
+)  # encoders' layers and the LLM's
 
 
 @dataclass(frozen=True, slots=True)

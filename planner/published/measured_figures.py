@@ -100,8 +100,8 @@ def require_agreement(times: dict[str, tuple[float, float]]) -> None:
 
 
 def require_below_peak(record: PublishedRecord, peak: float | None) -> None:
-    """Raises UnusableRecord for shares of the peak above 1, MFU above HFU, or FLOP/s above the device's peak, if that is
-    given.
+    """Raises UnusableRecord for shares of the peak above 1, MFU above HFU, or FLOP/s above the device's peak, where
+    that is given.
     """
     for name in ("mfu_pct", "hfu_pct"):
         share = record.positive(name)

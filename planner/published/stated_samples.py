@@ -16,14 +16,19 @@ COUNTS = (
 )
 ONE_IMAGE = re.compile(r"\b(?:one|an|a single|single)[ -]images?\b(?! ?tokens?)")
 PIXELS = r"(\d{2,5})"
-SIZE = re.compile(rf"(?<![\d.x×]){PIXELS} ?[x×] ?{PIXELS}(?![\d.]| ?[x×]| ?(?:gpus?|nodes?|gb|[abhmv]\d))")
-SIDES = re.compile(rf"img[-_]w ?= ?{PIXELS}\b.*?img[-_]h ?= ?{PIXELS}\b|img[-_]h ?= ?{PIXELS}\b.*?img[-_]w ?= ?{PIXELS}\b")
+SEEN = r"(?:visual|vision|image)"
+SIZE = re.compile(r"(?<![\d.x×])(\d{3,5}) ?[x×] ?(\d{3,5})(?![\d.]| ?[x×]| ?(?:gpus?|nodes?|gb|[abhmv]\d))")
+SIDES = re.compile(
+    rf"img[-_]w ?= ?{PIXELS}\b.*?img[-_]h ?= ?{PIXELS}\b|img[-_]h ?= ?{PIXELS}\b.*?img[-_]w ?= ?{PIXELS}\b"
+)
 SQUARE = re.compile(rf"(?:image|img)[ _-]?(?:size|resolution) ?[=:]? ?{PIXELS}\b(?! ?[x×])|{PIXELS} ?(?:px|pixels?)\b")
 OUTPUTS = (
-    re.compile(rf"(?P<count>\d{{1,6}}) ?(?:visual|vision|image)[ -]?tokens?(?: ?(?:per|an?|/|each) ?(?P<of>image|{SAMPLE}))?"),
-    re.compile(rf"(?:visual|vision|image)[ _-]tokens?(?:[ _-](?:per|an?)[ _-](?P<of>image|{SAMPLE}))? ?[=:] ?(?P<count>\d{{1,6}})"),
+    re.compile(rf"(?P<count>\d{{1,6}}) ?{SEEN}[ -]?tokens?(?: ?(?:per|an?|/|each) ?(?P<of>image|{SAMPLE}))?"),
+    re.compile(rf"{SEEN}[ _-]tokens?(?:[ _-](?:per|an?)[ _-](?P<of>image|{SAMPLE}))? ?[=:] ?(?P<count>\d{{1,6}})"),
 )
-SOUND = re.compile(rf"{NUMBER} ?(?:s|sec|seconds?) (?:of )?(?:audio|sound|speech)|(?:audio|sound|speech) ?[=:]? ?{NUMBER} ?s\b")
+SOUND = re.compile(
+    rf"{NUMBER} ?(?:s|sec|seconds?) (?:of )?(?:audio|sound|speech)|(?:audio|sound|speech) ?[=:]? ?{NUMBER} ?s\b"
+)
 
 
 class StatedSamples(NamedTuple):

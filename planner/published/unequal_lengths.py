@@ -19,7 +19,10 @@ UNEQUAL = "sequences of different lengths"
 VARIABLE = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
 UNLIKE_GROUPS = re.compile(r"flexsp|hotspa|bytescale|hydraulis")
 AMOUNT = r"(\d{1,9}(?:\.\d+)?) ?([km]?)\b"
-LONGEST = re.compile(rf"(?:max(?:imum)?|up to|longest|at most|≤|<=)[ :=]*{AMOUNT}|{AMOUNT} ?\(?max(?:imum)?\b(?![ :=]*\d)|\d ?[km]? ?(?:-|–|to) ?{AMOUNT}")
+LONGEST = re.compile(
+    rf"(?:max(?:imum)?|up to|longest|at most|≤|<=)[ :=]*{AMOUNT}|{AMOUNT} ?\(?max(?:imum)?\b(?![ :=]*\d)"
+    rf"|\d ?[km]? ?(?:-|–|to) ?{AMOUNT}"
+)
 MEAN = re.compile(rf"(?:mean|avg|average)[ :=]*{AMOUNT}|{AMOUNT} ?\(?(?:mean|avg|average)\b(?![ :=]*\d)")
 PACKED = re.compile(r"\bpack(?:ed|ing)\b")
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2}
@@ -94,14 +97,15 @@ def unequal_lengths(record: PublishedRecord) -> UnequalLengths | None:
     if text.isdigit():
         if packed and name is None:  # packs, each as long as it says
             return None
-        longest = int(text)
+        longest = float(text)
+    most = int(longest) if longest else None
     if mean is not None:
         equals = (mean, float(longest)) if longest and longest > mean else (mean,)
-        return UnequalLengths(mean, equals, longest and int(longest), packed)
+        return UnequalLengths(mean, equals, most, packed)
     if name is None:
         raise UnusableRecord(UNEQUAL, "neither their mean nor a data set of known lengths")
-    mean, equal = moments(name, int(longest) if longest else None)
-    return UnequalLengths(mean, (equal,), longest and int(longest), packed)
+    mean, equal = moments(name, most)
+    return UnequalLengths(mean, (equal,), most, packed)
 
 
 def require_undivided(lengths: UnequalLengths) -> None:

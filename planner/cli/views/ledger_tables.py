@@ -124,7 +124,9 @@ def doubtful_records(ledger: AccuracyReport) -> Iterator[RenderableType]:
     """Which printed figures contradict the measured seconds that were compared."""
     doubted = [(record.case.origin, doubt) for record in ledger.records for doubt in record.case.doubts]
     if doubted:
-        yield Text(f"\n{len(doubted)} printed figures contradict the measured seconds, which are compared:", style="dim")
+        yield Text(
+            f"\n{len(doubted)} printed figures contradict the measured seconds, which are compared:", style="dim"
+        )
     for origin, doubt in doubted:
         yield Text(f"  {named(origin)}: {doubt}", style="dim")
 
