@@ -138,11 +138,11 @@ def require_possible_flops(module: Module, setup: LayoutColumns, seconds: float 
     if not seconds or not peak:
         return
     rate = step_flops(module, setup, "causal", False) / seconds / setup.ranks
-    said = f"{rate / 1e12:.4g} TFLOP/s in {seconds:.4g} s"
+    implied = f"{rate / 1e12:.4g} TFLOP/s in {seconds:.4g} s"
     if rate > peak * (1 + AGREEMENT):
-        raise UnusableRecord("impossible figures", f"{said}: above the device's peak")
+        raise UnusableRecord("impossible figures", f"{implied}: above the device's peak")
     if rate < peak * LEAST_PEAK_SHARE:
-        raise UnusableRecord("impossible figures", f"{said}: a mistaken unit")
+        raise UnusableRecord("impossible figures", f"{implied}: a mistaken unit")
 
 
 def flops_doubts(
