@@ -92,7 +92,7 @@ def test_passes_cost_what_they_cost_in_plans(tmp_path):
     ranks = Ranks(stage_ranks(layout, 0)[:2])
     size = next(iter(inputs.batches[0].streams["vision"].values()))
     planned = sum(
-        pricing.price(pass_of("vision", Layers(range(vision.layers)), phase, ranks, size, layout)).value
+        pricing.price(pass_of("vision", Layers(range(vision.layers)), phase, ranks, (size,), layout)).value
         for phase in PASSES
     )
     machine, at = pricing.machine("h100-80gb"), LayoutColumns(ranks=8.0, seq=6256.0, batch=4.0, tp=2.0, zero=1)
