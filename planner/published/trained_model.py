@@ -64,9 +64,7 @@ class TrainedModel:
 def model_of_record(record: PublishedRecord) -> TrainedModel:
     """The model of a record, from its columns or its name. Raises UnusableRecord."""
     family, model = record.text("family"), record.text("model")
-    name, texts = spec_name(model, family, model_names()), (family, model, record.text("task"))
-    other = undescribed_layers(*texts)
-    shipped = shipped_model(name) if name else None
+    shipped, other = named_model(model, family), undescribed_layers(family, model, record.text("task"))
     if other == SEVERAL_MODULES and not shipped:
         raise UnusableRecord("no spec of the model", f"{model}: {other}")
     if other and not (shipped and describes(shipped, other)):
@@ -95,6 +93,13 @@ def describes(model: Model, kind: str) -> bool:
     if kind == SEVERAL_MODULES:
         return len(model.modules) > 1
     return kind == RECURRENT_LAYERS and any(module.ssm for module in model.modules.values())
+
+
+@lru_cache(maxsize=4096)
+def named_model(name: str, family: str) -> Model | None:
+    """The shipped model that a name means; None where there is none."""
+    spec = spec_name(name, family, model_names())
+    return shipped_model(spec) if spec else None
 
 
 @lru_cache(maxsize=64)

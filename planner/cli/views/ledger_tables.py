@@ -7,7 +7,7 @@ from statistics import median
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
 from planner.published import RecordOrigin
 from planner.units import byte_size, duration, percent
