@@ -16,6 +16,7 @@ ALIASES: tuple[tuple[str, str], ...] = (
     (r"\b(?:mixtral|mistral) 8 x (7|22) b\b|\bmixtral 8 x (7|22)\b", "mixtral-8x{1}b"),
     (r"\bmistral (?:v ?0 )?7 b\b|\bmistral 7 b\b", "mistral-7b"),
     (r"\bqwen 3 5 (?:vl )?27 b\b", "qwen3.5-27b"),
+    (r"\bllava (?:v ?)?1 5 7 b\b", "llava-1.5-7b"),
     (r"\bllama 3 2 (?:v |vision )?(11|90) b\b", "llama-3.2-vision-{1}b"),
     (r"\bqwen 3 (30) b(?: a 3 b)?\b", "qwen3-{1}b-a3b"),
     (r"\bqwen 3 (235) b(?: a 22 b)?\b", "qwen3-{1}b-a22b"),

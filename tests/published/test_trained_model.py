@@ -40,6 +40,12 @@ GPT = {"family": "gpt", "model": "GPT 22B", "layers": "48", "hidden": "6144", "h
         ("MPT-7B", "mpt-7b"),
         ("Nemotron-4 340B", "nemotron-4-340b"),
         ("Yi-34B-200K", "yi-34b"),
+        ("Qwen3.5-VL-27B", "qwen3.5-27b"),
+        ("Qwen2.5-VL-72B-Instruct", "qwen2.5-vl-72b"),
+        ("LLaVA-v1.5-7B", "llava-1.5-7b"),
+        ("Llama-3.2-11B-Vision", "llama-3.2-vision-11b"),
+        ("InternVL2_5-8B", "internvl2.5-8b"),
+        ("ViT-10B + LLAMA-70B", "vit-10b-llama-70b"),
     ],
 )
 def test_names_are_read_in_many_spellings(written, name):
