@@ -1,4 +1,4 @@
-"""What else was tried, as a ranked table: the best first, ties called ties, what is impossible or too slow last and merged."""
+"""What else was tried, as a ranked table: the best first, ties called ties, what has no value last and merged."""
 
 import re
 from collections.abc import Iterator
