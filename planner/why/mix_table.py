@@ -121,11 +121,12 @@ def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: Layou
         Alternative(
             strategy="modality_layout",
             value=at.steps(tried[number].layouts, tried[number].kind).total_seconds,
-            because=f"the quickest at {' and '.join(names)}; {elsewhere(tried[number], mixes, worst_regret(table[number], least))}",
+            because=f"the quickest at {' and '.join(names)}; {elsewhere(tried[number], mixes, worst)}",
             layouts={name: placed_layout(layout, size) for name, layout in tried[number].layouts.items()},
         )
         for number, names in of_layouts.items()
         if number
+        for worst in [worst_regret(table[number], least)]
     )
 
 
