@@ -18,7 +18,7 @@ from planner.scoring.objective_value import (
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
 from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
 from planner.scoring.plan_memory import PlanMemory, allowed_bytes_on, exceeds_memory
-from planner.scoring.plan_space import plan_space_seconds
+from planner.scoring.plan_space import least_work, plan_space_seconds
 from planner.scoring.ranked_alternatives import impossible_alternatives, ranked_alternatives, tie_spread
 from planner.scoring.read_plan import ScoredPlan, read_plan, read_scored, scored_at
 from planner.scoring.score import (
@@ -65,6 +65,7 @@ __all__ = [
     "impossible_alternatives",
     "interval_spread",
     "least_expected",
+    "least_work",
     "mean_objective_value",
     "nearest_run",
     "nearest_text",
