@@ -168,7 +168,6 @@ def test_what_cannot_be_asked_says_what_can(tmp_path, word, said):
     ("words", "said"),
     [
         (("llm.tp=3",), "3"),
-        (("vit.ranks=0-1", "ear.ranks=0-1", "llm.ranks=1-2"), "rank 3 has no module"),
         (("llm.dp=3",), "ranks"),
         (("vit.ranks=0-9",), "rank 9"),
         (("llm.vpp=2",), "pipeline"),
