@@ -20,9 +20,11 @@ from tests.examples import QUICK, THOROUGH
 USUAL = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", USUAL, max_examples=THOROUGH)
 settings.register_profile("quick", USUAL, max_examples=QUICK)
-processes.PRELOADED_MODULES.append(
-    "planner.runtime.execute.training_loop"
-)  # whatever launches first: workers are forked from one process
+processes.PRELOADED_MODULES += [  # whatever launches first: ranks are forked from one process, which has these
+    "planner.runtime.execute.training_loop",
+    "tests.runtime.training_worlds",
+    "tests.runtime.one_process",
+]
 
 UNSET = "PLANNER_SHARED is not set"
 ALLOWED = ("CUDA", "GPU", "network namespaces", UNSET)  # in the reasons of tests that may skip even so
