@@ -19,9 +19,9 @@ MODULES = {
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
-@pytest.mark.parametrize("names", [("llm", "vision"), ("llm", "ear")])
-def test_two_ranks_measure_decoder_and_encoders(tmp_path, monkeypatch, names):
+@pytest.mark.every(3)
+@pytest.mark.parametrize("names", [("llm",), ("llm", "vision"), ("llm", "ear")], ids="-".join)
+def test_two_ranks_measure_modules(tmp_path, monkeypatch, names):
     modules = {name: MODULES[name] for name in names}
     model = Model(format=Model.FORMAT, name="small", source="made up", modules=modules)
     base = library.read_named(device_name("cpu"), Profile)[0]

@@ -30,7 +30,7 @@ from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
 from tests.runtime.test_several_modules import joined as several
 from tests.runtime.training_worlds import DECODER, spread
 
-STEPS, CUT = 6, 3
+STEPS, CUT = 5, 3
 HALF = f"whole/kept/step-{CUT}"
 OPTIONS = RunOptions(steps=STEPS, seed=5, training=TrainingOptions(0.01, "cosine", 2, 1.0, (0.9, 0.95), 0.1))
 TIED = with_fields(DECODER, tied=True)
