@@ -43,7 +43,9 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)  # before -m leaves any out
 def pytest_collection_modifyitems(items):
-    """Of a test that is marked `every(n)` each n-th case runs, and the others in the soak."""
+    """Of a test that is marked `every(n)` each n-th case runs, and the others in the soak. Files with slow tests come
+    first: a long one at the end would leave the other worker with nothing to do.
+    """
     cases: Counter[tuple[Path, str]] = Counter()
     for item in items:
         if mark := item.get_closest_marker("every"):
@@ -51,6 +53,8 @@ def pytest_collection_modifyitems(items):
             if cases[case] % mark.args[0]:
                 item.add_marker(pytest.mark.soak)
             cases[case] += 1
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_runtest_setup(item):
