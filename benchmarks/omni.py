@@ -4,7 +4,8 @@ Models, batches and lengths are those of its table 1 as far as a summary gives t
 log-normal lengths about a quarter of the longest sample; COCO's sizes of images by Qwen2.5-VL's rule, one for each
 2,048 tokens of the longest. Mixes are of multimodal samples to text. All seconds are simulated with the rates of the
 profile that a line names. Baselines (planner/strategies/modality/baselines.py) are simulated by the same engine, have
-recomputation where they need it, and their samples are balanced as the plan's are.
+recomputation where they need it, and their samples are balanced as the plan's are; of each four layouts that fit are
+tried, where the search tries one.
 
 Ablations take one thing away at the worst mix of encoders on the first stage: encoders on all ranks, searched anew; the
 assignment that knows of all modules; items split over replicas; forwards ahead of their readers, or of several
@@ -16,6 +17,7 @@ micro-batches in a pass; encoders' own tensor parallelism.
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -47,6 +49,7 @@ PUBLISHED = {
     "without": {"colocation": 0.53, "balance": 0.46, "splits": 0.19, "look-ahead": 0.16},
 }  # of throughput lost at least
 PFLOP = 1e15
+BASELINE_EFFORT = 3
 JOB = """
 format: planner.job/1
 name: {model}
@@ -120,7 +123,8 @@ def at_mixes(folder: Path, name: str) -> Iterator[tuple[str, AtMix]]:
     for mix in MIXES:
         inputs = read_job(str(folder / "job.yaml"), JobOptions(mix=mix))
         plan = plan_jointly(inputs, None)
-        tried = baseline_trials(JointTrials(inputs), JointSpace(inputs))
+        thorough = replace(inputs, effort=BASELINE_EFFORT)
+        tried = baseline_trials(JointTrials(thorough), JointSpace(thorough))
         yield mix, AtMix(inputs, plan, {each.kind: each.seconds if each.plan else None for each in tried})
 
 

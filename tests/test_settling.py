@@ -54,7 +54,7 @@ def tied(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_ties_are_trained_in_turn(tied, monkeypatch):
-    monkeypatch.setattr(settling, "ROUNDS", 1)
+    monkeypatch.setattr(settling, "SETTLING_ROUNDS", 1)
     asked = CliRunner().invoke(app, ["profile", "--settle", str(tied), "--json"])
     assert asked.exit_code == 0, asked.output
     answer = json.loads(asked.stdout)

@@ -17,7 +17,13 @@ REFRESHES = 2  # of that bar in a second: each takes 2.5 ms of a core (measured)
 def progress_bar(title: str, unit: str) -> Iterator[OnProgress]:
     """Show a bar with the remaining time; the yielded function reports progress."""
     out = console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+    )
     with Progress(
         *columns, TimeRemainingColumn(), console=out, transient=True, disable=not out.is_terminal
     ) as progress:
@@ -53,7 +59,7 @@ def training_bar(plan: Any) -> Iterator[Callable[[Any], None]]:
     out = console(stderr=True)
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(min(40, max(4, out.width - WORDS))),
         MofNCompleteColumn(),
         TextColumn("steps"),

@@ -29,7 +29,8 @@ def exit_on_closed_pipe() -> NoReturn:
 
 
 def console(stderr: bool = False) -> Console:
-    return PipeSafeConsole(stderr=stderr, highlight=False, soft_wrap=False)
+    """What is printed is data: `[norm]`, what layers recompute, is no markup of rich's, and `:a:` no emoji."""
+    return PipeSafeConsole(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def canvas() -> Canvas:
@@ -52,7 +53,8 @@ def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None
 
 def svg(title: str, pictures: Iterable[RenderableType]) -> str:
     """The pictures as an SVG of a terminal, without external fonts."""
-    out = Console(record=True, width=SVG_CANVAS.width, file=io.StringIO(), force_terminal=True, highlight=False)
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    out = Console(record=True, width=SVG_CANVAS.width, file=io.StringIO(), force_terminal=True, **plain)
     for picture in pictures:
         out.print(picture)
     return FONT.sub("", out.export_svg(title=title, unique_id="planner"))

@@ -187,8 +187,19 @@ def all_items_text(plan: Plan) -> str:
     return "; ".join([text, *(mix_text(plan, target) for target in dict.fromkeys(edge.target for edge in plan.edges))])
 
 
+def unused_ranks_text(plan: Plan) -> str:
+    """Return which ranks have no module, as where a job fixes the LLM's ranks and encoders gain nothing from others;
+    empty where all have one.
+    """
+    used = {rank for layout in plan.layouts.values() for rank in layout.ranks}
+    unused = Ranks(rank for rank in range(plan.size) if rank not in used)
+    return f"{'rank' if len(unused) == 1 else 'ranks'} {unused}: no module is there" if unused else ""
+
+
 def left_out_texts(plan: Plan) -> Iterator[str]:
-    """Yield what of the batches is not in the plan."""
+    """Yield what of the batches, and of the ranks, is not in the plan."""
+    if unused := unused_ranks_text(plan):
+        yield unused
     if plan.uses.dropped:
         yield f"{plural(len(plan.uses.dropped), 'sample')} dropped, longer or larger than the job allows"
     for name, items in plan.uses.left_out.items():

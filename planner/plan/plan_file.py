@@ -128,7 +128,7 @@ class Alternative(Spec):
     sync: Sync | None = None
     recompute: RecomputeName | None = None  # None: the strategy decides it, or `layouts` says it
     value: Amount | None = None  # in the unit of the plan's objective; None: there is no such plan
-    because: str = ""  # the binding constraint, why the software cannot launch it, or why the step takes longer
+    because: str = ""  # what binds, why the software cannot launch it, why its step takes longer, or is less sure
     layouts: dict[Name, Parallelism] = {}  # of modules whose layout is another one; fields left out have defaults
     launchable: bool = True  # whether the software can launch it; else `because` names its rule
 

@@ -3,6 +3,7 @@
 from planner.scoring.bound_digest import with_bound_digest
 from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
+from planner.scoring.expected_seconds import least_expected, passed_over, plan_doubt
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
 from planner.scoring.nearest_run import interval_spread, nearest_run, nearest_text, nearest_to
 from planner.scoring.objective_value import (
@@ -38,11 +39,13 @@ from planner.scoring.score import (
 from planner.scoring.statements import computed_by_hand, false_statements
 from planner.scoring.step_simulation import step_seconds
 from planner.scoring.tried_plan import TriedPlan
-from planner.scoring.undecided_order import UndecidedOrder, undecided_order
+from planner.scoring.undecided_order import SETTLING_ROUNDS, SETTLING_STEPS, UndecidedOrder, undecided_order
 
 __all__ = [
     "BOUNDS",
     "OPTIMAL_GAP",
+    "SETTLING_ROUNDS",
+    "SETTLING_STEPS",
     "SPACE",
     "ExpertAnswer",
     "PlanAnswer",
@@ -61,6 +64,7 @@ __all__ = [
     "fullest_score",
     "impossible_alternatives",
     "interval_spread",
+    "least_expected",
     "mean_objective_value",
     "nearest_run",
     "nearest_text",
@@ -70,7 +74,9 @@ __all__ = [
     "outcome_of",
     "over_joint_space",
     "over_space",
+    "passed_over",
     "plan_answer",
+    "plan_doubt",
     "plan_space_seconds",
     "prediction_of",
     "ranked_alternatives",

@@ -6,6 +6,7 @@ know it: 67 and 69 % of the two farthest eighths were within the 80 % interval. 
 beyond the first 80 and 84 % are, and 84 % of all: it was chosen on these same runs.
 """
 
+from collections.abc import Mapping
 from math import exp, hypot, log2
 from statistics import fmean
 from typing import NamedTuple
@@ -41,7 +42,7 @@ class NearestRun(NamedTuple):
         return SPREAD_A_STEP * max(0.0, self.distance - FREE_STEPS)
 
 
-def nearest_run(plan: Plan, layouts: dict[str, Parallelism] | None = None) -> NearestRun | None:
+def nearest_run(plan: Plan, layouts: Mapping[str, Parallelism] | None = None) -> NearestRun | None:
     """The published run nearest to a plan, or to it with these `layouts` of modules; None where what it runs was timed
     itself, and on a CPU.
     """

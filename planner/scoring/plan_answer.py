@@ -123,10 +123,11 @@ def nearest_answer(plan: Plan) -> PlanAnswer | None:
 
 
 def undecided_answer(plan: Plan) -> PlanAnswer:
-    """How many alternatives predictions cannot tell from the plan, and what share of the objective it is worth to."""
+    """How many alternatives predictions cannot tell from the plan, what share of the objective it is worth to know the
+    best of them, and seconds of the steps by which `planner profile --settle` tells it.
+    """
     order = undecided_order(plan)
-    surest = order.surest and {name: decided_fields(each) for name, each in order.surest.layouts.items()}
-    return {"ties": len(order.ties), "expected_gain": order.gain, "surest": surest}
+    return {"ties": len(order.ties), "expected_gain": order.gain, "settling_seconds": order.seconds}
 
 
 def plan_flops(plan: Plan) -> float:

@@ -24,7 +24,7 @@ class RankedAlternative(NamedTuple):
 
     tried: Alternative
     change: float  # of the objective against the plan's, as a share; negative: better
-    tie: bool  # not better, too close to tell, and the software can launch it
+    tie: bool  # too close to tell, the software can launch it, and it computes in the plan's data types
 
 
 class ImpossibleAlternative(NamedTuple):
@@ -42,9 +42,18 @@ def ranked_alternatives(plan: Plan) -> list[RankedAlternative]:
     for tried in plan.alternatives:
         if tried.value is not None:
             own = loss(tried.value)
-            tie = tried.launchable and best <= own <= best * within
+            close = best <= own * within and own <= best * within
+            tie = close and tried.launchable and keeps_numerics(plan, tried)
             found.append(RankedAlternative(tried, own / best - 1.0 if best else 0.0, tie))
     return sorted(found, key=lambda each: each.change)
+
+
+def keeps_numerics(plan: Plan, tried: Alternative) -> bool:
+    """Whether an alternative computes, and sums gradients, in the data types of the plan."""
+    pairs = [(each, plan.layouts[name]) for name, each in tried.layouts.items()]
+    return all(
+        (each.dtype or own.dtype, each.gradients or own.gradients) == (own.dtype, own.gradients) for each, own in pairs
+    )
 
 
 def tie_spread(plan: Plan) -> float:

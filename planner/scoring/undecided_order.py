@@ -1,28 +1,31 @@
 """What predictions leave undecided: which of a plan and its ties is the quickest, and what it is worth to know.
 
 Every predicted time is off by a factor of its own. That of the order of two is known (`ORDER_SPREAD`), so the expected
-time of whichever is the quickest is, and how much less it is than that of the plan: the regret of a choice by
-prediction. A layout that is farther from everything measured than the others is less sure by what that adds
-(nearest_run.py). Plans are chosen by their predicted value all the same: bound and gap are of that value, so that a
-plan chosen by a quantile would be proven worse than one that was found. The one that a quantile would choose is named.
+time of whichever is the quickest is, and how much less it is than that of the plan: the regret of the choice. A layout
+that is farther from everything measured than the others is less sure by what that adds (nearest_run.py); one that was
+passed over for it (expected_seconds.py) is a tie that is predicted quicker than the plan.
 """
 
 from collections.abc import Sequence
-from math import exp, hypot, log, sqrt
+from math import hypot, log, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.plan.plan_file import Alternative, Plan
+from planner.scoring.expected_seconds import HALF_OF_80
 from planner.scoring.nearest_run import nearest_run
 from planner.scoring.objective_value import objective_of
 from planner.scoring.ranked_alternatives import ranked_alternatives, tie_spread
 
-HALF_OF_80 = NormalDist().inv_cdf(0.9)  # half-width of an 80 % interval, in standard deviations
 CERTAIN = 1e-6  # a spread below counts as none
 REACH, POINTS = 6.0, 2001  # the integral's, in standard deviations beyond the means, and its points
 MOST_TIES = 3  # that are worth a run each: what a fourth adds to the gain is less than what it costs
+SETTLING_ROUNDS, SETTLING_STEPS = (
+    3,
+    4,
+)  # to settle an order each is trained so often, and so many steps; the first of them warms up
 
 
 class UndecidedOrder(NamedTuple):
@@ -30,21 +33,18 @@ class UndecidedOrder(NamedTuple):
 
     ties: tuple[Alternative, ...]  # the best first
     gain: float  # share of the objective by which the best of them and the plan is expected to be better than the plan
-    surest: Alternative | None = (
-        None  # the tie with the least upper end of its interval, where that is below the plan's
-    )
+    seconds: float  # of the steps that settle it, as predicted
 
 
 def undecided_order(plan: Plan) -> UndecidedOrder:
     """The best ties of a plan that compute in its data types, and what it is worth to measure them; none: no gain."""
-    ties = tuple(each.tried for each in ranked_alternatives(plan) if each.tie and keeps_numerics(plan, each.tried))
+    ties = tuple(each.tried for each in ranked_alternatives(plan) if each.tie)
     loss = objective_of(plan).loss
     first = ties[:MOST_TIES]
     values = [loss(plan.outcome.value), *(loss(tie.value or 0.0) for tie in first)]
     spreads = own_spreads(plan, first)
-    highest = [value * exp(spread) for value, spread in zip(values, spreads, strict=True)]
-    place = highest.index(min(highest))
-    return UndecidedOrder(first, expected_gain(values, spreads), first[place - 1] if place else None)
+    steps = sum(values) / values[0] * plan.prediction.step_seconds / len(plan.steps) if ties and values[0] else 0.0
+    return UndecidedOrder(first, expected_gain(values, spreads), SETTLING_ROUNDS * SETTLING_STEPS * steps)
 
 
 def own_spreads(plan: Plan, ties: Sequence[Alternative]) -> list[float]:
@@ -55,14 +55,6 @@ def own_spreads(plan: Plan, ties: Sequence[Alternative]) -> list[float]:
     far = [each.spread if each else 0.0 for each in found]
     order, shared = tie_spread(plan) / sqrt(2.0), min(far)  # what all have in common moves all of them
     return [hypot(order, sqrt(own**2 - shared**2)) for own in far]
-
-
-def keeps_numerics(plan: Plan, tried: Alternative) -> bool:
-    """Whether an alternative computes, and sums gradients, in the data types of the plan."""
-    pairs = [(each, plan.layouts[name]) for name, each in tried.layouts.items()]
-    return all(
-        (each.dtype or own.dtype, each.gradients or own.gradients) == (own.dtype, own.gradients) for each, own in pairs
-    )
 
 
 def expected_gain(predicted: Sequence[float], spreads: Sequence[float]) -> float:

@@ -117,7 +117,8 @@ class ModuleWait(NamedTuple):
 
 def waits_for_modules(timeline: Timeline, ranks: Sequence[int]) -> dict[int, list[ModuleWait]]:
     """When some simulated ranks wait for an encoder, or for a module that they do not hold, in the order of time; none
-    of a recording, which knows no causes. Of a step whose rounds were not all simulated, none are known.
+    of a recording, which knows no causes, or of a rank without a module. Of a step whose rounds were not all simulated,
+    none are known.
     """
     encoders = {event.module for event in timeline.events if is_feed(event)}
     if not encoders or timeline.repetition or not any(event.cause for event in timeline.events):
@@ -128,7 +129,10 @@ def waits_for_modules(timeline: Timeline, ranks: Sequence[int]) -> dict[int, lis
         others = [
             (part.start, part.start + part.seconds, part.event.module)
             for part in parts
-            if part.use == "wait" and part.event and (part.event.module in encoders or part.event.module not in held)
+            if held
+            and part.use == "wait"
+            and part.event
+            and (part.event.module in encoders or part.event.module not in held)
         ]
         found[rank] = joined_waits(sorted(others))
     return found

@@ -3,7 +3,8 @@
 Ranks synchronise in every micro-batch, as the all-gathers of ZeRO-3 force them to, or once a step under a lower ZeRO
 stage, which leaves less memory for tokens; layers recompute nothing, a part, or all; or one static layout holds for all
 sequences, which decides these by itself. Every candidate that the job allows is solved, by strategies that are handed
-in; the plan of the best one that the software can launch records what the others give, or why they give nothing.
+in; of those that the software can launch the plan of least expected seconds is chosen (scoring/expected_seconds.py),
+and records what the others give, or why they give nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,15 @@ from planner.plan.join_plans import round_digits
 from planner.plan.launchable import refusal_text
 from planner.plan.launchable_plan import plan_refusals
 from planner.plan.plan_file import Alternative, Plan, assignments
-from planner.scoring import OPTIMAL_GAP, SPACE, bounds_same_work
+from planner.scoring import (
+    OPTIMAL_GAP,
+    SPACE,
+    bounds_same_work,
+    least_expected,
+    objective_of,
+    passed_over,
+    plan_doubt,
+)
 from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs
@@ -64,11 +73,13 @@ def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> Solve
     refused = {each: text for each, done in solved.items() if (text := unlaunchable_text(done.plan))}
     if not solved.keys() - refused.keys():
         raise error_to_raise(failed, refused)
-    loss = find_objective(inputs.job.objective).loss
+    goal = find_objective(inputs.job.objective)
     able = [each for each in candidates if each in solved and each not in refused]
-    best = min(able, key=lambda each: loss(solved[each].plan.outcome.value))  # the first one of equal ones
+    losses = {each: goal.loss(solved[each].plan.outcome.value) for each in able}
+    best = least_expected(able, losses.__getitem__, lambda each: plan_doubt(solved[each].plan))
+    assert best, "a candidate is able"
     entries = [
-        plan_entry(each, solved[each].plan, refused.get(each, ""))
+        plan_entry(each, solved[each].plan, solved[best].plan, refused.get(each, ""))
         if each in solved
         else failed_entry(each, failed[each])
         for each in candidates
@@ -77,7 +88,6 @@ def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> Solve
     others = tuple(each for number, each in enumerate(entries) if each not in entries[:number])
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
     launched = [solved[each].plan for each in able if not covered_by_search(each, solved, inputs)]
-    goal = find_objective(inputs.job.objective)
     searches = not isinstance(failed.get(SEARCHED), Unsupported)
     chosen = bounded_over_candidates(solved[best].plan, launched if searches else [], goal)
     if len(inputs.model.modules) > 1:  # what a candidate decided is nothing that the job fixed
@@ -179,18 +189,20 @@ def failed_entry(candidate: Candidate, error: Infeasible | Unsupported) -> Alter
     return Alternative(strategy=candidate.strategy, zero=zero, sync=sync, recompute=recompute, because=because)
 
 
-def plan_entry(candidate: Candidate, plan: Plan, because: str) -> Alternative:
-    """The plan file's entry for a candidate whose plan was not chosen. Of several modules ZeRO and recomputation are
-    those that a candidate says of the module of the samples.
+def plan_entry(candidate: Candidate, plan: Plan, chosen: Plan, refusal: str) -> Alternative:
+    """The plan file's entry for a candidate whose plan was not chosen: `refusal`, by the software, or in doubt. Of
+    several modules ZeRO and recomputation are those that a candidate says of the module of the samples.
     """
     (layout, *encoders) = plan.layouts.values()
+    loss = objective_of(plan).loss
+    own, best = loss(plan.outcome.value), loss(chosen.outcome.value)
     return Alternative(
         strategy=candidate.strategy,
         zero=candidate.zero if encoders else layout.zero,
         sync=plan.steps[0].sync,
         recompute=candidate.recompute if encoders else None,
         value=round_digits(plan.outcome.value),
-        because=because,
-        launchable=not because,
+        because=refusal or passed_over(chosen, plan, own / best if best else 1.0),
+        launchable=not refusal,
         layouts={module: fixable_layout(each) for module, each in plan.layouts.items()},
     )

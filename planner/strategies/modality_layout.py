@@ -8,7 +8,8 @@ each module,
 
     T ≈ max(T_llm + Σ T_encoder among its ranks, Σ T_encoder apart) + Σ T_encoder apart / micro-batches
 
-the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py).
+the quickest of each kind are simulated, and fields of the best are changed one by one (joint_search.py). Of all that
+were simulated, that of least expected seconds is chosen (scoring/expected_seconds.py).
 
 The placements are those of MegaScale-Omni (encoders multiplexed with every pipeline stage), of Megatron-LM's first
 stage, and of DistTrain (encoders disaggregated, arXiv 2408.04275); layouts of encoders do not depend on the LLM's.
@@ -58,11 +59,12 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
 
 
 def scored_best(inputs: Inputs, done: JointSearch) -> Plan:
-    """The quickest plan that fits with its score, too: outputs of frozen encoders may wait longer in the simulated step
-    than in the order of its tasks, by which the search holds plans against memory. Raises Infeasible where none does.
+    """The plan of least expected seconds that fits with its score, too: outputs of frozen encoders may wait longer in
+    the simulated step than in the order of its tasks, by which the search holds plans against memory. Raises Infeasible
+    where none does.
     """
     work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
-    while (best := done.best) and best.plan:
+    while (best := done.chosen) and best.plan:
         chosen, binding = quicker_assignment(inputs, best.plan, best.seconds), ""
         for each in (chosen,) if chosen is best.plan else (chosen, best.plan):
             try:

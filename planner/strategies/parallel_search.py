@@ -9,8 +9,8 @@ offload as fit are solved for; dp is the rest. Every layout is priced by the clo
 
 (costs/step/static_step.py) and kept if its probability of running out of memory is one that the job allows
 (costs/memory/footprint.py). The quickest few are simulated with the real sequences, longest first to the replica and
-micro-batch with the least load, as long as their own bounds leave room below the best one. The bound is over the whole
-space (layouts/space_bound.py).
+micro-batch with the least load, as long as their own bounds leave room below the best one, and that of least expected
+seconds is chosen (scoring/expected_seconds.py). The bound is over the whole space (layouts/space_bound.py).
 
 The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO's stages (arXiv 1910.02054).
 """
@@ -34,7 +34,12 @@ from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import only_one_module
 from planner.strategies.static.layout_change import infeasible_error
 from planner.strategies.static.numeric_alternatives import numeric_alternatives
-from planner.strategies.static.simulated_layouts import in_closed_form, layout_alternatives, simulate_best
+from planner.strategies.static.simulated_layouts import (
+    in_closed_form,
+    layout_alternatives,
+    least_doubted,
+    simulate_best,
+)
 from planner.strategies.static.static_plan import require_token_limit
 
 SUMMARY = "one static layout: tensor, context, pipeline, expert and data parallelism, ZeRO, recomputation, micro-batch"
@@ -68,11 +73,13 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     bound = space_bound(problem, bounds)
     work = f"{bound.layouts} layouts priced, {bound.excluded} excluded by memory, {len(simulated)} simulated"
     refused: list[Infeasible] = []
-    for number, best in enumerate(simulated):
+    while simulated:
+        best = least_doubted(simulated)
+        simulated.remove(best)
         try:
             require_token_limit(best.plan)
             scored = with_score(best.plan, work)
-            others = layout_alternatives(inputs.module, problem, simulated[number:], screened)
+            others = layout_alternatives(inputs.module, problem, best, simulated, screened)
             return with_fields(
                 over_space(scored, bound.seconds) if in_closed_form(scored) else scored,
                 alternatives=(*others, *numeric_alternatives(inputs, problem, best, screened)),

@@ -8,7 +8,7 @@ from dataclasses import fields
 from planner.plan.descriptions import module_layout_text
 from planner.plan.pack_fill import PackFill, pack_fill
 from planner.plan.plan_file import Plan, assignments
-from planner.scoring import Score, whole_score
+from planner.scoring import Score, plan_doubt, whole_score
 from planner.simulate import TaskEvent, Timeline, TimePart, is_feed, mean_seconds
 from planner.specs.base import Ranks, Spec
 from planner.units import GIB
@@ -31,6 +31,7 @@ class JointFacts(Spec, omit_defaults=False):
     """One step of several modules."""
 
     value: float
+    expected: float  # the value with the mean of the error that is its own (scoring/expected_seconds.py)
     bound: float
     bound_by: str
     parts: dict[str, float]  # seconds of the mean rank, as `compute of llm`; they add up to the value
@@ -52,6 +53,7 @@ def joint_facts(plan: Plan, found: Score) -> JointFacts:
     busiest, stages = whole.busiest_rank(), found.plan_memory.stage_of
     return JointFacts(
         value=found.step_seconds,
+        expected=found.step_seconds * plan_doubt(plan),
         bound=min(found.bound.seconds, found.step_seconds),
         bound_by=found.bound.by,
         parts=in_module_order(plan, mean_seconds(whole, part_name)),

@@ -6,7 +6,7 @@ from planner.costs import pricing_of
 from planner.plan.descriptions import module_layout_text
 from planner.plan.pack_fill import PackFill, pack_fill
 from planner.plan.plan_file import Plan
-from planner.scoring import Score
+from planner.scoring import Score, plan_doubt
 from planner.specs.base import Spec
 from planner.specs.parallelism import Sync
 from planner.units import GIB
@@ -17,6 +17,7 @@ class StepFacts(Spec, omit_defaults=False):
     """Seconds of the mean rank: compute + exchange_across + exchange_within + other_comm + idle = value."""
 
     value: float
+    expected: float  # the value with the mean of the error that is its own (scoring/expected_seconds.py)
     bound: float
     bound_by: str
     compute: float
@@ -51,6 +52,7 @@ def step_facts(plan: Plan, score: Score) -> StepFacts:
     micro_batch_counts = rank_micro_batches(plan, placed)
     return StepFacts(
         value=score.step_seconds,
+        expected=score.step_seconds * plan_doubt(plan),
         bound=min(score.bound.seconds, score.step_seconds),
         bound_by=score.bound.by,
         compute=parts.compute,

@@ -12,11 +12,9 @@ from planner.errors import InputError
 from planner.online import inputs_of_plan
 from planner.plan.descriptions import alternative_text
 from planner.plan.plan_file import Plan
-from planner.scoring import undecided_order
+from planner.scoring import SETTLING_ROUNDS, SETTLING_STEPS, undecided_order
 from planner.why import alternative_inputs
 from planner.workflows import evidence
-
-ROUNDS, STEPS = 3, 4  # each is trained so often, and so many steps; the first of them warms up
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +65,9 @@ def settle(path: Path, on_run: OnProgress = silent) -> SettledOrder:
     """
     contenders = tied_plans(path)
     seconds: list[list[float]] = [[] for _ in contenders]
-    for done in range(ROUNDS * len(contenders)):
+    for done in range(SETTLING_ROUNDS * len(contenders)):
         at = done % len(contenders)
-        on_run(done, ROUNDS * len(contenders), contenders[at].path.name)
+        on_run(done, SETTLING_ROUNDS * len(contenders), contenders[at].path.name)
         seconds[at].append(trained_seconds(contenders[at]))
     measured = [MeasuredContender(each, tuple(own)) for each, own in zip(contenders, seconds, strict=True)]
     return SettledOrder(tuple(sorted(measured, key=lambda each: each.measured_seconds)))
@@ -99,7 +97,7 @@ def trained_seconds(contender: Contender) -> float:
     seconds: list[float] = []
     ran = pipeline.run(
         contender.plan,
-        RunOptions(steps=STEPS, base=contender.path.parent, source=str(contender.path)),
+        RunOptions(steps=SETTLING_STEPS, base=contender.path.parent, source=str(contender.path)),
         lambda progress: seconds.append(progress.seconds),
     )
     evidence.record_run(ran)

@@ -67,7 +67,8 @@ def test_alternatives_are_ranked_and_the_impossible_ones_last_and_merged(width):
         for zero in (2, 1, 0)
         for how in ("none", "full")
     ]
-    quicker = with_fields(slowest, value=plan.outcome.value * 0.9, because="the software cannot launch it")
+    because = "the software cannot launch it"
+    quicker = with_fields(slowest, value=plan.outcome.value * 0.9, because=because, launchable=False)
     much = with_fields(slowest, value=plan.outcome.value * 2)
     mixed = with_fields(plan, alternatives=(*failed, much, *reversed(plan.alternatives), quicker))
     lines = lines_of(alternatives_table(mixed), width)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from planner import files
 from planner.plan.plan_file import Alternative, Plan
+from planner.scoring import SETTLING_ROUNDS, SETTLING_STEPS, undecided_order
+from planner.scoring.expected_seconds import HALF_OF_80
 from planner.scoring.ranked_alternatives import ORDER_SPREAD
-from planner.scoring.undecided_order import HALF_OF_80, MOST_TIES, expected_gain, undecided_order
+from planner.scoring.undecided_order import MOST_TIES, expected_gain
 from planner.specs.base import with_fields
 from planner.specs.parallelism import Parallelism
 
@@ -44,19 +46,17 @@ def test_nothing_is_worth_measuring_where_nothing_is_uncertain_or_else():
     assert expected_gain([1.0, 4.0], [ORDER_SPREAD] * 2) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_less_sure_one_is_worth_more_to_measure_and_no_quantiles_choice():
+def test_the_less_sure_one_is_worth_more_to_measure():
     even, unsure = (expected_gain([1.0, 1.02], spreads) for spreads in ([0.1, 0.1], [0.1, 0.3]))
     assert unsure > even
     plan = files.read(GOLDEN / "parallel_search" / "llama-3-8b-h100x64" / "plan.yaml", Plan)
     value, (name, own) = plan.outcome.value, next(iter(plan.layouts.items()))
-    far = Alternative(
-        strategy="parallel_search", value=1.01 * value, layouts={name: Parallelism(dtype=own.dtype, cp=64)}
+    near, far = (
+        Alternative(strategy="parallel_search", value=1.01 * value, layouts={name: Parallelism(dtype=own.dtype, cp=cp)})
+        for cp in (own.cp, 64)
     )
-    both = undecided_order(with_fields(plan, alternatives=(far,)))
-    assert both.ties == (far,) and both.surest is None
-    instead = with_fields(plan, layouts={name: with_fields(own, cp=64)})
-    like = with_fields(far, layouts={name: Parallelism(dtype=own.dtype, cp=own.cp)})
-    assert undecided_order(with_fields(instead, alternatives=(like,))).surest == like
+    gains = [undecided_order(with_fields(plan, alternatives=(each,))).gain for each in (near, far)]
+    assert gains[0] < gains[1]
 
 
 def test_ties_are_the_closest_that_compute_in_the_same_data_types():
@@ -67,13 +67,16 @@ def test_ties_are_the_closest_that_compute_in_the_same_data_types():
         Alternative(strategy="parallel_search", value=value * by, layouts={name: Parallelism(dtype=dtype)})
         for by, dtype in [
             (1.3, None),
-            (0.9, own.dtype),
+            (0.7, own.dtype),
             (1.01, "fp8"),
+            (0.99, own.dtype),
             *near,
         ]
     ]
-    others.append(with_fields(others[3], launchable=False))
+    others.append(with_fields(others[4], launchable=False))
     order = undecided_order(with_fields(plan, alternatives=tuple(others)))
-    assert [each.value / value for each in order.ties] == pytest.approx([1.0 + at / 100 for at in range(MOST_TIES)])
+    assert [each.value / value for each in order.ties] == pytest.approx([0.99 + at / 100 for at in range(MOST_TIES)])
     assert 0.03 < order.gain < 0.1
-    assert undecided_order(with_fields(plan, alternatives=())) == ((), 0.0, None)
+    trained = (1.0 + 0.99 + 1.0 + 1.01) * plan.prediction.step_seconds / len(plan.steps)
+    assert order.seconds == pytest.approx(SETTLING_ROUNDS * SETTLING_STEPS * trained)
+    assert undecided_order(with_fields(plan, alternatives=())) == ((), 0.0, 0.0)

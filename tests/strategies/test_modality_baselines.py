@@ -7,13 +7,14 @@ import pytest
 from planner.errors import InputError
 from planner.plan.descriptions import fixable_layout, flow_text, module_layout_text
 from planner.plan.mesh.rank_mesh import stage_ranks
-from planner.specs.base import with_fields
+from planner.specs.base import Layers, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import decided_fields
 from planner.strategies.modality.baseline_trial import best_trial
 from planner.strategies.modality.baselines import BASELINES, baseline_trials
 from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import JointTrials
+from planner.strategies.modality.level_stages import batch_pricing, passes_seconds
 from planner.strategies.modality_layout import plan as solve_jointly
 from planner.strategies.static.joint_plan import plan_together, priced_together
 from tests.placed_jobs import MODEL, placed_job
@@ -101,6 +102,25 @@ def test_what_each_baseline_is(solved):
     assert sorted(rank for layout in apart.values() for rank in layout.ranks) == list(range(inputs.cluster.size))
     for layout in trials["fsdp_all"].layouts.values():
         assert layout.zero == 3 and layout.dp == len(layout.ranks) == inputs.cluster.size
+
+
+def test_stages_are_rebalanced_only_where_that_is_quicker(tmp_path):
+    inputs = drawn_inputs(tmp_path, 9, 1)
+    trials, space = JointTrials(inputs), JointSpace(inputs)
+    each = zip(*(BASELINES[name](space) for name in ("encoder_first_stage", "rebalanced_stages")), strict=True)
+    for even, level in each:
+        assert trials.estimate(level) <= trials.estimate(even)
+
+
+def test_a_pass_over_packed_items_is_launched_once(tmp_path):
+    """So packs take less than their items by themselves, and all of them no less than one pack of all."""
+    inputs = drawn_inputs(tmp_path, 9, 1)
+    layouts = next(BASELINES["encoder_first_stage"](JointSpace(inputs)))
+    pricing, sizes = batch_pricing(inputs, layouts), inputs.batches[0].streams["vit"]
+    layers, replicas = Layers(range(pricing.models["vit"].layers)), layouts["vit"].dp
+    seconds = [passes_seconds(pricing, "vit", layers, sizes, passes) for passes in (1, 2, len(sizes))]
+    assert len(sizes) > 2 * replicas
+    assert seconds[0] < seconds[1] < seconds[2]
 
 
 def test_stages_are_kept_from_the_mix_of_halves(tmp_path):

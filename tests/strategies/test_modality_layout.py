@@ -7,10 +7,12 @@ from itertools import product
 import pytest
 
 from planner.errors import Infeasible, InputError
+from planner.plan.descriptions import unused_ranks_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.scoring import score
+from planner.simulate import waits_for_modules
 from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.strategies import modality_layout
@@ -70,6 +72,23 @@ def test_what_a_job_fixes_is_kept(tmp_path, fixed):
             value = getattr(wanted, field)
             if isinstance(value, Ranks) or (value is not None and field != "ranks"):
                 assert getattr(plan.layouts[name], field) == value, (name, field)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["", ", vit: {recompute: full}"])
+def test_ranks_beside_those_of_the_llm_are_never_in_the_way(tmp_path, encoder):
+    """They may have no module: a plan on the LLM's own ranks is one on more of them, too."""
+    alone, beside = (solved(seeing_job(tmp_path, ranks, f"llm: {{ranks: 0-1}}{encoder}")) for ranks in (2, 3))
+    assert not violations(beside)
+    assert beside.outcome.value <= alone.outcome.value * (1 + 1e-9)
+    assert beside.outcome.bound <= alone.outcome.value
+
+
+def test_a_rank_without_a_module_is_named_and_waits_for_nothing(tmp_path):
+    plan = solved(seeing_job(tmp_path, 3, "llm: {ranks: 0-1}, vit: {ranks: 0-1}"))
+    assert not violations(plan)
+    assert unused_ranks_text(plan) == "rank 2: no module is there"
+    assert waits_for_modules(score(plan).timeline, [2]) == {2: []}
 
 
 @pytest.mark.slow

@@ -189,8 +189,6 @@ def test_a_batch_without_any_image_or_clip(tmp_path):
         ({"llm": "", "vit": "ranks: 3-4", "ear": ""}, "there is no rank 4 in cpu-4", "fix.layouts.vit.ranks"),
         ({"llm": "", "vit": "ranks: 0-2, tp: 2", "ear": ""}, "tp · cp · pp = 2 does not divide 3", "fix.layouts.vit"),
         ({"llm": "", "vit": "ranks: 0-1, dp: 4", "ear": ""}, "makes 4 ranks, and there are 2", "fix.layouts.vit"),
-        ({"llm": "ranks: 1-2", "vit": "ranks: 0", "ear": "ranks: 1"}, "rank 3 has no module", "fix.layouts"),
-        ({"llm": "ranks: 2-3", "vit": "ranks: 2", "ear": "ranks: 3"}, "ranks 0-1 have no module", "fix.layouts"),
         ({"llm": "ranks: first_stage", "vit": "", "ear": ""}, "the module that reads `llm`, and none", "llm.ranks"),
         ({"llm": "", "vit": "", "ear": "", "eye": "ranks: 0"}, "the model has no module `eye`", "fix.layouts"),
         ({"llm": "", "vit": "ranks: last_stage", "ear": ""}, "`last_stage` is no set of", "fix.layouts.vit.ranks"),

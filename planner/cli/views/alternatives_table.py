@@ -18,10 +18,10 @@ from planner.scoring import (
     tie_spread,
     undecided_order,
 )
-from planner.units import percent
+from planner.units import duration, percent
 
 MOST = 6  # alternatives in the table, so that an answer is one screen: the plan file has all
-SLOWER = r"^[\d.]+ % slower: "
+SLOWER = r"^[\d.]+ % (slower: |quicker by prediction, )"
 
 
 def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
@@ -41,7 +41,7 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
         if each.tried.because:  # the column before says by how much
             what.append(f"; {re.sub(SLOWER, '', each.tried.because)}", style="dim")
         against = f"+{percent(each.change)}" if each.change >= 0 else f"−{percent(-each.change)}"
-        tie = " surest" if each.tried == order.surest else " tie" if each.tie else ""
+        tie = " tie" if each.tie else ""
         table.add_row(str(number), goal.formatted(each.tried.value or 0.0), f"{against}{tie}", what)
     for text, because in failed[: MOST - 1]:
         table.add_row("", "", "impossible", Text(text).append(f"; {because}", style="dim"))
@@ -56,4 +56,5 @@ def tie_note(plan: Plan, order: UndecidedOrder) -> str:
     within = percent(exp(tie_spread(plan)) - 1.0)
     if not order.ties:
         return f"  (tie: within {within}, too close for predictions to tell)"
-    return f"  (ties within {within}: planner profile --settle PLAN, worth {percent(order.gain)})"
+    cost = duration(order.seconds)
+    return f"  (ties within {within}: planner profile --settle PLAN, {cost} of steps, worth {percent(order.gain)})"

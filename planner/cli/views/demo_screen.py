@@ -77,7 +77,13 @@ class DemoPrinter:
 def demo_printer(to_stderr: bool, chapters: Mapping[str, str], lines: StageLines) -> Iterator[DemoPrinter]:
     out = console(stderr=to_stderr)
     bar = BarColumn(min(40, max(4, out.width - WORDS)))
-    columns = (TextColumn("  "), SpinnerColumn(), bar, TextColumn("{task.description}"), TimeRemainingColumn())
+    columns = (
+        TextColumn("  "),
+        SpinnerColumn(),
+        bar,
+        TextColumn("{task.description}", markup=False),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bars:
         yield DemoPrinter(out, bars, chapters, lines)
 

@@ -9,7 +9,16 @@ from planner.cli.views.plan_tables import gib_text, table
 from planner.plan.pack_text import pack_text
 from planner.specs.base import with_fields
 from planner.units import GIB, duration, first_few, percent, plural
-from planner.why import JointFacts, JointWhyNot, JointWhyPlan, ModuleLoad, ReadOutputs, Sensitivity, WhyJointItem
+from planner.why import (
+    JointFacts,
+    JointWhyNot,
+    JointWhyPlan,
+    ModuleLoad,
+    ReadOutputs,
+    Sensitivity,
+    WhyJointItem,
+    WhyNot,
+)
 
 CLOSE = 1e-6  # share of the step: a smaller difference is none
 GROWS = 0.005  # share of the fullest rank's memory: a smaller difference is not listed
@@ -57,7 +66,17 @@ def cost_line(answer: JointWhyNot, asked: str) -> Text:
         return line.append(f" changes nothing: the step takes {duration(after)} either way, simulated")
     if seconds > 0:
         return line.append(f" adds {duration(seconds)}, {percent(share)}: {both}")
-    return line.append(f" saves {duration(-seconds)}, {percent(-share)}: {both}", style="green")
+    doubt = doubt_text(answer)
+    return line.append(f" saves {duration(-seconds)}, {percent(-share)}: {both}{doubt}", style="" if doubt else "green")
+
+
+def doubt_text(answer: JointWhyNot | WhyNot) -> str:
+    """That a change which is predicted to save is expected to cost; empty where it is not."""
+    before, after = answer.before, answer.after
+    if not after or after.value >= before.value or after.expected <= before.expected:
+        return ""
+    longer = percent(after.expected / before.expected - 1.0)
+    return f"; but expected to take {longer} longer, as it is farther from what was measured"
 
 
 def kept_line(answer: JointWhyNot) -> Iterator[RenderableType]:

@@ -15,7 +15,7 @@ from planner.cli.views.alternatives_table import alternatives_table
 from planner.cli.views.expert_texts import expert_texts
 from planner.cli.views.plan_headline import headline
 from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
-from planner.plan.descriptions import all_items_text, module_layout_text
+from planner.plan.descriptions import all_items_text, module_layout_text, unused_ranks_text
 from planner.plan.pack_fill import pack_fill
 from planner.plan.pack_text import pack_text
 from planner.plan.plan_file import Plan
@@ -81,18 +81,26 @@ def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("layout", f"{name}: {module_layout_text(plan, name)}")
     for text in expert_texts(plan):
         rows.add_row("experts", text)
-    if plan.uses.dropped:
-        too_long = plural(len(plan.uses.dropped), "sample")
-        rows.add_row("dropped", f"{too_long} longer or larger than the job allows (uses.dropped names them)")
-    for name, items in plan.uses.left_out.items():
-        why = "whose readers were dropped, or had no room (uses.left_out names them)"
-        rows.add_row("left out", f"{plural(len(items), 'item')} of {name}, {why}")
+    for absent in absent_texts(plan):
+        rows.add_row(*absent)
     if plan.then:
         count = "" if plan.then.batches is None else f"{plan.then.batches} "
         rows.add_row("then", f"{count}further batches from {plan.then.folder}, each planned while earlier ones train")
     yield Text()
     yield rows
     yield from alternatives_table(plan)
+
+
+def absent_texts(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What of the ranks and of the batches is not in the plan, each with its label."""
+    if unused := unused_ranks_text(plan):
+        yield "unused", unused
+    if plan.uses.dropped:
+        too_long = plural(len(plan.uses.dropped), "sample")
+        yield "dropped", f"{too_long} longer or larger than the job allows (uses.dropped names them)"
+    for name, items in plan.uses.left_out.items():
+        why = "whose readers were dropped, or had no room (uses.left_out names them)"
+        yield "left out", f"{plural(len(items), 'item')} of {name}, {why}"
 
 
 def memory_warning(plan: Plan, kind: str) -> str:

@@ -7,14 +7,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.plan_tables import table
+from planner.scoring import SETTLING_ROUNDS
 from planner.units import duration, percent
-from planner.workflows.settling import ROUNDS, MeasuredContender, SettledOrder
+from planner.workflows.settling import MeasuredContender, SettledOrder
 
 
 def settling_tables(found: SettledOrder) -> Iterator[RenderableType]:
     """Every contender, the quickest first, and what follows from it."""
     best = found.measured[0]
-    shown = table("", ">predicted", ">measured", f">its {ROUNDS} runs", "")
+    shown = table("", ">predicted", ">measured", f">its {SETTLING_ROUNDS} runs", "")
     for each in found.measured:
         change = each.measured_seconds / best.measured_seconds - 1.0
         shown.add_row(

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.joint_tables import joint_item_lines, joint_why_lines, joint_why_not_lines
+from planner.cli.views.joint_tables import doubt_text, joint_item_lines, joint_why_lines, joint_why_not_lines
 from planner.cli.views.plan_tables import gib_text, table
 from planner.units import GIB, duration, percent
 from planner.why import (
@@ -81,16 +81,15 @@ def why_not_lines(answer: WhyNot) -> Iterator[RenderableType]:
 def cost_line(answer: WhyNot, asked: str) -> Text:
     seconds, share = answer.seconds or 0.0, answer.share or 0.0
     after = answer.after.value if answer.after else 0.0
-    line = Text.assemble((asked, "bold"))
+    line, both = Text.assemble((asked, "bold")), steps(answer.before.value, after)
     if abs(share) < CLOSE:
         return line.append(f" changes nothing: the step takes {duration(after)} either way, simulated")
     if seconds > 0:
-        return line.append(f" adds {duration(seconds)}, {percent(share)}: {steps(answer.before.value, after)}")
-    return line.append(
-        f" is better than the plan: it saves {duration(-seconds)}, {percent(-share)}: "
-        f"{steps(answer.before.value, after)}",
-        style="green",
-    )
+        return line.append(f" adds {duration(seconds)}, {percent(share)}: {both}")
+    saved, doubt = f"saves {duration(-seconds)}, {percent(-share)}: {both}", doubt_text(answer)
+    if doubt:
+        return line.append(f" {saved}{doubt}")
+    return line.append(f" is better than the plan: it {saved}", style="green")
 
 
 def steps(before: float, after: float) -> str:

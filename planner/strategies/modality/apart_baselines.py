@@ -57,7 +57,7 @@ def module_apart(inputs: Inputs, name: str, samples: int) -> ModuleApart:
     batch, layers = inputs.batches[0], inputs.model.modules[name].layers
     sizes = batch.items if name == inputs.module else batch.streams[name]
     layout = plain_layout(inputs, name, Ranks((0,)))
-    seconds = passes_seconds(batch_pricing(inputs, {name: layout}), name, Layers(range(layers)), sizes)
+    seconds = passes_seconds(batch_pricing(inputs, {name: layout}), name, Layers(range(layers)), sizes, samples)
     return ModuleApart(seconds / samples, layers)
 
 
@@ -65,15 +65,15 @@ def fsdp_all(space: JointSpace) -> Iterator[Layouts]:
     """All modules under ZeRO-3 over all ranks, without tp and pp: of the LLM the quickest cp, micro-batch and
     recomputation beside encoders that have a small or a large share of memory. Raises Infeasible.
     """
-    inputs, ranks = space.inputs, Ranks(range(space.size))
-    llms = space.llm(space.size).with_values(tp=1, pp=1, vpp=1, zero=3, replica=1)
-    encoders = {name: plain_layout(inputs, name, ranks, zero=3) for name in space.encoders}
+    inputs, ranks = space.inputs, space.most_ranks(space.inputs.module)
+    llms = space.llm(len(ranks)).with_values(tp=1, pp=1, vpp=1, zero=3, replica=1)
+    encoders = {name: plain_layout(inputs, name, Ranks(range(space.size)), zero=3) for name in space.encoders}
     tried: list[Layout] = []
     for share in reversed(MEMORY_SHARES):
         for llm in llms.quickest(1, beside=share * space.allowed):
             if llm.layout not in tried:
                 tried.append(llm.layout)
-                layouts = {**encoders, inputs.module: llm.layout}
+                layouts = {**encoders, inputs.module: with_fields(llm.layout, ranks=ranks)}
                 yield {name: layouts[name] for name in inputs.model.modules}
     if not tried:
         raise Infeasible("the LLM does not fit under ZeRO-3 over all ranks", where="memory")

@@ -2,7 +2,7 @@
 is compared with, and never slower than.
 
 encoder_first_stage  encoders on the LLM's first stage with its tp, stages of even layers (Megatron-LM)
-rebalanced_stages    the same, layers moved from the first stage until it is level with the others
+rebalanced_stages    the same, layers moved from the first stage until it is level with the others, if that is quicker
 kept_stages          the same, rebalanced once, for a mix of 5:5, and kept for this batch
 equal_dp_apart       every module on cards of its own: equal dp, tp 1, cp 1, any pp (MindSpeed-MM)
 fsdp_all             every module under ZeRO-3 over all ranks (VeOmni, torchtitan)

@@ -20,7 +20,6 @@ from planner.strategies.modality.joint_candidates import JointSpace
 from planner.strategies.modality.joint_search import JointTrials
 from planner.strategies.modality.level_stages import with_level_stages
 from planner.strategies.static.module_space import MEMORY_SHARES, PASSES, ModuleOption
-from planner.units import GIB
 
 LLM_LAYOUTS = 4  # of the LLM, with each share of memory for encoders
 REFERENCE_MIX = "5:5"  # for which kept_stages are balanced
@@ -29,11 +28,13 @@ REFERENCE_MIX = "5:5"  # for which kept_stages are balanced
 def encoder_first_stage(space: JointSpace) -> Iterator[Layouts]:
     """Even stages. Raises Infeasible where no layout fits by the closed form."""
     found: dict[str, tuple[float, float, Layouts]] = {}
+    ranks = space.most_ranks(space.inputs.module)
     for share in sorted(MEMORY_SHARES):
-        for llm in space.llm(space.size).quickest(LLM_LAYOUTS, beside=share * space.allowed):
-            encoders = encoders_beside(space, llm.layout, share)
+        for llm in space.llm(len(ranks)).quickest(LLM_LAYOUTS, beside=share * space.allowed):
+            placed = with_fields(llm.layout, ranks=ranks)
+            encoders = encoders_beside(space, placed, share)
             if encoders:
-                layouts = {space.inputs.module: llm.layout, **{name: each.layout for name, each in encoders.items()}}
+                layouts = {space.inputs.module: placed, **{name: each.layout for name, each in encoders.items()}}
                 more = sum(each.seconds for each in encoders.values())
                 ordered = {name: layouts[name] for name in space.inputs.model.modules}
                 found.setdefault(str(ordered), (llm.seconds, llm.seconds + more, ordered))
@@ -46,8 +47,10 @@ def encoder_first_stage(space: JointSpace) -> Iterator[Layouts]:
 
 
 def rebalanced_stages(space: JointSpace) -> Iterator[Layouts]:
-    """Stages rebalanced for this batch."""
-    yield from (with_level_stages(space.inputs, layouts) for layouts in encoder_first_stage(space))
+    """Stages rebalanced for this batch, where that is estimated to be quicker than to leave them even."""
+    trials = JointTrials(space.inputs)
+    for layouts in encoder_first_stage(space):
+        yield min((with_level_stages(space.inputs, layouts), layouts), key=trials.estimate)
 
 
 def kept_stages(space: JointSpace) -> Iterator[Layouts]:
@@ -78,9 +81,8 @@ def encoders_beside(space: JointSpace, llm: Layout, share: float) -> dict[str, M
     none.
     """
     ranks, found = stage_ranks(llm, 0), dict[str, ModuleOption]()
-    context = space.llm(space.size).problem.accounting.context_gib * GIB  # of a device, once: the LLM's part has it
     for name in space.encoders:
-        beside = max(0.0, (1.0 - share / len(space.encoders)) * space.allowed - context)
+        beside = max(0.0, (1.0 - share / len(space.encoders)) * space.allowed - space.context)
         option = option_of_width(space, name, (len(ranks), llm.tp), beside)
         if option is None:
             return None

@@ -2,22 +2,23 @@
 
 from planner.plan.descriptions import placed_layout
 from planner.plan.plan_file import Alternative
+from planner.scoring import passed_over
 from planner.strategies.modality.baselines import BASELINE_TEXTS
 from planner.strategies.modality.joint_search import JointSearch, SimulatedJoint
 from planner.units import percent
 
 
 def joint_alternatives(done: JointSearch) -> tuple[Alternative, ...]:
-    """The quickest of each kind but the best one's; where none of a kind fits, the one that was tried first; and every
-    baseline.
+    """The quickest of each kind but the chosen one's, of that where it is predicted to be quicker; where none of a kind
+    fits, the one that was tried first; and every baseline.
     """
-    chosen = done.best
+    chosen = done.chosen
     assert chosen, "alternatives are those of a plan"
     of_kind: dict[str, SimulatedJoint] = {}
     for each in done.tried.values():
         if each.kind not in of_kind or each.seconds < of_kind[each.kind].seconds:
             of_kind[each.kind] = each
-    others = [each for kind, each in of_kind.items() if kind != chosen.kind]
+    others = [each for kind, each in of_kind.items() if kind != chosen.kind or each.seconds < chosen.seconds]
     others += [each for each in done.starts if each is not chosen]
     return tuple(joint_alternative(each, chosen) for each in sorted(others, key=lambda each: each.seconds))
 
@@ -25,11 +26,13 @@ def joint_alternatives(done: JointSearch) -> tuple[Alternative, ...]:
 def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternative:
     """Joint layouts of another kind beside the chosen ones; a baseline's are called by its name."""
     what = BASELINE_TEXTS.get(tried.kind, tried.kind)
-    slower = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {what}"
+    ratio = tried.seconds / chosen.seconds
+    doubt = passed_over(chosen.plan, tried.plan, ratio) if chosen.plan and tried.plan else ""
+    why = f"{what}, {doubt}" if doubt else f"{percent(ratio - 1.0)} slower: {what}"
     size = chosen.plan.size if chosen.plan else 0
     return Alternative(
         strategy=tried.kind if tried.kind in BASELINE_TEXTS else "modality_layout",
         value=tried.seconds if tried.plan else None,
-        because=slower if tried.plan else f"{what}: {tried.because}",
+        because=why if tried.plan else f"{what}: {tried.because}",
         layouts={name: placed_layout(layout, size) for name, layout in tried.layouts.items()},
     )

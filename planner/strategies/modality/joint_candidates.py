@@ -178,8 +178,11 @@ def counts_apart(space: JointSpace) -> list[int]:
 
 
 def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]:
-    """Where each encoder may be; one of them at least on the ranks that the LLM leaves."""
+    """Where each encoder may be; one of them at least on the ranks that the LLM leaves, unless the job fixes the LLM's:
+    what is left may be worth less than what it costs to reach it.
+    """
     whole = len(ranks) == space.size
+    may_idle = isinstance(space.fixed_ranks(space.inputs.module), Ranks)
     able: list[Sequence[str]] = []
     for name in space.encoders:
         fixed = space.fixed_ranks(name)
@@ -190,7 +193,7 @@ def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]
         else:
             able.append(("all", "first_stage") if whole else get_args(Place))
     for chosen in product(*able):
-        if whole or {*chosen} & {"all", "apart", "fixed"}:
+        if whole or may_idle or {*chosen} & {"all", "apart", "fixed"}:
             yield dict(zip(space.encoders, chosen, strict=True))
 
 

@@ -16,7 +16,7 @@ from planner.plan.join_plans import round_digits
 from planner.plan.legal.launch_laws import launch_laws
 from planner.plan.legal.layout_laws import layout_laws
 from planner.plan.plan_file import Layout, Plan
-from planner.scoring import TriedPlan
+from planner.scoring import TriedPlan, least_expected, plan_doubt
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
@@ -161,6 +161,13 @@ class JointSearch:
     def best(self) -> SimulatedJoint | None:
         """The quickest so far that fits."""
         return next(iter(self.rising), None)
+
+    @property
+    def chosen(self) -> SimulatedJoint | None:
+        """The one that fits and is expected to be the quickest (scoring/expected_seconds.py); of equals the first."""
+        return least_expected(
+            self.rising, lambda each: each.seconds, lambda each: plan_doubt(each.plan) if each.plan else inf
+        )
 
     def kind_of_change(self, one: SimulatedJoint) -> str:
         """The kind of joint layouts that are others with a change: a baseline's is no longer its name."""

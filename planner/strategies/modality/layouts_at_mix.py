@@ -55,8 +55,8 @@ class LayoutsAtMix:
         """The quickest joint layouts that the search simulated on the first batch, and their kinds, without those that
         take as long as one before: the first is the strategy's. Raises Infeasible where none fits.
         """
-        found: dict[float, SimulatedJoint] = {}
-        for each in self.searched().rising:
+        done, found = self.searched(), dict[float, SimulatedJoint]()
+        for each in (*filter(None, [done.chosen]), *done.rising):
             found.setdefault(each.seconds, each)
         chosen = [*found.values()][: QUICKEST[self.inputs.effort]]
         for each in chosen:

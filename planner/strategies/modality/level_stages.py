@@ -11,6 +11,7 @@ from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.workload.items import Size, item_tokens, part_lengths
 from planner.strategies.plan_drafts import plan_uses, pricing_of_draft
+from planner.strategies.static.static_plan import micro_batch_count
 
 PASSES: tuple[Phase, ...] = ("F", "B")
 
@@ -42,13 +43,14 @@ def with_level_stages(inputs: Inputs, layouts: Mapping[str, Layout]) -> dict[str
         return {**layouts}
     pricing = batch_pricing(inputs, layouts)
     layers, samples = pricing.models[inputs.module].layers, inputs.batches[0].items
-    inner = passes_seconds(pricing, inputs.module, Layers(range(layers - 1)), samples) / (layers - 1)
-    head = passes_seconds(pricing, inputs.module, Layers((layers - 1,)), samples) - inner
+    passes = micro_batch_count(llm, len(samples))
+    inner = passes_seconds(pricing, inputs.module, Layers(range(layers - 1)), samples, passes) / (layers - 1)
+    head = passes_seconds(pricing, inputs.module, Layers((layers - 1,)), samples, passes) - inner
     first, beside = {*stage_ranks(llm, 0)}, [0.0] * llm.pp
     beside[-1] += head
     for name, sizes in inputs.batches[0].streams.items():
         if {*layouts[name].ranks} <= first:
-            beside[0] += passes_seconds(pricing, name, Layers(range(pricing.models[name].layers)), sizes)
+            beside[0] += passes_seconds(pricing, name, Layers(range(pricing.models[name].layers)), sizes, passes)
     counts = level_counts(layers, inner, beside)
     vpp = min(llm.vpp, *counts)
     changed = {"vpp": vpp, "stages": chunks_of_counts(counts, vpp)}
@@ -61,26 +63,26 @@ def batch_pricing(inputs: Inputs, layouts: Mapping[str, Layout]) -> Pricing:
     return pricing_of_draft(inputs, plan_uses(inputs, {**layouts}, ()), {**layouts})
 
 
-def passes_seconds(pricing: Pricing, name: str, layers: Layers, sizes: Mapping[int, Size]) -> float:
-    """Seconds of both passes of all items of a batch through some layers, each item by itself, on one of a module's
-    replicas of which all have an equal share.
+def passes_seconds(pricing: Pricing, name: str, layers: Layers, sizes: Mapping[int, Size], passes: int) -> float:
+    """Seconds of so many passes there and back through some layers, which have all items of a batch, on one of a
+    module's replicas, of which all have an equal share.
     """
     layout = pricing.layouts[name]
-    ranks = Ranks(stage_ranks(layout, 0)[: layout.tp * layout.cp])
+    ranks, replicas = Ranks(stage_ranks(layout, 0)[: layout.tp * layout.cp]), layout.dp * layout.replica
+    rising = sorted(sizes.values(), key=item_tokens)
+    packs = [pack for first in range(replicas * passes) if (pack := rising[first :: replicas * passes])]
     trained = name not in pricing.flows or pricing.flows[name].has_backward()
-    seconds: dict[Size, float] = {}
-    for size in sizes.values():
-        if size not in seconds:
-            seconds[size] = sum(
-                pricing.price(pass_of(name, layers, phase, ranks, size, layout)).value
-                for phase in PASSES
-                if phase == "F" or trained
-            )
-    return sum(seconds[size] for size in sizes.values()) / (layout.dp * layout.replica)
+    phases = PASSES if trained else PASSES[:1]
+    return (
+        sum(
+            pricing.price(pass_of(name, layers, phase, ranks, pack, layout)).value for phase in phases for pack in packs
+        )
+        / replicas
+    )
 
 
-def pass_of(name: str, layers: Layers, phase: Phase, ranks: Ranks, size: Size, layout: Layout) -> Task:
-    """One pass of one item."""
+def pass_of(name: str, layers: Layers, phase: Phase, ranks: Ranks, pack: Sequence[Size], layout: Layout) -> Task:
+    """One pass of packed items."""
     return Task(
         module=name,
         layers=layers,
@@ -88,8 +90,8 @@ def pass_of(name: str, layers: Layers, phase: Phase, ranks: Ranks, size: Size, l
         micro_batch=0,
         group=f"{name}.dp0",
         ranks=ranks,
-        sizes=(item_tokens(size),),
+        sizes=tuple(map(item_tokens, pack)),
         degree=layout.cp,
         ring=layout.default_split.ring,
-        parts=(part_lengths(size),),
+        parts=tuple(map(part_lengths, pack)),
     )

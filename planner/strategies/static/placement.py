@@ -21,8 +21,7 @@ Layouts = Mapping[str, Layout]
 
 def placed_layouts(inputs: Inputs, runs: bool, decided: Layouts | None = None) -> dict[str, Layout]:
     """The layout of each module, of some as it is `decided` already. Raises InputError where one is missing or cannot
-    be, or a rank would have no module; if the plan is to run, also where the batch does not divide over the layout of
-    the samples.
+    be; if the plan is to run, also where the batch does not divide over the layout of the samples.
     """
     layouts: dict[str, Layout] = {}
     for name in readers_first(inputs):
@@ -36,7 +35,6 @@ def placed_layouts(inputs: Inputs, runs: bool, decided: Layouts | None = None) -
         layout = in_usual_order(fixed_layout(one, runs and name == inputs.module, ranks), fixed)
         inserted = inputs.model.targets(name) and not fixed.schedule  # into the order of passes of who reads it
         layouts[name] = with_fields(layout, schedule=None) if inserted else layout
-    require_every_rank(inputs, layouts)
     return {name: layouts[name] for name in inputs.model.modules}
 
 
@@ -108,17 +106,6 @@ def in_usual_order(layout: Layout, fixed: Parallelism) -> Layout:
     if fixed.rank_order or reorders_ranks(layout):
         return layout
     return with_fields(layout, rank_order=DEFAULT_RANK_ORDER)
-
-
-def require_every_rank(inputs: Inputs, layouts: Layouts) -> None:
-    """Raises InputError where a rank of the cluster has no module: it would do nothing."""
-    used = {rank for layout in layouts.values() for rank in layout.ranks}
-    idle = Ranks(rank for rank in range(inputs.cluster.size) if rank not in used)
-    if idle:
-        what = f"rank {idle} has" if len(idle) == 1 else f"ranks {idle} have"
-        where = f"{inputs.file} (fix.layouts)"
-        fix = f"add them to the ranks of a module, or take a cluster of {len(used)} ranks"
-        raise InputError(f"{what} no module, and would do nothing", where=where, fix=fix)
 
 
 def ranks_place(inputs: Inputs, name: str) -> str:

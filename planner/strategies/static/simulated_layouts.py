@@ -1,5 +1,6 @@
 """The best layouts of a space by the closed form, then by simulation; and why the alternatives are worse."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -19,7 +20,7 @@ from planner.plan.descriptions import fixable_layout
 from planner.plan.join_plans import round_digits
 from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import step_seconds
+from planner.scoring import least_expected, passed_over, plan_doubt, step_seconds
 from planner.specs.inputs import Inputs
 from planner.strategies.static.static_plan import static_plan
 from planner.units import percent
@@ -53,8 +54,9 @@ class SimulatedLayout:
 def simulate_best(
     inputs: Inputs, problem: LayoutProblem, screened: ScreenedLayouts, bounds: LayoutBounds
 ) -> list[SimulatedLayout]:
-    """The layouts that fit and are quickest by the closed form, simulated, quickest first. A layout whose bound is no
-    less than the best so far is left out, unless its mesh is one of the few that the plan shows beside the best.
+    """The layouts that fit and are quickest by the closed form, simulated, quickest first. A layout that is expected to
+    take as long as the best so far, even at its bound, is left out, unless its mesh is one of the few that the plan
+    shows beside the best.
     """
     order = np.argsort(screened.seconds, kind="stable")
     order = order[screened.fits(problem)[order]]
@@ -64,10 +66,23 @@ def simulate_best(
         layout = layout_at(problem.trained, screened.layouts, int(place))
         meshes = {mesh_of(each.layout) for each in tried}
         shown = len(meshes) > RUNNERS_UP or mesh_of(layout) in meshes
-        if shown and in_closed_form(tried[0].plan) and bounds.seconds[place] >= min(each.seconds for each in tried):
+        if shown and in_closed_form(tried[0].plan) and is_beaten(inputs, layout, bounds.seconds[place], tried):
             continue
         tried.append(simulate_layout(inputs, problem, layout))
-    return sorted(tried, key=lambda each: (round_digits(each.seconds), tie_key(each.layout)))
+    return sorted(tried, key=lambda each: (each.seconds, tie_key(each.layout)))
+
+
+def least_doubted(tried: Sequence[SimulatedLayout]) -> SimulatedLayout:
+    """The one of several that is expected to be the quickest, of equals the first."""
+    best = least_expected(tried, lambda each: each.seconds, lambda each: plan_doubt(each.plan))
+    assert best, "of several, one is chosen"
+    return best
+
+
+def is_beaten(inputs: Inputs, layout: Layout, least: float, tried: Sequence[SimulatedLayout]) -> bool:
+    """Whether a layout that takes at least so many seconds is expected to take no less than the best so far."""
+    best = least_doubted(tried)
+    return least * plan_doubt(best.plan, {inputs.module: layout}) >= best.seconds * plan_doubt(best.plan)
 
 
 def in_closed_form(chosen: Plan) -> bool:
@@ -101,20 +116,26 @@ def searched_fields(layout: Layout) -> dict[str, object]:
 def simulate_layout(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> SimulatedLayout:
     """The layout as a plan, simulated."""
     plan = static_plan(inputs, problem, layout)
-    return SimulatedLayout(layout, plan, step_seconds(plan))
+    return SimulatedLayout(layout, plan, round_digits(step_seconds(plan)))
 
 
 def layout_alternatives(
-    module: str, problem: LayoutProblem, tried: list[SimulatedLayout], screened: ScreenedLayouts
+    module: str,
+    problem: LayoutProblem,
+    chosen: SimulatedLayout,
+    others: Sequence[SimulatedLayout],
+    screened: ScreenedLayouts,
 ) -> tuple[Alternative, ...]:
-    """The next best meshes; and the quickest layout that does not fit."""
-    chosen, *others = tried
+    """The next best meshes, the first of `others` in any case where it is predicted quicker than the chosen one; and
+    the quickest layout that does not fit.
+    """
     shown: list[Alternative] = []
     meshes = {mesh_of(chosen.layout)}
-    for each in others:
-        if mesh_of(each.layout) not in meshes and len(shown) < RUNNERS_UP:
+    for number, each in enumerate(others):
+        quickest = number == 0 and each.seconds < chosen.seconds
+        if quickest or (mesh_of(each.layout) not in meshes and len(shown) < RUNNERS_UP):
             meshes.add(mesh_of(each.layout))
-            shown.append(slower_alternative(module, problem, each, chosen))
+            shown.append(simulated_alternative(module, problem, each, chosen))
     return (*shown, *infeasible_alternative(module, problem, chosen, screened))
 
 
@@ -123,17 +144,22 @@ def mesh_of(layout: Layout) -> tuple[int, ...]:
     return layout.tp, layout.cp, layout.pp, layout.ep, layout.etp
 
 
-def slower_alternative(
+def simulated_alternative(
     module: str, problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout
 ) -> Alternative:
-    """An alternative that fits: its seconds, and the part of the step that grew most."""
+    """An alternative that fits: its seconds, and why it was not chosen."""
+    because = passed_over(chosen.plan, tried.plan, tried.seconds / chosen.seconds)
+    return layout_alternative(module, tried.layout, tried.seconds, because or slower_text(problem, tried, chosen))
+
+
+def slower_text(problem: LayoutProblem, tried: SimulatedLayout, chosen: SimulatedLayout) -> str:
+    """By how much an alternative is slower, and the part of the step that grew most."""
     mine, best = closed_form_parts(problem, tried.layout), closed_form_parts(problem, chosen.layout)
     more = {field.name: float(getattr(mine, field.name) - getattr(best, field.name)) for field in fields(mine)}
     more["unequal"] = tried.seconds - float(mine.seconds) - (chosen.seconds - float(best.seconds))
     worst = max(more, key=lambda name: (more[name], name))
     share = percent(more[worst] / chosen.seconds)
-    because = f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {share} of the step more {PART_NAMES[worst]}"
-    return layout_alternative(module, tried.layout, round_digits(tried.seconds), because)
+    return f"{percent(tried.seconds / chosen.seconds - 1.0)} slower: {share} of the step more {PART_NAMES[worst]}"
 
 
 def infeasible_alternative(
