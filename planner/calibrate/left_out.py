@@ -66,7 +66,7 @@ def with_left_out_seconds(
     """Predictions with the seconds of the fit without the case's source, where the shipped coefficients saw it."""
     known, result = shipped_coefficients().sources, list(predictions)
     for source in sorted({case.origin.source for case in cases} & known.keys()):
-        timed = (case.origin.source == source and case.seconds and not case.encoder for case in cases)
+        timed = (case.origin.source == source and case.seconds and not case.encoders for case in cases)
         places = [place for place, is_timed in enumerate(timed) if is_timed]
         own = [cases[place] for place in places]
         values = left_out_values(source) or {}

@@ -24,7 +24,7 @@ def timed_cases(cases: Sequence[PublishedCase]) -> list[PublishedCase]:
         case
         for case in cases
         if case.seconds
-        and not (case.oom or case.encoder)
+        and not (case.oom or case.encoders or case.doubts)
         and DOUBTED_MARK not in case.settings_text
         and not GUESSED & {*case.assumed}
         and case.setup.dtype not in KERNELS_AS

@@ -15,7 +15,13 @@ from planner.layouts.layout_fields import (
     fixed_text,
     layout_of,
 )
-from planner.layouts.layout_problem import LayoutProblem, fixed_fields, layout_problem, with_fixed_fields
+from planner.layouts.layout_problem import (
+    LayoutProblem,
+    fixed_fields,
+    layout_problem,
+    ranks_alone,
+    with_fixed_fields,
+)
 from planner.layouts.layout_screening import (
     Floats,
     ScreenedLayouts,
@@ -26,6 +32,7 @@ from planner.layouts.layout_screening import (
 )
 from planner.layouts.layout_space import LayoutSpace, layout_at
 from planner.layouts.longest_first import assign_least_loaded
+from planner.layouts.rank_counts import rank_counts
 from planner.layouts.recomputed_layers import recompute_ranges
 from planner.layouts.searched_parts import with_searched_parts
 from planner.layouts.space_bound import LayoutBounds, SpaceBound, layout_bounds, space_bound
@@ -57,6 +64,8 @@ __all__ = [
     "layout_of",
     "layout_problem",
     "layouts_of",
+    "rank_counts",
+    "ranks_alone",
     "recompute_ranges",
     "screen",
     "screen_each",

@@ -50,9 +50,9 @@ class LayoutProblem:
 
 
 def layout_problem(inputs: Inputs) -> LayoutProblem:
-    """The problem of a job's first batch."""
-    sizes = tuple(inputs.batches[0].items.values())
-    trained = TrainingSetup(inputs.spec, inputs.cluster.size, sizes, fixed_fields(inputs))
+    """The problem of a job's first batch, on all ranks or those that it fixes for its only module."""
+    sizes, ranks = tuple(inputs.batches[0].items.values()), ranks_alone(inputs)
+    trained = TrainingSetup(inputs.spec, len(ranks) if ranks else inputs.cluster.size, sizes, fixed_fields(inputs))
     kind, device = inputs.cluster.ranks[0].kind, inputs.device
     accounting = device_accounting(device, inputs.accounting)
     machine = machine_of(inputs.cluster, device, inputs.rates.get(kind), inputs.timing, accounting)
@@ -62,22 +62,31 @@ def layout_problem(inputs: Inputs) -> LayoutProblem:
 
 
 def fixed_fields(inputs: Inputs) -> Parallelism:
-    """All fields that the job fixes of its module's layout: in `fix.layouts`, or only in `layout`.
+    """All fields that the job fixes of its module's layout: in `fix.layouts`, or only in `layout`. Ranks are left out:
+    those of several modules are found from one another, and of a module alone they are `ranks_alone`.
 
-    Raises InputError for fields that exclude each other. Ranks are left out: those of several modules are found from
-    one another, and a module alone has all.
+    Raises InputError for fields that exclude each other.
     """
-    fixed = inputs.fixed_parallelism
-    if len(inputs.model.modules) == 1 and fixed.ranks not in (None, Ranks(range(inputs.cluster.size))):
+    return with_fields(inputs.fixed_parallelism, ranks=None)
+
+
+def ranks_alone(inputs: Inputs) -> Ranks | None:
+    """The ranks that a job fixes for a module that is alone; None where it fixes none, or there are others. Raises
+    InputError for others than the first ones.
+    """
+    ranks = inputs.fixed_parallelism.ranks
+    if ranks is None or len(inputs.model.modules) > 1:
+        return None
+    if not isinstance(ranks, Ranks) or ranks[-1] >= inputs.cluster.size or ranks != Ranks(range(len(ranks))):
         where = f"{inputs.file} (fix.layouts.{inputs.module}.ranks)"
-        message = f"`{inputs.module}` is the only module, and ranks without it would do nothing"
-        raise InputError(message, where=where, fix="leave ranks out, or take a cluster of as many")
-    return with_fields(fixed, ranks=None)
+        message = f"`{inputs.module}` is the only module: its ranks are the first ones of {inputs.cluster.size}"
+        raise InputError(message, where=where, fix=f"such as 0-{inputs.cluster.size - 1}, or leave ranks out")
+    return ranks
 
 
 def with_fixed_fields(inputs: Inputs) -> Inputs:
     """The job with all fields that it fixes under `fix.layouts`, where its plan keeps them."""
-    fix, fixed = inputs.job.fix, fixed_fields(inputs)
+    fix, fixed = inputs.job.fix, with_fields(fixed_fields(inputs), ranks=ranks_alone(inputs))
     if fixed == Parallelism():
         return inputs
     layouts = {**fix.layouts, inputs.module: fixed}

@@ -61,6 +61,7 @@ def predicted_object(record: PredictedRecord) -> dict[str, Any]:
         "priced_by": predicted.source,
         "defaulted": [*case.defaulted],
         "assumed": [*case.assumed],
+        "doubts": [*case.doubts],
     }
 
 

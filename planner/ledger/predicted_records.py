@@ -80,7 +80,7 @@ def relative_error(predicted: float, measured: float | None) -> float | None:
 
 def ranks_per_token(case: PublishedCase) -> float:
     """Ranks over the tokens of a step."""
-    return float(case.setup.ranks / (case.setup.batch * case.setup.seq))
+    return float(case.ranks / (case.setup.batch * case.setup.seq))
 
 
 def predict_records(

@@ -131,6 +131,7 @@ class Alternative(Spec):
     because: str = ""  # what binds, why the software cannot launch it, why its step takes longer, or is less sure
     layouts: dict[Name, Parallelism] = {}  # of modules whose layout is another one; fields left out have defaults
     launchable: bool = True  # whether the software can launch it; else `because` names its rule
+    too_slow: bool = False  # whether it was not simulated, as `because` says, and may fit
 
 
 class Breakdown(Spec):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from planner.published.implied_cells import step_tokens
 from planner.published.rank_degrees import RankDegrees
 from planner.published.record_files import PublishedRecord, UnusableRecord
+from planner.published.unequal_lengths import UNEQUAL
 
 ROUNDING = 0.01  # relative rounding of printed figures
 USUAL_TOKENS = 4e6  # of a step in pretraining (arXiv 2302.13971, table 2; 2307.09288, table 1)
@@ -66,9 +67,7 @@ def sequence_length(record: PublishedRecord) -> int:
     match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([km]?)(?:\s*tokens)?", text)
     if not match:
         varied = re.search(r"max|var|avg|mean|up to|mix|-|~|\+", text)
-        raise UnusableRecord(
-            "sequences of different lengths" if varied else "unreadable number", f"seq_len: {text[:60]}"
-        )
+        raise UnusableRecord(UNEQUAL if varied else "unreadable number", f"seq_len: {text[:60]}")
     seq = int(float(match[1]) * SIZE_SUFFIXES[match[2]])
     if not 1 <= seq <= 10**9:
         raise UnusableRecord("unreadable number", f"seq_len: {text[:60]}")

@@ -2,15 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner import files
 from planner.costs import NON_NUMERIC_FIELDS, LayoutColumns, MachineModel, stack_columns
-from planner.costs.step import static_step_seconds
-from planner.published.published_case import CaseEncoder, PublishedCase
+from planner.costs.step import fed_step_seconds, static_step_seconds
+from planner.published.encoder_setups import feeding_encoder, setup_in_stages
+from planner.published.published_case import PublishedCase
 
 Seconds = NDArray[np.float64]
 
@@ -32,7 +33,7 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
         kind = tuple(str(getattr(setup, name)) for name in NON_NUMERIC_FIELDS)
         key = (
             files.json_text(case.module),
-            case.encoder,
+            case.encoders,
             case.device,
             case.software,
             case.attention_kernel,
@@ -62,16 +63,14 @@ def case_seconds(groups: Sequence[CaseGroup], count: int, machine: Callable[[Pub
 
 
 def group_seconds(group: CaseGroup, machine: MachineModel) -> Seconds:
-    """Step seconds (cases,) of a group: the module, after its encoder on the same ranks."""
-    module_seconds: Seconds = static_step_seconds(group.first.module, group.setup, machine).seconds
-    encoder = group.first.encoder
-    if encoder is None:
-        return module_seconds
-    first = static_step_seconds(encoder.module, encoder_setup(encoder, group.setup), machine)
-    encoder_seconds: Seconds = first.seconds - first.overhead  # per step, so counted once
-    return module_seconds + encoder_seconds
-
-
-def encoder_setup(encoder: CaseEncoder, setup: LayoutColumns) -> LayoutColumns:
-    """The encoder's setup: the layout of the decoder that reads it, with its own tokens."""
-    return replace(setup, seq=float(encoder.seq), cross_reads=0.0, cross_pairs=0.0)
+    """Step seconds (cases,) of a group: the module, after what feeds it on its first stage or before that, and after
+    encoders whose layers are in stages as its own are.
+    """
+    first, setup = group.first, group.setup
+    feeding = [feeding_encoder(each, setup) for each in first.encoders if each.place != "all_stages"]
+    seconds: Seconds = fed_step_seconds(first.module, setup, feeding, machine)
+    for each in first.encoders:
+        if each.place == "all_stages":
+            step = static_step_seconds(each.module, setup_in_stages(each, setup), machine)
+            seconds = seconds + step.seconds - step.overhead  # per step, so counted once
+    return seconds

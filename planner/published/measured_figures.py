@@ -33,6 +33,7 @@ class MeasuredFigures(NamedTuple):
     memory_bytes: float | None
     memory_rank: str  # worst, first, last
     oom: bool
+    doubts: tuple[str, ...] = ()  # printed figures that contradict those which are used
 
 
 def measured_figures(
@@ -40,19 +41,19 @@ def measured_figures(
 ) -> MeasuredFigures:
     """Figures of a record; `peak`: FLOP/s of its device in its precision, None if unknown. Raises UnusableRecord."""
     oom = ran_out_of_memory(record)
-    require_below_peak(record, peak)
     times = seconds_by_column(record, setup)
+    require_below_peak(record, None if times else peak)
     require_agreement(times)
     seconds = next((value for value, _ in times.values()), None) or seconds_from_flops(
         record, module, setup, counting, peak
     )
-    require_possible_flops(record, module, setup, seconds, peak)
+    require_possible_flops(module, setup, seconds, peak)
     memory = peak_memory_bytes(record, oom)
     if oom:
         return MeasuredFigures(None, memory, memory_rank(record), True)
     if seconds is None and memory is None:
         raise UnusableRecord("nothing measured", record.text("status"))
-    return MeasuredFigures(seconds, memory, memory_rank(record), False)
+    return MeasuredFigures(seconds, memory, memory_rank(record), False, flops_doubts(record, module, setup, seconds))
 
 
 def ran_out_of_memory(record: PublishedRecord) -> bool:
@@ -99,7 +100,9 @@ def require_agreement(times: dict[str, tuple[float, float]]) -> None:
 
 
 def require_below_peak(record: PublishedRecord, peak: float | None) -> None:
-    """Raises UnusableRecord for shares of the peak above 1, MFU above HFU, or FLOP/s above the device's peak."""
+    """Raises UnusableRecord for shares of the peak above 1, MFU above HFU, or FLOP/s above the device's peak, where
+    that is given.
+    """
     for name in ("mfu_pct", "hfu_pct"):
         share = record.positive(name)
         if share is not None and not 1 < share <= 100:  # at most 1 is a fraction written in place of percent
@@ -128,31 +131,38 @@ def seconds_from_flops(
     return None
 
 
-def require_possible_flops(
-    record: PublishedRecord, module: Module, setup: LayoutColumns, seconds: float | None, peak: float | None
-) -> None:
-    """Raises UnusableRecord where these step seconds imply impossible FLOP/s.
-
-    They must lie between a 150th of the device's peak and the peak, and agree with the printed TFLOP/s under some usual
-    count: causal or full attention, with or without recomputation, and without weight gradients (a third) for adapters.
+def require_possible_flops(module: Module, setup: LayoutColumns, seconds: float | None, peak: float | None) -> None:
+    """Raises UnusableRecord where these step seconds imply FLOP/s that are not between a 150th of the device's peak and
+    the peak.
     """
-    if not seconds:
+    if not seconds or not peak:
         return
+    rate = step_flops(module, setup, "causal", False) / seconds / setup.ranks
+    implied = f"{rate / 1e12:.4g} TFLOP/s in {seconds:.4g} s"
+    if rate > peak * (1 + AGREEMENT):
+        raise UnusableRecord("impossible figures", f"{implied}: above the device's peak")
+    if rate < peak * LEAST_PEAK_SHARE:
+        raise UnusableRecord("impossible figures", f"{implied}: a mistaken unit")
+
+
+def flops_doubts(
+    record: PublishedRecord, module: Module, setup: LayoutColumns, seconds: float | None
+) -> tuple[str, ...]:
+    """What is said where the printed TFLOP/s agree with these step seconds under no usual count: causal or full
+    attention, with or without recomputation, and without weight gradients (a third) for adapters. Seconds are what was
+    measured, and TFLOP/s what somebody counted.
+    """
+    printed = record.positive("tflops_per_gpu")
+    if not seconds or not printed:
+        return ()
     least, most = (
-        step_flops(module, setup, *counting) / seconds / setup.ranks
+        step_flops(module, setup, *counting) / seconds / setup.ranks / 1e12
         for counting in (FlopsCounting("causal", False), FlopsCounting("full", True))
     )
-    if peak and least > peak * (1 + AGREEMENT):
-        raise UnusableRecord(
-            "impossible figures", f"{least / 1e12:.4g} TFLOP/s in {seconds:.4g} s: above the device's peak"
-        )
-    if peak and least < peak * LEAST_PEAK_SHARE:
-        raise UnusableRecord("impossible figures", f"{least / 1e12:.3g} TFLOP/s in {seconds:.4g} s: a mistaken unit")
-    stated = record.positive("tflops_per_gpu")
     least *= 2 / 3 if trains_adapters_only(record) else 1.0
-    if stated and not least * (1 - FLOPS_DEFINITIONS) <= stated * 1e12 <= most * (1 + FLOPS_DEFINITIONS):
-        detail = f"{least / 1e12:.4g} to {most / 1e12:.4g} TFLOP/s in {seconds:.4g} s, {stated:g} as printed"
-        raise UnusableRecord("impossible figures", detail)
+    if least * (1 - FLOPS_DEFINITIONS) <= printed <= most * (1 + FLOPS_DEFINITIONS):
+        return ()
+    return (f"{least:.4g} to {most:.4g} TFLOP/s in {seconds:.4g} s, {printed:g} as printed",)
 
 
 def trains_adapters_only(record: PublishedRecord) -> bool:

@@ -15,6 +15,9 @@ ALIASES: tuple[tuple[str, str], ...] = (
     (r"\b(8|70) b .*llama 3\b", "llama-3-{1}b"),
     (r"\b(?:mixtral|mistral) 8 x (7|22) b\b|\bmixtral 8 x (7|22)\b", "mixtral-8x{1}b"),
     (r"\bmistral (?:v ?0 )?7 b\b|\bmistral 7 b\b", "mistral-7b"),
+    (r"\bqwen 3 5 (?:vl )?27 b\b", "qwen3.5-27b"),
+    (r"\bllava (?:v ?)?1 5 7 b\b", "llava-1.5-7b"),
+    (r"\bllama 3 2 (?:v |vision )?(11|90) b\b", "llama-3.2-vision-{1}b"),
     (r"\bqwen 3 (30) b(?: a 3 b)?\b", "qwen3-{1}b-a3b"),
     (r"\bqwen 3 (235) b(?: a 22 b)?\b", "qwen3-{1}b-a22b"),
     (r"\bqwen 3 (\d+(?: \d+)?) b\b", "qwen3-{1}b"),
@@ -33,16 +36,17 @@ ALIASES: tuple[tuple[str, str], ...] = (
     (r"\b(?:nemo|nvidia) (?:gpt )?gpt (?:3 )?(\d+) b\b|\bgpt (175) b\b", "gpt3-{1}b"),
     (r"\bk 2 65 b\b", "k2-65b"),
 )
-# Patterns of models whose layers have no cost model here, and the name of that kind.
+# Patterns of models whose layers have no cost model here, unless a shipped spec has them, and the name of that kind.
 RECURRENT = r"\bmamba|\bssm\b|nemotron nano|nemotron 3\b|\bjamba|hybrid|\brwkv|\bretnet|delta ?net|zamba"
 IMAGES = r"\bvit\b|\bvision|\bllava|\bclip\b|\bvlm?\b|multi ?modal|\bmllm|internvl|\bneva\b|\bomni\b|\bocr\b"
+SEVERAL_MODULES, RECURRENT_LAYERS = "several modules", "recurrent layers"
 UNDESCRIBED_LAYERS: tuple[tuple[str, str], ...] = (
     (r"\bul 2\b|\bbart\b", "encoder and decoder"),
     (r"\b(?:\w+bert\w*|\w*bert\w+)\b|\bencoder only\b", "encoder"),
-    (rf"{RECURRENT}|qwen 3 (next|5\b(?! b))", "recurrent layers"),
+    (rf"{RECURRENT}|qwen 3 (next|5\b(?! b))", RECURRENT_LAYERS),
     (r"deep ?seek ?v (3 2|4)\b", "sparse attention"),
     (r"\bwan\b|\bdit\b|\bflux|diffusion|\bsd ?xl|\bsora|\bvideo\b|\bunet\b|hunyuan", "diffusion"),
-    (rf"{IMAGES}|whisper|audio", "several modules"),
+    (rf"{IMAGES}|whisper|audio", SEVERAL_MODULES),
     (r"\bdlrm|recommend|\bresnet|\bgnn\b", "no transformer"),
 )
 
@@ -59,7 +63,7 @@ def plain_words(*names: str) -> str:
 
 
 def undescribed_layers(*names: str) -> str:
-    """The kind of layers that this model has and no spec describes; empty where it has none."""
+    """The kind of layers that this model has and few specs describe, if any; empty where it has none."""
     text = plain_words(*names)
     return next((kind for words, kind in UNDESCRIBED_LAYERS if re.search(words, text)), "")
 

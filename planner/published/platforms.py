@@ -7,6 +7,7 @@ from planner.published.published_case import StatedNetwork
 from planner.published.record_files import PublishedRecord, UnusableRecord
 from planner.published.shipped_profiles import device_profile
 
+PCIE, BRIDGED = r"\bpcie?\b", r"\bnvl\b(?!\s*\d+\b)"  # of boards; NVL72 is a rack
 # Pattern of the record's GPU text, and the device profile by memory in GB (0: there is one size).
 DEVICES: tuple[tuple[str, dict[int, str]], ...] = (
     (r"\bgb300\b", {0: "gb300"}),
@@ -15,17 +16,25 @@ DEVICES: tuple[tuple[str, dict[int, str]], ...] = (
     (r"\bb200\b", {0: "b200"}),
     (r"\bh200\b", {0: "h200"}),
     (r"\bh800\b", {0: "h800"}),
-    (r"\bh100\b(?!.*\b500 ?w\b)", {0: "h100-80gb"}),
+    (rf"\bh100\b(?!.*(?:\b500 ?w\b|{PCIE}|{BRIDGED}))", {0: "h100-80gb"}),
+    (rf"\bh100\b(?=.*{PCIE})", {0: "pcie-h100-80gb"}),
+    (rf"\bh100\b(?=.*{BRIDGED})", {0: "nvl-h100-94gb"}),
     (r"\bh100\b(?=.*\b500 ?w\b)", {0: "torchtitan-h100-500w"}),
     (r"\bh20\b", {0: "h20"}),
     (r"\ba800\b", {0: "a800"}),
     (r"\ba100\b", {80: "a100-80gb", 40: "a100-40gb"}),
     (r"\bv100s?\b", {32: "v100-32gb", 16: "v100-16gb"}),
+    (r"\bl40s\b", {0: "l40s"}),
+    (r"\ba30\b", {0: "a30"}),
+    (r"\ba6000\b", {0: "a6000"}),
+    (r"\brtx ?4090\b", {0: "rtx-4090"}),
+    (r"\bmi325x?\b", {0: "mi325x"}),
     (r"\bmi355x?\b", {0: "mi355x"}),
     (r"\bmi300x?\b", {0: "mi300x"}),
 )
 # Boards with these names are other devices, on PCIe or at other clocks.
-UNPROFILED_BOARDS = re.compile(r"\bpcie?\b|\bnvl\b(?!\s*\d)|\bh100[- ]?nvl\b|\bmi300a\b|\bmi300c\b")
+UNPROFILED_BOARDS = re.compile(rf"{PCIE}|{BRIDGED}|\bmi300a\b|\bmi300c\b")
+PCIE_CARDS = ("pcie-h100-80gb", "nvl-h100-94gb", "l40s", "a30", "a6000", "rtx-4090")  # on PCIe as their profiles say
 PCIE_GB_PER_S = {"a100": 25.0, "v100": 12.0}  # what copies reach in one direction of x16, Gen4 and Gen3
 GIBIBYTE_SIZES = re.compile(r"(\d{1,5}(?:\.\d+)?)\s*gi?b?(?:yte)?s?\b")
 RACK_DEVICES = ("gb200", "gb300")
@@ -69,7 +78,8 @@ def device_name(record: PublishedRecord) -> str:
         reason = "several kinds of device" if found else "no profile of the device"
         raise UnusableRecord(reason, record.text("gpu") or "not stated")
     name, sizes = found[0]
-    if UNPROFILED_BOARDS.search(text) and not any(kind in name for kind in PCIE_GB_PER_S):
+    profiled = any(kind in name for kind in PCIE_GB_PER_S) or sizes.get(0) in PCIE_CARDS
+    if UNPROFILED_BOARDS.search(text) and not profiled:
         raise UnusableRecord("no profile of the device", record.text("gpu"))
     if 0 in sizes:
         return sizes[0]

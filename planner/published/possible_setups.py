@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.costs import LayoutColumns
 from planner.published.inferred_recompute import fits_device
 from planner.published.published_case import PublishedCase
+from planner.published.record_setup import IMPLAUSIBLE_BUBBLE
 
 Logs = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -20,15 +21,26 @@ MICRO_BATCHES = (1, 2, 4)  # sequences of a micro-batch where none is stated
 
 def with_other_setups(case: PublishedCase) -> PublishedCase:
     """The case with the other setups that its record may describe: experts sharded over tp or not, where Megatron's
-    default is not known to have been kept, and micro-batches of a few sequences, where they fit. Raises InputError for
-    a shipped file that cannot be read.
+    default is not known to have been kept, micro-batches of a few sequences, and interleaving, where they fit.
+    Raises InputError for a shipped file that cannot be read.
     """
-    setups = [case.setup]
+    setups = interleavings(case) or [case.setup, *case.other_setups]
     if "etp" in case.assumed:
         setups += [replace(each, etp=other) for each in setups for other in other_etps(case)]
     if "mbs" in case.assumed:
         setups += [replace(each, micro_batch=size) for each in setups for size in other_sizes(each)]
-    return replace(case, other_setups=tuple(each for each in setups[1:] if fits_device(case, each)))
+    others = tuple(each for each in setups[1:] if fits_device(case, each))
+    return replace(case, setup=setups[0], other_setups=others)
+
+
+def interleavings(case: PublishedCase) -> list[LayoutColumns]:
+    """With numbers of chunks that leave a plausible bubble, where it is open whether there are several; else empty."""
+    setup, chunks = case.setup, int(case.module.layers / case.setup.pp)
+    idle = (setup.pp - 1) / setup.micro_batches
+    if "vpp" not in case.assumed or setup.micro_batches % setup.pp:
+        return []
+    possible = (vpp for vpp in range(2, chunks + 1) if case.module.layers % (setup.pp * vpp) == 0)
+    return [replace(setup, vpp=vpp, schedule="interleaved") for vpp in possible if idle / vpp <= IMPLAUSIBLE_BUBBLE]
 
 
 def other_etps(case: PublishedCase) -> list[int]:
@@ -42,6 +54,8 @@ def other_etps(case: PublishedCase) -> list[int]:
 
 def other_sizes(setup: LayoutColumns) -> list[int]:
     """Other sizes of micro-batches into which a replica's sequences divide, each stage with one at least."""
+    if setup.micro_batch % 1:  # of unequal sequences, for which equal ones stand
+        return []
     own = int(setup.micro_batches * setup.micro_batch)
     least = int(setup.pp)
     return [size for size in MICRO_BATCHES if size != setup.micro_batch and own % size == 0 and own // size >= least]

@@ -92,6 +92,6 @@ def reported_bytes(case: PublishedCase, software: Software, fullest: Footprint) 
     """Bytes of the rank that the record's figure is of, as its framework counts them."""
     setup = case.setup
     stages = {"first": 0.0, "last": float(setup.pp) - 1.0}
-    if case.memory_rank in stages and case.encoder is None:
+    if case.memory_rank in stages and not case.encoders:
         fullest = footprint(case.module, setup, software.accounting, stages[case.memory_rank])
     return float(getattr(fullest, case.memory_figure or REPORTED_FIGURE.get(case.software, "allocated")))

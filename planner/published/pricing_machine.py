@@ -3,6 +3,7 @@
 from planner.costs import MachineModel, NetworkLevel, NetworkModel
 from planner.costs.compute import adapter_gb_per_s, complete_rates, link_gb_per_s
 from planner.published.published_case import PublishedCase, StatedNetwork
+from planner.published.shipped_profiles import framework_software
 from planner.specs.base import MAX_RANKS, with_fields
 from planner.specs.framework.attention_kernels import with_kernel
 from planner.specs.framework.fp8_recipes import with_recipe
@@ -13,6 +14,9 @@ from planner.specs.hardware.profile import Device, Profile
 
 NODE_LATENCY_US = 3.0  # latency of a hop within and between nodes: NCCL's smallest messages, rounded up
 NETWORK_LATENCY_US = 8.0
+# Whose time of an update in host memory stands for that of frameworks which do not say: whoever calls Adam on
+# processors, it moves the same bytes.
+UPDATES_AS = "megatron"
 
 
 def pricing_machine(case: PublishedCase, profile: Profile, software: Software) -> MachineModel:
@@ -35,6 +39,7 @@ def timing_of_case(timing: TimingCoefficients, case: PublishedCase) -> TimingCoe
         experts_at_once=case.experts_at_once,
         overlaps_replicas=known.overlaps_replicas and case.overlaps_replicas,
         prefetches=known.prefetches and case.prefetches,
+        host_update_ns=known.host_update_ns or framework_software(UPDATES_AS).timing.host_update_ns,
     )
 
 

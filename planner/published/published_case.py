@@ -1,8 +1,10 @@
 """A published measurement that can be predicted, its prediction, or the reason why it cannot be predicted."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from planner.costs import LayoutColumns
+from planner.plan.gradient_flow import TRAINED, GradientFlow
 from planner.specs.framework.attention_kernels import AttentionKernel
 from planner.specs.framework.fp8_recipes import Fp8Recipe
 from planner.specs.layers import Module
@@ -30,10 +32,14 @@ class StatedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class CaseEncoder:
-    """The encoder that a decoder attends to: on the same ranks with the same layout, before it in each micro-batch."""
+    """An encoder that feeds the case's module, before it in each micro-batch."""
 
     module: Module
-    seq: int  # its input tokens for each sequence of the decoder
+    seq: float  # tokens of one of its sequences: attention stays within
+    per_token: float  # of its sequences for each token of the module
+    place: Literal["all_stages", "first_stage", "apart"] = "all_stages"  # its layers: in stages as those that it feeds
+    ranks: int = 0  # of its own, where it is apart
+    flow: GradientFlow = TRAINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,17 @@ class PublishedCase:
     experts_at_once: bool = False  # where its precision and its device have the kernel for it
     overlaps_replicas: bool = True  # gradients are reduced beside backward
     prefetches: bool = True  # sharded weights are gathered beside the backward before theirs
-    encoder: CaseEncoder | None = None
+    encoders: tuple[CaseEncoder, ...] = ()
     device_bytes: float | None = None  # memory where the board's differs from its profile's; None: the profile's
     defaulted: tuple[str, ...] = ()  # blank columns filled from the source's cited defaults
     assumed: tuple[str, ...] = ()  # blank columns that nothing states: as the framework usually has them
+    doubts: tuple[str, ...] = ()  # printed figures that contradict the measured seconds, which are kept
     other_setups: tuple[LayoutColumns, ...] = ()  # which the record may describe as well
+
+    @property
+    def ranks(self) -> float:
+        """All ranks: of the module's setup, and those that encoders have for themselves, all of them together."""
+        return float(self.setup.ranks) + max((encoder.ranks for encoder in self.encoders), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Reader of a folder of published measurements: each record as a case, or skipped with the reason."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -9,6 +8,7 @@ from pathlib import Path
 from planner import files
 from planner.errors import InputError
 from planner.published import platforms, trained_model
+from planner.published.fed_model import of_own_ranks
 from planner.published.implied_cells import with_implied_cells
 from planner.published.inferred_recompute import least_share_that_fits, with_inferred_recompute
 from planner.published.measured_figures import FlopsCounting, measured_figures, ran_out_of_memory, trains_adapters_only
@@ -20,7 +20,8 @@ from planner.published.record_setup import RecordPlatform, record_setup, setting
 from planner.published.replica_overlap import overlaps_replicas, prefetches
 from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
 from planner.published.source_defaults import FilledRecord, SourceDefaults, defaults_of_source, fill_defaults
-from planner.published.usual_layouts import usual_layouts
+from planner.published.unequal_lengths import UnequalLengths, require_undivided, unequal_lengths
+from planner.published.usual_layouts import states_layout, usual_layouts
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.framework.expert_launches import launches_at_once
@@ -34,7 +35,7 @@ MEMORY_TOLERANCE = 1.1  # over a device's memory: figures printed as GB may be G
 NOMINAL_TOLERANCE = 0.1  # by which a nominal memory size may differ from what the device reports
 # Whose TFLOP/s count recomputation where a source does not say (arXiv 2104.04473, eq. 3; BigScience).
 BEFORE_MODEL_FLOPS = "megatron-2021"
-VARIABLE_LENGTHS = re.compile(r"variable|var-?len|packed lengths|mixed lengths")
+NO_FLOPS = dict.fromkeys(("tflops_per_gpu", "mfu_pct", "hfu_pct"), "")  # of several modules: ours are of one
 
 
 def read_published(directory: Path) -> tuple[list[PublishedCase], list[SkippedRecord]]:
@@ -98,23 +99,25 @@ def read_case(record: PublishedRecord) -> PublishedCase:
     """
     if record.text(EXTRA_CELLS):
         raise UnusableRecord("unreadable row", f"more cells than columns: {record.text(EXTRA_CELLS)[:60]}")
-    if VARIABLE_LENGTHS.search(record.text("task").lower()):
-        raise UnusableRecord("sequences of different lengths", record.text("task"))
     source_facts = defaults_of_source(record)
     completed = fill_defaults(record, source_facts)
     software = completed.software or framework_name(completed.record)
     device = platforms.device_name(completed.record)
-    implied, assumed = with_implied_cells(completed.record)
+    lengths = unequal_lengths(completed.record)
+    implied, assumed = with_implied_cells(lengths.in_record(completed.record) if lengths else completed.record)
     per_node = platforms.stated_network(implied, device).ranks_per_node
+    if lengths and not states_layout(implied):
+        require_undivided(lengths)
     case, refusal = None, UnusableRecord("layout not stated")
     for each, chosen in usual_layouts(implied, software, per_node):
         known = replace(completed, record=each, software=software)
         try:
-            case = case_of_record(known, source_facts, device, (*assumed, *chosen))
+            case = case_of_record(known, source_facts, device, (*assumed, *chosen), lengths)
         except UnusableRecord as why:
             refusal = why
             continue
-        if not chosen or not least_share_that_fits(case):
+        fullest = replace(case, setup=lengths.longest_alone(case.setup)) if lengths else case
+        if not chosen or not least_share_that_fits(fullest):
             break
     if case is None:
         raise refusal
@@ -122,7 +125,11 @@ def read_case(record: PublishedRecord) -> PublishedCase:
 
 
 def case_of_record(
-    completed: FilledRecord, source_facts: SourceDefaults, device: str, already: tuple[str, ...]
+    completed: FilledRecord,
+    source_facts: SourceDefaults,
+    device: str,
+    already: tuple[str, ...],
+    lengths: UnequalLengths | None = None,
 ) -> PublishedCase:
     """A record whose blank cells are filled as a case; `already`: columns that were assumed. Raises UnusableRecord."""
     record, name = completed.record, completed.software
@@ -130,15 +137,15 @@ def case_of_record(
     facts = shipped_device(device)
     fabric = platforms.stated_network(record, device)
     counted = record
-    if model.decoder_tokens:  # printed FLOPs count both modules, ours one: drop them
-        counted = record.with_cells(
-            {"seq_len": str(model.decoder_tokens), "tflops_per_gpu": "", "mfu_pct": "", "hfu_pct": ""}
-        )
+    if model.decoder_tokens:
+        counted = record.with_cells({"seq_len": str(model.decoder_tokens), **NO_FLOPS})
+    elif model.encoders:
+        counted = of_own_ranks(record.with_cells(NO_FLOPS), model.encoders)
     columns, assumed = record_setup(counted, model.module, RecordPlatform(device, name, fabric.ranks_per_node))
-    if model.encoder:
-        columns = replace(
-            columns, cross_reads=model.encoder.seq / columns.seq, cross_pairs=model.encoder.seq / columns.seq
-        )
+    if model.outputs_read:
+        read = model.outputs_read / columns.seq
+        columns = replace(columns, cross_reads=read, cross_pairs=read)
+    columns, *others = lengths.columns(columns) if lengths else (columns,)
     case = PublishedCase(
         origin=record.origin,
         module=with_fields(model.module, trained=ADAPTERS) if trains_adapters_only(record) else model.module,
@@ -157,7 +164,8 @@ def case_of_record(
         memory_bytes=None,
         memory_rank="worst",
         oom=ran_out_of_memory(record),
-        encoder=model.encoder,
+        encoders=model.encoders,
+        other_setups=tuple(others),
         device_bytes=stated_device_bytes(record, facts),
         defaulted=tuple(sorted(completed.filled_columns)),
         assumed=tuple(sorted({*already, *assumed, *model.assumed} - {*completed.filled_columns})),
@@ -182,6 +190,7 @@ def with_figures(
         memory_bytes=figures.memory_bytes,
         memory_rank=source_facts.memory_rank or figures.memory_rank,
         memory_figure=source_facts.memory_figure,
+        doubts=figures.doubts,
     )
 
 

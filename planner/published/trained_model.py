@@ -9,7 +9,14 @@ from planner import files
 from planner.errors import InputError
 from planner.published import bert_and_t5, megatron_arguments
 from planner.published.batch_sizes import sequence_length
-from planner.published.model_names import plain_words, spec_name, undescribed_layers
+from planner.published.fed_model import fed_model
+from planner.published.model_names import (
+    RECURRENT_LAYERS,
+    SEVERAL_MODULES,
+    plain_words,
+    spec_name,
+    undescribed_layers,
+)
 from planner.published.published_case import CaseEncoder
 from planner.published.record_files import PublishedRecord, UnusableRecord
 from planner.published.shipped_profiles import model_names
@@ -50,49 +57,72 @@ class TrainedModel:
     module: Module
     assumed: tuple[str, ...] = ()
     decoder_tokens: int | None = None  # decoder tokens of a sequence, where the record states the encoder's
-    encoder: CaseEncoder | None = None
+    encoders: tuple[CaseEncoder, ...] = ()
+    outputs_read: float = 0.0  # of encoders, for each sequence, by cross attention
 
 
 def model_of_record(record: PublishedRecord) -> TrainedModel:
     """The model of a record, from its columns or its name. Raises UnusableRecord."""
     family, model = record.text("family"), record.text("model")
-    other = undescribed_layers(family, model, record.text("task"))
-    if other:
+    shipped, other = named_model(model, family), undescribed_layers(family, model, record.text("task"))
+    if other == SEVERAL_MODULES and not shipped:
+        raise UnusableRecord("no spec of the model", f"{model}: {other}")
+    if other and not (shipped and describes(shipped, other)):
         raise UnusableRecord("layers of a kind that is not described", f"{model}: {other}")
     text = plain_words(family, model)
     if re.search(r"\bt 5\b", text):
         decoder, tokens, encoder = bert_and_t5.t5_encoder_decoder(record)
-        return TrainedModel(
-            decoder,
-            ("decoder's layers", "decoder's tokens", "vocab"),
-            tokens,
-            CaseEncoder(encoder, sequence_length(record)),
-        )
+        assumed, read = ("decoder's layers", "decoder's tokens", "vocab"), sequence_length(record)
+        return TrainedModel(decoder, assumed, tokens, (CaseEncoder(encoder, read, 1.0 / tokens),), float(read))
     if re.search(r"\bbert\b", text):
         return TrainedModel(bert_and_t5.bert_encoder(record), ("vocab",))
+    if shipped and len(shipped.modules) > 1:
+        found = fed_model(record, shipped, other == SEVERAL_MODULES)
+        module = with_stated_layers(record, found.module)
+        return TrainedModel(module, found.assumed, None, found.encoders, found.outputs_read)
     shape = {name: record.count(name) for name in SHAPE}
     if all(shape.values()):
         return model_from_columns(record)
-    name = spec_name(model, family, model_names())
-    if name is None:
+    if shipped is None:
         raise UnusableRecord("no spec of the model", model or "not stated")
-    return TrainedModel(with_stated_layers(record, shipped_module(name)))
+    return TrainedModel(with_stated_layers(record, shipped_module(shipped.name)))
+
+
+def describes(model: Model, kind: str) -> bool:
+    """Whether a spec has the layers that the name of a model tells of."""
+    if kind == SEVERAL_MODULES:
+        return len(model.modules) > 1
+    return kind == RECURRENT_LAYERS and any(module.ssm for module in model.modules.values())
+
+
+@lru_cache(maxsize=4096)
+def named_model(name: str, family: str) -> Model | None:
+    """The shipped model that a name means; None where there is none."""
+    spec = spec_name(name, family, model_names())
+    return shipped_model(spec) if spec else None
 
 
 @lru_cache(maxsize=64)
+def shipped_model(name: str) -> Model:
+    """A shipped model."""
+    return files.read(library.find_file(name, Model), Model)
+
+
 def shipped_module(name: str) -> Module:
     """The only module of a shipped model. Raises UnusableRecord."""
-    model = files.read(library.find_file(name, Model), Model)
-    modules = list(model.modules.values())
+    modules = list(shipped_model(name).modules.values())
     if len(modules) > 1 or modules[0].feature_width:
         raise UnusableRecord("layers of a kind that is not described", f"{name}: several modules")
     return modules[0]
 
 
 def with_stated_layers(record: PublishedRecord, module: Module) -> Module:
-    """The module with the stated number of layers, as benchmarks shorten models. Raises UnusableRecord."""
-    layers = record.count("layers")
-    return module if layers is None else build_decoder(module, layers=layers)
+    """The module with the stated number of layers, as benchmarks shorten models; of several modules one number is the
+    LLM's. Raises UnusableRecord.
+    """
+    of_each = re.search(r"\+", record.text("layers"))
+    layers = None if of_each else record.count("layers")
+    return module if layers in (None, module.layers) else build_decoder(module, layers=layers)
 
 
 def model_from_columns(record: PublishedRecord) -> TrainedModel:

@@ -10,7 +10,7 @@ from planner.plan.pack_text import pack_text
 from planner.plan.plan_file import Plan
 from planner.report.bound_text import bound_text
 from planner.report.tags import Content, Markup, join, keep_units, section, table, tag
-from planner.scoring import Score, impossible_alternatives, objective_of, ranked_alternatives, step_bounds, tie_spread
+from planner.scoring import Score, objective_of, ranked_alternatives, step_bounds, tie_spread, unranked_alternatives
 from planner.units import duration, percent
 from planner.why import JointWhyPlan, Sensitivity, StepFacts, WhyPlan, joint_facts, single_step, step_facts
 
@@ -102,7 +102,7 @@ def components(each: Sequence[StepFacts]) -> list[tuple[str, list[float], str]]:
 
 
 def alternatives_table(plan: Plan) -> Content:
-    """A table of the alternatives that were tried: the best first, the impossible ones last and merged."""
+    """A table of the alternatives that were tried: the best first, what is impossible or too slow last and merged."""
     if not plan.alternatives:
         return None
     goal = objective_of(plan)
@@ -115,7 +115,7 @@ def alternatives_table(plan: Plan) -> Content:
         )
         for each in ranked_alternatives(plan)
     ]
-    failed = [(text, "impossible", "", because) for text, because in impossible_alternatives(plan)]
+    failed = [(text, verdict, "", because) for text, verdict, because in unranked_alternatives(plan)]
     heads = (
         "alternative",
         ">step" if plan.outcome.objective == STEP_SECONDS else f">{goal.unit}",

@@ -18,8 +18,8 @@ from planner.scoring.objective_value import (
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
 from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
 from planner.scoring.plan_memory import PlanMemory, allowed_bytes_on, exceeds_memory
-from planner.scoring.plan_space import plan_space_seconds
-from planner.scoring.ranked_alternatives import impossible_alternatives, ranked_alternatives, tie_spread
+from planner.scoring.plan_space import least_work, plan_space_seconds
+from planner.scoring.ranked_alternatives import ranked_alternatives, tie_spread, unranked_alternatives
 from planner.scoring.read_plan import ScoredPlan, read_plan, read_scored, scored_at
 from planner.scoring.score import (
     OPTIMAL_GAP,
@@ -62,9 +62,9 @@ __all__ = [
     "expert_answers",
     "false_statements",
     "fullest_score",
-    "impossible_alternatives",
     "interval_spread",
     "least_expected",
+    "least_work",
     "mean_objective_value",
     "nearest_run",
     "nearest_text",
@@ -100,6 +100,7 @@ __all__ = [
     "throughput",
     "tie_spread",
     "undecided_order",
+    "unranked_alternatives",
     "whole_score",
     "with_bound_digest",
     "with_score",

@@ -19,7 +19,6 @@ from typing import TypeVar
 from planner.plan.plan_file import Plan
 from planner.scoring.nearest_run import NearestRun, nearest_run
 from planner.specs.parallelism import Parallelism
-from planner.units import percent
 
 HALF_OF_80 = NormalDist().inv_cdf(0.9)  # half-width of an 80 % interval, in standard deviations
 Tried = TypeVar("Tried")
@@ -59,9 +58,9 @@ def passed_over(chosen: Plan, tried: Plan, ratio: float) -> str:
     if ratio >= 1.0:
         return ""
     own, others = nearest_run(tried), nearest_run(chosen)
-    slower = percent(ratio * doubt_at(own) / doubt_at(others) - 1.0)
+    quicker, slower = 1.0 - ratio, ratio * doubt_at(own) / doubt_at(others) - 1.0
     far, near = (each.distance if each else 0.0 for each in (own, others))
     return (
-        f"{percent(1.0 - ratio)} quicker by prediction, {slower} slower as expected: "
+        f"{100 * quicker:.2g} % quicker by prediction, {100 * slower:.2g} % slower as expected: "
         f"{far:.1f} steps from what was measured, the plan {near:.1f}"
     )

@@ -9,12 +9,13 @@ from planner.layouts import (
     joint_bound,
     layout_bounds,
     layouts_of,
+    rank_counts,
     space_bound,
 )
 from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
 from planner.scoring.bounded_step import step_sizes
-from planner.specs.base import with_fields
+from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism
 
@@ -25,16 +26,32 @@ def plan_space_seconds(plan: Plan) -> float:
     """
     if len(plan.layouts) > 1:
         return joint_bound(joint_problem_of_plan(plan)).seconds
-    uses, (name,) = plan.uses, plan.layouts
+    (name,) = plan.layouts
+    fixed = plan.uses.fix.layouts.get(name, Parallelism())
+    counts = (len(fixed.ranks),) if isinstance(fixed.ranks, Ranks) else rank_counts(plan.size, fixed)
+    return min(space_seconds_on(plan, name, count) for count in counts)
+
+
+def space_seconds_on(plan: Plan, name: str, count: int) -> float:
+    """The same of the only module on so many ranks."""
+    uses = plan.uses
     kind = device_of_rank(uses.cluster, 0)
-    device, fixed = uses.devices[kind], uses.fix.layouts.get(name, Parallelism())
+    device, fixed = uses.devices[kind], with_fields(uses.fix.layouts.get(name, Parallelism()), ranks=None)
     sizes = tuple(step_sizes(plan, 0, name).values())
-    trained = TrainingSetup(uses.models[name], plan.size, sizes, fixed)
+    trained = TrainingSetup(uses.models[name], count, sizes, fixed)
     accounting = device_accounting(device, uses.prices.accounting)
     machine = machine_of(uses.cluster, device, uses.prices.rates.get(kind), uses.prices.timing, accounting)
     problem = LayoutProblem(trained, machine, accounting, uses.limits, uses.software.knobs)
     bounds = layout_bounds(problem, layouts_of(problem, trained.fixed))
     return space_bound(problem, bounds).seconds
+
+
+def least_work(plan: Plan) -> float:
+    """Ranks' seconds of all passes of a plan's module at least, whatever its layout: on n ranks no step takes less than
+    an n-th of them.
+    """
+    problem = joint_problem_of_plan(plan)
+    return problem.least_pass_seconds(problem.module)
 
 
 def joint_problem_of_plan(plan: Plan) -> JointProblem:

@@ -27,10 +27,11 @@ class RankedAlternative(NamedTuple):
     tie: bool  # too close to tell, the software can launch it, and it computes in the plan's data types
 
 
-class ImpossibleAlternative(NamedTuple):
-    """One or several of one strategy that are impossible for one reason."""
+class UnrankedAlternative(NamedTuple):
+    """One or several of one strategy that have no value for one reason."""
 
     text: str
+    verdict: str  # impossible, or too slow
     because: str
 
 
@@ -61,14 +62,20 @@ def tie_spread(plan: Plan) -> float:
     return min(plan.prediction.spread, ORDER_SPREAD)
 
 
-def impossible_alternatives(plan: Plan) -> list[ImpossibleAlternative]:
-    """The impossible ones, those of one strategy with one reason, whatever its numbers, as one."""
+def unranked_alternatives(plan: Plan) -> list[UnrankedAlternative]:
+    """Those that are impossible, or too slow to be simulated: of one strategy with one reason, whatever its numbers, as
+    one.
+    """
     alike: dict[tuple[str, str], list[Alternative]] = {}
     for each in plan.alternatives:
         if each.value is None:
             alike.setdefault((each.strategy, re.sub(r"[\d.,]+", "#", each.because)), []).append(each)
     return [
-        ImpossibleAlternative(merged_text(group, plan), merged_reason([each.because for each in group]))
+        UnrankedAlternative(
+            merged_text(group, plan),
+            "too slow" if group[0].too_slow else "impossible",
+            merged_reason([each.because for each in group]),
+        )
         for group in alike.values()
     ]
 

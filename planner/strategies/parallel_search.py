@@ -12,22 +12,40 @@ offload as fit are solved for; dp is the rest. Every layout is priced by the clo
 micro-batch with the least load, as long as their own bounds leave room below the best one, and that of least expected
 seconds is chosen (scoring/expected_seconds.py). The bound is over the whole space (layouts/space_bound.py).
 
+Where all ranks divide badly, it is also done on fewer that divide better (layouts/rank_counts.py), as far as the work
+alone leaves room below the best so far; the others are without the module then.
+
 The space is Megatron-LM's (arXiv 2104.04473, 2205.05198, 2504.14960) with ZeRO's stages (arXiv 1910.02054).
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from planner.errors import Infeasible
 from planner.layouts import (
+    LayoutProblem,
     fixed_fields,
     layout_bounds,
     layout_problem,
     layouts_of,
+    rank_counts,
+    ranks_alone,
     screen,
     space_bound,
     with_fixed_fields,
     with_searched_parts,
 )
-from planner.plan.plan_file import Plan
-from planner.scoring import over_space, with_score
+from planner.plan.descriptions import placed_layout
+from planner.plan.plan_file import Alternative, Plan
+from planner.scoring import (
+    least_expected,
+    least_work,
+    over_space,
+    passed_over,
+    plan_doubt,
+    plan_space_seconds,
+    with_score,
+)
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
@@ -41,6 +59,7 @@ from planner.strategies.static.simulated_layouts import (
     simulate_best,
 )
 from planner.strategies.static.static_plan import require_token_limit
+from planner.units import percent
 
 SUMMARY = "one static layout: tensor, context, pipeline, expert and data parallelism, ZeRO, recomputation, micro-batch"
 
@@ -60,8 +79,28 @@ def supports(inputs: Inputs) -> str | None:
 
 def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming the binding limit."""
-    inputs = with_fixed_fields(inputs)
-    problem, fixed = layout_problem(inputs), fixed_fields(inputs)
+    inputs, refused = with_fixed_fields(inputs), list[Infeasible]()
+    whole, found = layout_problem(inputs), list[Plan]()
+    for count in (
+        (whole.trained.ranks,) if ranks_alone(inputs) else rank_counts(whole.trained.ranks, fixed_fields(inputs))
+    ):
+        if found and least_work(found[0]) / count >= min(each.outcome.value for each in found):
+            break  # no plan on so few ranks is as quick, nor a bound less
+        try:
+            found.append(plan_on(inputs, replace(whole, trained=replace(whole.trained, ranks=count))))
+        except Infeasible as error:
+            refused.append(error)
+    chosen = least_expected(found, lambda each: each.outcome.value, plan_doubt)
+    if chosen is None:
+        raise refused[0]
+    some = plan_space_seconds(chosen) if refused else min(each.outcome.bound for each in found)
+    bounded = over_space(chosen, some) if in_closed_form(chosen) else chosen
+    return with_other_counts(bounded, [each for each in found if each is not chosen])
+
+
+def plan_on(inputs: Inputs, problem: LayoutProblem) -> Plan:
+    """The best layout on so many ranks, with the bound over all of these. Raises Infeasible."""
+    fixed = fixed_fields(inputs)
     layouts = layouts_of(problem, fixed)
     if not len(layouts["tp"]):
         raise infeasible_error(problem, None, fixed)
@@ -87,3 +126,28 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
         except Infeasible as error:  # where micro-batches accumulate, a plan holds more than in the closed form
             refused.append(error)
     raise refused[0]
+
+
+def with_other_counts(chosen: Plan, others: Sequence[Plan]) -> Plan:
+    """The plan with the best one on each other number of ranks among its alternatives."""
+    (layout,) = chosen.layouts.values()
+    ranks = layout.ranks if len(layout.ranks) < chosen.size else None
+    own = [
+        with_fields(each, layouts={module: with_fields(own, ranks=ranks) for module, own in each.layouts.items()})
+        for each in chosen.alternatives
+    ]
+    return with_fields(chosen, alternatives=(*(on_other_ranks(each, chosen) for each in others), *own))
+
+
+def on_other_ranks(tried: Plan, chosen: Plan) -> Alternative:
+    """The best plan on another number of ranks, as an alternative."""
+    ((name, layout),), ratio = tried.layouts.items(), tried.outcome.value / chosen.outcome.value
+    slower = f"{percent(ratio - 1.0)} slower: on {len(layout.ranks)} of {tried.size} ranks"
+    return Alternative(
+        strategy="parallel_search",
+        zero=layout.zero,
+        sync=tried.steps[0].sync,
+        value=tried.outcome.value,
+        because=passed_over(chosen, tried, ratio) or slower,
+        layouts={name: placed_layout(layout, tried.size)},
+    )

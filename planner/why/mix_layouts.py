@@ -18,7 +18,7 @@ from planner.specs.workload.mix_schedule import MixPart, distinct_mixes, mixes_b
 from planner.strategies.modality import LayoutsAtMix
 from planner.why.best_changes import best_changes
 from planner.why.mix_regret import Regret, quickest, ranking, regrets
-from planner.why.mix_table import MixComparison, TriedLayouts, misfit, mix_candidates, own_bests
+from planner.why.mix_table import MixComparison, TriedLayouts, expected_table, misfit, mix_candidates, own_bests
 from planner.why.restart_repaid import RESTART_SECONDS, MixPoint, switches
 
 
@@ -58,7 +58,7 @@ def best_for_mixes(inputs: Inputs, choice: MixChoice, options: JobOptions, on_mi
     at_mix = {each.share: LayoutsAtMix(each.mix, inputs_at_mix(inputs, each.mix, options)) for each in mixes}
     tried = by_regret(tried_layouts([*at_mix.values()], on_mix), choice)
     table = [each.seconds for each in tried]
-    best = quickest(table)
+    best = quickest(expected_table(tried))
     points: dict[float, MixPoint] = {}
     for part in mixes_between(choice.schedule):
         on_mix(len(points), len(mixes_between(choice.schedule)), f"between, {part.mix}")
@@ -99,7 +99,7 @@ def by_regret(tried: Sequence[TriedLayouts], choice: MixChoice) -> list[TriedLay
     """Layouts by their regret, the chosen ones first. Raises Infeasible where none fit at all mixes, with what is
     missing of those that fit at most.
     """
-    found = [tried[number] for number in ranking([each.seconds for each in tried], choice.weights, choice.by)]
+    found = [tried[number] for number in ranking(expected_table(tried), choice.weights, choice.by)]
     if None in found[0].seconds:
         nearest = min(found, key=lambda each: each.seconds.count(None))
         message = f"no layouts fit at all mixes; of those that fit at most of them, {misfit(nearest, choice.mixes)}"

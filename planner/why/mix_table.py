@@ -22,7 +22,8 @@ class MixCandidate(Spec, omit_defaults=False):
     kind: str  # where encoders are, as `vision all`
     found_at: str  # the mix whose search found it
     seconds: tuple[float | None, ...]  # of the mean step at each mix; None: it does not fit
-    regrets: tuple[float | None, ...]
+    doubt: float  # expected over predicted seconds, and over those of the surest (scoring/expected_seconds.py)
+    regrets: tuple[float | None, ...]  # of expected seconds
     worst: float | None  # None, as `expected`: it cannot be chosen
     expected: float | None
     because: str  # at which mix it does not fit, and why; empty where it fits at all
@@ -57,24 +58,46 @@ class TriedLayouts:
         """Seconds of the mean step at each mix."""
         return tuple(each.seconds for each in self.at_mixes)
 
+    @property
+    def doubt(self) -> float:
+        """The most that expected seconds are of predicted ones at any mix."""
+        return max(each.doubt for each in self.at_mixes)
+
+
+def expected_table(tried: Sequence[TriedLayouts]) -> list[Seconds]:
+    """By which layouts are compared: seconds at each mix, longer by what is more doubtful than in the surest ones."""
+    doubts = relative_doubts(tried)
+    return [
+        tuple(None if seconds is None else seconds * doubt for seconds in each.seconds)
+        for each, doubt in zip(tried, doubts, strict=True)
+    ]
+
+
+def relative_doubts(tried: Sequence[TriedLayouts]) -> list[float]:
+    """The doubt of each over that of the surest."""
+    least = min(each.doubt for each in tried)
+    return [each.doubt / least for each in tried]
+
 
 def mix_candidates(
     tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], weights: Sequence[float], size: int
 ) -> tuple[MixCandidate, ...]:
     """The layouts as the answer has them; `size`: the number of ranks."""
-    least = least_seconds([each.seconds for each in tried])
+    table = expected_table(tried)
+    least = least_seconds(table)
     return tuple(
         MixCandidate(
             layouts={name: placed_layout(layout, size) for name, layout in each.layouts.items()},
             kind=each.kind,
             found_at=each.found_at,
             seconds=each.seconds,
-            regrets=regrets(each.seconds, least),
-            worst=worst_regret(each.seconds, least),
-            expected=expected_regret(each.seconds, least, weights),
+            doubt=doubt,
+            regrets=regrets(expected, least),
+            worst=worst_regret(expected, least),
+            expected=expected_regret(expected, least, weights),
             because=misfit(each, mixes),
         )
-        for each in tried
+        for each, expected, doubt in zip(tried, table, relative_doubts(tried), strict=True)
     )
 
 
@@ -89,7 +112,7 @@ def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: Layou
     well be quicker.
     """
     size = at.inputs.cluster.size
-    table = [each.seconds for each in tried]
+    table = expected_table(tried)
     least = least_seconds(table)
     of_layouts: dict[int, list[str]] = {}
     for mix, number in zip(mixes, quickest(table), strict=True):
@@ -98,15 +121,15 @@ def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: Layou
         Alternative(
             strategy="modality_layout",
             value=at.steps(tried[number].layouts, tried[number].kind).total_seconds,
-            because=f"the quickest at {' and '.join(names)}; {elsewhere(tried[number], mixes, least)}",
+            because=f"the quickest at {' and '.join(names)}; {elsewhere(tried[number], mixes, worst)}",
             layouts={name: placed_layout(layout, size) for name, layout in tried[number].layouts.items()},
         )
         for number, names in of_layouts.items()
         if number
+        for worst in [worst_regret(table[number], least)]
     )
 
 
-def elsewhere(tried: TriedLayouts, mixes: Sequence[MixPart], least: Sequence[float]) -> str:
-    """What is against layouts at other mixes."""
-    worst = worst_regret(tried.seconds, least)
+def elsewhere(tried: TriedLayouts, mixes: Sequence[MixPart], worst: float | None) -> str:
+    """What is against layouts of this worst regret at other mixes."""
     return misfit(tried, mixes) if worst is None else f"up to {percent(worst)} slower than the quickest of each mix"

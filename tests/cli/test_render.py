@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from planner.cli.render import emit, svg
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from tests.test_golden import GOLDEN
 
 PLAN = str(GOLDEN / "sequence_groups" / "demo" / "plan.yaml")

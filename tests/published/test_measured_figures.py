@@ -75,12 +75,11 @@ def test_hardware_flops_count_a_second_forward():
         {"mfu_pct": "0.2"},
         {"hfu_pct": "101"},
         {"mfu_pct": "50", "hfu_pct": "40"},
-        {"tflops_per_gpu": "1200"},
+        {"tflops_per_gpu": "1200", "step_time_s": ""},
         {"tokens_per_s_per_gpu": "8192"},  # twice what the step's seconds say
         {"step_time_s": "0.002"},  # milliseconds taken for seconds
         {"step_time_s": "2000"},  # or seconds for milliseconds
         {"step_time_s": "-1"},
-        {"tflops_per_gpu": "50"},
         {"peak_mem": "70", "mem_unit": "bytes"},
         {"peak_mem": "70000", "mem_unit": "GB"},
     ],
@@ -89,6 +88,14 @@ def test_impossible_figures_are_refused(cells):
     with pytest.raises(UnusableRecord) as why:
         read(**cells)
     assert why.value.reason == "impossible figures"
+
+
+@pytest.mark.parametrize("printed", ["50", "1200"])
+def test_tflops_that_contradict_the_seconds_are_a_doubt_and_no_veto(printed):
+    """Seconds are what was measured, and TFLOP/s what somebody counted."""
+    said, silent = read(tflops_per_gpu=printed), read()
+    assert said.seconds == silent.seconds == 2.0
+    assert not silent.doubts and f"{printed} as printed" in said.doubts[0]
 
 
 def test_rounding_is_no_disagreement():

@@ -38,13 +38,20 @@ from tests.published.made_records import record
         ("GB300 NVL72", "", "gb300"),
         ("MI300X", "", "mi300x"),
         ("MI355", "", "mi355x"),
+        ("Instinct MI325X", "", "mi325x"),
+        ("H100 PCIe", "", "pcie-h100-80gb"),
+        ("H100 NVL 94GB", "", "nvl-h100-94gb"),
+        ("8x L40S", "", "l40s"),
+        ("RTX A6000", "", "a6000"),
+        ("GeForce RTX 4090", "", "rtx-4090"),
+        ("A30 PCIe", "", "a30"),
     ],
 )
 def test_devices_by_many_names(written, memory, name):
     assert device_name(record(gpu=written, gpu_mem_gb=memory)) == name
 
 
-@pytest.mark.parametrize("written", ["TPU v5p", "L40S", "", "H100 PCIe", "H100 NVL", "Ascend 910B", "A100 + H100"])
+@pytest.mark.parametrize("written", ["TPU v5p", "L40", "", "H200 NVL", "MI300A", "Ascend 910B", "A100 + H100"])
 def test_devices_without_a_profile_are_named(written):
     with pytest.raises(UnusableRecord) as why:
         device_name(record(gpu=written))

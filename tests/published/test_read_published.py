@@ -24,7 +24,7 @@ CELLS = st.one_of(
 
 
 def test_rows_of_a_folder(tmp_path):
-    write(tmp_path / "b.csv", {}, {"model": "Jamba 1.5"}, {"gpu": "L40S"})
+    write(tmp_path / "b.csv", {}, {"model": "Jamba 1.5"}, {"gpu": "TPU v5p"})
     write(tmp_path / "a.csv", {"step_time_s": "2.5"})
     (tmp_path / "other.csv").write_text("m,n,k\n1,2,3\n")
     (tmp_path / "notes.md").write_text("no table")

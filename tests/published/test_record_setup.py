@@ -2,6 +2,8 @@
 
 import pytest
 
+from planner.published.predict_cases import predict_cases
+from planner.published.read_published import read_case
 from planner.published.record_files import UnusableRecord
 from planner.published.record_setup import RecordPlatform, record_setup
 from planner.published.trained_model import model_of_record
@@ -144,3 +146,25 @@ def test_experts_are_split_as_dense_layers_by_megatron_only():
         made(ep="8")  # a dense model
     with pytest.raises(UnusableRecord, match="layout"):
         made(tp="3", pp="1", dp="1", n_gpus="3", gbs="3")  # 32 heads
+
+
+@pytest.mark.parametrize(
+    ("words", "share"),
+    [
+        ("optimizer-cpu-offload=True", 1.0),
+        ("optimizer-cpu-offload=True; optimizer-offload-fraction=0.5", 0.5),
+        ("optimizer states in host memory; offload_optimizer", 1.0),
+        ("optimizer-cpu-offload=False", 0.0),
+        ("Opt Offl=N; Par Offl=N", 0.0),
+        ("ActivationCPUOffload=False", 0.0),
+    ],
+)
+def test_the_optimizer_may_be_in_host_memory(words, share):
+    assert read_case(record(other_settings=words)).setup.optimizer_offload == share
+
+
+def test_an_optimizer_in_host_memory_takes_longer_and_leaves_room():
+    for framework in ("NeMo", "DeepSpeed"):
+        cases = [read_case(record(framework=framework, other_settings=words)) for words in ("Opt Offl=Y", "Opt Offl=N")]
+        there, here = predict_cases(cases)
+        assert there.seconds > here.seconds and there.memory_bytes < here.memory_bytes

@@ -97,6 +97,6 @@ def test_what_is_passed_over_says_both_figures_and_how_far_both_are():
     name, own = next(iter(plan.layouts.items()))
     far = with_fields(plan, layouts={name: with_fields(own, cp=64)})
     said, more = passed_over(plan, far, 0.999), 0.999 * plan_doubt(far) / plan_doubt(plan) - 1.0
-    assert said.startswith(f"0.1 % quicker by prediction, {100 * more:.1f} % slower as expected: ")
+    assert said.startswith(f"0.1 % quicker by prediction, {100 * more:.2g} % slower as expected: ")
     assert f"{nearest_run(far).distance:.1f} steps" in said and f"{nearest_run(plan).distance:.1f}" in said
     assert passed_over(plan, far, 1.0) == ""

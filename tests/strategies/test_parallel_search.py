@@ -18,9 +18,10 @@ from planner.layouts.layout_space import layout_at, layout_space
 from planner.plan.descriptions import fixable_layout, layout_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan, assignments
+from planner.scoring.plan_space import plan_space_seconds
 from planner.scoring.score import score
 from planner.scoring.step_simulation import step_seconds
-from planner.specs.base import with_fields
+from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies import parallel_search
@@ -75,6 +76,32 @@ def test_the_screened_best_is_the_best_of_all(made, ranks, sizes, fixed, model):
     best = min(simulate_layout(inputs, problem, layout).seconds for layout in layouts)
     assert plan.outcome.bound <= best
     assert plan.outcome.value == pytest.approx(best, rel=1e-8)
+
+
+@pytest.mark.slow
+def test_ranks_that_divide_badly_are_left_out(made):
+    """On 10 ranks tp, cp, pp and dp are 1, 2, 5 or 10, and replicas divide 16 samples: 8 of them are quicker. What is
+    printed goes back in, and the bound is found again from the plan.
+    """
+    sizes, few = (4096,) * 16, "recompute: none, zero: 1, vpp: 1"
+    ten, eight, fixed = (
+        parallel_search.plan(made(ranks, sizes, f"{few}{more}"), None)
+        for ranks, more in ((10, ""), (8, ""), (10, ", ranks: 0-7"))
+    )
+    assert ten.layouts["llm"].ranks == Ranks(range(8)) and not violations(ten)
+    assert ten.outcome.value == fixed.outcome.value <= eight.outcome.value * (1 + 1e-9)
+    assert ten.layouts == fixed.layouts and fixed.outcome.bound <= fixed.outcome.value
+    assert ten.outcome.bound == pytest.approx(min(plan_space_seconds(ten), ten.outcome.value), rel=1e-8)
+    others = [each for each in ten.alternatives if "of 10 ranks" in each.because]
+    assert all(each.value >= ten.outcome.value for each in others)
+    assert all(each.layouts["llm"].ranks == Ranks(range(8)) for each in ten.alternatives if each not in others)
+
+
+@pytest.mark.parametrize("ranks", ["2-5", "0-11", "first_stage"])
+def test_ranks_of_a_module_alone_are_the_first_ones(made, ranks):
+    with pytest.raises(InputError) as caught:
+        parallel_search.plan(made(8, (4096,) * 8, f"ranks: {ranks}"), None)
+    assert "its ranks are the first ones" in caught.value.message and "ranks" in caught.value.where
 
 
 def brute_space(trained):

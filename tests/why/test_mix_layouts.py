@@ -64,13 +64,13 @@ def test_several_batches_count_by_their_mean(job, found):
 def test_regret_is_over_the_quickest_of_all_candidates(found):
     comparison = found.comparison
     for at, number in enumerate(comparison.own_best):
-        seconds = [each.seconds[at] for each in comparison.candidates]
+        seconds = [each.seconds[at] and each.seconds[at] * each.doubt for each in comparison.candidates]
         least = min(each for each in seconds if each is not None)
         assert seconds[number] == least
         for each in comparison.candidates:
             taken, regret = each.seconds[at], each.regrets[at]
-            assert (taken is None) == (regret is None)
-            assert taken is None or regret == pytest.approx(taken / least - 1, abs=1e-12)
+            assert (taken is None) == (regret is None) and each.doubt >= 1.0
+            assert taken is None or regret == pytest.approx(taken * each.doubt / least - 1, abs=1e-12)
     worst = [max(r or 0.0 for r in each.regrets) for each in comparison.candidates if None not in each.regrets]
     assert max(r or 0.0 for r in comparison.candidates[0].regrets) == min(worst)
 

@@ -1,4 +1,4 @@
-"""What else was tried, as a ranked table: the best first, ties called ties, impossible ones last and merged."""
+"""What else was tried, as a ranked table: the best first, ties called ties, what has no value last and merged."""
 
 import re
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from planner.plan.descriptions import alternative_text
 from planner.plan.plan_file import Plan
 from planner.scoring import (
     UndecidedOrder,
-    impossible_alternatives,
     objective_of,
     ranked_alternatives,
     tie_spread,
     undecided_order,
+    unranked_alternatives,
 )
 from planner.units import duration, percent
 
@@ -26,7 +26,7 @@ SLOWER = r"^[\d.]+ % (slower: |quicker by prediction, )"
 
 def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
     """The ranked alternatives of a plan; nothing where there are none."""
-    goal, ranked, failed = objective_of(plan), ranked_alternatives(plan), impossible_alternatives(plan)
+    goal, ranked, failed = objective_of(plan), ranked_alternatives(plan), unranked_alternatives(plan)
     shown = ranked[: max(1, MOST - len(failed))]
     if not shown and not failed:
         return
@@ -43,8 +43,8 @@ def alternatives_table(plan: Plan) -> Iterator[RenderableType]:
         against = f"+{percent(each.change)}" if each.change >= 0 else f"−{percent(-each.change)}"
         tie = " tie" if each.tie else ""
         table.add_row(str(number), goal.formatted(each.tried.value or 0.0), f"{against}{tie}", what)
-    for text, because in failed[: MOST - 1]:
-        table.add_row("", "", "impossible", Text(text).append(f"; {because}", style="dim"))
+    for text, verdict, because in failed[: MOST - 1]:
+        table.add_row("", "", verdict, Text(text).append(f"; {because}", style="dim"))
     yield table
     left = len(ranked) + len(failed) - len(shown) - len(failed[: MOST - 1])
     if left:

@@ -20,7 +20,7 @@ from planner.calibrate import (
     prior_of,
     sustained_rates,
 )
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.units import duration, percent
 
 

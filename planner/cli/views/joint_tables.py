@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.plan_tables import gib_text, table
+from planner.cli.views.plain_table import table
+from planner.cli.views.plan_tables import gib_text
 from planner.plan.pack_text import pack_text
 from planner.specs.base import with_fields
 from planner.units import GIB, duration, first_few, percent, plural

@@ -7,7 +7,7 @@ from statistics import median
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
 from planner.published import RecordOrigin
 from planner.units import byte_size, duration, percent
@@ -37,6 +37,7 @@ def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> 
     for table_of in (ranking_table, memory_table):
         yield from table_of(by_source)
     yield from skipped_table(ledger)
+    yield from doubtful_records(ledger)
     if ledger.other_files:
         names = ", ".join(sorted({one.origin.file for one in ledger.other_files}))
         yield Text(f"\nfiles without such records: {names}", style="dim")
@@ -117,6 +118,17 @@ def skipped_table(ledger: AccuracyReport) -> Iterator[RenderableType]:
         rows.add_row(reason, str(count), listed + further)
     if ledger.skipped:
         yield rows
+
+
+def doubtful_records(ledger: AccuracyReport) -> Iterator[RenderableType]:
+    """Which printed figures contradict the measured seconds that were compared."""
+    doubted = [(record.case.origin, doubt) for record in ledger.records for doubt in record.case.doubts]
+    if doubted:
+        yield Text(
+            f"\n{len(doubted)} printed figures contradict the measured seconds, which are compared:", style="dim"
+        )
+    for origin, doubt in doubted:
+        yield Text(f"  {named(origin)}: {doubt}", style="dim")
 
 
 def record_tables(ledger: AccuracyReport) -> Iterator[RenderableType]:

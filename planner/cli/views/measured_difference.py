@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.ledger import DifferenceLine, StepDifference, StepOverlay, slow_ranks
 from planner.units import duration, percent, signed
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks, with_fields

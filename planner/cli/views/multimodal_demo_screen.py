@@ -10,7 +10,8 @@ from rich.text import Text
 from planner.cli.render import canvas
 from planner.cli.views import plan_picture
 from planner.cli.views.demo_screen import file_list, profile_line
-from planner.cli.views.plan_tables import parity_text, run_lines, table
+from planner.cli.views.plain_table import table
+from planner.cli.views.plan_tables import parity_text, run_lines
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Plan
 from planner.strategies import SolvedJob

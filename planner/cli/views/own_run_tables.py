@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.render import console
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.errors import InputError
 from planner.ledger import ComparedRun, RunDrift, RunEntry, UnreadLine
 from planner.units import byte_size, duration, percent

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group as Stack
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from planner.check import Finding, verdict
 from planner.cli.views.alternatives_table import alternatives_table
 from planner.cli.views.expert_texts import expert_texts
+from planner.cli.views.plain_table import table
 from planner.cli.views.plan_headline import headline
 from planner.ledger import ComparedRun, PeakMemoryUse, fullest_rank, memory_uses
 from planner.plan.descriptions import all_items_text, module_layout_text, unused_ranks_text
@@ -44,15 +44,6 @@ STOP_REASONS = {
     "terminate": "SIGTERM asked for it",
     "hangup": "its terminal was closed (SIGHUP)",
 }
-
-
-def table(*columns: str, title: str = "") -> Table:
-    """A table without borders; columns that begin with `>` are right-aligned."""
-    plain = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="dim")
-    plain.show_header = any(columns)
-    for column in columns:
-        plain.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
-    return plain
 
 
 def plan_table_lines(plan: Plan) -> Iterator[RenderableType]:

@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.expert_texts import expert_texts
-from planner.cli.views.plan_tables import gib_text, table
+from planner.cli.views.plain_table import table
+from planner.cli.views.plan_tables import gib_text
 from planner.costs import STEP_SECONDS
 from planner.costs.memory import Footprint
 from planner.plan.descriptions import all_items_text, left_out_texts, module_layout_text

@@ -10,7 +10,7 @@ from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.specs.hardware.profile import CollectiveCosts, ModuleCosts, PassCosts, PassFit, Profile
 from planner.units import percent
 

@@ -8,7 +8,7 @@ from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.replay import PathLink
 from planner.replay.timing import Straggler, median_step_error, worst_step_error
 from planner.units import duration, percent

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from planner.cli.views.plan_tables import table
+from planner.cli.views.plain_table import table
 from planner.scoring import SETTLING_ROUNDS
 from planner.units import duration, percent
 from planner.workflows.settling import MeasuredContender, SettledOrder

@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.joint_tables import doubt_text, joint_item_lines, joint_why_lines, joint_why_not_lines
-from planner.cli.views.plan_tables import gib_text, table
+from planner.cli.views.plain_table import table
+from planner.cli.views.plan_tables import gib_text
 from planner.units import GIB, duration, percent
 from planner.why import (
     GroupLoad,

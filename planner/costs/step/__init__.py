@@ -1,5 +1,6 @@
 """The closed form of a static step: seconds of stages, pipeline and replicas, for columns of layouts."""
 
+from planner.costs.step.fed_step import FeedingEncoder, fed_step_seconds
 from planner.costs.step.few_micro_batches import few_micro_batches_seconds
 from planner.costs.step.least_step import (
     StepItems,
@@ -14,9 +15,11 @@ from planner.costs.step.static_step import StepSeconds, static_step_seconds
 from planner.costs.step.unequal_turns import SequenceSizes
 
 __all__ = [
+    "FeedingEncoder",
     "SequenceSizes",
     "StepItems",
     "StepSeconds",
+    "fed_step_seconds",
     "few_micro_batches_seconds",
     "item_seconds",
     "least_busy_seconds",

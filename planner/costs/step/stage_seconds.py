@@ -158,6 +158,18 @@ def head_seconds(module: Module, at: LayoutColumns, machine: MachineModel) -> Mi
     )
 
 
+class EncoderSeconds(NamedTuple):
+    """Seconds of both passes over what a micro-batch reads of encoders: on the ranks of its first stage, and on others,
+    before it.
+    """
+
+    first_stage: Number = 0.0
+    apart: Number = 0.0
+
+
+NOTHING_READ = EncoderSeconds()
+
+
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
     """Seconds of one micro-batch, over all chunks of a rank: on the slowest stage, on the fullest but the last and on
@@ -170,9 +182,24 @@ class StageSeconds:
     all_stages: Number  # seconds
     mean: MicroBatchSeconds
 
+    def behind(self, encoders: EncoderSeconds, at: LayoutColumns) -> "StageSeconds":
+        """The stages where encoders' passes come before the first one's, or are a stage of other ranks."""
+        first = np.where(np.asarray(at.pp) > 1, self.fullest, self.last) + encoders.first_stage
+        busiest = PassSeconds(compute=np.maximum(first, encoders.apart))
+        through = self.all_stages + encoders.first_stage + encoders.apart
+        return replace(self, slowest=larger_pass(self.slowest, busiest), all_stages=through)
 
-def stage_seconds(module: Module, at: LayoutColumns, machine: MachineModel, by_cause: bool = True) -> StageSeconds:
-    """Seconds of one micro-batch by stage; layers are divided over the stages, and the last one has the head too."""
+
+def stage_seconds(
+    module: Module,
+    at: LayoutColumns,
+    machine: MachineModel,
+    by_cause: bool = True,
+    encoders: EncoderSeconds = NOTHING_READ,
+) -> StageSeconds:
+    """Seconds of one micro-batch by stage; layers are divided over the stages, the first one computes what it reads
+    too, and the last one has the head.
+    """
     per_layer = mean_layer_seconds(module, at, machine, by_cause)
     last_head = on_distinct(at, LAYER_FIELDS, lambda some: head_seconds(module, some, machine))
     pause = machine.timing.micro_batch_ms * MS
@@ -184,7 +211,8 @@ def stage_seconds(module: Module, at: LayoutColumns, machine: MachineModel, by_c
     mean = per_layer * (module.layers / at.pp) + MicroBatchSeconds(
         PassSeconds(compute=pause), PassSeconds(compute=pause)
     )
-    return StageSeconds(larger_pass(fullest, end), fullest.seconds, end.seconds, through, mean)
+    staged = StageSeconds(larger_pass(fullest, end), fullest.seconds, end.seconds, through, mean)
+    return staged if encoders is NOTHING_READ else staged.behind(encoders, at)
 
 
 @lru_cache(maxsize=1024)  # hundreds of spaces of one module are screened, and each screen asks twice

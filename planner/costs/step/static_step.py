@@ -18,7 +18,12 @@ from planner.costs.machine_model import MachineModel
 from planner.costs.network.layer_traffic import StageSends, stage_sends
 from planner.costs.network.mesh_groups import faster_dims, group_fields, pp_is_slowest
 from planner.costs.network.replica_exchange import exposed_dp_seconds, optimizer_seconds
-from planner.costs.step.stage_seconds import stage_seconds, weight_gradient_share
+from planner.costs.step.stage_seconds import (
+    NOTHING_READ,
+    EncoderSeconds,
+    stage_seconds,
+    weight_gradient_share,
+)
 from planner.specs.layers import Module
 from planner.specs.parallelism import ZERO_BUBBLE
 from planner.units import MS
@@ -46,9 +51,17 @@ class StepSeconds:
         return sum(parts[1:], parts[0])
 
 
-def static_step_seconds(module: Module, at: LayoutColumns, machine: MachineModel, by_cause: bool = True) -> StepSeconds:
-    """Seconds of one step under a static layout, by cause; or with what passes exchange under `compute`."""
-    staged = stage_seconds(module, at, machine, by_cause)
+def static_step_seconds(
+    module: Module,
+    at: LayoutColumns,
+    machine: MachineModel,
+    by_cause: bool = True,
+    encoders: EncoderSeconds = NOTHING_READ,
+) -> StepSeconds:
+    """Seconds of one step under a static layout, by cause; or with what passes exchange under `compute`. `encoders`:
+    what each micro-batch waits for, with all of it under `compute`.
+    """
+    staged = stage_seconds(module, at, machine, by_cause, encoders)
     slowest, through, count = staged.slowest, staged.all_stages, at.micro_batches
     each_way = on_distinct(at, send_fields(at), lambda some: stage_sends(module, some, machine))
     sends = np.where(at.pp > 1, exposed_send_seconds(at, each_way, slowest.seconds, through), 0.0)

@@ -22,6 +22,8 @@ ON_H200 = "the smallest all-to-all of NCCL 2.29 on two H200 (ai-dynamo/aiconfigu
 ON_A100 = "the smallest all-to-all of NCCL 2.27 on two A100 (ai-dynamo/aiconfigurator)"
 
 LINKS: dict[str, NodeLink] = {  # by device
+    "a30": NodeLink("PCIe Gen4"),
+    "a6000": NodeLink("PCIe Gen4"),
     "a100-40gb": NodeLink("NVLink 3", 10.0, ON_A100),
     "a100-80gb": NodeLink("NVLink 3", 10.0, ON_A100),
     "a800": NodeLink("NVLink 3"),
@@ -30,11 +32,16 @@ LINKS: dict[str, NodeLink] = {  # by device
     "gb200": NodeLink("NVLink 5"),
     "gb300": NodeLink("NVLink 5"),
     "h100-80gb": NodeLink("NVLink 4", 6.5, ON_H100),
+    "nvl-h100-94gb": NodeLink("PCIe Gen5"),
+    "pcie-h100-80gb": NodeLink("PCIe Gen5"),
     "h20": NodeLink("NVLink 4"),
     "h200": NodeLink("NVLink 4", 6.5, ON_H200),
     "h800": NodeLink("NVLink 4"),
+    "l40s": NodeLink("PCIe Gen4"),
     "mi300x": NodeLink("Infinity Fabric"),
+    "mi325x": NodeLink("Infinity Fabric"),
     "mi355x": NodeLink("Infinity Fabric"),
+    "rtx-4090": NodeLink("PCIe Gen4"),
     "torchtitan-h100-500w": NodeLink("NVLink 4"),
     "v100-16gb": NodeLink("NVLink 2"),
     "v100-32gb": NodeLink("NVLink 2"),

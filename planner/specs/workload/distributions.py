@@ -13,7 +13,9 @@ from planner.errors import InputError
 from planner.specs.workload.length_sources import LogNormal
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.random import Generator
+    from numpy.typing import NDArray
 
 MAX_TOKENS = 10**9  # no drawn length is longer; the tail of a wide log-normal is unbounded
 
@@ -72,13 +74,18 @@ def draw_lengths(name: str, count: int, seed: int) -> list[int]:
 
     Raises InputError for an unknown name.
     """
-    import numpy as np
-
     if name not in DISTRIBUTIONS:
         raise InputError(f"there is no distribution `{name}`", fix=f"name one of {', '.join(DISTRIBUTIONS)}")
-    shares, tokens = zip(*DISTRIBUTIONS[name].points, strict=True)
-    draws = random_generator(seed).random(count)
-    return [int(length) for length in np.rint(np.exp(np.interp(draws, shares, np.log(tokens))))]
+    return [int(length) for length in lengths_at(name, random_generator(seed).random(count))]
+
+
+def lengths_at(name: str, shares: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """The length of the distribution `name` that each of these shares of samples is at or below, in whole tokens."""
+    import numpy as np
+
+    known, tokens = zip(*DISTRIBUTIONS[name].points, strict=True)
+    lengths: NDArray[np.float64] = np.rint(np.exp(np.interp(shares, known, np.log(tokens))))
+    return lengths
 
 
 def draw_mixture(parts: tuple[LogNormal, ...], count: int, seed: int) -> list[int]:

@@ -34,5 +34,6 @@ def joint_alternative(tried: SimulatedJoint, chosen: SimulatedJoint) -> Alternat
         strategy=tried.kind if tried.kind in BASELINE_TEXTS else "modality_layout",
         value=tried.seconds if tried.plan else None,
         because=why if tried.plan else f"{what}: {tried.because}",
+        too_slow=tried.left_out,
         layouts={name: placed_layout(layout, size) for name, layout in tried.layouts.items()},
     )

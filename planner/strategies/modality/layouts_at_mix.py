@@ -12,7 +12,7 @@ from planner.errors import Infeasible
 from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import join_plans, round_digits
 from planner.plan.plan_file import Alternative, Layout, Plan
-from planner.scoring import TriedPlan, over_joint_space, with_score
+from planner.scoring import TriedPlan, over_joint_space, plan_doubt, with_score
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.job_search import search_job
@@ -30,6 +30,7 @@ class LayoutsOnBatches:
 
     of_batches: tuple[float, ...]  # seconds; of those before the first that does not fit
     because: str = ""  # why that one does not fit; empty where all do
+    doubt: float = 1.0  # expected over predicted seconds (scoring/expected_seconds.py)
 
     @property
     def seconds(self) -> float | None:
@@ -84,15 +85,16 @@ class LayoutsAtMix:
 
     def on_batches(self, layouts: Layouts, kind: str, first: tuple[SimulatedJoint, ...] = ()) -> LayoutsOnBatches:
         """Layouts on all batches; `first`: what was simulated of the first ones."""
-        seconds: list[float] = []
+        seconds, doubt = list[float](), 1.0
         for number, batch in enumerate(self.inputs.batches):
             alone = replace(self.inputs, batches=(batch,))
             known = first[number : number + 1]
             (found,) = known or (simulated_joint(JointTrials(alone, self.prices), layouts, kind),)
             if not found.plan:
-                return LayoutsOnBatches(tuple(seconds), found.because)
+                return LayoutsOnBatches(tuple(seconds), found.because, doubt)
             seconds.append(quicker_seconds(alone, found, found.plan))
-        return LayoutsOnBatches(tuple(seconds))
+            doubt = max(doubt, plan_doubt(found.plan))
+        return LayoutsOnBatches(tuple(seconds), doubt=doubt)
 
     def plan(self, layouts: Layouts, effort: str, alternatives: tuple[Alternative, ...]) -> Plan:
         """The plan of layouts for all batches, which they fit, with these alternatives."""

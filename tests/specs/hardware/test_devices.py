@@ -25,6 +25,7 @@ AWS = {  # the machine whose price is divided by its devices
     "b300": "p6-b300.48xlarge",
     "h100-80gb": "p5.48xlarge",
     "h200": "p5en.48xlarge",
+    "l40s": "g6e.48xlarge",
     "v100-32gb": "p3dn.24xlarge",
 }
 AZURE = {  # and its region and number of devices

@@ -1,0 +1,32 @@
+"""Fewer ranks that divide better: which they are."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.layouts.rank_counts import rank_counts
+from planner.specs.parallelism import Parallelism
+from tests.examples import examples
+
+OPEN = Parallelism()
+
+
+def powers_of_two(count: int) -> int:
+    """The largest power of two that divides a number."""
+    return count & -count
+
+
+@given(st.integers(1, 20_000))
+@examples(100)
+def test_each_divides_better_than_all_larger_ones(size):
+    counts = [*rank_counts(size, OPEN)]
+    assert counts[0] == size
+    if size <= 512:
+        better = [
+            n for n in range(size, 0, -1) if all(powers_of_two(n) > powers_of_two(m) for m in range(n + 1, size + 1))
+        ]
+        assert counts == better
+    assert counts == sorted(counts, reverse=True) and 2 * counts[-1] > size
+
+
+def test_fixed_replicas_say_how_many():
+    assert [*rank_counts(34, Parallelism(dp=17))] == [34]
