@@ -3,6 +3,8 @@
 PYTHON ?= python3
 PIP_ARGS ?=
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+unexport PYTHONDONTWRITEBYTECODE  # compiled once, and not by every process that a test starts
 
 .PHONY: demo test test-all soak lint types check bench house formats docs browser clean
 
@@ -10,13 +12,13 @@ demo: .venv/installed
 	$(BIN)/planner demo
 
 test: .venv/installed
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not soak"
+	$(PYTEST) -m "not slow and not gpu and not soak"
 
 test-all: .venv/installed
-	$(BIN)/pytest -n 2 --dist loadfile -m "not gpu and not soak"
+	$(PYTEST) -m "not gpu and not soak"
 
 soak: .venv/installed  # what other tests have a part of, and all examples of property tests
-	$(BIN)/pytest -n 2 --dist loadfile --thorough -m "(soak or hypothesis) and not gpu"
+	$(PYTEST) --thorough -m "(soak or hypothesis) and not gpu"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -20,9 +20,11 @@ from tests.examples import QUICK, THOROUGH
 USUAL = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", USUAL, max_examples=THOROUGH)
 settings.register_profile("quick", USUAL, max_examples=QUICK)
-processes.PRELOADED_MODULES.append(
-    "planner.runtime.execute.training_loop"
-)  # whatever launches first: workers are forked from one process
+processes.PRELOADED_MODULES += [  # whatever launches first: ranks are forked from one process, which has these
+    "planner.runtime.execute.training_loop",
+    "tests.runtime.training_worlds",
+    "tests.runtime.one_process",
+]
 
 UNSET = "PLANNER_SHARED is not set"
 ALLOWED = ("CUDA", "GPU", "network namespaces", UNSET)  # in the reasons of tests that may skip even so
@@ -41,7 +43,9 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)  # before -m leaves any out
 def pytest_collection_modifyitems(items):
-    """Of a test that is marked `every(n)` each n-th case runs, and the others in the soak."""
+    """Of a test that is marked `every(n)` each n-th case runs, and the others in the soak. Files with slow tests come
+    first: a long one at the end would leave the other worker with nothing to do.
+    """
     cases: Counter[tuple[Path, str]] = Counter()
     for item in items:
         if mark := item.get_closest_marker("every"):
@@ -49,6 +53,8 @@ def pytest_collection_modifyitems(items):
             if cases[case] % mark.args[0]:
                 item.add_marker(pytest.mark.soak)
             cases[case] += 1
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_runtest_setup(item):

@@ -1,4 +1,4 @@
-"""How many examples a property test tries: all with --thorough, as in the soak, else two fifths of them."""
+"""How many examples a test tries: all with --thorough, as in the soak, else two fifths of them."""
 
 from typing import Any
 
@@ -8,5 +8,10 @@ THOROUGH, QUICK = 100, 40  # of a test that says no number
 
 
 def examples(most: int, **more: Any) -> settings:
-    """Up to `most`."""
-    return settings(max_examples=max(3, most * settings().max_examples // THOROUGH), **more)
+    """Of a property test, up to `most`."""
+    return settings(max_examples=share(most), **more)
+
+
+def share(most: int) -> int:
+    """Of a test that draws its own, how many of `most`."""
+    return max(3, most * settings().max_examples // THOROUGH)

@@ -2,6 +2,7 @@
 in its own way, by any degrees and ZeRO stage, and a loss weighted in any way.
 """
 
+from functools import cache
 from itertools import count
 from random import Random
 
@@ -95,6 +96,7 @@ def renamed(prefix: str, rows, groups):
     return rows, {prefix + name: group for name, group in groups.items()}
 
 
+@cache
 def legal_and_refused(first: int, wanted: int) -> tuple[dict[int, Plan], dict[int, str]]:
     """By seed, the first so many legal plans from this seed on; and of those before, why they are refused."""
     found: dict[int, Plan] = {}

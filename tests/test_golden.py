@@ -30,7 +30,14 @@ def name_of(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
 
 
-@pytest.mark.parametrize("folder", SOLVED, ids=name_of)
+LONG = ("eyes-16", "llama-3-8b-h100x8")  # solved in more than three seconds
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [pytest.param(each, marks=pytest.mark.slow if each.name in LONG else ()) for each in SOLVED],
+    ids=name_of,
+)
 def test_the_job_gives_the_stored_plan(folder, tmp_path, monkeypatch):
     """Wherever it is solved: `planner solve tests/golden/…/job.yaml -o tests/golden/…/plan.yaml` writes it anew."""
     stored = (folder / "plan.yaml").read_text(encoding="utf-8")

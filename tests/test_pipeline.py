@@ -26,6 +26,7 @@ def test_every_process_makes_the_same_bytes(name, tmp_path):
     assert made[0] == made[1] == (GOLDEN / name / "plan.yaml").read_bytes()
 
 
+@pytest.mark.slow
 def test_deciding_twice_is_deciding_once():
     inputs = load_job(str(GOLDEN / "demo/job.yaml"), JobOptions(batches=2, effort=3))
     once, again = pipeline.decide(inputs), pipeline.decide(inputs)

@@ -33,6 +33,7 @@ def solve(folder, way=("best", None, "micro_batch"), limits="{tokens_per_rank: 1
     return pipeline.solve(str(path), JobOptions(batches=batches)).plan
 
 
+@pytest.mark.slow
 def test_the_best_alternative_is_chosen_and_the_others_are_recorded(tmp_path):
     best = solve(tmp_path, batches=2)
     values = {way: solve(tmp_path, way, batches=2).outcome.value for way in GROUPED if way[1]}  # ZeRO-0 only if fixed
@@ -75,6 +76,7 @@ def test_without_a_feasible_alternative_the_first_one_says_why(tmp_path):
         solve(tmp_path, limits="{memory_margin: 0.749}")
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_best_alternative_is_reproduced_by_its_job(tmp_path):
     plan = solve(tmp_path)
     assert pipeline.plan_of(inputs_again(tmp_path / "job.yaml", plan)) == plan

@@ -46,12 +46,23 @@ def test_a_question_is_answered_as_its_job_is_solved(here):
     assert (job.strategy, job.workload.lengths, job.workload.batch_rows, job.software) == ("best", 4096, 16, "planner")
 
 
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """The folder that a question wrote, and what it printed."""
+    folder = tmp_path_factory.mktemp("asked")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        return folder / "asked", planner("ask", *SMALL, "-o", "asked").stdout
+
+
 @pytest.mark.slow
-def test_the_answer_is_one_screen_and_says_how_to_go_on(here):
-    lines = planner("ask", *SMALL, "-o", "mine").stdout.splitlines()
+def test_the_answer_is_one_screen_and_says_how_to_go_on(asked):
+    folder, said = asked
+    lines = said.splitlines()
     assert len(lines) <= 40 and "step" in lines[1]
-    assert any("mine/job.yaml" in line for line in lines)
-    assert sorted(path.name for path in Path("mine").iterdir()) == ["cluster.yaml", "job.yaml", "plan.yaml"]
+    assert any("asked/job.yaml" in line for line in lines)
+    assert sorted(path.name for path in folder.iterdir()) == ["cluster.yaml", "job.yaml", "plan.yaml"]
 
 
 def test_the_same_question_is_the_same_job_and_another_does_not_overwrite_it(here):
@@ -68,12 +79,11 @@ ANSWERS = "llama-3-8b\n8xh100\n\n4096\n16\n\nmine\n"
 
 
 @pytest.mark.slow
-def test_init_asks_the_same_one_by_one(here):
-    planner("ask", *SMALL, "-o", "asked")
+def test_init_asks_the_same_one_by_one(here, asked):
     said = planner("init", given=ANSWERS).stdout
     assert "planner solve mine/job.yaml" in said
     for name in ("job.yaml", "cluster.yaml"):
-        assert Path("mine", name).read_text() == Path("asked", name).read_text().replace("asked", "mine")
+        assert Path("mine", name).read_text() == (asked[0] / name).read_text().replace("asked", "mine")
 
 
 def test_init_asks_again_after_a_wrong_answer(here):

@@ -11,9 +11,13 @@ from planner.layouts.layout_screening import screen
 from planner.layouts.layout_space import layout_at
 from planner.strategies import parallel_search
 from planner.strategies.static.simulated_layouts import simulate_layout
+from tests.examples import share
 from tests.static_jobs import small_cluster, static_inputs
 
-SIMULATED, MOST_PASSES = 200, 16  # layouts; passes of a replica on all its stages: larger ones take longer to simulate
+SIMULATED, MOST_PASSES = (
+    share(200),
+    16,
+)  # layouts; passes of a replica on all its stages: larger ones take longer to simulate
 WITHIN = 1.01  # of the best
 # A mesh whose quickest layout by the closed form is not its quickest: one of each is simulated at the default effort.
 MISSED = {7: 1.02}

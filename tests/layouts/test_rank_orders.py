@@ -125,7 +125,7 @@ def simulated_over_closed(inputs, problem, layout):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "sizes", "fixed", "of"), JOBS)
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_no_order_is_quicker_than_the_bound(tmp_path, model, sizes, fixed, of):
     inputs = static_inputs(tmp_path, model, slow_cluster(tmp_path, **of), sizes, fixed)
     problem, found = space_of(inputs)

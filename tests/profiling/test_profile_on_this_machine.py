@@ -19,9 +19,9 @@ MODULES = {
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
-@pytest.mark.parametrize("names", [("llm", "vision"), ("llm", "ear")])
-def test_two_ranks_measure_decoder_and_encoders(tmp_path, monkeypatch, names):
+@pytest.mark.every(3)
+@pytest.mark.parametrize("names", [("llm",), ("llm", "vision"), ("llm", "ear")], ids="-".join)
+def test_two_ranks_measure_modules(tmp_path, monkeypatch, names):
     modules = {name: MODULES[name] for name in names}
     model = Model(format=Model.FORMAT, name="small", source="made up", modules=modules)
     base = library.read_named(device_name("cpu"), Profile)[0]
@@ -46,9 +46,11 @@ def test_two_ranks_measure_decoder_and_encoders(tmp_path, monkeypatch, names):
         backward = [passes.backward.ms_per_token * 1000 + passes.backward.ms for passes in again]
         assert backward[1] > 1.1 * thousand[1]  # and forward once more
         assert backward[0] > 0.9 * thousand[1]
-        alone = [fit.ms_per_token * 1000 + fit.ms for fit in (costs.frozen.forward, costs.frozen.backward)]
-        assert 0.3 < alone[0] / thousand[0] < 1.2  # keeps nothing for a backward
-        assert 0.3 < alone[1] / thousand[1] < 0.9  # half of the products
+        assert (costs.frozen is not None) == (len(names) > 1)  # a module alone is trained
+        if costs.frozen:
+            alone = [fit.ms_per_token * 1000 + fit.ms for fit in (costs.frozen.forward, costs.frozen.backward)]
+            assert 0.3 < alone[0] / thousand[0] < 1.2  # keeps nothing for a backward
+            assert 0.3 < alone[1] / thousand[1] < 0.9  # half of the products
         assert 0.1 < costs.update_ns_per_parameter < 1e4
     assert {name: len(table.points) for name, table in found.collectives.items()} == {
         "all_to_all": 1,

@@ -15,7 +15,7 @@ SAME = 0.01  # relative: what a layout was chosen with, and what is said of it
 MODELS = {"llama-3-8b": 32, "qwen3-30b-a3b": 48, "deepseek-v2-lite": 27, "gpt-7b": 32}  # and their layers
 CASES = 200
 BATCHES = 10  # of cases, so that they run side by side
-QUICK, SOME = 1, 3  # of them that are not slow, and that are not for the soak
+QUICK, SOME = 1, 2  # of them that are not slow, and that are not for the soak
 
 
 def drawn(rng: random.Random) -> tuple[str, int, list[int], str, str]:

@@ -5,6 +5,7 @@ every pair of values of two axes that is possible at all is in one of them.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import combinations, product
 from random import Random
 
@@ -86,12 +87,13 @@ def pairs(choice: Choice) -> set[tuple[tuple[str, object], ...]]:
     return set(combinations(choice.items(), 2))
 
 
-def pairwise(size: int, tries: int = 200) -> list[Choice]:
-    """Of each round's random tries the one with most pairs that nobody has yet."""
+@cache
+def pairwise(size: int, most: int | None = None, tries: int = 200) -> list[Choice]:
+    """All, or the first so many: of each round's random tries the one with most pairs that nobody has yet."""
     numbers, everything = Random(0), choices(size)
     missing = set().union(*map(pairs, everything))
     taken = []
-    while missing:
+    while missing and len(taken) != most:
         tried = [numbers.choice(everything) for _ in range(tries)]
         best = max(tried, key=lambda choice: len(pairs(choice) & missing))
         if not pairs(best) & missing:  # what is left is rare: look for it

@@ -20,7 +20,7 @@ from tests.several_steps import LOSSES
 
 pytestmark = pytest.mark.slow
 
-STEPS = 6  # the first two again behind all four
+STEPS = 5  # the first again behind all four
 OPTIONS = RunOptions(steps=STEPS, verify=True, seed=5, training=TrainingOptions(1e-4, clip=1.0, decay=0.1))
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30, 4: 11, 5: 14, 6: 20, 7: 8, 8: 25, 9: 13}
 IMAGES = {0: 16, 1: 8, 2: 24, 3: 28}
@@ -117,7 +117,7 @@ PLANS["zero 3 of the encoder alone"] = in_steps(
 
 
 OFTEN = (  # every place, every stage; the others in the soak
-    "first_stage, zero 1", "first_stage, zero 3", "colocated, zero 3", "one_and_three, zero 0", "two_and_two, zero 2",
+    "first_stage, zero 1", "colocated, zero 3", "one_and_three, zero 0", "two_and_two, zero 2",
     "overlapping, zero 1", "replicas, zero 2", "zero 3 of the encoder alone",
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ ROWS = {
         {"vit": {(1,): (3,)}, "llm": {LOW: (2, 3)}},
     ],
 }
-EPOCHS = 3
+EPOCHS = 2
 
 
 def plan_of_source(ranks, features="computed", dtype="float64", items=None):

@@ -50,24 +50,31 @@ def with_loss(plan, loss):
 
 
 RUNS = {(name, loss): with_loss(plan, loss) for name, plan in PLANS.items() for loss in LOSSES}
-OFTEN = ("ulysses", "tp, cp", "zero bubble", "experts", "an encoder, in stages")  # the others in the soak
+WHOLLY, IN_PART = "tp, cp", ("ulysses", "zero bubble", "experts", "an encoder, in stages")
+OFTEN = (  # all weightings of one, and one of each other; the others in the soak
+    *((WHOLLY, loss) for loss in LOSSES), *((name, LOSSES[at % len(LOSSES)]) for at, name in enumerate(IN_PART)),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def results(request):
-    return run_all(4, {each: RUNS[each] for each in asked_for(request, "name", "loss")})
+    asked = dict.fromkeys([*asked_for(request, "name", "loss"), *((WHOLLY, loss) for loss in LOSSES)])
+    return run_all(4, {each: RUNS[each] for each in asked})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "loss"), soaked(RUNS, [each for each in RUNS if each[0] in OFTEN]))
+@pytest.mark.parametrize(("name", "loss"), soaked(RUNS, OFTEN))
 def test_loss_and_gradients_are_those_of_one_process(results, name, loss):
     result, plan = results[name, loss], RUNS[name, loss]
     assert (result.verify.loss_rel_err <= 1e-12, result.verify.grad_rel_err <= 1e-12) == (True, True), result.verify
     if name != "experts":  # balancing is a loss of whole micro-batches
         alone, _ = OneProcess(plan, ONCE).step(0)
         assert result.steps[0].loss == pytest.approx(alone, rel=1e-12)
-    others = {results[name, other].steps[0].loss for other in LOSSES}
-    assert len(others) == len(LOSSES)
+
+
+@pytest.mark.slow
+def test_weightings_differ(results):
+    assert len({results[WHOLLY, loss].steps[0].loss for loss in LOSSES}) == len(LOSSES)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -10,7 +10,7 @@ import pytest
 from planner import files
 from planner.plan.plan_file import Plan, TaskPlacement
 from tests.runtime.multi_module_plans import TEXTS, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, asked_for, run_all
+from tests.runtime.training_worlds import ONCE, asked_for, run_all, soaked
 
 pytestmark = pytest.mark.slow
 
@@ -85,12 +85,14 @@ PLANS |= {name: files.read(GOLDEN / name / "plan.yaml", Plan) for name in ("modu
 PLANS |= {name: joined(layouts, FED, places=places, **FIVE) for name, (layouts, places) in PLACED.items()}
 
 
+OFTEN = ("chain, zero 3", "diamond", "backward-in-gaps", "zero 3, in two")  # the others in the soak
+
+
 @pytest.fixture(scope="module")
 def results(request):
     return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")}, replace(ONCE, dtype="float64"))
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     require_those_of_one_process(PLANS[name], results[name].verify)

@@ -14,7 +14,7 @@ from planner.plan.tasks.expand import expand
 from planner.runtime.execute.training_loop import prepare_executor
 from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
-from tests.runtime.training_worlds import DECODER, run_all, spread
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
 
 pytestmark = pytest.mark.slow
 
@@ -55,11 +55,11 @@ PLANS = {
 
 
 @pytest.fixture(scope="module")
-def results():
-    return run_all(4, PLANS)
+def results(request):
+    return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")})
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, ("pipeline", "zero 3", "by the layout, cp", "by layers")))  # soak: all
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified

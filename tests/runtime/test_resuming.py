@@ -28,9 +28,9 @@ from planner.specs.layers.components import Experts
 from tests.checkpoint_files import saved_tensors
 from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
 from tests.runtime.test_several_modules import joined as several
-from tests.runtime.training_worlds import DECODER, spread
+from tests.runtime.training_worlds import DECODER, asked_for, soaked, spread
 
-STEPS, CUT = 6, 3
+STEPS, CUT = 5, 3
 HALF = f"whole/kept/step-{CUT}"
 OPTIONS = RunOptions(steps=STEPS, seed=5, training=TrainingOptions(0.01, "cosine", 2, 1.0, (0.9, 0.95), 0.1))
 TIED = with_fields(DECODER, tied=True)
@@ -115,6 +115,7 @@ FOUR = {
     ),
 }
 VERIFIED = ("stages", "an encoder")
+OFTEN = (*VERIFIED, "the same plan", "tied ends")  # of PAIRS; `test_other_worlds.py` has others, and the soak all
 
 
 # ------------------------------------------------------------------------------------------------------ in both halves
@@ -144,9 +145,10 @@ def told(options, folder, **said):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoints")
-    return launch(saved_and_resumed, 2, PAIRS, folder)[0], folder
+    pairs = {name: PAIRS[name] for name in asked_for(request, "name") if name in PAIRS}
+    return launch(saved_and_resumed, 2, pairs, folder)[0], folder
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +157,7 @@ def results_of_four(tmp_path_factory):
     return launch(saved_and_resumed, 4, FOUR, folder)[0], folder
 
 
-every = pytest.mark.parametrize("name", PAIRS)
+every = pytest.mark.parametrize("name", soaked(PAIRS, OFTEN))
 
 
 @pytest.mark.slow

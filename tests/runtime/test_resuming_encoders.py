@@ -13,6 +13,7 @@ from tests.runtime.test_resuming import (
     saved_and_resumed,
     two_steps,
 )
+from tests.runtime.training_worlds import asked_for, soaked
 from tests.sample_folders import facts, planned, write_folder
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ ELSEWHERE = {
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoders")
     data = write_folder(folder / "data")
     items = facts(planned(data, {name: SPECS[name] for name in BESIDE[0]}))
@@ -59,11 +60,11 @@ def results(tmp_path_factory):
     def plan(layouts, rows):
         return two_steps(joined({name: layout(name, **said) for name, said in layouts.items()}, rows, **items), 1)
 
-    pairs = {name: (plan(*BESIDE), plan(*elsewhere)) for name, elsewhere in ELSEWHERE.items()}
+    pairs = {name: (plan(*BESIDE), plan(*ELSEWHERE[name])) for name in asked_for(request, "name")}
     return launch(saved_and_resumed, 4, pairs, folder, replace(OPTIONS, data=data))[0], folder
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", soaked(ELSEWHERE, ("tensors", "first stage")))
 def test_losses_and_states_are_those_of_a_run_that_was_not_stopped(results, name):
     found, folder = results
     require_same_losses(*found[name])

@@ -14,7 +14,7 @@ from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.specs.base import with_fields
 from planner.specs.workload.items import item_tokens
 from tests.runtime.multi_module_plans import SPECS, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, trained
+from tests.runtime.training_worlds import ONCE, asked_for, soaked, trained
 from tests.sample_folders import SAMPLES, facts, planned, write_folder
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
@@ -72,6 +72,11 @@ PLANS = {  # layouts, rows, splits
 }  # fmt: skip
 
 
+OFTEN = (  # two of each tower, and stages; the others in the soak
+    "whole images", "shards by heads", "stages", "shards of tiles", "rings", "whole grids", "rings of grids",
+)  # fmt: skip
+
+
 def plan_of(folder, name):
     """A plan of PLANS with the items of a folder."""
     layouts, rows, splits = PLANS[name]
@@ -84,23 +89,24 @@ def folders(tmp_path_factory):
     return {name: write_folder(base / name, **said) for name, said in PICTURES.items()}
 
 
-def runs(folders):
-    """Each plan with the folder that its model reads."""
-    for name, (layouts, _, _) in PLANS.items():
+def runs(folders, names):
+    """Each of these plans with the folder that its model reads."""
+    for name in names:
+        layouts, _, _ = PLANS[name]
         folder = next(folders[tower] for tower in PICTURES if tower in layouts)
         yield name, (plan_of(folder, name), replace(ONCE, data=folder))
 
 
 @pytest.fixture(scope="module")
-def results(folders):
-    found = dict(runs(folders))
+def results(request, folders):
+    found = dict(runs(folders, asked_for(request, "name") or OFTEN))
     for plan, options in found.values():
         require_runnable(plan, options)
     return found, launch(trained, 4, found)[0]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     plans, found = results
     require_those_of_one_process(plans[name][0], found[name].verify)
@@ -112,7 +118,7 @@ def test_the_loss_does_not_depend_on_the_plan(results):
     plans, found = results
     for tower in PICTURES:
         losses = [found[name].steps[0].loss for name, (plan, _) in plans.items() if tower in plan.layouts]
-        assert len(losses) >= 3 and losses == pytest.approx([losses[0]] * len(losses), rel=1e-12)
+        assert len(losses) >= 2 and losses == pytest.approx([losses[0]] * len(losses), rel=1e-12)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts, StateSpace
-from tests.runtime.training_worlds import asked_for, run_all, spread
+from tests.runtime.training_worlds import asked_for, run_all, soaked, spread
 
 pytestmark = pytest.mark.slow
 
@@ -45,13 +45,17 @@ PLANS = {
 }
 
 
+OFTEN = (  # the others in the soak
+    "zero 2, replicas", "zero 3, selective", "tensor parallel, selective", "tensor parallel, experts", "zero bubble",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def results(request):
     return run_all(4, {name: PLANS[name] for name in asked_for(request, "name")})
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
 def test_loss_and_gradients_are_those_of_one_process(results, name):
     verified = results[name].verify
     assert (verified.loss_rel_err <= 1e-12, verified.grad_rel_err <= 1e-12) == (True, True), verified

@@ -1,6 +1,7 @@
 """However states are sharded and gradients reduced: the numbers of one process, and no byte more than it takes."""
 
 from collections import defaultdict
+from functools import partial
 
 import pytest
 import torch
@@ -9,11 +10,15 @@ import torch.distributed as dist
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.runtime.state import bf16_reductions
+from planner.specs.base import with_fields
 from planner.specs.parameters import layer_parameters, parameter_counts
-from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
+from tests.runtime import training_worlds
+from tests.runtime.training_worlds import asked_for, run_all, soaked
 
 pytestmark = pytest.mark.slow
 
+DECODER = with_fields(training_worlds.DECODER, layers=2)
+spread = partial(training_worlds.spread, spec=DECODER)
 ALONE = [[(0,), (1,), (2,), (3,)]] * 2
 PAIRS = [[(0, 1), (2, 3)], [(2, 3)]]
 ALL_RANKS = [[(0, 1, 2, 3)]] * 2

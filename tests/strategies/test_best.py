@@ -27,8 +27,10 @@ def nothing_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def inputs_of(tmp_path, ranks, sizes, kept=""):
+def inputs_of(tmp_path, ranks, sizes, kept="", layers=32):
+    """Of the shipped model, or of its first layers: there are fewer layouts of these."""
     inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", ranks), sizes, "", kept)
+    inputs = replace(inputs, model=with_fields(inputs.model, modules={"llm": with_fields(inputs.spec, layers=layers)}))
     return replace(inputs, job=with_fields(inputs.job, strategy="best", fix=with_fields(inputs.job.fix, layouts={})))
 
 
@@ -37,7 +39,7 @@ def inputs_of(tmp_path, ranks, sizes, kept=""):
 )
 @pytest.mark.every(3)
 def test_no_strategy_alone_is_better(tmp_path, ranks, sizes, kept):
-    inputs = inputs_of(tmp_path, ranks, sizes, kept)
+    inputs = inputs_of(tmp_path, ranks, sizes, kept, layers=4)
     best = solve_job(inputs, silent).plan
     assert violations(best) == []
     tried = 0
@@ -56,11 +58,12 @@ def test_no_strategy_alone_is_better(tmp_path, ranks, sizes, kept):
     assert values and min(values) >= best.outcome.value * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[8192] * 16, VARIED])
 @pytest.mark.every(2)
 def test_where_all_that_can_be_launched_is_static_the_bound_is_that_of_the_search(tmp_path, sizes):
     """What other strategies could do with groups that change says nothing of a framework that has none."""
-    inputs = inputs_of(tmp_path, 8, sizes)
+    inputs = inputs_of(tmp_path, 8, sizes, layers=4)
     free = solve_job(inputs, silent).plan
     knobs = Knobs(groups="layout", packing="equal", orders="named")
     told = replace(inputs, software=with_fields(inputs.software, knobs=knobs))
@@ -78,12 +81,10 @@ def test_a_model_that_fits_under_no_strategy_says_what_would_fit(tmp_path):
 @pytest.mark.parametrize("zero", [0, 1, 2])
 def test_a_fixed_stage_is_tried_by_every_strategy_that_has_it(tmp_path, zero):
     """Without sharding there is one candidate more; left open it is none, as a lower stage is never quicker."""
-    inputs = inputs_of(tmp_path, 8, VARIED, f"recompute: none, zero: {zero}")
+    inputs = inputs_of(tmp_path, 8, VARIED, f"recompute: none, zero: {zero}", layers=2)
     alone = replace(inputs, job=with_fields(inputs.job, sync="step"))
     candidates = {(each.strategy, each.zero) for each in open_candidates(inputs)}
     assert ("data_ranks", zero) in candidates and ("sequence_groups", 3) not in candidates
-    tiny = with_fields(inputs.model, modules={"llm": with_fields(inputs.spec, layers=2)})
-    alone, inputs = replace(alone, model=tiny), replace(inputs, model=tiny)
     least = solve_with("data_ranks", alone, silent).plan.outcome.value
     assert solve_job(inputs, silent).plan.outcome.value <= least
     open_zero = replace(alone, job=with_fields(alone.job, layout=with_fields(alone.job.layout, zero=1)))

@@ -5,6 +5,7 @@ that they go back into the job.
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from math import isclose
 from pathlib import Path
 
@@ -55,9 +56,15 @@ def rows_read(plan: Plan, tasks) -> Counter:
     return found
 
 
+@pytest.fixture(scope="module")
+def plan_of(tmp_path_factory):
+    """The plan of a placement, by name."""
+    return cache(lambda name: planned(tmp_path_factory.mktemp("placed"), PLACEMENTS[name]))
+
+
 @pytest.mark.parametrize("name", PLACEMENTS)
-def test_every_item_is_computed_and_every_output_read(tmp_path, name):
-    plan = planned(tmp_path, PLACEMENTS[name])
+def test_every_item_is_computed_and_every_output_read(plan_of, name):
+    plan = plan_of(name)
     assert not violations(plan)
     placed = [
         (a.module, item) for row in plan.steps[0].micro_batches for a in assignments(plan, row) for item in a.items
@@ -69,8 +76,8 @@ def test_every_item_is_computed_and_every_output_read(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
-def test_sends_go_from_those_who_compute_to_those_who_read(tmp_path, name):
-    found = score(planned(tmp_path, PLACEMENTS[name]))
+def test_sends_go_from_those_who_compute_to_those_who_read(plan_of, name):
+    found = score(plan_of(name))
     readers = {t.micro_batch: set() for t in found.tasks if t.module == "llm"}
     for task in found.tasks:
         if task.module == "llm" and task.phase == "F" and task.layers[0] == 0:
@@ -151,8 +158,8 @@ def test_a_replica_whose_sample_has_all_images_gives_some_away(tmp_path):
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
-def test_states_of_a_rank_are_those_of_its_modules_together(tmp_path, name):
-    plan = planned(tmp_path, PLACEMENTS[name])
+def test_states_of_a_rank_are_those_of_its_modules_together(plan_of, name):
+    plan = plan_of(name)
     together = score(plan).plan_memory
     for rank in range(plan.size):
         held = [

@@ -17,6 +17,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import STRATEGIES, strategy_called
 from planner.strategies.plan_drafts import plan_micro_batch
+from tests.examples import share
 from tests.groupings import any_packing, require_lies_well, require_possible
 from tests.plans import degrees_of
 from tests.strategies.packed_plans import plan_of_packed, require_taken
@@ -46,7 +47,7 @@ def problem_of(plan: Plan):
 
 
 @pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(share(5)))
 def test_what_packing_says_it_is_worth_is_what_the_plan_takes(name, seed):
     """The line that is optimised and the clock that is simulated agree, for any packing, but for what hides."""
     plan = PLANS[name]

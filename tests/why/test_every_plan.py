@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from planner import pipeline
+from planner import files, pipeline
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
-from planner.scoring import read_plan, score
+from planner.scoring import score
 from planner.why import JointWhyPlan, WhyNot, WhyPlan
 
 GOLDEN = sorted(Path("tests/golden").rglob("plan.yaml"))
-MODULES = [path for path in GOLDEN if len(read_plan(path).layouts) > 1]
+MODULES = [path for path in GOLDEN if len(files.read(path, Plan).layouts) > 1]
 BY_HAND = [path for path in GOLDEN if "by_hand" in path.parts]  # others are asked in test_why.py and test_searched.py
 EVERY = pytest.mark.parametrize("path", BY_HAND, ids=lambda path: path.parent.name)
 

@@ -12,11 +12,7 @@ from planner.errors import InputError
 from planner.plan.plan_file import Plan, assignments
 from planner.scoring import score
 from planner.why import WhyJointItem
-from tests.placed_jobs import EVERY, PLACEMENTS, SOME, placed_job
-
-
-def solved(folder, fixed) -> Plan:
-    return pipeline.solve(placed_job(folder, fixed)).plan
+from tests.placed_jobs import PLACEMENTS, SOME, placed_job
 
 
 def explained(plan: Plan, what: str) -> WhyJointItem:
@@ -32,8 +28,8 @@ def cells(plan: Plan):
 
 @pytest.mark.slow
 @SOME
-def test_every_item_is_where_the_plan_has_it(tmp_path, name):
-    plan = solved(tmp_path, PLACEMENTS[name])
+def test_every_item_is_where_the_plan_has_it(placed, name):
+    plan = placed(name)
     readers = {edge.source: plan.feeds_of(edge) for edge in plan.edges}
     for number, each in cells(plan):
         for item in each.items:
@@ -49,9 +45,9 @@ def test_every_item_is_where_the_plan_has_it(tmp_path, name):
     assert explained(plan, "3") == explained(plan, "llm.3")
 
 
-@EVERY
-def test_a_move_is_what_the_edited_file_takes(tmp_path, name):
-    plan = solved(tmp_path, PLACEMENTS[name])
+@SOME
+def test_a_move_is_what_the_edited_file_takes(placed, tmp_path, name):
+    plan = placed(name)
     answer = explained(plan, "vit.6")
     others = {each.group for _, each in cells(plan) if each.module == "vit"} - {answer.group}
     assert len(answer.moves) == min(4, len(others))
@@ -72,9 +68,9 @@ def step_of_edited(folder, plan: Plan, answer: WhyJointItem, group: str) -> floa
     return score(files.read(folder / "edited.yaml", Plan)).step_seconds
 
 
-def test_an_item_that_is_waited_for(tmp_path):
+def test_an_item_that_is_waited_for(placed):
     """With an encoder that runs no earlier than it must, a first pass of the LLM begins when outputs arrive."""
-    plan = solved(tmp_path, PLACEMENTS["disjoint"])
+    plan = placed("disjoint")
     first = [item for number, each in cells(plan) if each.module == "vit" and not number for item in each.items]
     assert any(explained(plan, f"vit.{item}").outputs.waited_for for item in first)
 

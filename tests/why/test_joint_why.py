@@ -2,8 +2,6 @@
 token and every place, and groups of a module are compared with those of no other.
 """
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,19 +19,15 @@ from planner.why import JointWhyNot, JointWhyPlan, WhyGroup
 from planner.why.data_changes import other_data, other_size
 from planner.why.plan_problem import single_step
 from tests.examples import examples
-from tests.placed_jobs import EVERY, PLACEMENTS, SOME, placed_job
+from tests.placed_jobs import SOME
 
 SHAPE = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 32, "out": 32}
 
 
-def solved(folder: Path, fixed, **other) -> Plan:
-    return pipeline.solve(placed_job(folder, fixed, **other)).plan
-
-
 @pytest.mark.slow
 @SOME
-def test_placements_that_are_listed_go_into_why_not(tmp_path, name):
-    plan = solved(tmp_path, PLACEMENTS[name])
+def test_placements_that_are_listed_go_into_why_not(placed, name):
+    plan = placed(name)
     answer = pipeline.why(plan)
     assert isinstance(answer, JointWhyPlan) and not answer.unplaced
     assert answer.again == answer.facts.value
@@ -46,10 +40,10 @@ def test_placements_that_are_listed_go_into_why_not(tmp_path, name):
         assert other.after is None or other.after.layouts != other.before.layouts
 
 
-@EVERY
-def test_other_data_keep_text_and_places(tmp_path, name):
+@SOME
+def test_other_data_keep_text_and_places(placed, name):
     """Tokens of samples are fewer by the outputs that they no longer read, and by nothing else; the plan is legal."""
-    plan = solved(tmp_path, PLACEMENTS[name])
+    plan = placed(name)
     answer = pipeline.why(plan)
     assert isinstance(answer, JointWhyPlan)
     found = dict(other_data(plan))
@@ -109,9 +103,9 @@ def test_half_of_tiles_and_half_of_frames_are_parts_that_were_there(count):
     assert item_tokens(other_size(64, frames.half_frames)) == 64
 
 
-@EVERY
-def test_a_group_of_several_modules_says_its_own_items(tmp_path, name):
-    plan = solved(tmp_path, PLACEMENTS[name])
+@SOME
+def test_a_group_of_several_modules_says_its_own_items(placed, name):
+    plan = placed(name)
     busy = score(plan).timeline.module_seconds()
     for group in single_step(plan, 0).groups:  # those without items have no work
         answer = pipeline.why(plan, group)
@@ -124,8 +118,8 @@ def test_a_group_of_several_modules_says_its_own_items(tmp_path, name):
                 assert load.waits_for.partition(".")[0] == load.module
 
 
-def test_the_screens_of_several_modules(tmp_path):
-    plan = solved(tmp_path, PLACEMENTS["first stage"])
+def test_the_screens_of_several_modules(placed, tmp_path):
+    plan = placed("first stage")
     files.write(tmp_path / "plan.yaml", plan)
     shown = CliRunner().invoke(app, ["why", str(tmp_path / "plan.yaml")])
     assert shown.exit_code == 0, shown.output

@@ -22,7 +22,7 @@ from planner.why import JointWhyNot, JointWhyPlan, joint_facts
 from planner.why.joint_facts import part_name
 from planner.why.joint_problem import joint_inputs
 from planner.why.plan_problem import single_step
-from tests.placed_jobs import EVERY, PLACEMENTS, placed_job
+from tests.placed_jobs import EVERY, PLACEMENTS, SOME, placed_job
 
 
 def solved(folder: Path, fixed, **other) -> Plan:
@@ -41,17 +41,17 @@ def braces(text: str) -> str:
 
 
 @EVERY
-def test_the_problem_of_a_plan_gives_the_plan_again(tmp_path, name):
-    plan = solved(tmp_path, PLACEMENTS[name])
+def test_the_problem_of_a_plan_gives_the_plan_again(placed, name):
+    plan = placed(name)
     again = plan_of_layouts(joint_inputs(plan), plan.layouts)
     assert (again.layouts, again.groups, again.edges) == (plan.layouts, plan.groups, plan.edges)
     assert again.steps[0].micro_batches == plan.steps[0].micro_batches
     assert score(again).step_seconds == score(plan).step_seconds
 
 
-@EVERY
-def test_layouts_as_screens_show_them_change_nothing(tmp_path, name):
-    plan = solved(tmp_path, PLACEMENTS[name])
+@SOME
+def test_layouts_as_screens_show_them_change_nothing(placed, name):
+    plan = placed(name)
     shown = joint_facts(plan, score(plan)).layouts
     answer = asked(plan, *(f"{module}={braces(text)}" for module, text in shown.items()))
     assert answer.seconds == 0.0 and not answer.follows and not answer.because
@@ -72,8 +72,9 @@ def test_layouts_as_screens_show_them_change_nothing(tmp_path, name):
         ("all ranks", ["llm.recompute=norm,attention"], {"llm": "tp: 2, recompute: [norm, attention]"}),
     ],
 )  # fmt: skip
-def test_a_change_costs_what_the_changed_job_gives(tmp_path, name, words, other):
-    answer = asked(solved(tmp_path, PLACEMENTS[name]), *words)
+@pytest.mark.every(2)
+def test_a_change_costs_what_the_changed_job_gives(placed, tmp_path, name, words, other):
+    answer = asked(placed(name), *words)
     wanted = solved(tmp_path, PLACEMENTS[name] | other)
     assert answer.after is not None and answer.kept
     assert answer.after.value == score(wanted).step_seconds
@@ -81,8 +82,8 @@ def test_a_change_costs_what_the_changed_job_gives(tmp_path, name, words, other)
     assert answer.seconds == answer.after.value - answer.before.value
 
 
-def test_what_follows_goes_back_in_and_gives_the_same(tmp_path):
-    plan = solved(tmp_path, PLACEMENTS["first stage"])
+def test_what_follows_goes_back_in_and_gives_the_same(placed):
+    plan = placed("first stage")
     answer = asked(plan, "llm.pp=1")
     assert {"llm.dp=4", "vit.dp=4", "vit.ranks=0-3"} <= {*answer.follows}
     again = asked(plan, "llm.pp=1", *answer.follows)
@@ -90,8 +91,8 @@ def test_what_follows_goes_back_in_and_gives_the_same(tmp_path):
 
 
 @EVERY
-def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(tmp_path, name):
-    plan = solved(tmp_path, PLACEMENTS[name])
+def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(placed, name):
+    plan = placed(name)
     found = score(plan)
     facts, parts = joint_facts(plan, found), found.timeline.breakdown()
     assert sum(facts.parts.values()) == pytest.approx(facts.value, rel=1e-9)
@@ -107,9 +108,9 @@ def test_seconds_by_module_add_up_to_the_step_and_to_its_breakdown(tmp_path, nam
 
 
 @EVERY
-def test_every_moment_of_every_rank_is_put_down_once(tmp_path, name):
+def test_every_moment_of_every_rank_is_put_down_once(placed, name):
     """Parts of a rank follow one another without gaps, and what it waits for runs on ranks that have no part in it."""
-    timeline = score(solved(tmp_path, PLACEMENTS[name])).timeline
+    timeline = score(placed(name)).timeline
     assert sum(rank_counts(timeline).values()) == timeline.ranks
     for rank, parts in rank_parts(timeline, tuple(rank_counts(timeline))).items():
         assert sum(part.seconds for part in parts) == pytest.approx(timeline.step_seconds, rel=1e-9)
@@ -158,9 +159,9 @@ def with_memory(plan: Plan, allowed_gib: float) -> Plan:
         ("degrees=4", "MODULE.FIELD"),
     ],
 )
-def test_what_cannot_be_asked_says_what_can(tmp_path, word, said):
+def test_what_cannot_be_asked_says_what_can(placed, word, said):
     with pytest.raises(InputError) as refused:
-        pipeline.why_not(solved(tmp_path, PLACEMENTS["all ranks"]), (word,))
+        pipeline.why_not(placed("all ranks"), (word,))
     assert said in str(refused.value)
 
 
@@ -173,8 +174,8 @@ def test_what_cannot_be_asked_says_what_can(tmp_path, word, said):
         (("llm.vpp=2",), "pipeline"),
     ],
 )
-def test_what_cannot_be_says_what_binds(tmp_path, words, said):
-    answer = asked(solved(tmp_path, PLACEMENTS["all ranks"]), *words)
+def test_what_cannot_be_says_what_binds(placed, words, said):
+    answer = asked(placed("all ranks"), *words)
     assert answer.after is None and answer.seconds is None
     assert answer.infeasible is not None and said in answer.infeasible.message and answer.infeasible.fix
 
@@ -218,9 +219,9 @@ def decided_by(plan: Plan, strategy: str, fixed) -> Plan:
 
 
 @pytest.mark.slow
-def test_a_strategy_that_decided_the_layouts_decides_the_others_again(tmp_path, monkeypatch):
+def test_a_strategy_that_decided_the_layouts_decides_the_others_again(placed, monkeypatch):
     monkeypatch.setitem(STRATEGIES, "either", StrategyEntry(__name__))
-    made = solved(tmp_path, PLACEMENTS["all ranks"])
+    made = placed("all ranks")
     own = decided_by(made, "either", {})
     free = asked(own, "vit.zero=1")
     kept = asked(made, "vit.zero=1")
@@ -232,8 +233,8 @@ def test_a_strategy_that_decided_the_layouts_decides_the_others_again(tmp_path, 
     assert fixed.after is not None and "tp: 1" in fixed.after.layouts["llm"]
 
 
-def test_one_step_of_several_has_its_own_items_of_every_module(tmp_path):
-    plan = solved(tmp_path, PLACEMENTS["first stage"])
+def test_one_step_of_several_has_its_own_items_of_every_module(placed):
+    plan = placed("first stage")
     assert single_step(plan, 0).uses.items == plan.uses.items
     assert single_step(plan, 0).uses.feeds == plan.uses.feeds
 
