@@ -141,7 +141,10 @@ def test_nobody_outlives_a_run_that_is_ended(tmp_path, number):
     in_steps(folder, 3, process)
     assert is_locked(folder / PLANNER_LOCK) and is_locked(folder / RUN_LOCK)
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    try:
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()  # 500 steps would outlive a test that failed
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert "Traceback" not in said
     released(folder)
