@@ -56,5 +56,5 @@ def tie_note(plan: Plan, order: UndecidedOrder) -> str:
     within = percent(exp(tie_spread(plan)) - 1.0)
     if not order.ties:
         return f"  (tie: within {within}, too close for predictions to tell)"
-    cost = duration(order.seconds)
-    return f"  (ties within {within}: planner profile --settle PLAN, {cost} of steps, worth {percent(order.gain)})"
+    cost = f"{order.seconds:.0f} s of steps" if order.seconds >= 1 else f"{duration(order.seconds)} of steps"
+    return f"  (ties within {within}: planner profile --settle PLAN, {cost}, worth {percent(order.gain)})"
