@@ -56,6 +56,7 @@ def test_a_part_of_a_cluster_has_the_devices_of_its_ranks():
         assert [device_of_rank(part, at) for at in range(part.size)] == [device_of_rank(cluster, r) for r in ranks]
 
 
+@pytest.mark.slow
 def test_as_many_devices_go_on_as_the_job_can_use(case, tmp_path):
     case(IN_PAIRS, 1)
     inputs = inputs_of(str(tmp_path / "job.yaml"), JobOptions())
@@ -151,6 +152,7 @@ def test_a_killed_rank_is_left_behind_and_comes_back(case, tmp_path):
         assert all((of_three[name] == of_alone[name]).all() for name in of_alone) and of_three.keys() == of_alone.keys()
 
 
+@pytest.mark.slow
 def test_where_no_ranks_can_go_on_the_error_says_what_was_lost(case, tmp_path):
     """A job of pairs has two of its devices; one is lost."""
     plan, options = case(IN_PAIRS, 1)

@@ -33,6 +33,7 @@ def name_of(folder: Path) -> str:
 LONG = ("eyes-16", "llama-3-8b-h100x8")  # solved in more than three seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "folder",
     [pytest.param(each, marks=pytest.mark.slow if each.name in LONG else ()) for each in SOLVED],

@@ -16,6 +16,7 @@ GOLDEN = ROOT / "tests/golden/sequence_groups"
 PROGRAM = "import sys; from planner import files, pipeline; print(files.dump(pipeline.solve(sys.argv[1]).plan), end='')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["demo", "flexsp-gpt-7b"])
 def test_every_process_makes_the_same_bytes(name, tmp_path):
     made = []
@@ -34,6 +35,7 @@ def test_deciding_twice_is_deciding_once():
     assert violations(once.plan) == []
 
 
+@pytest.mark.slow
 def test_batches_are_told_and_timed_one_by_one():
     heard: list[tuple[int, int]] = []
     inputs = load_job(str(GOLDEN / "demo/job.yaml"), JobOptions(batches=3))

@@ -46,6 +46,7 @@ def test_the_best_alternative_is_chosen_and_the_others_are_recorded(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_an_infeasible_alternative_names_what_binds(tmp_path):
     """On little memory ZeRO-1 leaves no room."""
     states = "{memory_margin: 0.7440}"  # of 2 GiB, half a GiB of which is the context: leaves 12.3 MiB
@@ -55,6 +56,7 @@ def test_an_infeasible_alternative_names_what_binds(tmp_path):
     assert "buffers take" in next(other.because for other in best.alternatives if other.zero == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", [1, 3])
 def test_the_jobs_zero_stage_is_kept(tmp_path, zero):
     (way,) = [way for way in GROUPED if way[1] == zero]
@@ -71,6 +73,7 @@ def test_a_static_layout_is_refused_where_groups_change(tmp_path, way):
     assert "under `layout`" in refused.value.fix and "parallel_search" in refused.value.fix
 
 
+@pytest.mark.slow
 def test_without_a_feasible_alternative_the_first_one_says_why(tmp_path):
     with pytest.raises(Infeasible, match="no layout fits"):
         solve(tmp_path, limits="{memory_margin: 0.749}")

@@ -66,6 +66,7 @@ def test_the_colour_of_an_image_is_its_word():
                 assert image.mean((0, 1)).argmax() == word - FIRST_COLOUR
 
 
+@pytest.mark.slow
 def test_the_verb_writes_what_the_example_plans(tmp_path):
     said = planner(tmp_path, "samples", "samples", "--count", "64")
     assert said["samples"] == 64 and said["text_entropy"] == text_entropy([each.words for each in toy_samples(64)])

@@ -24,6 +24,7 @@ SMALL = Decoder(
 )
 
 
+@pytest.mark.slow
 def test_the_best_is_the_least_over_each_choice_of_a_degree():
     step = Step(SMALL, 16, 4096, 32)
     best = best_layout(step, eos())
@@ -38,6 +39,7 @@ def test_what_is_not_allowed_is_not_chosen():
     assert best_layout(step, eos(), allowed=lambda space: np.zeros(len(space["tp"]), dtype=bool)) is None
 
 
+@pytest.mark.slow
 def test_folding_never_loses_to_what_it_contains():
     model = Published("small", SMALL, 32, dict.fromkeys(METHODS))
     reached = {method: pick_of(model, method) for method in METHODS}

@@ -71,6 +71,7 @@ def test_figures_of_a_packing():
     assert last_rank_end(problem, packed) == pytest.approx(max(long, short))
 
 
+@pytest.mark.slow
 def test_every_way_is_above_the_bound_and_ours_is_the_best():
     problem = problem_of([4000, 2500, *[700] * 9, *[120] * 60], 16)
     lines = {line["way"]: line for line in compared(problem, ABLATION)}

@@ -104,6 +104,7 @@ def test_without_scipy_the_fix_is_said(tmp_path, monkeypatch):
         assert caught.value.fix == "pip install '.[calibrate]' in the folder of planner's source"
 
 
+@pytest.mark.slow
 def test_tables_become_a_profile(tmp_path):
     from tests.calibrate.generated_tables import gemm_rows, write
 

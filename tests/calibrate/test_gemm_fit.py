@@ -16,6 +16,7 @@ def fitted(tmp_path, rows):
     return fit_gemm(read_gemm(write(tmp_path / "gemm.csv", HEADER, rows)), PEAK)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.tuples(st.floats(0.05, 0.85), st.floats(0, 500), st.floats(0, 2000), st.floats(0, 500), st.floats(0, 50)))
 def test_known_coefficients_come_back(tmp_path_factory, numbers):

@@ -61,6 +61,7 @@ def plan():
     return read_plan(PLAN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.8, 1.25])
 def test_a_plan_is_predicted_nearer_to_its_run_and_no_further(plan, factor, tmp_path):
     right = calibrated_to_run(plan, 1.0).predicted
@@ -72,6 +73,7 @@ def test_a_plan_is_predicted_nearer_to_its_run_and_no_further(plan, factor, tmp_
     assert (written.timing.kernels > shipped.timing.kernels) == (factor < 1)
 
 
+@pytest.mark.slow
 def test_a_run_as_predicted_changes_nothing(plan):
     predicted = calibrated_to_run(plan, 1.0).predicted
     assert max(map(abs, calibrated_to_run(plan, predicted).shifts.values())) == 0.0

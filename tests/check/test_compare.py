@@ -48,6 +48,7 @@ def batches(tmp_path_factory):
 # ------------------------------------------------------------------------------------------------------ the same
 
 
+@pytest.mark.slow
 def test_identical_plans_have_no_findings(plan, batches):
     assert compare(plan, plan) == []
     assert [compare(solved, solved) for solved in batches] == [[], []]

@@ -22,12 +22,14 @@ def calibrate(monkeypatch, tmp_path):
     return lambda *words: CliRunner().invoke(app, ["calibrate", PLAN, *words])
 
 
+@pytest.mark.slow
 def test_a_run_that_was_typed_moves_the_prediction_and_is_written(calibrate, tmp_path):
     answer = json.loads(calibrate("--measured", "3s", "--json", "-o", str(tmp_path / "mine")).stdout)
     assert answer["predicted_seconds"] < answer["predicted_after_seconds"] < answer["measured_seconds"] == 3.0
     assert [*map(str, sorted((tmp_path / "mine").rglob("*.yaml")))] == sorted(answer["written"])
 
 
+@pytest.mark.slow
 def test_a_recorded_run_is_the_same_as_a_typed_one(calibrate):
     digest = plan_digest(pipeline.read_plan(PLAN))
     append_entry(default_path(), replace(ENTRY, digest=digest, measured_seconds=2.0))

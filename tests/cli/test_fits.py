@@ -77,6 +77,7 @@ def test_a_table_for_people():
     assert {*held, "peak", "allowed"} <= rows and "0.00 GiB" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [K2, "llama-3.1-405b-h100x1024", "qwen3-235b-h100x256"])
 def test_shipped_layouts_fit(job):
     found = pipeline.fits(job)

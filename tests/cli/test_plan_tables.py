@@ -98,6 +98,7 @@ def test_memory_is_in_gib_and_where_that_is_little_in_mib(held, text):
     assert gib_text(held) == text
 
 
+@pytest.mark.slow
 def test_every_degree_of_an_item_has_a_step_or_a_reason():
     plan = pipeline.read_plan(GOLDEN / "sequence_groups" / "two-kinds" / "plan.yaml")
     ((items),) = plan.uses.items.values()

@@ -12,6 +12,7 @@ from tests.test_golden import GOLDEN
 PLAN = str(GOLDEN / "sequence_groups" / "demo" / "plan.yaml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("show", PLAN), ("show", PLAN, "--json"), ("schema", "plan")])
 def test_a_reader_that_leaves_is_no_error(words):
     command = [sys.executable, "-m", "planner", *words]

@@ -51,6 +51,7 @@ def test_no_switch_changes_nothing(plan):
     assert with_overlap(plan, AS_PRICED) is plan
 
 
+@pytest.mark.slow
 def test_switching_overlap_on_is_never_slower(plan):
     """From any set of switches, turning one more on; the plan without switches is between all off and all on."""
     found = {on: seconds(plan, Overlap(**dict(zip(KINDS, on, strict=True)))) for on in product((False, True), repeat=4)}

@@ -108,6 +108,7 @@ def test_equal_groups_cost_what_their_layout_does(tmp_path, split, zero):
     assert other.memory.peaks == pytest.approx(one.memory.peaks, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", [1, 3])
 def test_a_plan_of_groups_of_one_rank_costs_what_data_parallelism_does(tmp_path, zero):
     """As the two strategies solve it."""

@@ -40,6 +40,7 @@ def produce(folder, window):
                 versions[number] += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 4])
 def test_every_piece_is_taken_once_and_whole_while_it_is_replaced(tmp_path, window):
     slots = FolderQueue(tmp_path / "folder")
@@ -111,6 +112,7 @@ def hold_for_ever(path):
         time.sleep(600)
 
 
+@pytest.mark.slow
 def test_a_lock_is_held_as_long_as_its_process_lives(tmp_path):
     path = tmp_path / "lock"
     assert not is_locked(path)

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "profiles").rglob("*.yaml"), *(ROOT / "tests/golden").rglob("*.yaml")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for forms in FORMATS.values() for kind in forms], ids=lambda kind: kind.__name__)
 def test_every_format_reads_back_what_was_written(kind):
     @examples(60)

@@ -131,6 +131,7 @@ def stuck(worker, how):
     time.sleep(600)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(process_state(os.getpid()) is None, reason="this system does not say how processes are")
 @pytest.mark.parametrize("how", ["stopped", "asleep"])
 def test_processes_that_hang_are_named_and_ended(how, tmp_path):

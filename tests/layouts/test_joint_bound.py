@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -165,6 +166,7 @@ def decided(layout: Layout) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6))
 @examples(60)
 def test_no_plan_is_quicker(seed):

@@ -67,6 +67,7 @@ def best_seconds(inputs):
     return len(found["tp"]), screened.seconds[screened.fits(problem)].min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_the_best_is_no_quicker_without_a_rule(tmp_path, monkeypatch, rule):
     more = False

@@ -67,6 +67,7 @@ JOBS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "sizes", "fixed", "of"), JOBS)
 @pytest.mark.every(2)
 def test_each_layout_that_fits_has_the_quickest_of_its_orders(tmp_path, model, sizes, fixed, of):

@@ -69,6 +69,7 @@ def fitting_seconds(problem, screened):
     return np.where(screened.fits(problem), screened.seconds, np.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 def test_no_set_of_parts_is_quicker_than_the_one_that_is_found(job):
     inputs, problem = job

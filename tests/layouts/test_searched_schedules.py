@@ -71,6 +71,7 @@ def test_split_backwards_take_less_time_and_no_less_memory(made):
     assert not screened.layouts["full_layers"][split].any()
 
 
+@pytest.mark.slow
 def test_the_plan_has_it_where_it_is_quicker_and_fits(made):
     fixed = "tp: 2, pp: 4, zero: 1, micro_batch: 1, vpp: 1"
     plan, plain = (parallel_search.plan(made(fixed, knobs), None) for knobs in (SPLIT, PLAIN))

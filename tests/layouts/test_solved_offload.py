@@ -113,6 +113,7 @@ def test_it_is_the_least_of_all_shares_and_the_fewest_of_all_layers(screened, mo
                 assert (space[FULL_LAYERS][place], space[OFFLOAD][place]) == best
 
 
+@pytest.mark.slow
 def test_no_pair_that_fits_is_quicker(screened):
     """The seconds of the closed form, for every number of layers and a tenth of all shares that hide."""
     _, problem, found = screened(LONG)

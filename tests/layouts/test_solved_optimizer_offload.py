@@ -142,6 +142,7 @@ def test_only_beside_the_stages_of_the_framework(read):
         assert not launch_refusals(layout_at(problem.trained, found.layouts, int(place)), facts, problem.knobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [BATCH, VARIED])
 def test_bounds_are_below_the_simulated_step_and_memory_is_as_said(read, sizes):
     inputs = read(sizes=sizes)

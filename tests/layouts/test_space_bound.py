@@ -91,6 +91,7 @@ def test_of_equal_sequences_without_a_pipeline_the_bound_is_the_step(tmp_path, z
         assert least[place] == pytest.approx(simulate_layout(inputs, problem, layout).seconds, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_a_plan_says_the_bound_over_its_space(tmp_path):
     inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, "h100-80gb", 8), [8192] * 16)
     problem, plan = layout_problem(inputs), parallel_search.plan(inputs, None)

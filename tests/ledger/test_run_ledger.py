@@ -72,6 +72,7 @@ def test_a_line_cut_off_is_said_and_spoils_no_other(tmp_path, kept):
     assert [line.line for line in unread] == [2]
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.sampled_from([*RunEntry.__slots__, "format"]), st.none() | st.floats() | st.text() | st.booleans()

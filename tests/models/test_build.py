@@ -64,6 +64,7 @@ def audios():
             )
 
 
+@pytest.mark.slow
 def test_parameters_are_counted_exactly():
     for spec in [*decoders(), *vits(), *attentions(), *audios(), *texts()]:
         model = build(spec, device=META)

@@ -33,6 +33,7 @@ def head_of(folder, layout, degrees="[1, 2, 4]", effort=1, planning="per_batch")
     return pipeline.solve(str(job), JobOptions(effort=effort)).plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [ONCE, OPEN])
 def test_steps_are_there_at_once_only_become_better_and_are_worth_what_they_say(tmp_path, layout):
     head = head_of(tmp_path, layout, effort=2)
@@ -54,6 +55,7 @@ def test_steps_are_there_at_once_only_become_better_and_are_worth_what_they_say(
         assert whole.layouts == head.layouts and whole.steps[0].sync == head.steps[0].sync
 
 
+@pytest.mark.slow
 def test_the_head_of_an_open_job_settles_when_ranks_meet(tmp_path):
     head = head_of(tmp_path, OPEN)
     each = {(other.strategy, other.zero, other.sync) for other in head.alternatives}
@@ -113,6 +115,7 @@ def alone(tmp_path_factory):
     return head_of(tmp_path_factory.mktemp("alone"), ONCE, degrees="[1]")
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 3), min_size=96, max_size=96))
 @examples(20, deadline=None)
 def test_single_ranks_are_laid_longest_first(alone, places):

@@ -57,6 +57,7 @@ def test_powers_of_two_always_find_room(data):
     assert all(block[0] % len(block) == 0 for block in laid)
 
 
+@pytest.mark.slow
 def test_the_head_is_the_plan_of_the_first_batches_and_says_how_it_goes_on(tmp_path):
     job = write_job(tmp_path, lengths=FILE)
     head = pipeline.solve(str(job), JobOptions(batches=2)).plan

@@ -66,6 +66,7 @@ def test_a_deadline_of_nothing_leaves_the_quickest(tmp_path):
     assert all(violations(ahead.head.complete_plan(offered(ahead, number), "")) == [] for number in (1, 2, 3, 4))
 
 
+@pytest.mark.slow
 def test_a_long_deadline_changes_nothing(tmp_path):
     for name, planning in (("a", "{deadline_ms: 1.0e+9}"), ("b", "per_batch")):
         (tmp_path / name).mkdir()
@@ -74,6 +75,7 @@ def test_a_long_deadline_changes_nothing(tmp_path):
     assert with_fields(a, head="") == with_fields(b, head="")
 
 
+@pytest.mark.slow
 def test_waiting_gives_each_step_once_and_the_best_of_its_efforts(tmp_path):
     """What is there is what planning to the end would have given, so that no clock decides what is trained."""
     for name, planning in (("waits", "{wait: true}"), ("not", "per_batch")):
@@ -128,6 +130,7 @@ def test_a_planner_that_was_killed_goes_on_where_the_folder_stands(tmp_path):
     assert spent(again, 2).seconds == spent(once, 2).seconds  # not planned a second time
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_ends_with_the_same_steps(tmp_path):
     head = head_of(tmp_path)
     whole = ahead_of(tmp_path, head, until=4)
@@ -143,6 +146,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_steps(tmp_path):
     assert {number: (whole.slots.folder / str(number) / STEP_FILE).read_bytes() for number in want} == want
 
 
+@pytest.mark.slow
 def test_a_run_that_begins_anew_is_planned_anew(tmp_path):
     ahead = ahead_of(tmp_path, head_of(tmp_path))
     for number in range(1, 4):
@@ -154,6 +158,7 @@ def test_a_run_that_begins_anew_is_planned_anew(tmp_path):
     assert ahead.next == 1 and all(ahead.slots.offered(number) for number in (1, 2, 3, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["format: planner.step/1\n", "", "{", None])
 def test_steps_of_another_plan_and_damaged_ones_are_planned_again(tmp_path, damage):
     head = head_of(tmp_path)
@@ -203,6 +208,7 @@ def test_a_batch_that_nothing_can_place_is_named(tmp_path):
     assert failed.value.where.startswith("step ")
 
 
+@pytest.mark.slow
 def test_sidecars_hold_the_clock_and_steps_do_not(tmp_path):
     made = []
     for name in ("a", "b"):
@@ -216,6 +222,7 @@ def test_sidecars_hold_the_clock_and_steps_do_not(tmp_path):
     assert made[0] == made[1]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_is_planned_from_where_it_does(tmp_path):
     ahead = ahead_of(tmp_path, head_of(tmp_path))
     assert ahead.advance() and ahead.slots.offered(1)  # nobody has said yet

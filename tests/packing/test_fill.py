@@ -45,6 +45,7 @@ def filled_problems(draw):
     return problem, np.array(draw(st.permutations(stretched))[: draw(st.integers(1, len(stretched)))])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(FILL_LIBRARY is None, reason="the fill is not compiled here")
 @examples(400)
 @given(filled_problems())

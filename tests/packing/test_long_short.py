@@ -79,6 +79,7 @@ def test_the_bound_of_thresholds_holds_for_any_items_that_are_split(sizes, chanc
         assert least <= rank_seconds(problem, is_split, place).max() * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_thresholds_are_within_two_percent_of_exact_in_the_mean():
     chance, over = np.random.default_rng(0), []
     for _ in range(12):

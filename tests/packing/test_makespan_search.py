@@ -34,6 +34,7 @@ def check_possible(problem, packed):
     assert canonical_order(packed, problem) == packed
 
 
+@pytest.mark.slow
 @given(problems(**LARGE))
 def test_packings_are_possible_and_no_worse_than_the_balanced_one(problem):
     warm = best_balanced(problem)
@@ -58,6 +59,7 @@ def test_the_best_balanced_plan_is_at_least_the_best_over_all_shapes(problem):
         assert packing_seconds(problem, warm) <= least * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @given(problems(**LARGE), st.randoms(use_true_random=False))
 def test_the_order_of_items_changes_nothing(problem, chance):
     shuffled = list(problem.sizes.items())
@@ -65,6 +67,7 @@ def test_the_order_of_items_changes_nothing(problem, chance):
     assert searched(replace(problem, sizes=dict(shuffled))) == searched(problem)
 
 
+@pytest.mark.slow
 @given(problems(**LARGE))
 def test_every_effort_keeps_to_its_fills_and_is_no_worse_than_none(problem):
     warm = warm_start(problem)
@@ -75,6 +78,7 @@ def test_every_effort_keeps_to_its_fills_and_is_no_worse_than_none(problem):
         assert packing_seconds(problem, packed) <= packing_seconds(problem, warm)
 
 
+@pytest.mark.slow
 @given(problems())
 def test_no_packing_beats_trying_them_all(problem):
     assert packing_seconds(problem, searched(problem, 2)) >= best(problem) * (1 - 1e-9)

@@ -1,5 +1,6 @@
 """Several kinds of ranks are never worse than one of them alone."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def alone(problem: PackingProblem) -> list[PackingProblem]:
     return [each for n in range(len(problem.pools)) if solvable(each := restrict_to_pool(problem, n))]
 
 
+@pytest.mark.slow
 @examples(60)
 @given(problems(items=25, ranks=(1, 2, 7, 8), pools=3), st.sampled_from([1, 2]))
 def test_what_is_kept_is_no_worse_than_any_pool_alone(problem, effort):

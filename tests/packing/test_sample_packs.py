@@ -93,6 +93,7 @@ def test_nearly_all_packings_of_few_samples_are_the_fewest():
     assert exact >= 297
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])  # of samples with images
 def test_thousands_of_samples_are_within_a_hundredth_of_the_bound(share):
     chance = np.random.default_rng(1)

@@ -29,6 +29,7 @@ def filled(problem: PackingProblem, span: float, rules: FillRules = FillRules())
     return fill_streams(table, shape_seconds_of(table), span, rules, [*range(len(table.items))])
 
 
+@pytest.mark.slow
 @given(step_problems(**LARGE))
 def test_packings_are_possible_and_no_worse_than_the_warm_one(problem):
     warm = warm_start(problem)

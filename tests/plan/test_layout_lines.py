@@ -38,6 +38,7 @@ def printed(text: str) -> str:
     return text[text.index("{") : text.rindex("}") + 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", JOBS)
 def test_layouts_that_are_printed_give_the_same_when_they_are_fixed(case, tmp_path):
     model, ranks, sizes, fixed = JOBS[case]

@@ -143,6 +143,7 @@ def test_collectives_over_groups_of_each_size(machine, base, tmp_path):
             assert (point.latency_us, point.gb_per_s) == pytest.approx((1e6 * latency, rate / 1e9), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_an_interrupted_profile_goes_on_where_it_stopped(machine, base, tmp_path):
     target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
     machine.break_after = 17
@@ -173,6 +174,7 @@ def test_a_torn_line_is_measured_again(machine, base, tmp_path):
     assert sorted(journal.read_text().splitlines()) == sorted(lines)
 
 
+@pytest.mark.slow
 def test_a_second_model_keeps_the_first_and_shares_the_collectives(machine, base, tmp_path):
     target = tmp_path / "cpu.yaml"
     first = profile("toy", model_of(llm=DECODER), base, OPTIONS, target)
@@ -219,6 +221,7 @@ def test_another_shape_or_dtype_is_measured_anew(machine, base, tmp_path, spec, 
     assert {piece.kind for piece in machine.asked} == OF_MODULES | ({"frozen"} if spec is VIT else set())
 
 
+@pytest.mark.slow
 def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):
     target, model = tmp_path / "cpu.yaml", model_of(llm=DECODER)
     profile("toy", model, base, OPTIONS, target)
@@ -229,6 +232,7 @@ def test_a_finer_profile_uses_the_quick_one(machine, base, tmp_path):
     assert profile("toy", model, base, OPTIONS, target) == fine and not machine.asked
 
 
+@pytest.mark.slow
 def test_what_cannot_run_is_left_out_and_said(machine, base, tmp_path):
     mixture = with_fields(DECODER, moe=Experts(experts=4, topk=2, ffn=8, dense_layers=1))
     found = profile("toy", model_of(llm=DECODER, mixture=mixture), base, OPTIONS, tmp_path / "cpu.yaml")

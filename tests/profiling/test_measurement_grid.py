@@ -26,6 +26,7 @@ CASES = [("tiny-decoder", "cpu", "float32"), ("tiny-vit", "cpu", "float32"), ("l
          ("qwen2.5-vl-7b", "a100-80gb", "bf16"), ("gpt-7b", "cpu", "bf16")]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize(("model", "device", "dtype"), CASES)
 def test_every_piece_once_and_every_batch_possible(model, device, dtype, quick):
@@ -46,6 +47,7 @@ def test_every_piece_once_and_every_batch_possible(model, device, dtype, quick):
             assert all(2 <= times < rounds["layer"][sizes] / 2 for sizes, times in rounds[how].items())
 
 
+@pytest.mark.slow
 def test_quick_is_a_part_of_full_in_its_sizes():
     facts = library.read_named("cpu", Profile)[0].device
     spec = library.read_named("tiny-decoder", Model)[0].modules["llm"]

@@ -33,6 +33,7 @@ def round_robin(program: Program, machines: int = 4) -> np.ndarray:
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", TREES)
 def test_limited_work_gives_the_same_bytes_twice(backend):
     first, second = (solve(hard(), backend, effort=1, seed=3) for _ in range(2))

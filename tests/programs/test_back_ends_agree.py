@@ -181,6 +181,7 @@ def programs(draw) -> Program:
 FEW = dict(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", IN_PROCESS)
 @examples(150, **FEW)
 @given(program=programs())

@@ -37,6 +37,7 @@ def rows_with_points(draw):
     return b.build(), point
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(rows_with_points())
 def test_a_legal_point_moved_to_the_grid_is_legal_there(drawn):

@@ -96,6 +96,7 @@ def test_the_files_are_right_as_they_stand(name):
         files.parse(text, NodeCluster if text == NODES else FORMATS[name][0], "file")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_changed_files_of_every_format(name):
     check(name, 40, seed=1)

@@ -84,6 +84,7 @@ PLANS = [
 ]
 
 
+@pytest.mark.slow
 def test_what_is_mutated_is_right_as_it_stands():
     for text in PLANS:
         plan = files.parse(text, Plan, "plan")
@@ -191,6 +192,7 @@ def use(plan: Plan) -> None:
         assert files.parse(files.dump(plan), Plan, "again") == plan
 
 
+@pytest.mark.slow
 @examples(300)
 @given(CHANCES)
 def test_mutated_plans(chance):
@@ -204,6 +206,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("mutants")
 
 
+@pytest.mark.slow
 @examples(200)
 @given(chance=CHANCES)
 def test_damaged_plans(folder, chance):
@@ -212,6 +215,7 @@ def test_damaged_plans(folder, chance):
         use(files.read(folder / "plan.yaml", Plan))
 
 
+@pytest.mark.slow
 @examples(300)
 @given(CHANCES)
 def test_mutated_specs(chance):
@@ -230,6 +234,7 @@ def test_damaged_specs(folder, chance):
         files.read(folder / "spec.yaml", kind)
 
 
+@pytest.mark.slow
 @examples(150)
 @given(chance=CHANCES)
 def test_jobs_whose_files_are_mutated(folder, chance):

@@ -46,6 +46,7 @@ def marks_of(batch):
     return () if batch < QUICK else pytest.mark.slow if batch < SOME else pytest.mark.soak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [pytest.param(each, marks=marks_of(each)) for each in range(BATCHES)])
 def test_what_was_chosen_is_what_is_predicted(tmp_path, batch):
     done, seed = 0, batch * 1000

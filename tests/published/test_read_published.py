@@ -121,6 +121,7 @@ def published(shared):
     return read_published(shared / "published")
 
 
+@pytest.mark.slow
 def test_shared_rows_are_all_accounted_for(published, shared):
     cases, skipped = published
     folder = shared / "published"

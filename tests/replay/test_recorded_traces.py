@@ -68,6 +68,7 @@ def test_torch_of_today_is_read_and_replayed(tmp_path):
     assert 0 < parts.compute < sum(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND)
 def test_public_steps_are_replayed(public, name):
     answer = replay_traces([public(name)])
@@ -110,6 +111,7 @@ def test_public_inference_is_replayed(public, name):
     assert answer.replay.copied.launched >= 0.7 * answer.replay.copied.operations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FOUND, *INFERENCE, "param_dlrm_v100_ws8_rank0"])
 def test_public_traces_without_a_kind_are_no_longer(public, name):
     """And with launches fused their end comes no later."""

@@ -36,6 +36,7 @@ def saved(folder: Path, name: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PLANS, "ten", "timeline", "nothing", "runs", "no runs"])
 @pytest.mark.parametrize("phone", [False, True], ids=["desk", "phone"])
 def test_a_page_draws_without_complaint(chromium, folder, name, phone):
@@ -211,6 +212,7 @@ def test_text_stands_out_from_its_ground(chromium, folder, theme):
     assert [entry for entry in inks if entry[0] < 4.5] == []
 
 
+@pytest.mark.slow
 def test_many_events_stay_fluid_and_true(chromium, tmp_path):
     """More events than pixels are mixed: what a pixel shows is the share of the time that something runs."""
     count = 20_000

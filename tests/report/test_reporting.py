@@ -170,6 +170,7 @@ def test_tasks_of_groups_that_were_not_simulated_are_among_those_furthest_off():
     assert first[0] == "<code>llm[0-1]/F/1/r7</code>"
 
 
+@pytest.mark.slow
 def test_why(tmp_path):
     page = reporting.build_page(PLANS["demo"], reporting.PageExtras(why=True)).html()
     assert "twice the bandwidth" in page or "one more node" in page

@@ -40,6 +40,7 @@ def require_equal_to_one_process(plans) -> None:
         assert max(worst) <= EXACT, (seed, worst)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_not_legal_is_refused_with_a_place_and_a_way_out():
     found, refused = legal_and_refused(0, FAST)
     for seed in refused:

@@ -340,6 +340,7 @@ def wrong(tmp_path_factory):
     return launch(gone_wrong, 1, folder)[0], folder
 
 
+@pytest.mark.slow
 def test_what_is_not_finite_or_finds_no_room_leaves_the_checkpoint_before(wrong):
     (failures, _, _, last), folder = wrong
     (diverged_says, where, left), (full_says, place, half) = failures

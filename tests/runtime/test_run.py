@@ -114,6 +114,7 @@ def one_rank(path, world_size):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("world_size", "says"), [(1, "more ranks than there are processes"), (4, "fewer ranks")])
 def test_ranks_and_processes_must_agree(tmp_path, world_size, says):
     write(tmp_path / "plan.yaml", two_ranks())

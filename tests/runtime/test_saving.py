@@ -124,6 +124,7 @@ def test_of_one_decoder_alone_there_is_a_form_that_others_read():
     assert saveable_decoder(spread(1, with_fields(LLAMA, sinks=True), dp=1, rows=[[(0,)]])) is None
 
 
+@pytest.mark.slow
 def test_two_runs_do_not_save_into_one_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")

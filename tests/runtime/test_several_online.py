@@ -87,6 +87,7 @@ def fetch_step(worker, head, folder, data):
         return StepInbox(worker, head, folder, data).fetch(1).plan
 
 
+@pytest.mark.slow
 def test_a_step_is_compared_with_the_folder_that_is_trained_on(tmp_path):
     """Before its turn, and by sizes alone: a folder with other images than the job's is refused when they come."""
     head = several_head(tmp_path, FOLDER, rows=3)

@@ -95,6 +95,7 @@ def steps_of(plans):
     return [Begun(plan, number) for plan in plans.values() for number in range(len(plan.steps))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plans", [lambda: BY_HAND, drawn], ids=["by hand", "random"])
 def test_two_ranks_begin_all_that_they_share_in_one_order(plans):
     crossing = 0
@@ -105,6 +106,7 @@ def test_two_ranks_begin_all_that_they_share_in_one_order(plans):
     assert crossing  # messages the other way are received between
 
 
+@pytest.mark.slow
 def test_a_receive_is_never_needed_before_it_may_begin():
     """Else a rank would wait for a message whose place in the order is behind the task that needs it."""
     for step in steps_of(drawn()):

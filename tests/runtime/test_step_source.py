@@ -188,6 +188,7 @@ def one_rank(worker, head, folder, case):
             inbox.fetch(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "says"), [("none", "there is no planner"), ("stuck", "the planner is running")])
 def test_a_rank_does_not_wait_for_ever(tmp_path, case, says):
     with pytest.raises(RunFailed, match=says):
@@ -227,6 +228,7 @@ def take_two(worker, head, folder):
         return found
 
 
+@pytest.mark.slow
 def test_what_is_taken_is_checked(tmp_path):
     head = head_of(tmp_path)
     ahead = ahead_of(tmp_path, head)
@@ -249,6 +251,7 @@ def wait_for_it(worker, head, folder):
         return early.result().waited_s, late.result().waited_s
 
 
+@pytest.mark.slow
 def test_waiting_is_measured_and_what_is_there_is_not_waited_for(tmp_path):
     head = head_of(tmp_path)
     ahead = ahead_of(tmp_path, head)
@@ -264,6 +267,7 @@ def test_data_without_an_end_needs_a_number_of_steps(tmp_path):
         pipeline.run(head_of(tmp_path), RunOptions(base=tmp_path), lambda _: None)
 
 
+@pytest.mark.slow
 def test_two_runs_do_not_share_a_folder(tmp_path):
     head = head_of(tmp_path)
     folder = tmp_path / head.then.folder

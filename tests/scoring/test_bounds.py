@@ -33,6 +33,7 @@ def found(problem):
     return packing_seconds(problem, search_makespans(problem, warm_start(problem), 1)[0])
 
 
+@pytest.mark.slow
 @examples(100)
 @given(problems(), st.sampled_from((1.0, 1.01, 1.5, 20.0)))
 def test_bounds_hold_for_the_best_grouping(problem, known):
@@ -45,6 +46,7 @@ def test_bounds_hold_for_the_best_grouping(problem, known):
         assert packing_bound(problem, least * known, effort).seconds <= least * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(problems(items=40, ranks=(2, 7, 8, 16)))
 def test_bounds_hold_for_what_is_found(problem):
     """Told of a worse packing: coupling never bounds above what it is told."""
@@ -52,6 +54,7 @@ def test_bounds_hold_for_what_is_found(problem):
     assert packing_bound(problem, 2 * value).seconds <= value * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @examples(30)
 @given(problems(items=20, ranks=(2, 4, 8)))
 def test_more_effort_bounds_no_worse(problem):

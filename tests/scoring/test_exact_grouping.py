@@ -49,6 +49,7 @@ def test_every_back_end_finds_the_best_grouping(name, backend):
     assert packing_seconds(problem, grouping(proof)) == pytest.approx(least, rel=1e-6)
 
 
+@pytest.mark.slow
 @examples(20)
 @given(st.sampled_from((1e-6, 1.0, 3600.0)).flatmap(lambda scale: problems(items=4, scale=scale, nodes=False)))
 def test_what_is_proven_is_the_best(problem):

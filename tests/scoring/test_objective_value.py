@@ -104,6 +104,7 @@ def test_plans_that_are_best_by_different_things_are_not_judged(solved, tmp_path
     assert not at(compare(seconds, dollars), "outcome.value")  # in seconds they are the same
 
 
+@pytest.mark.slow
 def test_best_takes_what_is_best_by_the_objective(tmp_path):
     """What it did not take is worse, by as much in every unit; said as seconds in answers."""
     plans = [pipeline.solve(job(tmp_path / name, name, strategy="best")).plan for name in OBJECTIVES]

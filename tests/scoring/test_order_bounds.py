@@ -27,6 +27,7 @@ def unlike(plan: Plan, chance: Random) -> Plan:
     return with_fields(plan, uses=with_fields(plan.uses, items={"llm": items}))
 
 
+@pytest.mark.slow
 @examples(60)
 @given(CHANCES, st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.integers(1, 2), st.sampled_from([0, 1, 3]))
 def test_no_order_beats_its_bound(chance, pp, micro_batches, chunks, dp, zero):

@@ -109,6 +109,7 @@ def test_rows_in_another_sequence_never_beat_the_bound(laid, seed):
     assert by_rows.bound.seconds <= by_rows.step_seconds * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_of_very_many_replicas_some_bound_the_step(laid, monkeypatch):
     plan = laid(ranks=8, sizes=(4096, 2048, 300, 1024, 700, 1500, 900, 200), fixed="pp: 2, vpp: 1, cp: 1, tp: 1")
     tasks, pricing = expand(plan), pricing_of(plan)

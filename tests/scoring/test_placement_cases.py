@@ -1,5 +1,6 @@
 """Every packing is in one case, at every depth; and no case is bounded above a packing that is in it."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ def test_every_packing_is_in_one_case_at_every_depth(problem, chance):
         cases = list(split_case(table, case)) if depth < len(problem.sizes) else []
 
 
+@pytest.mark.slow
 @examples(150)
 @given(problems(**LARGE), Chance)
 def test_no_case_is_bounded_above_a_packing_that_is_in_it(problem, chance):

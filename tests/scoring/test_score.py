@@ -62,6 +62,7 @@ def test_the_peak_is_states_and_the_fullest_micro_batch():
     assert PLAN.prediction.peak_memory_gib == pytest.approx(max(score(PLAN).memory.peaks) / GIB, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_the_fullest_rank_is_that_with_least_left_of_its_own_device():
     """Whatever other devices hold; and people are told of it."""
     plan = files.read(GOLDEN / "sequence_groups/two-kinds/plan.yaml", Plan)
@@ -81,6 +82,7 @@ def test_the_fullest_rank_is_that_with_least_left_of_its_own_device():
         assert tight.plan_memory.kind(tight.fullest_rank) == kind
 
 
+@pytest.mark.slow
 def test_of_several_steps_the_one_that_is_fullest_counts():
     both = pipeline.solve("demo-cpu-4", JobOptions(batches=2)).plan
     scores = [score(both, number) for number in (0, 1)]

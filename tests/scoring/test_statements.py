@@ -84,6 +84,7 @@ def test_an_edited_bound_over_a_space_is_refused_whatever_its_gap(share, tmp_pat
         pipeline.read_plan(edited)
 
 
+@pytest.mark.slow
 def test_a_raised_bound_with_a_forged_digest_is_found_by_check(tmp_path):
     good, edited = GOLDEN / PLANS[1] / "plan.yaml", tmp_path / "plan.yaml"
     plan = bounded(files.read(good, Plan).outcome.value)

@@ -174,6 +174,7 @@ def uneven_prices(monkeypatch, seed):
     monkeypatch.setattr(Pricing, "with_concurrency", with_concurrency)
 
 
+@pytest.mark.slow
 def test_a_step_that_has_not_settled_is_simulated_further(tmp_path, monkeypatch):
     """Whatever the stages take, a step is told from rounds that repeat, or simulated to its end."""
     plan = equal_plan(tmp_path, 400, dp=1, pp=4)

@@ -19,6 +19,7 @@ def found(problem):
     return packing_seconds(problem, stream_search(problem, warm_start(problem), 1)[0])
 
 
+@pytest.mark.slow
 @examples(100)
 @given(step_problems(items=3, ranks=(1, 2, 3)), st.sampled_from((1.0, 1.01, 1.5, 20.0)), st.sampled_from((0, 2)))
 def test_the_bound_holds_for_the_best_packing(problem, known, effort):
@@ -27,6 +28,7 @@ def test_the_bound_holds_for_the_best_packing(problem, known, effort):
     assert stream_seconds(problem, least * known, effort) <= least * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @examples(25)
 @given(step_problems(items=4, ranks=(2, 4), pools=1))
 def test_the_bound_holds_for_the_best_of_more_on_more_ranks(problem):
@@ -34,6 +36,7 @@ def test_the_bound_holds_for_the_best_of_more_on_more_ranks(problem):
     assert stream_seconds(problem, least * 1.1, 2) <= least * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(step_problems(items=30, ranks=(2, 7, 8, 16)))
 def test_the_bound_holds_for_what_is_found(problem):

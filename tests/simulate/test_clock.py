@@ -82,6 +82,7 @@ def test_a_lane_holds_no_more_than_one_and_each_sharer_once(activities):
             assert len(set(sharers)) == len(sharers)
 
 
+@pytest.mark.slow
 @given(activity_sets(circles=False))
 def test_bytes_over_a_link_are_no_more_than_it_carries(activities):
     """In any time between two events: those that were moving all of that time moved no more than bandwidth x time."""
@@ -95,6 +96,7 @@ def test_bytes_over_a_link_are_no_more_than_it_carries(activities):
             assert moved <= bandwidth * max(0.0, last - first) * (1 + 1e-6) + 1e-6
 
 
+@pytest.mark.slow
 @given(activity_sets(circles=False))
 def test_a_store_never_holds_less_than_nothing(activities):
     times, _ = clock.run_in_python(activities)
@@ -116,6 +118,7 @@ def entries(lists: RaggedArray, amounts: np.ndarray):
             at += 1
 
 
+@pytest.mark.slow
 @given(activity_sets(circles=False))
 def test_a_cause_ends_when_what_it_lets_start_starts(activities):
     times, _ = clock.run_in_python(activities)

@@ -23,6 +23,7 @@ def test_parts_add_up_on_every_rank_and_on_average(program):
     assert each[5].idle == timeline.step_seconds  # no task names it
 
 
+@pytest.mark.slow
 @given(programs(shared=False))
 def test_without_sharing_computing_is_the_time_in_compute_tasks_less_their_waiting(program):
     tasks, price = program

@@ -78,6 +78,7 @@ workload:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "where"),
     [

@@ -250,6 +250,7 @@ def test_samples_of_a_text_model_without_images_are_its_lengths(tmp_path):
     assert load_job(str(path), JobOptions()).batches[0].items == {0: 7, 1: 8}
 
 
+@pytest.mark.slow
 def test_the_mix_is_a_knob(tmp_path):
     path = job(tmp_path, MIX, rows=400)
 

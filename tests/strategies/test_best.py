@@ -34,6 +34,7 @@ def inputs_of(tmp_path, ranks, sizes, kept="", layers=32):
     return replace(inputs, job=with_fields(inputs.job, strategy="best", fix=with_fields(inputs.job.fix, layouts={})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "sizes", "kept"), [(8, [8192] * 16, ""), (8, VARIED, ""), (24, [4096] * 48, "recompute: none")]
 )
@@ -133,6 +134,7 @@ def strategies(inputs, **others):
     return {name: partial(solve_with, name, on_batch=silent) for name in STRATEGIES} | others
 
 
+@pytest.mark.slow
 def test_a_failed_alternative_says_only_what_its_strategy_was_given(tmp_path):
     inputs = inputs_of(tmp_path, 8, [8192] * 16, "recompute: none")
     best = best_of_candidates(inputs, strategies(inputs, sequence_groups=failing(Infeasible("too long"))))
@@ -145,6 +147,7 @@ def test_a_failed_alternative_says_only_what_its_strategy_was_given(tmp_path):
     assert searched.zero is None and searched.sync is None and searched.because == "no layout"
 
 
+@pytest.mark.slow
 def test_an_error_about_the_job_surfaces_and_an_unable_strategy_does_not(tmp_path):
     inputs = inputs_of(tmp_path, 8, [8192] * 16, "recompute: none")
     with pytest.raises(InputError, match="no such file"):

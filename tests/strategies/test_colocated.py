@@ -62,6 +62,7 @@ def test_every_item_is_in_one_legal_plan_with_groups_of_several_degrees_and_numb
     assert dump(plan) == dump(solved(inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", GROUPED)
 def test_batches_that_follow_keep_the_layouts_of_the_first(tmp_path, strategy):
     grouped_job(tmp_path, strategy, more="", data=((*LONG_TAIL, *LONG_TAIL[::-1]), PICTURES))
@@ -171,6 +172,7 @@ def test_what_groups_cannot_keep_is_refused_with_a_fix(tmp_path, strategy, fixed
     assert says in error.value.message and error.value.fix
 
 
+@pytest.mark.slow
 def test_an_encoder_keeps_what_the_job_fixes_of_it(tmp_path):
     fixed = "vit: {tp: 2, zero: 0, recompute: full, ahead: 2, backward: at_once}"
     plan = solved(grouped_job(tmp_path, "sequence_groups", fixed=fixed))

@@ -84,6 +84,7 @@ def test_ranks_that_meet_in_every_micro_batch_are_refused(small):
         pipeline.solve(small(old="sync: step", new="sync: micro_batch"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["small", "golden", "nodes of eight"])
 def test_what_packing_says_it_is_worth_is_what_the_plan_takes(job, small, h200s):
     """For the packing that is found, and for the one that it began with; the better of them by the clock is kept."""
@@ -109,6 +110,7 @@ def test_better_than_all_ranks_meeting_in_every_micro_batch(h200s):
     assert packing_seconds(problem, packed) < packing_seconds(meeting, warm_start(problem))
 
 
+@pytest.mark.slow
 def test_the_same_job_gives_the_same_bytes_and_another_seed_another_batch(small):
     once, again, other = (files.dump(pipeline.solve(small(), JobOptions(seed=seed)).plan) for seed in (0, 0, 1))
     assert once == again != other
@@ -125,6 +127,7 @@ def test_offload_is_for_what_no_group_holds_and_never_above_what_hides():
         assert 0 < piece.offload <= problem.offload.largest_ratio(size)
 
 
+@pytest.mark.slow
 def test_without_a_way_to_the_host_nothing_is_offloaded(h200s, tmp_path):
     """What only offloading makes room for is then infeasible."""
     device = (GOLDEN.parents[3] / "profiles/devices/h200.yaml").read_text()

@@ -29,6 +29,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "ranks", "per_node", "sizes", "fixed"), CASES)
 def test_so_many_ranks_do_and_a_node_less_does_not(tmp_path, model, ranks, per_node, sizes, fixed):
     with pytest.raises(Infeasible) as refused:
@@ -41,6 +42,7 @@ def test_so_many_ranks_do_and_a_node_less_does_not(tmp_path, model, ranks, per_n
         parallel_search.plan(inputs_on(tmp_path, count - per_node, per_node, model, sizes, fixed), None)
 
 
+@pytest.mark.slow
 def test_the_layout_that_it_says_is_one_that_fits(tmp_path):
     found = enough_ranks(layout_problem(inputs_on(tmp_path, 2, 2, "llama-3-70b", [4096] * 24)))
     fixed = f"tp: {found.layout.tp}, pp: {found.layout.pp}, cp: {found.layout.cp}, zero: {found.layout.zero}"

@@ -55,6 +55,7 @@ def test_with_no_more_doubt_of_one_than_of_another_the_quickest_is_chosen(inputs
     )
 
 
+@pytest.mark.slow
 def test_what_is_passed_over_in_doubt_is_named_and_bound_and_gap_are_of_predictions(inputs, counted):
     counted(0.0)
     quickest = parallel_search.plan(inputs, None)
@@ -78,6 +79,7 @@ def test_what_was_passed_over_takes_what_the_plan_says_when_it_is_fixed(inputs, 
     assert parallel_search.plan(fixed, None).outcome.value == passed.value
 
 
+@pytest.mark.slow
 def test_why_not_agrees_that_what_was_passed_over_saves_and_is_expected_to_take_longer(inputs, counted):
     counted(FAR)
     plan = parallel_search.plan(inputs, None)

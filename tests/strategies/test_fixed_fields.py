@@ -32,6 +32,7 @@ def test_what_no_layout_can_have_is_one_located_error(tmp_path, strategy, model,
     assert "(fix.layouts.llm)" in caught.value.where and caught.value.fix
 
 
+@pytest.mark.slow
 def test_seven_ranks_have_a_plan(tmp_path):
     path = for_software(job(tmp_path, "llama-3-8b", 7, "", "parallel_search"), "megatron")
     (layout,) = pipeline.solve(path).plan.layouts.values()

@@ -41,6 +41,7 @@ def tried(tmp_path_factory):
     return trials, fitting
 
 
+@pytest.mark.slow
 def test_prices_that_plans_share_are_their_own_to_the_last_bit(tried):
     trials, fitting = tried
     for each in fitting[::4]:
@@ -83,6 +84,7 @@ def test_what_takes_too_long_at_least_is_not_simulated_and_not_remembered(tried)
     assert fresh.simulate(slow.layouts, "", Limits(least=least)).seconds == slow.seconds
 
 
+@pytest.mark.slow
 def test_no_change_that_is_skipped_is_quicker_than_what_it_changes(tried):
     """Of the best layouts, from which a search goes on."""
     trials, fitting = tried

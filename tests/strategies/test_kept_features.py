@@ -154,6 +154,7 @@ def test_each_encoder_keeps_where_the_job_says(tmp_path):
         assert all((each.layout.dp, each.layout.zero, each.seconds < 1.0) == (2, 0, True) for each in chosen.values())
 
 
+@pytest.mark.slow
 def test_the_quickest_place_is_chosen(tmp_path):
     found, plan = source_of(tmp_path)
     assert found == "host" and plan.outcome.bound <= plan.outcome.value

@@ -59,6 +59,7 @@ def solved(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_a_plan_names_every_baseline_and_is_no_slower(solved):
     _, plan, trials = solved
     told = {each.strategy: each for each in plan.alternatives if each.strategy in BASELINES}
@@ -75,6 +76,7 @@ def test_a_plan_names_every_baseline_and_is_no_slower(solved):
     assert sum(bool(trial.plan) for trial in trials.values()) == len(BASELINES) - 1
 
 
+@pytest.mark.slow
 def test_alternatives_go_back_into_the_job_and_give_the_same(solved, tmp_path):
     """Or less: of fixed layouts two assignments of samples are simulated."""
     _, plan, trials = solved
@@ -123,6 +125,7 @@ def test_a_pass_over_packed_items_is_launched_once(tmp_path):
     assert seconds[0] < seconds[1] < seconds[2]
 
 
+@pytest.mark.slow
 def test_stages_are_kept_from_the_mix_of_halves(tmp_path):
     """Of a batch of that mix, they are those that are rebalanced for it; of another they are the same."""
     halves, many = drawn_inputs(tmp_path, 5, 5), drawn_inputs(tmp_path, 9, 1)

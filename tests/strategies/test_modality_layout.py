@@ -84,6 +84,7 @@ def test_ranks_beside_those_of_the_llm_are_never_in_the_way(tmp_path, encoder):
     assert beside.outcome.bound <= alone.outcome.value
 
 
+@pytest.mark.slow
 def test_a_rank_without_a_module_is_named_and_waits_for_nothing(tmp_path):
     plan = solved(seeing_job(tmp_path, 3, "llm: {ranks: 0-1}, vit: {ranks: 0-1}"))
     assert not violations(plan)
@@ -117,6 +118,7 @@ def test_what_cannot_be_is_a_located_error(tmp_path, fixed, told):
     assert caught.value.where and caught.value.fix
 
 
+@pytest.mark.slow
 def test_text_alone_is_planned(tmp_path):
     plan = solved(seeing_job(tmp_path, rows=(40, 30), images="patches,row\n"))
     assert not violations(plan)

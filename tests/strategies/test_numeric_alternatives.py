@@ -43,6 +43,7 @@ def changes(plan):
     return {name: each for each in plan.alternatives for name, what in told.items() if each.because.endswith(what)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(4096,) * 16, LENGTHS], ids=["equal", "unequal"])
 def test_each_is_predicted_as_it_is_told(job, sizes):
     plan = solved(job(sizes, software=ANY))
@@ -57,6 +58,7 @@ def test_each_is_predicted_as_it_is_told(job, sizes):
         assert decided_fields(each.layouts["llm"])[field] == FIELDS[field] and "changes numerics" in each.because
 
 
+@pytest.mark.slow
 def test_what_a_job_says_is_what_was_told(job):
     """The search of a job that says the change is given as much as the alternative, and tells no such one."""
     told = changes(solved(job()))["dtype"]
@@ -70,12 +72,14 @@ def test_none_is_told_of_what_a_job_fixes(job, kept):
     assert "dtype" not in changes(solved(job(kept=kept)))
 
 
+@pytest.mark.slow
 def test_none_is_told_that_the_framework_lacks(job):
     """torchtitan sends no gradients in bf16, and this planner's own runtime has no products in fp8."""
     assert set(changes(solved(job(software="torchtitan")))) == {"dtype"}
     assert "dtype" not in changes(solved(job(software="planner")))
 
 
+@pytest.mark.slow
 def test_none_is_told_without_a_price(job):
     """An A100 has no fp8; and where products were timed in bf16 alone, none in fp8 are compared with them."""
     assert "dtype" not in changes(solved(job(kind="a100-80gb")))
@@ -85,6 +89,7 @@ def test_none_is_told_without_a_price(job):
     assert "dtype" not in changes(parallel_search.plan(replace(inputs, rates={kind: timed}), None))
 
 
+@pytest.mark.slow
 def test_none_is_chosen(job):
     told = job(software=ANY)
     without = with_fields(load_job(told, JobOptions()).software.knobs, dtypes=("bf16",), gradients=("float32",))

@@ -131,6 +131,7 @@ def test_no_layout_that_comes_out_even_is_left_out(made):
 # ------------------------------------------------------------------------------------------------------- its plans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fixed",
     [
@@ -185,6 +186,7 @@ def test_replicas_that_do_alike_are_simulated_once(made, few, sizes):
     assert step_seconds(plan) == pytest.approx(score(plan).step_seconds, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_every_item_once_and_no_micro_batch_too_large(made):
     plan = parallel_search.plan(made(8, VARIED, "micro_batch: 2, tp: 2"), None)
     entries = [a for step in plan.steps for row in step.micro_batches for a in assignments(plan, row)]
@@ -217,6 +219,7 @@ def test_what_is_fixed_is_kept(made):
     assert (layout.zero, layout.recompute) == (1, "full")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["zero: 3", "recompute: full", "zero: 1, recompute: selective"])
 @pytest.mark.every(2)
 def test_what_a_job_says_of_states_is_fixed_wherever_it_says_it(made, words):
@@ -238,6 +241,7 @@ def test_what_is_fixed_of_a_module_goes_before_what_is_said_of_all(made):
     assert (layout.zero, layout.recompute) == (0, "none") == (fixed_fields(inputs).zero, fixed_fields(inputs).recompute)
 
 
+@pytest.mark.slow
 def test_the_same_job_gives_the_same_bytes(made):
     one, other = (parallel_search.plan(made(), None) for _ in range(2))
     assert files.dump(one) == files.dump(other)
@@ -299,6 +303,7 @@ def test_what_fits_by_offload_is_found(made):
     assert plan.outcome.effort.startswith("1 layouts priced, 0 excluded")
 
 
+@pytest.mark.slow
 def test_more_memory_is_never_worse(made):
     inputs = made(8, (8192,) * 16)
     kind = inputs.cluster.ranks[0].kind

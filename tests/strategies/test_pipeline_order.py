@@ -79,6 +79,7 @@ def test_an_order_is_written_out_and_its_bound_is_over_orders(made):
     )
 
 
+@pytest.mark.slow
 def test_unlike_rows_come_in_another_sequence_which_no_order_of_the_first_can_match(made):
     inputs = made("pp: 4, micro_batch: 1", (256, 4096, 512, 3000, 700, 3500, 300, 2048), 4)
     plan = solved(inputs)

@@ -146,6 +146,7 @@ def test_every_mix_is_packed(tmp_path, batch, vision):
     assert next(each for each in fill.modules if each.module == "vision").packs == 0 or batch != [TEXT] * 60
 
 
+@pytest.mark.slow
 def test_a_sample_of_ten_thousand_images_is_packed_or_named(tmp_path):
     crowd = {"text": 5, "images": [[28, 28]] * 10_000}  # 16 patches and 4 tokens each, the rule's least size
     limits = "{{inputs_per_rank: {{llm: {}, vision: {}}}}}"

@@ -45,6 +45,7 @@ def all_of(inputs: Inputs, kind: str) -> Inputs:
     return replace(inputs, cluster=with_fields(inputs.cluster, ranks=ranks))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_groups_lie_within_one_kind_and_its_memory(job):
     plan = pipeline.solve(job).plan
@@ -79,6 +80,7 @@ def test_better_than_taking_every_rank_for_the_slower_kind():
         problem_of(all_of(small, "a100-40gb"))
 
 
+@pytest.mark.slow
 def test_each_kind_faster_makes_no_plan_longer():
     """The stored decisions, on ranks of which one kind is the other's equal or better."""
     inputs = load_job(JOBS[0], JobOptions())

@@ -37,6 +37,7 @@ def test_the_parts_of_every_step_add_up_and_something_would_help(path):
         assert answer.sensitivities
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.parent.name)
 def test_of_several_modules_each_is_made_faster_by_itself(path):
     """Kept decisions on a better machine take no longer, and all modules together bound what one of them can save."""

@@ -54,6 +54,7 @@ def when_longer(plan, load, seconds):
     return max(event.end for event in timeline.events if event.phase == "B")
 
 
+@pytest.mark.slow
 def test_a_group_can_take_its_slack_and_no_more(plan):
     placed = group_loads(plan, score(plan))
     end = when_longer(plan, placed[0], 0.0)
@@ -75,6 +76,7 @@ def test_a_rank_held_up_by_another_delays_what_follows():
     assert paces[0, "a"].rank_seconds == 5.0 and paces[1, "ab"].rank == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["plan", "wide"])
 def test_the_last_rank_and_what_comes_once_make_the_step(which, request):
     made = request.getfixturevalue(which)
@@ -130,6 +132,7 @@ def test_what_is_said_to_be_held_is_on_the_devices():
         assert f"{load.held:,} of {load.room:,}" in said and f"{load.tokens - load.held:,} more" in said
 
 
+@pytest.mark.slow
 def test_more_of_a_machine_never_makes_its_step_longer(plan):
     answer = pipeline.why(plan)
     assert isinstance(answer, WhyPlan)
@@ -139,6 +142,7 @@ def test_more_of_a_machine_never_makes_its_step_longer(plan):
     assert node.saved is not None and node.saved > 0
 
 
+@pytest.mark.slow
 def test_items_and_groups_are_where_the_plan_has_them(plan):
     for item in list(plan.uses.items["llm"])[:2]:
         answer = pipeline.why(plan, str(item))
@@ -163,6 +167,7 @@ def test_what_is_offloaded_needs_less_room(plan):
     assert tokens_with_offload(with_fields(plan, uses=with_fields(plan.uses, devices=devices)), 900) < 900
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["sync=step", *(pytest.param(each, marks=pytest.mark.slow) for each in ("strategy=data_ranks", "zero=2"))]
 )

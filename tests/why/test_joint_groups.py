@@ -17,6 +17,7 @@ def plan(request, tmp_path_factory):
     return solve_job(grouped_job(tmp_path_factory.mktemp("job"), request.param), silent).plan
 
 
+@pytest.mark.slow
 def test_its_own_decisions_are_found_again(plan):
     found = pipeline.why(plan)
     assert found.unplaced == "" and found.again == pytest.approx(plan.outcome.value, rel=1e-6)
@@ -24,6 +25,7 @@ def test_its_own_decisions_are_found_again(plan):
         assert each.gain.seconds is None and "all ranks" in each.gain.because
 
 
+@pytest.mark.slow
 def test_a_change_of_an_encoder_keeps_groups_and_one_of_the_llm_its_states(plan):
     encoder = pipeline.why_not(plan, ("vit.recompute=full",))
     assert encoder.infeasible is None and encoder.after.value >= encoder.before.value * (1 - 1e-9)

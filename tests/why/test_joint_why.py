@@ -40,6 +40,7 @@ def test_placements_that_are_listed_go_into_why_not(placed, name):
         assert other.after is None or other.after.layouts != other.before.layouts
 
 
+@pytest.mark.slow
 @SOME
 def test_other_data_keep_text_and_places(placed, name):
     """Tokens of samples are fewer by the outputs that they no longer read, and by nothing else; the plan is legal."""
@@ -103,6 +104,7 @@ def test_half_of_tiles_and_half_of_frames_are_parts_that_were_there(count):
     assert item_tokens(other_size(64, frames.half_frames)) == 64
 
 
+@pytest.mark.slow
 @SOME
 def test_a_group_of_several_modules_says_its_own_items(placed, name):
     plan = placed(name)
@@ -118,6 +120,7 @@ def test_a_group_of_several_modules_says_its_own_items(placed, name):
                 assert load.waits_for.partition(".")[0] == load.module
 
 
+@pytest.mark.slow
 def test_the_screens_of_several_modules(placed, tmp_path):
     plan = placed("first stage")
     files.write(tmp_path / "plan.yaml", plan)

@@ -58,6 +58,7 @@ def test_layouts_as_screens_show_them_change_nothing(placed, name):
     assert answer.after == answer.before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words", "other"),
     [
@@ -82,6 +83,7 @@ def test_a_change_costs_what_the_changed_job_gives(placed, tmp_path, name, words
     assert answer.seconds == answer.after.value - answer.before.value
 
 
+@pytest.mark.slow
 def test_what_follows_goes_back_in_and_gives_the_same(placed):
     plan = placed("first stage")
     answer = asked(plan, "llm.pp=1")

@@ -25,6 +25,7 @@ def plan():
     return files.read(GOLDEN, Plan)
 
 
+@pytest.mark.slow
 def test_the_plans_own_problem_has_all_its_prices(plan):
     again = pipeline.plan_of(plan_inputs(single_step(plan, 0)))
     assert again.uses.prices == plan.uses.prices
@@ -47,6 +48,7 @@ def keeping(kib: float) -> ModuleCosts:
     return ModuleCosts(source="published", spread=0.1, layer=layer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["degrees=1,2,4", *(pytest.param(each, marks=pytest.mark.slow) for each in ("zero=3", "recompute=none"))]
 )
@@ -90,6 +92,7 @@ def test_a_gib_more_is_as_many_tokens_as_fit_every_kind(plan):
     assert more.job.limits.tokens_per_rank == 2000 + int(GIB / dear)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["longest", "shortest"])
 def test_an_item_has_each_degree_on_each_kind(plan, which):
     sizes = plan.uses.items["llm"]
@@ -122,6 +125,7 @@ def test_the_step_with_another_degree_stands_where_the_item_then_lies(plan):
             assert c.fits
 
 
+@pytest.mark.slow
 def test_a_group_holds_what_its_own_kind_holds(plan):
     first, last = pipeline.why(plan, "g0-3"), pipeline.why(plan, "g4-7")
     assert isinstance(first, WhyGroup) and isinstance(last, WhyGroup)
@@ -129,6 +133,7 @@ def test_a_group_holds_what_its_own_kind_holds(plan):
     assert first.loads[0].room > last.loads[0].room
 
 
+@pytest.mark.slow
 def test_meeting_once_a_step_is_possible_here_too(plan):
     """Where gradients, which stay whole until then, have room on every kind."""
     answer = pipeline.why_not(plan, ("sync=step",))

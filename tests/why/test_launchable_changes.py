@@ -41,6 +41,7 @@ def test_a_value_that_cannot_be_launched_names_the_rule(plan, change, rule, fix)
     assert answer.infeasible.where == "software" and answer.infeasible.fix == fix
 
 
+@pytest.mark.slow
 def test_what_is_found_instead_can_be_launched(plan):
     """Fixing tp leaves the others to the search, which keeps to the rules; without any there is a better answer."""
     change = ("pp=2", "micro_batch=8")  # one micro-batch a replica and two stages: 1F1B of torchtitan needs two

@@ -40,6 +40,7 @@ def found(job):
     return choose(job)
 
 
+@pytest.mark.slow
 def test_with_one_mix_it_is_the_plan_of_the_strategy(tmp_path):
     job = mixed_job(tmp_path)
     one, strategy = choose(job, "3:7"), pipeline.solve(job, replace(ONE, mix="3:7")).plan
@@ -61,6 +62,7 @@ def test_several_batches_count_by_their_mean(job, found):
     assert at.steps(found.plan.layouts, "").total_seconds == pytest.approx(plan.outcome.value, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_regret_is_over_the_quickest_of_all_candidates(found):
     comparison = found.comparison
     for at, number in enumerate(comparison.own_best):

@@ -53,6 +53,7 @@ def test_of_single_sequences_in_static_layouts_what_to_ask_instead_is_named(solv
     assert all(word in refused.value.fix for word in ("planner why PLAN", "why-not"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "fixed"),
     [("tp=2", "tp: 2"), ("pp=2", "pp: 2"), ("cp=4", "cp: 4"), ("micro_batch=2", "micro_batch: 2"), ("dp=4", "dp: 4")],
@@ -76,6 +77,7 @@ def test_what_offload_saves_is_asked_by_its_share(solve):
         pipeline.why_not(plan, ("offload=1",))
 
 
+@pytest.mark.slow
 def test_a_degree_that_divides_nothing_names_one_that_fits(solve):
     answer = pipeline.why_not(solve(""), ("tp=7",))
     assert answer.infeasible is not None and "instead" in answer.infeasible.fix

@@ -29,6 +29,7 @@ def found():
     return pipeline.static("demo-cpu-4", OPTIONS)
 
 
+@pytest.mark.slow
 def test_the_static_plan_is_legal_and_has_one_degree(found):
     assert violations(found.plan) == []
     assert set(degrees_of(found.plan).values()) == {found.comparison.degree}
@@ -65,6 +66,7 @@ def test_deferral_never_makes_it_longer(found):
     assert deferral.saved == pytest.approx(1 - sum(deferral.seconds) / sum(found.comparison.static_seconds))
 
 
+@pytest.mark.slow
 def test_every_item_is_worked_on_once_in_its_batch_or_the_next():
     inputs = load_job("demo-cpu-4", JobOptions(batches=4, effort=1))
     seen: list[dict[int, int]] = []
@@ -127,6 +129,7 @@ def refused(*words):
     return str(error)
 
 
+@pytest.mark.slow
 def test_the_verbs_answer_in_words_and_in_json(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     solved = json.loads(

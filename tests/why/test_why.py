@@ -54,6 +54,7 @@ def test_alone_an_item_takes_what_its_own_micro_batch_takes(wide):
         assert c.crosses_nodes == (c.degree > 8)
 
 
+@pytest.mark.slow
 def test_the_step_with_another_degree_is_that_of_why_not(plan):
     item = min(plan.uses.items["llm"])
     answer = pipeline.why(plan, str(item))
@@ -66,6 +67,7 @@ def test_the_step_with_another_degree_is_that_of_why_not(plan):
         assert other.after.value == c.step_seconds
 
 
+@pytest.mark.slow
 def test_a_group_has_a_load_for_every_micro_batch_it_works_in(wide):
     for name in [*wide.groups][::6]:  # each asks for the whole step once more
         answer = pipeline.why(wide, name)
@@ -81,6 +83,7 @@ def test_unknown_things_list_the_known(plan, what):
         pipeline.why(plan, what)
 
 
+@pytest.mark.slow
 def test_sensitivities_are_re_solves(wide):
     answer = pipeline.why(wide)
     assert isinstance(answer, WhyPlan)

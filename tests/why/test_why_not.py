@@ -75,6 +75,7 @@ def changed_degrees(inputs, degrees):
     return replace(inputs, job=with_fields(inputs.job, degrees=degrees))
 
 
+@pytest.mark.slow
 def test_the_reasons_add_up_to_the_difference(wide):
     for change in ("degrees=64", "nodes=4", "degrees=16"):
         answer = pipeline.why_not(wide, (change,))
@@ -98,6 +99,7 @@ def test_a_fixed_item_has_its_degree_and_the_bound_its_set(plan):
     assert answer.after.value >= plan.outcome.bound * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_an_impossible_change_names_what_binds_and_frees_it(plan):
     answer = pipeline.why_not(plan, ("tokens_per_rank=400",))
     assert answer.after is None
@@ -120,6 +122,7 @@ def test_the_states_of_a_large_model_bind_on_few_ranks():
     assert pipeline.why_not(plan, (f"nodes={int(instead[6:]) - 1}",)).after is None
 
 
+@pytest.mark.slow
 def test_another_zero_stage_brings_its_sync_and_a_strategy_that_can(plan):
     answer = pipeline.why_not(plan, ("zero=2",))
     assert answer.follows[0] == "sync=step"

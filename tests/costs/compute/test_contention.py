@@ -39,6 +39,7 @@ def test_a_whole_device_has_no_slowdown(use):
     assert slowdown(use._replace(share=1.0), []) == 1.0
 
 
+@pytest.mark.slow
 @given(USES, SHARES)
 def test_slowdown_of_a_share_is_bounded_by_one_over_the_share(use, less):
     lower, higher = sorted((use.share, less))

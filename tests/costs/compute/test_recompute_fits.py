@@ -86,6 +86,7 @@ def test_ranges_that_cover_all_layers_equal_one_setting_to_the_bit(how, spread):
     assert passes(said({}), range(4), (16,)) == passes(said("none"), range(4), (16,))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(WORDS), min_size=4, max_size=4),
     st.sampled_from([(64,), (16, 32, 128), (5000,)]),

@@ -42,6 +42,7 @@ def comes_out_even(layout: Layout, layers: int) -> bool:
     return layers % chunks == 0 or (layout.vpp == 1 and (layers + 2) % chunks == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "cluster", "batch", "seq", "fixed"), MODELS)
 def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, fixed):
     inputs = static_inputs(tmp_path, model, cluster, [seq] * batch, fixed)
@@ -60,6 +61,7 @@ def test_simulated_and_closed_form_agree(tmp_path, model, cluster, batch, seq, f
     assert median(map(abs, errors.values())) < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["zb_h1", "zb_h2"])
 def test_zero_bubble_agrees_as_far_as_it_says(tmp_path, schedule):
     """The closed form has W in the mean over a stage, and shortens no bubble further than by whole ones."""

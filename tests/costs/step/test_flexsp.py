@@ -71,6 +71,7 @@ def released(shared):
     return load_job(JOB, JobOptions(batches=2, lengths=str(path)))
 
 
+@pytest.mark.slow
 def test_its_own_static_figures_come_out(released):
     static = [
         packing_seconds(problem, best_of_shape(problem, shape_of(problem, 64))) * 1e3 for problem in problems(released)

@@ -108,6 +108,7 @@ def test_parameters_and_shared_tensors_stay():
     assert not stay & {*mover.moved}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", RECOMPUTE)
 def test_offloaded_activations_free_device_memory(how):
     """The inputs of middle layers are freed after the forward."""

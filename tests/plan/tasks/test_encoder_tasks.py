@@ -146,6 +146,7 @@ def test_two_that_are_placed_around_each_other_are_refused():
     assert found.where == "steps[0].order.place[2]" and "whose own place follows from them" in found.message
 
 
+@pytest.mark.slow
 def test_whatever_is_placed_is_in_order_or_is_refused_by_its_place():
     """Chains and forks of modules, forwards and backwards, whole and cut: most placements of chance cannot be."""
     placed = Counter()

@@ -1,5 +1,6 @@
 """An expansion that was kept is the one that a plan has, whatever was asked for in between."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def changed(plan: Plan, what: str) -> Plan:
 CHANGES = ["", "sizes", "readers' sizes", "readers' recomputation", "order of keys", "groups", "layouts", "copies"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(PLANS), st.sampled_from(CHANGES)), max_size=8))
 @examples(100)
 def test_the_tasks_are_those_of_the_plan(asked):

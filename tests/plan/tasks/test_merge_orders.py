@@ -39,6 +39,7 @@ def on(t: Task, lane) -> bool:
     return lane[0] in t.ranks and t.stream == lane[1]
 
 
+@pytest.mark.slow
 @given(programs())
 def test_an_order_that_is_settled_stays_as_it_is(program):
     tasks, _ = program
