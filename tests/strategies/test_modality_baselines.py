@@ -106,12 +106,11 @@ def test_what_each_baseline_is(solved):
         assert layout.zero == 3 and layout.dp == len(layout.ranks) == inputs.cluster.size
 
 
-def test_stages_are_rebalanced_only_where_that_is_quicker(tmp_path):
+def test_rebalanced_stages_are_never_slower_than_even_ones(tmp_path):
     inputs = drawn_inputs(tmp_path, 9, 1)
-    trials, space = JointTrials(inputs), JointSpace(inputs)
-    each = zip(*(BASELINES[name](space) for name in ("encoder_first_stage", "rebalanced_stages")), strict=True)
-    for even, level in each:
-        assert trials.estimate(level) <= trials.estimate(even)
+    found = {each.kind: each for each in baseline_trials(JointTrials(inputs), JointSpace(inputs))}
+    assert found["rebalanced_stages"].plan
+    assert found["rebalanced_stages"].seconds <= found["encoder_first_stage"].seconds
 
 
 def test_a_pass_over_packed_items_is_launched_once(tmp_path):
@@ -133,7 +132,8 @@ def test_stages_are_kept_from_the_mix_of_halves(tmp_path):
         best_trial(JointTrials(each), "kept_stages", BASELINES["kept_stages"](JointSpace(each)))
         for each in (halves, many)
     ]
-    level = best_trial(JointTrials(halves), "rebalanced_stages", BASELINES["rebalanced_stages"](JointSpace(halves)))
+    trials = {each.kind: each for each in baseline_trials(JointTrials(halves), JointSpace(halves))}
+    level = trials["rebalanced_stages"]
     assert level.plan and kept[0].layouts == level.layouts and kept[0].seconds == level.seconds
     assert kept[1].layouts == level.layouts and kept[1].plan.uses.items != kept[0].plan.uses.items
 

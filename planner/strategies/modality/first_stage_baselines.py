@@ -47,20 +47,18 @@ def encoder_first_stage(space: JointSpace) -> Iterator[Layouts]:
 
 
 def rebalanced_stages(space: JointSpace) -> Iterator[Layouts]:
-    """Stages rebalanced for this batch, where that is estimated to be quicker than to leave them even."""
-    trials = JointTrials(space.inputs)
-    for layouts in encoder_first_stage(space):
-        yield min((with_level_stages(space.inputs, layouts), layouts), key=trials.estimate)
+    """Stages rebalanced for this batch."""
+    yield from (with_level_stages(space.inputs, layouts) for layouts in encoder_first_stage(space))
 
 
 def kept_stages(space: JointSpace) -> Iterator[Layouts]:
-    """Degrees and stages as they are best for the mix 5:5. Raises Infeasible where samples have no mix."""
-    batch = reference_batch(space.inputs)
-    if batch == space.inputs.batches[0]:
-        yield from rebalanced_stages(space)
-        return
-    reference = replace(space.inputs, batches=(batch,))
-    best = best_trial(JointTrials(reference), "kept_stages", rebalanced_stages(JointSpace(reference)))
+    """Degrees and stages as they are best for the mix 5:5, level or even. Raises Infeasible where samples have no
+    mix.
+    """
+    reference = replace(space.inputs, batches=(reference_batch(space.inputs),))
+    trials, open_space = JointTrials(reference), JointSpace(reference)
+    tried = [best_trial(trials, "kept_stages", each(open_space)) for each in (rebalanced_stages, encoder_first_stage)]
+    best = min(tried, key=lambda each: each.seconds)
     if best.plan is None:
         raise Infeasible(f"of the mix {REFERENCE_MIX}: {best.because}", where="memory")
     yield best.layouts
