@@ -19,7 +19,6 @@ from planner.layouts.layout_problem import (
     LayoutProblem,
     fixed_fields,
     layout_problem,
-    ranks_alone,
     with_fixed_fields,
 )
 from planner.layouts.layout_screening import (
@@ -65,7 +64,6 @@ __all__ = [
     "layout_problem",
     "layouts_of",
     "rank_counts",
-    "ranks_alone",
     "recompute_ranges",
     "screen",
     "screen_each",

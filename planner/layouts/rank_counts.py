@@ -7,15 +7,19 @@ another, less than a node's eight or an eighth of all: 34 and 32; 100 and 96; of
 
 from collections.abc import Iterator
 
+from planner.specs.base import Ranks
 from planner.specs.parallelism import Parallelism
 
 UNUSED, SHARE_UNUSED = 7, 8  # ranks that may have nothing to do, at least; of many ranks one in so many
 
 
 def rank_counts(size: int, fixed: Parallelism) -> Iterator[int]:
-    """Numbers of ranks of a module alone, all `size` first; where replicas are fixed, which are as many as ranks allow,
-    only these.
+    """Numbers of ranks of a module alone: as many as are fixed; else all `size` first, and all alone where replicas are
+    fixed, which are as many as ranks allow.
     """
+    if isinstance(fixed.ranks, Ranks):
+        yield len(fixed.ranks)
+        return
     count, least = size, size if fixed.dp else max(1, size - max(UNUSED, size // SHARE_UNUSED))
     while count >= least:
         yield count

@@ -15,7 +15,7 @@ from planner.layouts import (
 from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Plan
 from planner.scoring.bounded_step import step_sizes
-from planner.specs.base import Ranks, with_fields
+from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.parallelism import Parallelism
 
@@ -28,8 +28,7 @@ def plan_space_seconds(plan: Plan) -> float:
         return joint_bound(joint_problem_of_plan(plan)).seconds
     (name,) = plan.layouts
     fixed = plan.uses.fix.layouts.get(name, Parallelism())
-    counts = (len(fixed.ranks),) if isinstance(fixed.ranks, Ranks) else rank_counts(plan.size, fixed)
-    return min(space_seconds_on(plan, name, count) for count in counts)
+    return min(space_seconds_on(plan, name, count) for count in rank_counts(plan.size, fixed))
 
 
 def space_seconds_on(plan: Plan, name: str, count: int) -> float:

@@ -29,7 +29,6 @@ from planner.layouts import (
     layout_problem,
     layouts_of,
     rank_counts,
-    ranks_alone,
     screen,
     space_bound,
     with_fixed_fields,
@@ -81,9 +80,7 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best layout found. Raises Infeasible, naming the binding limit."""
     inputs, refused = with_fixed_fields(inputs), list[Infeasible]()
     whole, found = layout_problem(inputs), list[Plan]()
-    for count in (
-        (whole.trained.ranks,) if ranks_alone(inputs) else rank_counts(whole.trained.ranks, fixed_fields(inputs))
-    ):
+    for count in rank_counts(inputs.cluster.size, inputs.fixed_parallelism):
         if found and least_work(found[0]) / count >= min(each.outcome.value for each in found):
             break  # no plan on so few ranks is as quick, nor a bound less
         try:

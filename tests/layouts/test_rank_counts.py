@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.layouts.rank_counts import rank_counts
+from planner.specs.base import Ranks
 from planner.specs.parallelism import Parallelism
 from tests.examples import examples
 
@@ -28,5 +29,6 @@ def test_each_divides_better_than_all_larger_ones(size):
     assert counts == better[::-1] and counts[0] == size
 
 
-def test_fixed_replicas_say_how_many():
+def test_fixed_replicas_and_fixed_ranks_say_how_many():
     assert [*rank_counts(34, Parallelism(dp=17))] == [34]
+    assert [*rank_counts(34, Parallelism(ranks=Ranks(range(20))))] == [20]
