@@ -1,18 +1,21 @@
 """A plan as somebody else's trainer follows it: what it is told is what the runtime does, and its example trains."""
 
-import os
+import io
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import chain
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
 from planner.errors import InputError
 from planner.files import write
 from planner.follow import FollowedPlan, follow
+from planner.launch.processes import launch
 from planner.plan.plan_file import Group, Layout, Step
 from planner.plan.tasks.expand import expand
 from planner.plan.tokens.encoder_outputs import fed_spans
@@ -193,11 +196,15 @@ def test_following_loads_no_torch():
 def losses(plan, path):
     """What the example prints of this plan."""
     write(path, plan)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={plan.size}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([*command, EXAMPLE, path], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return [float(each) for each in re.findall(r"loss (\S+)", done.stdout)]
+    return [float(each) for each in re.findall(r"loss (\S+)", launch(said_by_the_example, plan.size, path)[0])]
+
+
+def said_by_the_example(worker, path):
+    """As torchrun starts it: the environment says which rank this is."""
+    sys.argv = [str(EXAMPLE), str(path)]
+    with redirect_stdout(io.StringIO()) as said:
+        run_path(str(EXAMPLE), run_name="__main__")
+    return said.getvalue()
 
 
 def alone(plan):

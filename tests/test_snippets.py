@@ -1,10 +1,13 @@
 """What documents show can be typed: commands parse, files read, Python names what there is, output is what comes."""
 
 import ast
+import io
 import shlex
 import shutil
-import subprocess
+import signal
 import sys
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import typer
 import yaml
 
 from planner import files
-from planner.cli.app import app
+from planner.cli.app import app, main
 from planner.plan.formats import FORMATS
 from tests.documents import DOCS, HOME, PAGES, Block, blocks, commands, name_of, shown, spans
 
@@ -70,17 +73,25 @@ def test_python_names_what_there_is(block):
             assert hasattr(import_module("planner.pipeline"), node.attr), node.attr
 
 
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory):
+    """A folder, and a function that runs a command there: what several pages show once."""
+    folder = tmp_path_factory.mktemp("pages")
+    shutil.copy(DOCS / "examples/own-model/config.json", folder)
+    return folder, cache(lambda command: planner(command, folder))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=name_of)
-def test_output_is_what_comes(page, tmp_path, monkeypatch):
-    """Every line that is shown comes, in that order. Commands of a page run one after the other in one folder."""
+def test_output_is_what_comes(page, run_once, tmp_path, monkeypatch):
+    """Every line that is shown comes, in that order. Commands run one after the other in one folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shutil.copy(DOCS / "examples/own-model/config.json", tmp_path)
+    folder, run = run_once
     compared = [each for each in shown(page) if not each.command.startswith(TRAINING)]
     assert compared
     for each in compared:
-        write_today(page, tmp_path)
-        lines = iter(planner(each.command, tmp_path))
+        write_today(page, folder)
+        lines = iter(run(each.command))
         for line in each.lines:
             assert line in lines, f"{each.page} shows of `{each.command}` what does not come: {line}"
 
@@ -125,8 +136,14 @@ def edits(plan: str) -> dict[str, str]:
 
 def planner(command: str, folder: Path) -> list[str]:
     """The lines that a command prints in a folder, errors too."""
-    done = subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=folder, capture_output=True, text=True)
-    return [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
+    printed = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed[0]), redirect_stderr(printed[1]):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", shlex.split(command))
+        patch.setattr(signal, "signal", lambda *_: None)  # handlers of a process are pytest's here
+        with suppress(SystemExit):
+            main()
+    return [line.rstrip() for each in printed for line in each.getvalue().splitlines()]
 
 
 def write_today(page: Path, folder: Path) -> None:

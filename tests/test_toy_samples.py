@@ -2,16 +2,15 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from planner import files
+from planner.cli.app import app
 from planner.plan.join_plans import join_plans
 from planner.plan.plan_file import Prices
 from planner.specs.base import with_fields
@@ -22,19 +21,15 @@ from planner.workflows.toy_samples import BEGIN, END, FIRST_COLOUR, text_entropy
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "docs" / "examples" / "shapes-and-tones"
 STEPS, LAST, ROWS = 24, 6, 32
+MANY, ONE = "llm: {dp: 4, zero: 1}", "llm: {dp: 4, zero: 1, micro_batch: 8}"  # micro-batches of a step: the same sums
 
 
 def planner(folder: Path, *words: str) -> dict:
     """What a verb answers."""
-    done = subprocess.run(
-        [sys.executable, "-m", "planner", *words, "--json"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
 
@@ -96,17 +91,18 @@ def losses(tmp_path_factory):
     """Of each step, with images and sound, and of the decoder alone on the same texts."""
     folder, count = tmp_path_factory.mktemp("toy"), str(STEPS * ROWS)
     planner(folder, "samples", "samples", "--count", count)
-    for name in ("model.yaml", "job.yaml"):
-        (folder / name).write_text((EXAMPLE / name).read_text())
+    model, job = ((EXAMPLE / name).read_text() for name in ("model.yaml", "job.yaml"))
+    assert MANY in job
+    (folder / "model.yaml").write_text(model)
+    (folder / "job.yaml").write_text(job.replace(MANY, ONE))
     (folder / "text").mkdir()
     for name in ("tokens.npy", "offsets.npy"):
         (folder / "text" / name).write_bytes((folder / "samples" / name).read_bytes())
-    model = (EXAMPLE / "model.yaml").read_text()
     (folder / "text.yaml").write_text(
         f"{model[: model.index('  vision:')]}{model[model.index('  llm:') : model.index('edges:')]}"
     )
-    job = (EXAMPLE / "job.yaml").read_text().replace("model.yaml", "text.yaml").replace("path: samples", "path: text")
-    (folder / "text-job.yaml").write_text(job[: job.index("fix:")] + "fix: {layouts: {llm: {dp: 4, zero: 1}}}\n")
+    job = job.replace("model.yaml", "text.yaml").replace("path: samples", "path: text")
+    (folder / "text-job.yaml").write_text(f"{job[: job.index('fix:')]}fix: {{layouts: {{{ONE}}}}}\n")
     found = {}
     for data, name in (("samples", "job.yaml"), ("text", "text-job.yaml")):
         plan = write_plan(folder / f"{data}.plan.yaml", folder / name)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -130,6 +131,7 @@ def launch(
     The first worker to fail ends all others, and the error names it and its task. Ctrl-C and SIGTERM kill the workers,
     unless there is a `supervision`.
     """
+    start_fork_server(entry.__module__)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -162,10 +164,18 @@ def launch(
     return [child.result for child in children]
 
 
+def start_fork_server(*modules: str) -> None:
+    """Start the process from which workers are forked, unless it runs. It imports these modules, seconds for torch; who
+    calls this early has it do so while the launcher itself imports what it needs.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload([*PRELOADED_MODULES, *modules])
+    with ignoring_interrupts():
+        forkserver.ensure_running()
+
+
 def start_child(rank: int, environment: dict[str, object], body: WorkerBody) -> ChildProcess:
     """Start the worker of one rank."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOADED_MODULES, body.entry.__module__])
     reader, writer = context.Pipe(duplex=False)
     board = context.RawValue(BoardEntry)
     process = context.Process(target=worker_main, args=(writer, board, environment, body), name=f"rank {rank}")

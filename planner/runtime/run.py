@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
 from planner.errors import InputError, RanksLost, RunFailed
-from planner.launch import Supervision, launch
+from planner.launch import Supervision, launch, start_fork_server
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import resolve_resume
@@ -24,6 +24,7 @@ from planner.runtime.run_result import REASON_OF_SIGNAL, RunResult, StopReason
 
 LOG = logging.getLogger(__name__)
 STACKS_FILE = "stacks.txt"  # beside the checkpoint, when a rank hangs
+TRAINING_LOOP = "planner.runtime.execute.training_loop"
 MOST_ROLLBACKS = 5  # in one run: what spikes again and again is no matter of a few batches
 
 
@@ -49,6 +50,7 @@ def run(
     name = options.source or plan.name
     require_legal(plan, name)
     options = resolve_resume(options)
+    start_fork_server(TRAINING_LOOP)  # while the checks that follow import torch, too
     require_runnable(plan, options)
     require_outputs(options)
     with errors_in_plan_file(name):

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -17,6 +15,8 @@ from planner.cli.views.measured_difference import ID_COLUMNS, folded
 from planner.errors import InputError
 from planner.simulate import TracedStep, build_trace, median_step, read_steps, write_trace
 from planner.specs.base import Ranks, with_fields
+from planner.specs.inputs import JobOptions
+from tests.online.small_jobs import write_job
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +149,13 @@ def test_another_plans_run_and_no_run_at_all(path, plan, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_run_wrote_is_laid_over_its_plan(path, tmp_path):
+def test_what_a_run_wrote_is_laid_over_its_plan(tmp_path):
     """Through real processes: every task of the plan was measured, under its own name."""
-    words = [sys.executable, "-m", "planner", "run", str(path), "--steps", "3", "--no-ledger"]
-    done = subprocess.run([*words, "--trace", str(tmp_path / "m.json")], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    path = tmp_path / "plan.yaml"
+    files.write(path, pipeline.solve(str(write_job(tmp_path, "ahead", rows=6)), JobOptions(effort=1)).plan)
+    words = ["run", str(path), "--steps", "3", "--no-ledger", "--trace", str(tmp_path / "m.json")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
     assert [r.run_step for r in read_steps(tmp_path / "m.json")] == [0, 1, 2]
     (step,) = json.loads(invoke(path, "--measured", tmp_path / "m.json", "--json").stdout)["measured"]
     assert step["missing"] == [] and step["steps_measured"] == 3

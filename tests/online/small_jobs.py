@@ -36,8 +36,8 @@ def write_job(folder: Path, planning: str = "per_batch", lengths: str = MIX, row
     return path
 
 
-def head_of(folder: Path, planning: str = "per_batch", effort: int = 1, lengths: str = MIX) -> Plan:
-    return pipeline.solve(str(write_job(folder, planning, lengths)), JobOptions(effort=effort)).plan
+def head_of(folder: Path, planning: str = "per_batch", effort: int = 1, lengths: str = MIX, rows: int = 24) -> Plan:
+    return pipeline.solve(str(write_job(folder, planning, lengths, rows)), JobOptions(effort=effort)).plan
 
 
 def ahead_of(folder: Path, head: Plan, until: int | None = None) -> LookAheadPlanner:

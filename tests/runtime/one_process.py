@@ -18,6 +18,7 @@ from planner.runtime.execute.training_loop import prepare_executor, train_steps
 from planner.runtime.measure.memory_snapshot import make_memory_snapshot
 from planner.runtime.state import full_tensors
 from planner.specs.workload.items import packed_documents, part_lengths
+from tests.runtime.training_worlds import choose_warm_up
 
 
 class OneProcess:
@@ -95,9 +96,10 @@ def weighted(weighting: str, summed):
     return sum(loss / root for (loss, _), root in zip(summed, roots, strict=True)) / sum(roots)
 
 
-def trained_to_the_end(worker, plans, options, timeout_s=60):
+def trained_to_the_end(worker, plans, options, warm, timeout_s=60):
     """Of each plan, in one world: its run, and its weights at the end. `plans`: with how many steps each."""
     results = {}
+    choose_warm_up(warm)
     with joined_world(worker, timeout_s=timeout_s):
         for name, (plan, steps) in plans.items():
             for_plan = replace(options, steps=steps)

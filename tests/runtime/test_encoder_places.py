@@ -13,6 +13,7 @@ from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.runtime.run_options import RunOptions
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
+from tests.examples import thorough
 from tests.runtime.multi_module_plans import joined, layout
 from tests.runtime.one_process import OneProcess, differences, trained_to_the_end
 from tests.runtime.training_worlds import asked_for, soaked
@@ -127,7 +128,7 @@ def results(request):
     runs = {name: (PLANS[name], STEPS) for name in asked_for(request, "name")}
     for plan, _ in runs.values():
         require_runnable(plan, OPTIONS)
-    return launch(trained_to_the_end, 4, runs, OPTIONS)[0]
+    return launch(trained_to_the_end, 4, runs, OPTIONS, thorough())[0]
 
 
 @pytest.mark.parametrize("name", soaked(PLANS, OFTEN))

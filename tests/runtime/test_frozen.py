@@ -1,5 +1,7 @@
 """What is frozen keeps its weights, and what is trained gets the gradients of one process, wherever modules are."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.plan.legal.plan_laws import require_legal
@@ -8,7 +10,7 @@ from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
 from tests.meshes import meshed
 from tests.runtime.multi_module_plans import FEEDS, IMAGES, TEXTS, joined, layout
-from tests.runtime.training_worlds import asked_for, run_all, soaked
+from tests.runtime.training_worlds import asked_for, run_all, soaked, train_all
 
 pytestmark = pytest.mark.slow
 
@@ -119,10 +121,11 @@ def test_losses_fall_also_where_only_the_projector_is_trained(results):
 def test_a_pipeline_of_which_only_the_projector_is_trained_is_saved_and_resumed(tmp_path):
     """Its first stage has no optimizer states."""
     plan, folder = plan_of_case("stages", "the projector and the llm"), tmp_path / "saved"
-    whole = run_all(4, {"x": plan}, RunOptions(steps=2, seed=4))["x"]
-    run_all(4, {"x": plan}, RunOptions(steps=1, seed=4, save=folder))
-    again = run_all(4, {"x": plan}, RunOptions(steps=2, seed=4, resume=folder))["x"]
-    assert [step.loss for step in again.steps] == pytest.approx([step.loss for step in whole.steps[1:]], rel=1e-12)
+    whole = RunOptions(steps=2, seed=4)
+    options = {"whole": whole, "saved": replace(whole, steps=1, save=folder), "again": replace(whole, resume=folder)}
+    found = train_all(4, {name: (plan, each) for name, each in options.items()})
+    losses = {name: [step.loss for step in each.steps] for name, each in found.items()}
+    assert losses["again"] == pytest.approx(losses["whole"][1:], rel=1e-12)
 
 
 def test_backward_gathers_of_a_frozen_llm_stay_where_its_backward_is_in_two():

@@ -31,7 +31,7 @@ def require_equal_to_one_process(plans) -> None:
     for seed, plan in plans.items():
         runs[seed] = plan, max(2, len(plan.steps))
         require_runnable(plan, replace(OPTIONS, steps=runs[seed][1]))
-    found = launch(trained_to_the_end, 4, runs, OPTIONS)[0]
+    found = launch(trained_to_the_end, 4, runs, OPTIONS, True)[0]
     assert found.keys() == plans.keys()
     for seed, (run, weights) in found.items():
         verified = run.verify

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.launch.processes import launch
 from planner.runtime import RunOptions
 from planner.runtime.checkpoint.checkpoint_index import data_digest
 from planner.runtime.preflight.data_checks import require_data
@@ -14,7 +13,7 @@ from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.specs.base import with_fields
 from planner.specs.workload.items import item_tokens
 from tests.runtime.multi_module_plans import SPECS, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, asked_for, soaked, trained
+from tests.runtime.training_worlds import ONCE, asked_for, soaked, train_all
 from tests.sample_folders import SAMPLES, facts, planned, write_folder
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
@@ -102,7 +101,7 @@ def results(request, folders):
     found = dict(runs(folders, asked_for(request, "name") or OFTEN))
     for plan, options in found.values():
         require_runnable(plan, options)
-    return found, launch(trained, 4, found)[0]
+    return found, train_all(4, found)
 
 
 @pytest.mark.slow
@@ -131,7 +130,7 @@ def test_the_loss_is_that_of_the_folders_images(folders, tmp_path):
         options[values] = write_folder(tmp_path / values)
         (options[values] / f"{values}.npy").write_bytes((other / f"{values}.npy").read_bytes())
     asked = {name: (plan, RunOptions(steps=1, seed=5, data=data)) for name, data in options.items()}
-    losses = {name: each.steps[0].loss for name, each in launch(trained, 4, asked)[0].items()}
+    losses = {name: each.steps[0].loss for name, each in train_all(4, asked).items()}
     assert losses.pop("same") == losses["photo"]
     assert len({round(loss, 9) for loss in losses.values()}) == 4
 

@@ -169,7 +169,7 @@ ANYWHERE = ("stages", "before", "beside", "zero 3, stages")  # one layout, its e
 @pytest.fixture(scope="module")
 def results():
     """Of `LATER` the others have a part: `make soak` runs them."""
-    return run_all(4, {name: plan for name, plan in PLANS.items() if name not in LATER}, twice=ANYWHERE)
+    return run_all(4, {name: plan for name, plan in PLANS.items() if name not in LATER}, twice=ANYWHERE, warm=True)
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name not in LATER])

@@ -78,7 +78,7 @@ def test_a_run_that_goes_on_trains_the_batches_that_are_left(tmp_path):
 
 @pytest.mark.slow
 def test_a_planner_that_dies_ends_the_run_clearly(tmp_path):
-    head = head_of(tmp_path)
+    head = head_of(tmp_path, rows=4)
 
     def kill(progress):
         if progress.step == 2:
@@ -134,7 +134,7 @@ def released(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", soaked([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], [signal.SIGKILL]))
 def test_nobody_outlives_a_run_that_is_ended(tmp_path, number):
-    head = head_of(tmp_path)
+    head = head_of(tmp_path, rows=4)
     files.write(tmp_path / "plan.yaml", head)
     folder = tmp_path / head.then.folder
     process = subprocess.Popen(command(tmp_path / "plan.yaml"), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)

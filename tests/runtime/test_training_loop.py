@@ -34,7 +34,7 @@ from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
 from tests.runtime.test_several_modules import joined as several
 from tests.runtime.test_several_modules import layout
-from tests.runtime.training_worlds import DECODER, spread
+from tests.runtime.training_worlds import DECODER, asked_for, soaked, spread
 
 ROOT = Path(__file__).parents[2]
 SIZE, STEPS, SEED = 4, 4, 5
@@ -111,13 +111,15 @@ def trained_here(worker, plans, options):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(request, tmp_path_factory):
     metrics = tmp_path_factory.mktemp("runs") / "metrics.jsonl"
     options = RunOptions(steps=STEPS, verify=True, seed=SEED, training=TRAINING, metrics=metrics)
-    return launch(trained_here, SIZE, PLANS, options)[0], metrics
+    asked = asked_for(request, "name") or OFTEN[:1]
+    return launch(trained_here, SIZE, {name: PLANS[name] for name in asked}, options)[0], metrics
 
 
-every = pytest.mark.parametrize("name", PLANS)
+OFTEN = ("zero 3", "replicas", "pp, zero 3", "tied ends", "experts with biases", "experts")
+every = pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
 
 
 @pytest.mark.slow

@@ -9,12 +9,15 @@ from planner.launch.worker import joined_world
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.plan_file import Group, Layout, Plan, Step, group_name
+from planner.runtime.execute import training_loop
 from planner.runtime.execute.training_loop import train
+from planner.runtime.execute.warmup import warm_up
 from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.runtime.run_options import RunOptions
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import Ranks
 from planner.specs.layers import Decoder
+from tests.examples import thorough
 from tests.plans import plan_of, stages_of, uses
 
 DECODER = Decoder(layers=4, hidden=32, heads=8, kv_heads=4, ffn=48, vocab=64)
@@ -70,18 +73,37 @@ def asked_for(request, *names):
 ONCE = RunOptions(steps=1, verify=True, seed=5, training=TrainingOptions(learning_rate=3e-3))
 
 
-def trained(worker, runs: dict[str, tuple[Plan, RunOptions]]):
+def connect(executor, plan, tasks):
+    """All of a warm-up that a first step cannot do without."""
+    executor.local.channels.connect()
+
+
+def choose_warm_up(warm: bool) -> None:
+    """Of the runs of this process; usual where it is not `warm`, as a warm-up takes as long as a step of several
+    modules, and files that have all kinds of plans leave it in.
+    """
+    training_loop.warm_up = warm_up if warm else connect
+
+
+def trained(worker, runs: dict[str, tuple[Plan, RunOptions]], warm):
     """Every plan, in one world."""
+    choose_warm_up(warm)
     with joined_world(worker, timeout_s=60):
         return {name: train(worker, plan, options) for name, (plan, options) in runs.items()}
 
 
-def run_all(size: int, plans: dict[str, Plan], options: RunOptions = ONCE, twice=()):
+def run_all(size: int, plans: dict[str, Plan], options: RunOptions = ONCE, twice=(), *, warm=None):
     """Plan → what its run measured, on the first rank.
 
     One step, as of a plan with one step only the first is verified; `twice`: plans whose second step shows something.
+    `warm`: whether a warm-up comes before; None: in the soak.
     """
     runs = {name: (plan, replace(options, steps=2) if name in twice else options) for name, plan in plans.items()}
     for plan, of_plan in runs.values():
         require_runnable(plan, of_plan)
-    return launch(trained, size, runs)[0]
+    return train_all(size, runs, warm)
+
+
+def train_all(size: int, runs: dict[str, tuple[Plan, RunOptions]], warm: bool | None = None):
+    """Run → what it measured, on the first rank, one after the other in one world."""
+    return launch(trained, size, runs, thorough() if warm is None else warm)[0]

@@ -28,9 +28,13 @@ def solved(inputs):
     return solve_job(inputs, NO_CALLBACK).plan
 
 
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    return solved(seeing_job(tmp_path_factory.mktemp("job")))
+
+
 @pytest.mark.slow
-def test_a_plan_is_legal_and_its_numbers_are_its_own(tmp_path):
-    plan = solved(seeing_job(tmp_path))
+def test_a_plan_is_legal_and_its_numbers_are_its_own(plan):
     assert not violations(plan)
     assert plan.made.strategy == "modality_layout"
     assert plan.outcome.value == pytest.approx(score(plan).step_seconds, rel=1e-8)
@@ -38,16 +42,15 @@ def test_a_plan_is_legal_and_its_numbers_are_its_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_same_job_gives_the_same_plan(tmp_path):
-    inputs = seeing_job(tmp_path)
-    assert solved(inputs) == solved(inputs)
+def test_the_same_job_gives_the_same_plan(plan, tmp_path):
+    assert solved(seeing_job(tmp_path)) == plan
 
 
 @pytest.mark.slow
-def test_best_is_this_strategy_where_there_are_several_modules(tmp_path):
+def test_best_is_this_strategy_where_there_are_several_modules(plan, tmp_path):
     inputs = seeing_job(tmp_path)
     best = solved(replace(inputs, job=with_fields(inputs.job, strategy="best")))
-    assert best.layouts == solved(inputs).layouts
+    assert best.layouts == plan.layouts
 
 
 @pytest.mark.slow
