@@ -1,9 +1,6 @@
 """A run on tokens from files: the loss of a plain loop over the rows, and what is not there is named beforehand."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +17,7 @@ from planner.runtime import RunOptions, run
 from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.specs.base import Ranks, with_fields
 from tests.plans import decoder, plan_of, uses
+from tests.runtime.ranks_by_hand import run_ranks
 
 SPEC = decoder(2)
 ROWS = [[*range(1, 20)], [7], [3, 1, 4, 1, 5, 9, 2, 6], [60, 61, 62], [*range(30)]]
@@ -84,16 +82,7 @@ def test_under_another_launcher(tmp_path):
     alone = with_fields(plan(), steps=(Step(sync="micro_batch", micro_batches=({"both": (0, 1, 2, 3, 4)},)),))
     files.write(tmp_path / "plan.yaml", alone)
     folder_of(tmp_path / "data")
-    root = Path(__file__).parents[2]
-    words = ["--nproc-per-node", "2", "-m", "planner.runtime", "plan.yaml", "--data", "data", "--seed", "3"]
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *words],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done, _ = run_ranks(2, tmp_path / "plan.yaml", "--data", tmp_path / "data", "--seed", 3)
     assert done.returncode == 0, done.stderr
     (loss,) = json.loads(done.stdout.splitlines()[-1])["losses"]
     assert loss == pytest.approx(loss_of_a_plain_loop(3), rel=1e-12)

@@ -6,6 +6,7 @@ import pytest
 
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
+from tests.examples import thorough
 from tests.runtime.test_resuming import (
     CUT,
     FOUR,
@@ -20,7 +21,7 @@ from tests.runtime.test_resuming import (
     told,
     two_steps,
 )
-from tests.runtime.training_worlds import spread
+from tests.runtime.training_worlds import choose_warm_up, spread
 
 pytestmark = pytest.mark.slow
 
@@ -44,15 +45,17 @@ RESUMED = {
 }
 
 
-def saved(worker, folder):
+def saved(worker, folder, warm):
     """Whole runs, saved on the way."""
+    choose_warm_up(warm)
     with joined_world(worker, timeout_s=60):
         at = {name: partial(told, OPTIONS, folder / name) for name in SAVED}
         return {name: run(worker, plan, at[name](save="whole", save_every=CUT, keep=2)) for name, plan in SAVED.items()}
 
 
-def resumed(worker, folder):
+def resumed(worker, folder, warm):
     """By name, the rest of such a run on these ranks."""
+    choose_warm_up(warm)
     found = {}
     with joined_world(worker, timeout_s=60):
         for name, (of, plan) in RESUMED[worker.world_size].items():
@@ -62,9 +65,9 @@ def resumed(worker, folder):
 
 
 def test_other_numbers_of_ranks_go_on_the_same(tmp_path):
-    whole = launch(saved, 4, tmp_path)[0]
+    whole = launch(saved, 4, tmp_path, thorough())[0]
     for ranks, plans in RESUMED.items():
-        rest = launch(resumed, ranks, tmp_path)[0]
+        rest = launch(resumed, ranks, tmp_path, thorough())[0]
         for name, (of, plan) in plans.items():
             require_same_losses(whole[of], rest[name])
             (tmp_path / f"{ranks} {name}" / "whole").symlink_to(tmp_path / of / "whole")

@@ -12,6 +12,7 @@ import pytest
 
 from planner.errors import RunFailed
 from planner.files.atomic_write import atomic_write as whole_file
+from planner.launch.communication import barrier
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.models.checkpoints.safetensors_files import SINGLE_FILE
@@ -28,7 +29,7 @@ from planner.specs.layers.components import Experts
 from tests.checkpoint_files import saved_tensors
 from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
 from tests.runtime.test_several_modules import joined as several
-from tests.runtime.training_worlds import DECODER, asked_for, soaked, spread
+from tests.runtime.training_worlds import DECODER, asked_for, choose_warm_up, soaked, spread
 
 STEPS, CUT = 5, 3
 HALF = f"whole/kept/step-{CUT}"
@@ -127,13 +128,24 @@ def run(worker, plan, options):
     return result and ([step.loss for step in result.steps], result.verify)
 
 
-def saved_and_resumed(worker, pairs, folder, options=OPTIONS):
-    """Of each pair: all steps by the first plan, saved on the way and at the end; then the last ones by the second."""
+def saved_and_resumed(worker, pairs, folder, options=OPTIONS, warm=True):
+    """Of each pair: all steps by the first plan, saved on the way and at the end; then the last ones by the second. A
+    first plan of several pairs runs once.
+    """
     found = {}
+    choose_warm_up(warm)
     with joined_world(worker, timeout_s=60):
         for name, (before, then) in pairs.items():
             saved = partial(told, options, folder / name)
-            whole = run(worker, before, saved(save="whole", save_every=CUT, keep=2))
+            same = next(other for other, (plan, _) in pairs.items() if plan == before)
+            if same == name:
+                whole = run(worker, before, saved(save="whole", save_every=CUT, keep=2))
+            else:
+                whole = found[same][0]
+                if worker.rank == 0:
+                    (folder / name).mkdir()
+                    (folder / name / "whole").symlink_to(folder / same / "whole")
+                barrier()
             rest = run(worker, then, saved(save="end", resume=HALF, verify=name in VERIFIED))
             found[name] = whole, rest
     return found

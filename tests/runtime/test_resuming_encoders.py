@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.launch.processes import launch
+from tests.examples import thorough
 from tests.runtime.multi_module_plans import SPECS, joined, layout
 from tests.runtime.test_resuming import (
     OPTIONS,
@@ -61,7 +62,7 @@ def results(request, tmp_path_factory):
         return two_steps(joined({name: layout(name, **said) for name, said in layouts.items()}, rows, **items), 1)
 
     pairs = {name: (plan(*BESIDE), plan(*ELSEWHERE[name])) for name in asked_for(request, "name")}
-    return launch(saved_and_resumed, 4, pairs, folder, replace(OPTIONS, data=data))[0], folder
+    return launch(saved_and_resumed, 4, pairs, folder, replace(OPTIONS, data=data), thorough())[0], folder
 
 
 @pytest.mark.parametrize("name", soaked(ELSEWHERE, ("tensors", "first stage")))

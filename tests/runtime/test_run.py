@@ -16,6 +16,7 @@ from planner.plan.plan_file import Group, Layout, Step
 from planner.runtime import RunOptions, run
 from planner.specs.base import Ranks, with_fields
 from tests.plans import decoder, plan_of, sharded_plan, uses
+from tests.runtime.ranks_by_hand import run_ranks
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,20 +86,11 @@ def test_a_killed_rank_is_named_with_its_task_and_leaves_nobody_behind():
     assert not multiprocessing.active_children()
 
 
-def torchrun(plan, path, ranks, *options):
-    write(path, plan)
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m",
-         "planner.runtime", path, *options],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        text=True, capture_output=True, timeout=120,
-    )  # fmt: skip
-
-
 @pytest.mark.slow
 def test_under_torchrun_the_first_rank_prints_json(tmp_path):
-    done = torchrun(two_ranks(), tmp_path / "plan.yaml", 2, "--steps=2", "--verify", "--dtype=float64")
-    assert done.returncode == 0, done.stderr
+    write(tmp_path / "plan.yaml", two_ranks())
+    done, other = run_ranks(2, tmp_path / "plan.yaml", "--steps=2", "--verify", "--dtype=float64")
+    assert (done.returncode, other) == (0, (0, "", "")), done.stderr
     first, second, summary = map(json.loads, done.stdout.splitlines())
     assert (first["step"], second["step"], second["of"]) == (1, 2, 2)
     assert summary["losses"] == [first["loss"], second["loss"]]
@@ -107,23 +99,18 @@ def test_under_torchrun_the_first_rank_prints_json(tmp_path):
     assert all({*sent} == {"dp", "ulysses"} and min(sent.values()) > 0 for sent in summary["sent_bytes"])
 
 
-def one_rank(path, world_size):
-    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": str(world_size), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-m", "planner.runtime", path], env=environment, text=True, capture_output=True, timeout=60
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("world_size", "says"), [(1, "more ranks than there are processes"), (4, "fewer ranks")])
 def test_ranks_and_processes_must_agree(tmp_path, world_size, says):
     write(tmp_path / "plan.yaml", two_ranks())
-    done = one_rank(tmp_path / "plan.yaml", world_size)
-    assert done.returncode == 2
+    done, *others = run_ranks(world_size, tmp_path / "plan.yaml")
+    assert done.returncode == 2 and others == [(2, "", "")] * (world_size - 1)
     assert says in done.stderr and "Traceback" not in done.stderr
     assert "torchrun --nproc-per-node 2" in done.stderr
 
 
 def test_a_missing_plan(tmp_path):
-    done = one_rank(tmp_path / "none.yaml", 1)
+    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "planner.runtime", tmp_path / "none.yaml"]
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=60)
     assert done.returncode == 2 and "cannot read the file" in done.stderr and "Traceback" not in done.stderr
