@@ -33,5 +33,10 @@ def write_states(path, tensors):
 
 def saved_tensors(folder, module, kind):
     """The full tensors of one kind of a module, in the checkpoint of a folder."""
-    found = stored_states(folder, read_index(folder)).within(shard_prefix(module, kind))
+    return full_tensors(stored_states(folder, read_index(folder)), module, kind)
+
+
+def full_tensors(states, module, kind):
+    """Those of one kind of a module, of a checkpoint that is open: opening it takes longer than reading."""
+    found = states.within(shard_prefix(module, kind))
     return {name: found.read(name) for name in found.shards}

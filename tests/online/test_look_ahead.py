@@ -109,12 +109,12 @@ def test_steps_are_those_that_planning_all_ahead_gives(tmp_path):
 @pytest.mark.slow
 def test_taking_makes_room_for_the_next_and_nothing_is_kept(tmp_path):
     ahead = ahead_of(tmp_path, head_of(tmp_path))
-    for number in range(1, 10):
+    for number in range(1, 6):
         exhaust(ahead)
         assert sorted(ahead.drafts) == [*range(number, number + 4)]
         assert ahead.slots.take(number)
         ahead.advance()
-    assert not any(ahead.slots.offered(number) for number in range(1, 10))
+    assert not any(ahead.slots.offered(number) for number in range(1, 6))
 
 
 def test_a_planner_that_was_killed_goes_on_where_the_folder_stands(tmp_path):

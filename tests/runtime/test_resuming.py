@@ -21,12 +21,13 @@ from planner.runtime.checkpoint import written_file
 from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, TENSOR_KINDS, UNACCEPTED, read_index
 from planner.runtime.checkpoint.save_lock import SAVE_LOCK
 from planner.runtime.checkpoint.saving import CheckpointSaver
+from planner.runtime.checkpoint.stored_states import stored_states
 from planner.runtime.checkpoint.written_file import NEW_STATES
 from planner.runtime.execute.training_loop import train
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
-from tests.checkpoint_files import saved_tensors
+from tests.checkpoint_files import full_tensors
 from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
 from tests.runtime.test_several_modules import joined as several
 from tests.runtime.training_worlds import DECODER, asked_for, choose_warm_up, soaked, spread
@@ -209,10 +210,12 @@ def require_same_losses(first, then):
 
 def require_same_states(folder, modules):
     """Of all steps at once, and of the second half behind the first."""
-    assert [read_index(folder / end).steps for end in ("whole", HALF, "end")] == [STEPS, CUT, STEPS]
+    indices = {end: read_index(folder / end) for end in ("whole", HALF, "end")}
+    assert [index.steps for index in indices.values()] == [STEPS, CUT, STEPS]
+    states = [stored_states(folder / end, index) for end, index in indices.items()]
     for module in modules:
         for kind in TENSOR_KINDS:
-            want, half, found = (saved_tensors(folder / end, module, kind) for end in ("whole", HALF, "end"))
+            want, half, found = (full_tensors(each, module, kind) for each in states)
             assert found.keys() == want.keys() == half.keys() and want
             errors = {name: apart(found[name], want[name]) for name in want}
             assert max(errors.values()) <= 1e-12, (module, kind, max(errors, key=errors.get))

@@ -1,6 +1,7 @@
 """The order of a pipeline's passes: legal, in memory, no worse than any hand-made one, and bounded."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -24,16 +25,29 @@ VARIED = (4096, 512, 3000, 700, 700, 256, 3500, 2048, 1024, 2048)
 FIXED = "pp: 4, micro_batch: 1"
 
 
+def inputs_in(folder, fixed=FIXED, sizes=VARIED, ranks=8, model="llama-3-8b", kept=""):
+    """Inputs of few ranks."""
+    inputs = static_inputs(folder, model, small_cluster(folder, "h100-80gb", ranks), sizes, fixed, kept)
+    return replace(inputs, job=with_fields(inputs.job, strategy="pipeline_order"), effort=1)
+
+
 @pytest.fixture
 def made(tmp_path, monkeypatch):
-    """Inputs of few ranks."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return partial(inputs_in, tmp_path)
 
-    def write(fixed=FIXED, sizes=VARIED, ranks=8, model="llama-3-8b", kept=""):
-        inputs = static_inputs(tmp_path, model, small_cluster(tmp_path, "h100-80gb", ranks), sizes, fixed, kept)
-        return replace(inputs, job=with_fields(inputs.job, strategy="pipeline_order"), effort=1)
 
-    return write
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("usual")
+
+
+@pytest.fixture(scope="module")
+def usual(folder):
+    """The plan of what is made there where nothing is said."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        return solved(inputs_in(folder))
 
 
 def solved(inputs):
@@ -117,18 +131,18 @@ def test_an_illegal_order_is_not_scored(made):
 
 
 @pytest.mark.slow
-def test_a_plan_is_read_back_and_checked(made, tmp_path):
-    plan = solved(made())
+def test_a_plan_is_read_back_and_checked(usual, tmp_path):
     path = tmp_path / "plan.yaml"
-    files.write_text(path, files.dump(plan))
-    assert pipeline.read_plan(path) == plan
-    assert pipeline.verify(plan)[0].step_seconds == pytest.approx(plan.outcome.value)
-    assert isinstance(plan, Plan)
+    files.write_text(path, files.dump(usual))
+    assert pipeline.read_plan(path) == usual
+    assert pipeline.verify(usual)[0].step_seconds == pytest.approx(usual.outcome.value)
+    assert isinstance(usual, Plan)
 
 
 @pytest.mark.slow
-def test_the_same_job_gives_the_same_bytes(made):
-    assert files.dump(solved(made())) == files.dump(solved(made()))
+def test_the_same_job_gives_the_same_bytes(usual, folder, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    assert files.dump(solved(inputs_in(folder))) == files.dump(usual)
 
 
 def test_letters_become_slots():
@@ -173,9 +187,9 @@ def test_what_refines_and_what_is_refined_are_strategies():
 
 
 @pytest.mark.slow
-def test_what_the_layout_alone_gives_is_told(made):
+def test_what_the_layout_alone_gives_is_told(usual, made):
     """Where a rank may have several chunks of layers, interleaving may be quicker than any order of whole stages."""
     inputs = made()
     alone = solved(replace(inputs, job=with_fields(inputs.job, strategy="parallel_search")))
-    told = [other for other in solved(inputs).alternatives if other.strategy == "parallel_search"]
+    told = [other for other in usual.alternatives if other.strategy == "parallel_search"]
     assert [other.value for other in told] == [alone.outcome.value]
