@@ -3,8 +3,9 @@
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from tests.sources import HOME, NATIVE, ROOT, SOURCES, named, parsed
+from tests.sources import HOME, NATIVE, ROOT, SOURCES, named, nodes
 
 FILES = {path.relative_to(ROOT).as_posix() for path in [*SOURCES, *NATIVE, *ROOT.rglob("*.js")]}
 
@@ -13,8 +14,8 @@ MENTIONED = re.compile(r"(?<![\w/.*-])((?:planner/)?(?:\w+/)*\w+\.(?:py|c|js))\b
 ELSEWHERE = {"megatron/training/arguments.py"}  # of other programs
 
 
-def documented(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    for node in ast.walk(tree):
+def documented(path: Path) -> Iterator[tuple[ast.AST, str]]:
+    for node in nodes(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
             yield node, text
 
@@ -33,7 +34,7 @@ def names_below(node: ast.AST) -> set[str]:
 
 def test_what_a_docstring_explains_is_there():
     for path in SOURCES:
-        for node, text in documented(parsed(path)):
+        for node, text in documented(path):
             explained = {*EXPLAINED.findall(text)}
             if explained and not isinstance(node, ast.Module):
                 unknown = explained - names_below(node)
@@ -51,7 +52,7 @@ def test_files_that_are_referred_to_are_there():
 def test_a_docstring_stands_once():
     """No second text behind it, which a careless edit leaves."""
     for path in SOURCES:
-        for node, _ in documented(parsed(path)):
+        for node, _ in documented(path):
             if len(node.body) > 1 and not isinstance(node, ast.Module):
                 second = node.body[1]
                 assert not (isinstance(second, ast.Expr) and isinstance(second.value, ast.Constant)), (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import DOCUMENTS, HOME, SOURCES, named, parsed
+from tests.sources import DOCUMENTS, HOME, SOURCES, named, nodes
 
 # Where a row is a line of a table: of a CSV file, of a screen, of a page.
 TABLES = (
@@ -141,7 +141,7 @@ def names_in(path: Path) -> tuple[tuple[int, str], ...]:
     """Identifiers, with their lines, those in f-strings too."""
     return tuple(
         (getattr(node, "lineno", 0), name)
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         for dotted in identifiers(node)
         for name in dotted.split(".")
     )
@@ -172,9 +172,9 @@ def test_every_exception_is_needed(prefix):
     assert words & {"row", "rows"}
 
 
-def documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def documented(path: Path) -> Iterator[tuple[int, str]]:
     """Docstrings of a module, its public classes and functions, and their public methods, with their lines."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Module):
             yield 1, ast.get_docstring(node) or ""
         elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
@@ -184,7 +184,7 @@ def documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_docstrings_are_sentences():
     """They start with a capital letter, or with code or a formula; they end with a full stop."""
     for path in SOURCES:
-        for line, text in documented(parsed(path)):
+        for line, text in documented(path):
             last = text.rpartition("\n")[2]
             where = f"{named(path)}:{line}"
             assert not text[:1].islower(), f"{where}: starts `{text[:30]}`"

@@ -10,7 +10,7 @@ from planner.launch.task_board import process_state
 
 pytestmark = pytest.mark.skipif(process_state(1) is None, reason="this system does not say how processes are")
 
-FEW = [Fault(kind, 2, 0) for kind in ("kill", "full disk")]  # of a few seconds each
+FEW = [Fault("kill", 2, 0)]  # of a few seconds; `test_saving_faults.py` fills disks
 
 
 @pytest.fixture(scope="module")

@@ -53,20 +53,18 @@ def test_best_is_this_strategy_where_there_are_several_modules(plan, tmp_path):
     assert best.layouts == plan.layouts
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "fixed",
-    [
-        "vit: {tp: 2}",
-        "vit: {ranks: 3}",
-        "vit: {ranks: 0-3, zero: 0}",
-        "vit: {ranks: first_stage, recompute: full}",
-        "llm: {pp: 2}, vit: {ahead: 1, backward: at_once}",
-        "llm: {ranks: 0-1}",
-        "llm: {tp: 2, ranks: 2-3}, vit: {ranks: 0-1, dp: 2}",
-        "llm: {micro_batch: 2}, vit: {micro_batch: 1}",
-    ],
+FIXED = (  # every field, every kind of ranks
+    "vit: {ranks: 0-3, zero: 0}",
+    "vit: {ranks: first_stage, recompute: full}",
+    "llm: {pp: 2}, vit: {ahead: 1, backward: at_once}",
+    "llm: {tp: 2, ranks: 2-3}, vit: {ranks: 0-1, dp: 2}",
+    "llm: {micro_batch: 2}, vit: {micro_batch: 1}",
 )
+LESS = ("vit: {tp: 2}", "vit: {ranks: 3}", "llm: {ranks: 0-1}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fixed", [*FIXED, *(pytest.param(each, marks=pytest.mark.soak) for each in LESS)])
 def test_what_a_job_fixes_is_kept(tmp_path, fixed):
     inputs = seeing_job(tmp_path, fixed=fixed)
     plan = solved(inputs)
