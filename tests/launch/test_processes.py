@@ -66,6 +66,10 @@ def imported(worker):
     return len({*sys.modules} - before)
 
 
+def loaded(worker, name):
+    return name in sys.modules
+
+
 def collected(worker):
     """The numbers of objects that collections leave alone, and that they look through."""
     with joined_world(worker):
@@ -220,6 +224,26 @@ def test_no_worker_outlives_the_launcher(number, tmp_path):
         parent.communicate()
     assert gone(pids)
     assert errors.count("Traceback") == (number == signal.SIGINT)  # the launcher's own, and none of a worker
+
+
+EARLY = """
+from planner.launch import processes
+from test_processes import loaded
+processes.PRELOADED_MODULES.clear()
+if __name__ == "__main__":
+    processes.start_fork_server("wave", "test_processes")
+    print(processes.launch(loaded, 1, "wave"), processes.launch(loaded, 1, "chunk"))
+"""
+
+
+@pytest.mark.slow
+def test_workers_have_what_a_fork_server_imported_that_was_started_early(tmp_path):
+    (tmp_path / "parent.py").write_text(EARLY)
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{here}:{here.parents[1]}"}
+    command = [sys.executable, tmp_path / "parent.py"]
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=120)
+    assert done.stdout == "[True] [False]\n", done.stderr
 
 
 def test_the_environment_of_torchrun(monkeypatch):
