@@ -15,7 +15,6 @@ SAME = 0.01  # relative: what a layout was chosen with, and what is said of it
 MODELS = {"llama-3-8b": 32, "qwen3-30b-a3b": 48, "deepseek-v2-lite": 27, "gpt-7b": 32}  # and their layers
 CASES = 200
 BATCHES = 10  # of cases, so that they run side by side
-QUICK, SOME = 1, 2  # of them that are not slow, and that are not for the soak
 
 
 def drawn(rng: random.Random) -> tuple[str, int, list[int], str, str]:
@@ -42,12 +41,10 @@ def drawn(rng: random.Random) -> tuple[str, int, list[int], str, str]:
     return model, ranks, sizes, words, kept
 
 
-def marks_of(batch):
-    return () if batch < QUICK else pytest.mark.slow if batch < SOME else pytest.mark.soak
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [pytest.param(each, marks=marks_of(each)) for each in range(BATCHES)])
+@pytest.mark.parametrize(
+    "batch", [pytest.param(each, marks=pytest.mark.soak if each >= OFTEN else ()) for each in range(BATCHES)]
+)
 def test_what_was_chosen_is_what_is_predicted(tmp_path, batch):
     done, seed = 0, batch * 1000
     while done < CASES // BATCHES:

@@ -113,6 +113,7 @@ def test_public_inference_is_replayed(public, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*FOUND, *INFERENCE, "param_dlrm_v100_ws8_rank0"])
+@pytest.mark.every(2)
 def test_public_traces_without_a_kind_are_no_longer(public, name):
     """And with launches fused their end comes no later."""
     graph = build_graph(read_kineto_trace(public(name)))

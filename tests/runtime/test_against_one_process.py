@@ -16,8 +16,9 @@ from planner.simulate.timeline import TaskEvent
 from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Decoder, Vit
 from planner.specs.parameters import parameter_counts
+from tests.examples import thorough
 from tests.plans import plan_of, uses
-from tests.runtime.training_worlds import asked_for, soaked
+from tests.runtime.training_worlds import asked_for, choose_warm_up, soaked
 
 pytestmark = pytest.mark.slow
 
@@ -81,8 +82,9 @@ def steps_of(size, name):
     return len(CASES[size][name][2]) + 1
 
 
-def worlds(worker, names):
+def worlds(worker, names, warm):
     """These cases of this many ranks, in one world."""
+    choose_warm_up(warm)
     with joined_world(worker, timeout_s=60):
         results = {}
         for name in names:
@@ -101,7 +103,8 @@ OFTEN = (  # the others in the soak
 @pytest.fixture(scope="module")
 def results(request):
     asked = {*asked_for(request, "size", "name"), (4, "decoder")}
-    return {size: launch(worlds, size, [name for each, name in asked if each == size])[0] for size in CASES}
+    names = {size: [name for each, name in asked if each == size] for size in CASES}
+    return {size: launch(worlds, size, names[size], thorough())[0] for size in CASES if names[size]}
 
 
 every = pytest.mark.parametrize(

@@ -18,7 +18,11 @@ from tests.static_jobs import for_software, small_cluster, static_job
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SHIPPED = [pytest.param(name, marks=pytest.mark.soak) for name in shipped_names(Job)]
-STORED = [pytest.param(str(path), marks=pytest.mark.slow) for path in sorted(GOLDEN.glob("*/*/job.yaml"))]
+OFTEN = ("offload-h200x8", "flexsp-gpt-7b")
+STORED = [
+    pytest.param(str(path), marks=() if path.parent.name in OFTEN else pytest.mark.soak)
+    for path in sorted(GOLDEN.glob("*/*/job.yaml"))
+]
 QUICK = JobOptions(effort=1)
 
 
@@ -53,8 +57,8 @@ def compare(job):
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [*SHIPPED, *STORED])
-@pytest.mark.every(3)
 def test_no_strategy_alone_is_better(job):
     compare(job)
 
