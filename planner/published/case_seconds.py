@@ -39,6 +39,7 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
             case.attention_kernel,
             case.fp8_recipe,
             case.overlaps_replicas,
+            case.gathers_ahead,
             case.prefetches,
             case.experts_at_once,
             case.network,
