@@ -77,8 +77,8 @@ FRAMEWORKS = {
         MemoryCoefficients(gradient_bytes=2.0, update_bytes=8.0, logit_bytes=10.0, spread=0.25),
     ),
     "deepspeed": FrameworkFacts(
-        "DeepSpeed, with the layers of others; below ZeRO-3 its step ends with gathering what it updated"
-        " (runtime/zero/stage_1_and_2.py). Memory: its buckets.",
+        "DeepSpeed, with the layers of others; below ZeRO-3 its step ends with gathering what it updated. Memory: its"
+        " buckets.",
         TimingCoefficients(gathers_ahead=False),
         accounting=MemoryCoefficients(workspace_gib=2.0, logit_bytes=10.0, spread=0.2),
     ),
