@@ -18,7 +18,8 @@ class FrameworkFacts:
     accounting: MemoryCoefficients = field(default_factory=MemoryCoefficients)
 
 
-# A score, masked or not, its softmax and dropout in half precision, written and read (costs/machine_model.py).
+# Gradients of Megatron-LM's own data parallelism are reduced after the last backward, until its --overlap-grad-reduce of
+# 2023. A score, masked or not, its softmax and dropout in half precision, written and read (costs/machine_model.py).
 BEFORE_FLASH = TimingCoefficients(score_bytes=12.0, gathers_ahead=False, overlaps_replicas=False)
 # DeepSpeed's buckets are most of the workspace; the allocator's margin was fitted on BigScience's peaks.
 SCORES_KEPT = MemoryCoefficients(
@@ -83,8 +84,8 @@ FRAMEWORKS = {
         accounting=MemoryCoefficients(workspace_gib=2.0, logit_bytes=10.0, spread=0.2),
     ),
     "deepspeed-2021": FrameworkFacts(
-        "DeepSpeed's ZeRO-3 of mid-2021, which gathers and reduces beside no compute (its pull request 1188 came later),"
-        " before flash attention. Memory as megatron-2021's.",
+        "DeepSpeed's ZeRO-3 of mid-2021, which gathers and reduces beside no compute (its pull request 1188 came"
+        " later), before flash attention. Memory as megatron-2021's.",
         BEFORE_FLASH,
         SCORES_KEPT,
     ),
