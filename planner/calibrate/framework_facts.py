@@ -18,8 +18,8 @@ class FrameworkFacts:
     accounting: MemoryCoefficients = field(default_factory=MemoryCoefficients)
 
 
-# Megatron-LM's own data parallelism reduces gradients after the last backward until its --overlap-grad-reduce of 2023. A
-# score, masked or not, its softmax and dropout in half precision, written and read (costs/machine_model.py).
+# Megatron-LM's own data parallelism reduces gradients after the last backward until its --overlap-grad-reduce of 2023.
+# A score, masked or not, its softmax and dropout in half precision, written and read (costs/machine_model.py).
 BEFORE_FLASH = TimingCoefficients(score_bytes=12.0, gathers_ahead=False, overlaps_replicas=False)
 # DeepSpeed's buckets are most of the workspace; the allocator's margin was fitted on BigScience's peaks.
 SCORES_KEPT = MemoryCoefficients(
