@@ -88,8 +88,7 @@ def measurement_key(record: PublishedRecord, case: PublishedCase) -> tuple[objec
     stated = (record.text("framework"), record.text("date_or_version"), record.text("task"), record.text("status"))
     digits = tuple(record.text(name) for name in MEASURED)
     source = case.origin.source
-    model = files.json_text(case.module)
-    return source, stated, digits, model, case.setup, case.device, case.network
+    return source, stated, digits, case.module, case.setup, case.device, case.network
 
 
 def read_case(record: PublishedRecord) -> PublishedCase:
