@@ -18,8 +18,9 @@ class FrameworkFacts:
     accounting: MemoryCoefficients = field(default_factory=MemoryCoefficients)
 
 
+# Megatron-LM's own data parallelism reduces gradients after the last backward until its --overlap-grad-reduce of 2023.
 # A score, masked or not, its softmax and dropout in half precision, written and read (costs/machine_model.py).
-BEFORE_FLASH = TimingCoefficients(score_bytes=12.0)
+BEFORE_FLASH = TimingCoefficients(score_bytes=12.0, gathers_ahead=False, overlaps_replicas=False)
 # DeepSpeed's buckets are most of the workspace; the allocator's margin was fitted on BigScience's peaks.
 SCORES_KEPT = MemoryCoefficients(
     flash=False, dropout=True, logit_bytes=10.0, workspace_gib=2.0, fragmentation=0.02, spread=0.17
@@ -73,12 +74,20 @@ FRAMEWORKS = {
         "InternEvo (InternLM). Its update broadcasts each rank's part in turn. Memory: a rank's float32 weights are one"
         " flat tensor (its HybridZeroOptimizer), so that torch's Adam, which is not one kernel there, has its square"
         " root and quotient whole.",
-        TimingCoefficients(gradient_bytes=2.0, shard_ms=RING_OF_HUNDREDS_MS),
+        TimingCoefficients(gradient_bytes=2.0, shard_ms=RING_OF_HUNDREDS_MS, gathers_ahead=False),
         MemoryCoefficients(gradient_bytes=2.0, update_bytes=8.0, logit_bytes=10.0, spread=0.25),
     ),
     "deepspeed": FrameworkFacts(
-        "DeepSpeed, with Megatron's or Hugging Face's models. Memory: BigScience's peaks on V100.",
+        "DeepSpeed, with the layers of others; below ZeRO-3 its step ends with gathering what it updated. Memory: its"
+        " buckets.",
+        TimingCoefficients(gathers_ahead=False),
         accounting=MemoryCoefficients(workspace_gib=2.0, logit_bytes=10.0, spread=0.2),
+    ),
+    "deepspeed-2021": FrameworkFacts(
+        "DeepSpeed's ZeRO-3 of mid-2021, which gathers and reduces beside no compute (its pull request 1188 came"
+        " later), before flash attention. Memory as megatron-2021's.",
+        BEFORE_FLASH,
+        SCORES_KEPT,
     ),
     "fsdp": FrameworkFacts(
         "PyTorch FSDP under other trainers, which reduce gradients in bfloat16 (MixedPrecision PURE of llm-foundry's"

@@ -241,11 +241,24 @@ class MachineModel:
         return self.timing.dp_window if hides else 0.0
 
     @property
+    def updated_window(self) -> float:
+        """The same of what gathers updated weights: none where that ends before the next forward begins."""
+        return self.dp_window if self.timing.gathers_ahead else 0.0
+
+    @property
     def backward_window(self) -> float:
         """The same of ZeRO-3's backward: none where each gather waits for the reduction before it, and that for its
         gradients.
         """
         return self.dp_window if self.timing.prefetches else 0.0
+
+    def replica_window(self, gathers: bool, once: bool) -> float:
+        """Of these the one of a collective before a forward (it gathers) or after a backward, once a step or in each
+        micro-batch.
+        """
+        if gathers:
+            return self.updated_window if once else self.dp_window
+        return self.dp_window if once else self.backward_window
 
     @property
     def exposed_send_share(self) -> float:

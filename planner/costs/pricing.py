@@ -268,7 +268,7 @@ class Pricing:
             exchange.gather if task.phase == "gather" else exchange.reduce + (0.0 if once else exchange.backward_gather)
         )
         own, machine = whole * basis.straggler_factor, basis.machine  # passes have the straggler factor already
-        window = machine.dp_window if once or task.phase == "gather" else machine.backward_window
+        window = machine.replica_window(task.phase == "gather", once)
         seconds = sum(float(exposed_part(own, each, window, uncovered)) for each in compute)
         return Cost(seconds, source.source, source.spread, seconds)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner import files
 from planner.costs import NON_NUMERIC_FIELDS, LayoutColumns, MachineModel, stack_columns
 from planner.costs.step import fed_step_seconds, static_step_seconds
 from planner.published.encoder_setups import feeding_encoder, setup_in_stages
@@ -32,13 +31,14 @@ def group_cases(cases: Sequence[PublishedCase]) -> list[CaseGroup]:
         setup = case.setup
         kind = tuple(str(getattr(setup, name)) for name in NON_NUMERIC_FIELDS)
         key = (
-            files.json_text(case.module),
+            case.module,
             case.encoders,
             case.device,
             case.software,
             case.attention_kernel,
             case.fp8_recipe,
             case.overlaps_replicas,
+            case.gathers_ahead,
             case.prefetches,
             case.experts_at_once,
             case.network,

@@ -57,6 +57,9 @@ FRAMEWORK_PATTERNS = (
 )
 # Before these dates Megatron-LM had no flash attention: its use began in 2023 (release core_r0.2.0 and after).
 BEFORE_FLASH = re.compile(r"\b(20(?:19|20|21|22))\b|arxiv[: ]*(?:19|20|21|22)\d\d\.")
+MEGATRON_LAYERS = re.compile(r"megatron[-+ ]*deepspeed")
+# ZeRO-3 gathers beside compute since DeepSpeed's pull request 1188, of autumn 2021.
+BEFORE_PREFETCH = re.compile(r"\b(20(?:19|20|21))\b|arxiv[: ]*(?:19|20|21)\d\d\.")
 # The first match decides; mixed precision is named by what its matrices are multiplied in.
 SPELLINGS: tuple[tuple[str, Precision | None], ...] = (
     (r"mxfp4|int8|int4|fp6|tf32", None),
@@ -142,7 +145,8 @@ def normalised_text(text: str) -> str:
 def framework_name(record: PublishedRecord) -> str:
     """The name of the framework in profiles/software; `generic` where none is recognised.
 
-    Megatron of a record dated before 2023 is `megatron-2021`.
+    Megatron of a record dated before 2023 is `megatron-2021`, with DeepSpeed's pipeline and optimizer too; DeepSpeed
+    before 2022 is `deepspeed-2021`.
     """
     text = f"{record.text('framework')}".lower()
     name = next((name for words, name in FRAMEWORK_PATTERNS if re.search(words, text)), None)
@@ -152,9 +156,9 @@ def framework_name(record: PublishedRecord) -> str:
             GENERIC_FRAMEWORK,
         )
     dated = f"{record.text('date_or_version')} {record.text('source_ref')}".lower()
-    if name == "megatron" and BEFORE_FLASH.search(dated):
+    if BEFORE_FLASH.search(dated) and (name == "megatron" or MEGATRON_LAYERS.search(text)):
         return "megatron-2021"
-    return name
+    return "deepspeed-2021" if name == "deepspeed" and BEFORE_PREFETCH.search(dated) else name
 
 
 def matmul_precision(record: PublishedRecord, device: str) -> tuple[Precision, bool]:

@@ -37,7 +37,8 @@ def timing_of_case(timing: TimingCoefficients, case: PublishedCase) -> TimingCoe
     return with_fields(
         known,
         experts_at_once=case.experts_at_once,
-        overlaps_replicas=known.overlaps_replicas and case.overlaps_replicas,
+        overlaps_replicas=known.overlaps_replicas if case.overlaps_replicas is None else case.overlaps_replicas,
+        gathers_ahead=known.gathers_ahead if case.gathers_ahead is None else case.gathers_ahead,
         prefetches=known.prefetches and case.prefetches,
         host_update_ns=known.host_update_ns or framework_software(UPDATES_AS).timing.host_update_ns,
     )

@@ -62,7 +62,8 @@ class PublishedCase:
     month: str = ""  # of its software, YYYY-MM, or a year; empty where nothing says it
     fp8_recipe: Fp8Recipe = "tensorwise"
     experts_at_once: bool = False  # where its precision and its device have the kernel for it
-    overlaps_replicas: bool = True  # gradients are reduced beside backward
+    overlaps_replicas: bool | None = None  # gradients are reduced beside backward; None: as its framework has it
+    gathers_ahead: bool | None = None  # updated weights are gathered beside the next forward; None: the same
     prefetches: bool = True  # sharded weights are gathered beside the backward before theirs
     encoders: tuple[CaseEncoder, ...] = ()
     device_bytes: float | None = None  # memory where the board's differs from its profile's; None: the profile's

@@ -17,7 +17,7 @@ from planner.published.possible_setups import with_other_setups
 from planner.published.published_case import PublishedCase, RecordOrigin, SkippedRecord
 from planner.published.record_files import EXTRA_CELLS, PublishedRecord, UnusableRecord, is_published_file, read_records
 from planner.published.record_setup import RecordPlatform, record_setup, settings_text
-from planner.published.replica_overlap import overlaps_replicas, prefetches
+from planner.published.replica_overlap import gathers_ahead, overlaps_replicas, prefetches
 from planner.published.software_vintage import record_fp8_recipe, record_kernel, software_month
 from planner.published.source_defaults import FilledRecord, SourceDefaults, defaults_of_source, fill_defaults
 from planner.published.unequal_lengths import UnequalLengths, require_undivided, unequal_lengths
@@ -88,8 +88,7 @@ def measurement_key(record: PublishedRecord, case: PublishedCase) -> tuple[objec
     stated = (record.text("framework"), record.text("date_or_version"), record.text("task"), record.text("status"))
     digits = tuple(record.text(name) for name in MEASURED)
     source = case.origin.source
-    model = files.json_text(case.module)
-    return source, stated, digits, model, case.setup, case.device, case.network
+    return source, stated, digits, case.module, case.setup, case.device, case.network
 
 
 def read_case(record: PublishedRecord) -> PublishedCase:
@@ -159,6 +158,7 @@ def case_of_record(
         fp8_recipe=record_fp8_recipe(record),
         experts_at_once=launches_at_once(name, software_month(record)),
         overlaps_replicas=overlaps_replicas(record, settings_text(record), name),
+        gathers_ahead=gathers_ahead(record, settings_text(record), name),
         prefetches=prefetches(settings_text(record)),
         seconds=None,
         memory_bytes=None,

@@ -144,6 +144,6 @@ def sequence_parallel(
         return match[1] in ("true", "on"), False
     if megatron_arguments.arguments_of(record):
         return module.routed_experts is not None, False
-    if software in ("megatron-2021", "deepspeed"):
+    if software in ("megatron-2021", "deepspeed", "deepspeed-2021"):
         return False, False
     return True, degrees.tp > 1 and software not in ("torchtitan", "nemo") and module.routed_experts is None

@@ -12,7 +12,7 @@ from planner.published.rank_degrees import stated_zero_stage
 from planner.published.record_files import PublishedRecord
 
 Guess = tuple[PublishedRecord, tuple[str, ...]]  # a record with cells filled in, and what was assumed
-SHARDED_FRAMEWORKS = ("fsdp", "torchtitan", "deepspeed")
+SHARDED_FRAMEWORKS = ("fsdp", "torchtitan", "deepspeed", "deepspeed-2021")
 LAYOUT_COLUMNS = ("tp", "pp", "dp")
 
 

@@ -140,6 +140,15 @@ def test_replicas_that_do_not_overlap_hide_in_no_compute():
     assert shipped(dp_window=0.5, overlaps_replicas=False).dp_window == 0.0
 
 
+def test_weights_that_are_gathered_before_the_next_forward_hide_in_nothing():
+    late, ahead = shipped(dp_window=0.5, gathers_ahead=False), shipped(dp_window=0.5)
+    for machine, window in ((late, 0.0), (ahead, 0.5)):
+        assert machine.replica_window(gathers=True, once=True) == window
+    for gathers, once in ((True, False), (False, True), (False, False)):  # ZeRO-3's gathers, and all reductions
+        assert late.replica_window(gathers, once) == ahead.replica_window(gathers, once) == 0.5
+    assert shipped(overlaps_replicas=False).replica_window(gathers=True, once=True) == 0.0
+
+
 def test_a_backward_that_gathers_nothing_ahead_hides_nothing_of_zero_3():
     late = shipped(dp_window=0.5, prefetches=False)
     assert (late.dp_window, late.backward_window, shipped(dp_window=0.5).backward_window) == (0.5, 0.0, 0.5)

@@ -23,9 +23,9 @@ TIME = {  # source → most that the median error of a step may be, with the sou
     "primus_pipeline": 0.2,
     "laer_moe_artifact": 0.11,
     "xtuner_megatron_moe": 0.26,
-    "xtuner_sp": 0.13,
+    "xtuner_sp": 0.08,
 }
-OVERALL = {"left_out_median_error": 0.085, "left_out_p90_error": 0.23, "mean_over_sources": 0.11}
+OVERALL = {"left_out_median_error": 0.082, "left_out_p90_error": 0.22, "mean_over_sources": 0.105}
 AFTER_ONE_RUN = 0.07  # median over sources of the median error of a source's other records
 MEMORY = {"mbridge_skill_ablation": 0.05, "torchtitan_202412": 0.05}
 
@@ -51,8 +51,8 @@ def test_memory_is_predicted(account, source):
 
 
 def test_strategies_are_ranked(account):
-    assert account.overall.spearman_median >= 0.88
-    assert account.overall.best_pick_close >= 0.85
+    assert account.overall.spearman_median >= 0.88 and account.overall.spearman_mean >= 0.84
+    assert account.overall.best_pick_close >= 0.9
 
 
 def test_one_run_tells_of_others(account):

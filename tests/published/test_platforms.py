@@ -126,6 +126,9 @@ def test_precision_unsaid_or_unknown():
         ("torchtitan", "", "torchtitan"),
         ("InternEvo", "", "internevo"),
         ("XTuner (DeepSpeed ZeRO-3 + sequence parallel)", "", "deepspeed"),
+        ("DeepSpeed ZeRO-3", "2021-06-10", "deepspeed-2021"),
+        ("DeepSpeed ZeRO-3", "2022-06", "deepspeed"),
+        ("Megatron-DeepSpeed", "2022-03", "megatron-2021"),  # Megatron's layers and kernels
         ("fms-fsdp (PyTorch FSDP)", "", "fsdp"),
         ("Primus (Megatron, ROCm)", "", "primus"),
         ("something new", "", "generic"),

@@ -161,7 +161,7 @@ def exposed_dp_seconds(
         at, exchange_fields(at), lambda some: stage_exchange(module, some, machine)
     )
     uncovered, window, (forward, backward) = at.pp / module.layers, machine.dp_window, compute
-    gathered = exposed_part(gather, forward, window, uncovered)
+    gathered = exposed_part(gather, forward, machine.updated_window, uncovered)
     reduced = exposed_part(reduce, backward, window, uncovered)
     kept = np.asarray(machine.accounting.keeps_gathered) & (np.asarray(at.pp) > 1)
     times = np.where(kept, 1.0, at.micro_batches) * at.vpp

@@ -199,5 +199,6 @@ def once_seconds(
     uncovered, window = 1.0 / layers, machine.dp_window
     reduced = exposed_part(found.reduce, backward, window, uncovered)
     each = (np.asarray(at.zero) == 2) & (np.asarray(at.pp) == 1) & (not machine.accounting.holds_gradients)
-    once = exposed_part(found.gather, forward, window, uncovered) + reduced * np.where(each, at.micro_batches, 1.0)
+    gathered = exposed_part(found.gather, forward, machine.updated_window, uncovered)
+    once = gathered + reduced * np.where(each, at.micro_batches, 1.0)
     return np.where(np.asarray(at.zero) >= 3, 0.0, once)

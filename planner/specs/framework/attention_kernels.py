@@ -50,6 +50,7 @@ GENERATIONS: dict[str, Generations] = {
     "generic": MEGATRON,
     "megatron": MEGATRON,
     "megatron-2021": (("", "stored"),),
+    "deepspeed-2021": (("", "stored"),),
     "nemo": MEGATRON,
     "torchtitan": (("2025-04", "cudnn"), *PYTORCH),
     "deepspeed": FLASH_ATTENTION,  # of the models that it trains

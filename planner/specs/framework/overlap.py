@@ -44,6 +44,7 @@ class Overlap(Spec):
             pp_exposed=1.0 if self.pp is False else timing.pp_exposed,
             dp_window=timing.dp_window if self.dp is None else float(self.dp),
             overlaps_replicas=timing.overlaps_replicas if self.dp is None else self.dp,
+            gathers_ahead=timing.gathers_ahead if self.dp is None else self.dp,
         )
 
 

@@ -19,6 +19,7 @@ class TimingCoefficients(Spec):
     dp_window: Share = 1.0  # share of concurrent compute that overlaps communication of gradients and parameters
     overlaps_replicas: bool = True  # that communication runs beside compute at all
     prefetches: bool = True  # of ZeRO-3: weights of a backward's next layers are gathered beside it
+    gathers_ahead: bool = True  # below ZeRO-3: updated weights are gathered beside the next forward, not before it
     gradient_bytes: Positive = 4.0  # bytes of a gradient element in its reduction
     kernels: Positive = (
         1.0  # rate of its matrix products in training, relative to the sustained rate of others' on the device

@@ -137,3 +137,16 @@ def test_a_shard_is_updated_sooner():
         for z, r in ((0, 1), (1, 8), (1, 1))
     ]
     assert times[0] == pytest.approx(8 * times[1]) and times[1] == pytest.approx(8 * times[2])
+
+
+@pytest.mark.parametrize("module", [LLAMA, MIXTRAL])
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_weights_gathered_before_the_forward_are_waited_for_in_full(module, zero):
+    """All of a gather below ZeRO-3, of which some was hidden; nothing else changes."""
+    at = replace(SETUP, zero=zero)
+    ahead, before = (shipped(dp_window=0.5, gathers_ahead=each) for each in (True, False))
+    added = exposed_dp_seconds(module, at, before, BUSY) - exposed_dp_seconds(module, at, ahead, BUSY)
+    gather = sum(float(of(part, at, ahead).gather) for part in replicated_on_stage(module, at, 8))
+    hidden = gather * (1.0 - 1.0 / module.layers)
+    assert float(added) == pytest.approx(hidden if zero in (1, 2) else 0.0, abs=1e-12)
+    assert hidden > 0.0 or zero == 0
