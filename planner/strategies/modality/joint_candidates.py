@@ -230,7 +230,9 @@ def encoder_options(
     or all of them apart; None where one has none.
 
     Those whose backwards come last compute all items in one pass in front of the LLM's, which are kept until then in
-    any case; apart they run as far ahead. Others run one micro-batch ahead of it.
+    any case. Others run one micro-batch ahead of it. Apart, where nothing else waits for the ranks, backwards run as
+    soon as they can, and forwards as far ahead as there is room for all that is kept until then; or as few
+    micro-batches as a pass needs to be through all stages.
     """
     found: dict[str, ModuleOption] = {}
     every = micro_batch_count(llm, len(space.inputs.batches[0].items)) if backward == "last" else 1
@@ -246,7 +248,10 @@ def encoder_options(
             return None
         (option,) = options
         placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, "backward": backward}
-        placed |= {"ahead": every} if name in apart or every == 1 else {"serves": every}
+        if name in apart:
+            placed |= {"backward": "at_once", "ahead": every if backward == "last" else 1 + option.layout.pp}
+        else:
+            placed |= {"ahead": every} if every == 1 else {"serves": every}
         layout = with_fields(option.layout, **{**placed, **fixed_timing(space.inputs, name)})
         found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
     return found

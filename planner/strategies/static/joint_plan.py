@@ -134,7 +134,7 @@ class EstimatedDraft(NamedTuple):
     """A plan before its check, and what its step takes about."""
 
     plan: Plan
-    seconds: float  # of its assignment and its pipeline's bubble; infinite where samples are packed without an estimate
+    seconds: float  # of its assignment; infinite where samples are packed without an estimate
 
 
 def estimated_draft(
@@ -146,7 +146,7 @@ def estimated_draft(
         micro_batches, groups = packed_by_group(pricing, inputs, layouts)
     else:
         chosen = choose(JointItems(pricing, inputs, layouts))
-        seconds = chosen.seconds + chosen.bubble
+        seconds = chosen.seconds
         micro_batches, groups = assigned_by_group(chosen, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")

@@ -31,7 +31,6 @@ class JointAssignment:
     cells: dict[str, Cells]  # by module
     groups: dict[str, list[Group]]  # module → its replicas, and behind them what long items are split over
     seconds: float  # of a step, without what no assignment changes
-    bubble: float  # of that, what a rank waits for others of its pipeline ahead of its passes and behind them, at most
 
 
 class Balance(NamedTuple):
@@ -98,8 +97,7 @@ class JointStreams:
             busy.add(stream.places, taken)
             groups[name] = stream.groups
             work.append(encoder_work(stream, cells[name], taken, reads, by, samples.clocks))
-        bubble = float((samples.work.warm_up + samples.work.drain).max())
-        return JointAssignment(cells, groups, step_estimate(samples.work, work), bubble)
+        return JointAssignment(cells, groups, step_estimate(samples.work, work))
 
 
 def replica_homes(name: str, layout: Layout) -> dict[Reader, Ranks]:
