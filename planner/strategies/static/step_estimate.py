@@ -3,7 +3,8 @@
 Replicas of the LLM advance micro-batch by micro-batch, each with a clock of its own. An encoder's forward runs directly
 before the first micro-batch that reads it, or so many before as its layout says: ranks of a replica stop for what they
 compute, and its pipeline waits for all outputs that the micro-batch reads, from wherever they come. Backwards of
-encoders run behind the last micro-batch, where a pipeline drains, or each behind the micro-batch that reads last.
+encoders run behind the last micro-batch, where a pipeline drains, or each behind the micro-batch that reads last; on
+ranks beside the LLM's none ends before those of what was read last have followed their readers.
 """
 
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ class PipelineWork:
 def step_estimate(llm: PipelineWork, encoders: Sequence[EncoderWork]) -> float:
     """Seconds of a step, without what no assignment changes."""
     count, clocks, synchronised = len(llm.replicas), Clocks(llm, encoders), 0.0
-    ended = [np.zeros_like(each.forward) for each in encoders]
+    ended, read_last = ([np.zeros_like(each.forward) for each in encoders] for _ in range(2))
     for number in range(llm.passes.shape[1]):
         for each, beside, ends in zip(encoders, clocks.beside, ended, strict=True):
             runs = each.before == number
@@ -69,11 +70,13 @@ def step_estimate(llm: PipelineWork, encoders: Sequence[EncoderWork]) -> float:
         clocks.wait(range(count), synchronised)
         clocks.now[:count] += llm.passes[:, number]
         synchronised = clocks.now[:count].max() if llm.synchronised else 0.0
+        for each, until in zip(encoders, read_last, strict=True):
+            clocks.note_readers(each.reads[number], until)
         for each, beside in zip(encoders, clocks.beside, strict=True):
             runs = each.behind == number
             at = np.flatnonzero(runs.any(axis=1))
             clocks.run(beside, np.where(runs, each.backward, 0.0)[at], each.synchronised)
-    return clocks.end(llm, encoders)
+    return max([clocks.end(llm, encoders), *map(clocks.end_apart, encoders, clocks.apart, read_last)])
 
 
 class Clocks:
@@ -87,6 +90,7 @@ class Clocks:
                 of_rank[rank], every = every, every + 1
         self.of_rank, self.now = of_rank, np.zeros(every)
         self.beside = [self.of_places(each.places) for each in encoders]
+        self.apart = [np.flatnonzero(~each[:, : len(llm.replicas)].any(axis=1)) for each in self.beside]  # places
 
     def of_places(self, places: Sequence[Ranks]) -> NDArray[np.bool_]:
         """(places, clocks) which clocks the ranks of each place have."""
@@ -118,6 +122,20 @@ class Clocks:
         goes_on = np.where(seconds.any(axis=0), ended[-1] - idle, 0.0)
         self.now = np.maximum(self.now, np.where(beside, goes_on[:, None], 0.0).max(axis=0))
         return ended
+
+    def note_readers(self, reads: Sequence[Read], until: Floats) -> None:
+        """Note when those who read are through with it, in (micro-batches, places) of what they read."""
+        for read in reads:
+            through = self.now[read.replicas.start : read.replicas.stop].max()
+            until[read.forward, read.source] = max(float(until[read.forward, read.source]), float(through))
+
+    def end_apart(self, encoder: EncoderWork, apart: Ints, read_last: Floats) -> float:
+        """When the last backward of an encoder ends on places `apart` from the LLM, where none begins before those who
+        read what it is of are through.
+        """
+        left = np.cumsum(encoder.backward[::-1], axis=0)[::-1]
+        ends = np.where(encoder.backward > 0.0, read_last + left, 0.0)
+        return float(ends[:, apart].max(initial=0.0))
 
     def end(self, llm: PipelineWork, encoders: Sequence[EncoderWork]) -> float:
         """When the last backward of an encoder ends."""
