@@ -18,7 +18,7 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_plan import draft_of_layouts, joint_items, plan_together
-from planner.strategies.static.joint_streams import pass_places
+from planner.strategies.static.joint_streams import encoder_work, pass_places
 from planner.strategies.static.light_ends import total, with_light_ends
 from planner.strategies.static.pipeline_turns import first_stage_slots, pipeline_turns, turns_without_pipeline
 from planner.strategies.static.placement import placed_layouts
@@ -199,6 +199,20 @@ def test_the_estimate_of_a_step_by_hand():
     assert step_estimate(replace(llm, synchronised=True), [at_home]) == 2 + 20 + 3
     at_once = replace(at_home, behind=np.array([(0, 0), (2, 2)]))
     assert step_estimate(replace(llm, drain=np.array([4.0, 1.0])), [at_once]) == 24  # then no drain helps
+
+
+@pytest.mark.parametrize(("trained", "ahead"), [("all", 1 / 3), ("none", 1.0)])
+def test_an_encoder_that_is_not_trained_computes_forwards_alone(tmp_path, trained, ahead):
+    """All seconds of its items are ahead of who reads them, where one that is trained has a third of them there."""
+    job = Path(placed_job(tmp_path, PLACEMENTS["all ranks"]))
+    job.write_text(f"{job.read_text()}trained: {{vit: {trained}}}\n")
+    inputs = load_job(str(job), JobOptions())
+    stream, reader = joint_of(inputs).streams["vit"], ("llm", Ranks((0,)))
+    items, seconds = [*stream.sizes], np.ones((1, len(stream.places)))
+    cells = [[items, *([] for _ in stream.places[1:])]]
+    found = encoder_work(stream, cells, seconds, dict.fromkeys(items, 0), dict.fromkeys(items, reader), {})
+    assert found.forward == pytest.approx(ahead * seconds)
+    assert found.forward + found.backward == pytest.approx(seconds)
 
 
 def test_outputs_that_are_read_later_are_not_waited_for_before():
