@@ -20,6 +20,7 @@ from itertools import product
 from typing import Literal, get_args
 
 from planner.layouts import rank_counts
+from planner.plan.gradient_flow import gradient_flows
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
@@ -115,6 +116,14 @@ class JointSpace:
         each = [count * option.seconds for count in self.llm_counts for option in self.llm(count).quickest(1)]
         return min(each, default=0.0)
 
+    @cached_property
+    def passed_shares(self) -> dict[str, float]:
+        """Encoder → of the closed form's seconds, which are of both passes, those of the passes that it has: of one
+        through whose layers no gradients go, the forward, as of frozen weights a backward takes as long.
+        """
+        flows = gradient_flows(self.inputs.model.modules, self.inputs.model.edges)
+        return {name: 1.0 if flows[name].through_layers else 0.5 for name in self.encoders}
+
     @property
     def context(self) -> float:
         """Bytes that a device takes once for all modules, and the closed form counts for each."""
@@ -185,8 +194,9 @@ def counts_apart(space: JointSpace) -> list[int]:
     """
     per_node = space.inputs.cluster.ranks[0].per_node
     step = per_node if space.size > 2 * per_node else 1
-    encoders = [option for name in space.encoders for option in space.space(name, space.size, piped=False).quickest(1)]
-    work, llm = sum(option.seconds for option in encoders), space.llm_work / space.size
+    llm, work = space.llm_work / space.size, 0.0
+    for name, share in space.passed_shares.items():
+        work += sum(share * option.seconds for option in space.space(name, space.size, piped=False).quickest(1))
     even = space.size * work / (work + llm) if work and llm else float(step)
     counts = range(space.size % step or step, space.size // 2 + 1, step)
     return sorted(counts, key=lambda count: (abs(count - even), count))[:RANKS_APART]
@@ -268,7 +278,7 @@ def encoder_options(
         else:
             placed |= {"ahead": every} if every == 1 else {"serves": every}
         layout = with_fields(option.layout, **{**placed, **fixed_timing(space.inputs, name)})
-        found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
+        found[name] = ModuleOption(layout, space.passed_shares[name] * option.seconds, option.bytes_held)
     return found
 
 

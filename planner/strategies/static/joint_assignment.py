@@ -18,7 +18,8 @@ from planner.packing import exchange_loads, longest_first
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.plan.schedules import Slot
-from planner.specs.base import Ranks
+from planner.plan.task import Phase, Task
+from planner.specs.base import Layers, Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
 from planner.strategies.static.joint_streams import (
@@ -30,7 +31,7 @@ from planner.strategies.static.joint_streams import (
 )
 from planner.strategies.static.light_ends import with_light_ends
 from planner.strategies.static.pipeline_turns import first_stage_slots, pipeline_turns
-from planner.strategies.static.rank_loads import pipeline_loads, stage_shares
+from planner.strategies.static.rank_loads import FORWARD_SHARE, pipeline_loads, stage_shares
 from planner.strategies.static.static_plan import (
     ReplicaItems,
     assign_items,
@@ -117,6 +118,20 @@ class JointItems(JointStreams):
         """What the first stage of each replica runs."""
         return first_stage_slots(self.layout, self.count)
 
+    def exchange_seconds(self, passes: float) -> float:
+        """Seconds of ZeRO-3's exchange of a chunk in each micro-batch that both its passes, of so many seconds, do not
+        hide.
+        """
+        if self.layout.zero < 3:
+            return 0.0
+        module, ranks = self.inputs.module, stage_ranks(self.layout, 0)
+        layers = self.layout.stages[0] if self.layout.stages else Layers(range(self.inputs.spec.layers))
+        hiding: tuple[tuple[Phase, float], ...] = (("gather", FORWARD_SHARE), ("sync", 1.0 - FORWARD_SHARE))
+        return sum(
+            self.pricing.exposed_seconds(Task(module, layers, phase, 0, "all", ranks), share * passes)
+            for phase, share in hiding
+        )
+
     @cached_property
     def readers(self) -> dict[str, ReadersByItem]:
         """By encoder, item → samples that read it, themselves or over other encoders."""
@@ -174,6 +189,7 @@ class JointItems(JointStreams):
         seconds = self.line.packed_seconds(np.array(packs))
         of_ranks = pipeline_loads(self.replicas, layout, self.shares, seconds, self.inputs.cluster.size)
         passes = seconds * self.shares.max() / layout.vpp
+        passes = np.where(passes > 0.0, passes + self.exchange_seconds(float(passes.mean())), 0.0)
         turns = pipeline_turns(self.first_stage_slots, passes, of_ranks, self.replicas)
         homes = replica_homes(module, layout)
         return PlacedSamples(

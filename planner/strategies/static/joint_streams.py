@@ -123,7 +123,7 @@ def encoder_work(
                 if by[item] in clocks:  # what other encoders read is waited for by those who read them
                     reads[when[item]][Read(clocks[by[item]], number, source)] = None
     before, behind = pass_places(cells, when, layout)
-    share = FORWARD_SHARE if stream.has_backward else 1.0
+    share = FORWARD_SHARE if stream.pricing.through_layers(stream.name) else 1.0
     forward, backward = stream.in_turn(seconds * share), seconds * (1.0 - share)
     return EncoderWork(stream.places, forward, backward, before, behind, [[*each] for each in reads], layout.zero == 3)
 

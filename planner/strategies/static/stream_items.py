@@ -74,11 +74,6 @@ class StreamItems:
         self.known_routes: dict[tuple[int, Reader], SendRoute] = {}  # of a place to who reads
         self.known_sends: dict[tuple[int, str, SendRoute], float] = {}  # by tokens, who reads, and the way there
 
-    @property
-    def has_backward(self) -> bool:
-        """Whether gradients come back to it."""
-        return self.name not in self.pricing.flows or self.pricing.flows[self.name].has_backward()
-
     def by_micro_batch(
         self, when: MicroBatchOf, by: Mapping[int, Reader], count: int, choice: Choice
     ) -> list[list[list[int]]]:
@@ -188,8 +183,9 @@ class StreamItems:
             self.known_routes[replica, reader] = self.pricing.route(self.send_of(1, reader, replica))
         key = self.tokens[item], reader[0], self.known_routes[replica, reader]
         if key not in self.known_sends:
+            returned = self.name not in self.pricing.flows or self.pricing.flows[self.name].has_backward()
             price = self.pricing.price(self.send_of(self.tokens[item], reader, replica)).value
-            self.known_sends[key] = (2.0 if self.has_backward else 1.0) * price
+            self.known_sends[key] = (2.0 if returned else 1.0) * price
         return self.known_sends[key]
 
     def send_of(self, tokens: int, reader: Reader, replica: int) -> Task:
