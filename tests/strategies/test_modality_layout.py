@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from planner.errors import Infeasible, InputError
-from planner.plan.descriptions import unused_ranks_text
+from planner.plan.descriptions import placed_layout, unused_ranks_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
@@ -17,6 +17,7 @@ from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import modality_layout
+from planner.strategies.best import JOINT, plan_entry
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates, llm_rank_sets
 from planner.strategies.modality.joint_changes import neighbours
 from planner.strategies.modality.joint_errors import least_bytes
@@ -84,6 +85,17 @@ def test_ranks_beside_those_of_the_llm_are_never_in_the_way(tmp_path, encoder):
     assert not violations(beside)
     assert beside.outcome.value <= alone.outcome.value * (1 + 1e-9)
     assert beside.outcome.bound <= alone.outcome.value
+
+
+def test_layouts_that_say_layers_of_stages_are_taken_as_they_are(tmp_path):
+    """A plan's layouts go back into its job as they are: no search decides layers of stages, and none is asked."""
+    inputs = seeing_job(tmp_path, fixed="llm: {pp: 2, stages: [0, 1-3]}, vit: {ranks: first_stage}")
+    plan = solved(inputs)
+    assert [*plan.layouts["llm"].stages] == [(0,), (1, 2, 3)] and not violations(plan)
+    told = {name: placed_layout(each, plan.size) for name, each in plan.layouts.items()}
+    again = replace(inputs, job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=told)))
+    assert solved(again).outcome.value == plan.outcome.value
+    assert plan_entry(JOINT, plan, plan, "").layouts == told  # with their ranks, where `best` prefers another
 
 
 @pytest.mark.slow
