@@ -134,7 +134,7 @@ class EstimatedDraft(NamedTuple):
     """A plan before its check, and what its step takes about."""
 
     plan: Plan
-    seconds: float  # of its assignment, and of what the LLM does once a step; infinite where samples are packed without an estimate
+    seconds: float  # of its assignment and what the LLM does once a step; infinite where samples are packed without one
 
 
 def estimated_draft(
