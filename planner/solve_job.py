@@ -54,7 +54,7 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
-    if fixes_every_module(inputs) and inputs.job.strategy not in (TOGETHER, BEST):
+    if fixes_every_module(inputs) and (inputs.job.strategy not in (TOGETHER, BEST) or says_stages(inputs)):
         return solve_each(inputs, solve_together, on_batch)
     require_items(inputs)
     require_launchable(inputs, fixed_fields(inputs), "layout")
@@ -66,6 +66,13 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     solved = solve_by_strategy(inputs, on_batch)
     require_launchable_plan(solved.plan)
     return solved
+
+
+def says_stages(inputs: Inputs) -> bool:
+    """Whether a job says which layers are on the stages of a module, as layouts that are copied from a plan may: no
+    search decides them.
+    """
+    return any(layout.stages for layout in inputs.job.fix.layouts.values())
 
 
 def require_items(inputs: Inputs) -> None:

@@ -13,6 +13,7 @@ from planner.costs.memory.offload import Offloading
 from planner.costs.memory.token_caps import ActivationBytes, token_cap
 from planner.costs.pricing import Pricing
 from planner.costs.ulysses_or_ring import split_degree
+from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import PlanInputs, SequenceSplit
 from planner.plan.task import Phase, Task
@@ -223,16 +224,17 @@ def micro_batch_zero3_seconds(pricing: Pricing, module: str, compute: tuple[floa
 
 
 def once_a_step_seconds(pricing: Pricing, module: str, compute: float) -> float:
-    """Seconds that every step adds once: the update, and below ZeRO-3 the exposed part of the reduction and of the
-    gather after the update, each next to `compute` seconds of compute.
+    """Seconds that every step adds once on the first stage: the update, and below ZeRO-3 the exposed part of the
+    reduction and of the gather after the update, each next to `compute` seconds of compute.
     """
     layout = pricing.layouts[module]
-    layers = Layers(range(pricing.models[module].layers))
-    update = pricing.price(Task(module, layers, "update", None, "all", layout.ranks)).value
+    stages = layout.stages or (Layers(range(pricing.models[module].layers)),)
+    layers, ranks = Layers(layer for stage in stages[:: layout.pp] for layer in stage), stage_ranks(layout, 0)
+    update = pricing.price(Task(module, layers, "update", None, "all", ranks)).value
     if layout.zero == 3 or not reduces_gradients(layout, pricing.models[module]):
         return update
     phases: tuple[Phase, ...] = ("sync", "gather") if layout.zero else ("sync",)
-    exchanges = (Task(module, layers, phase, None, "all", layout.ranks) for phase in phases)
+    exchanges = (Task(module, layers, phase, None, "all", ranks) for phase in phases)
     return update + sum(pricing.exposed_seconds(task, compute) for task in exchanges)
 
 

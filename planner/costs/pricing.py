@@ -216,6 +216,9 @@ class Pricing:
         communication's source.
         """
         kind, layers = device_of_rank(self.cluster, ranks[0]), range(self.models[module].layers)
+        if not forward and not self.through_layers(module):  # the projector's backward alone, or none
+            line, source = self.pass_line(LayerPass(module, 0, True, ranks, split, forward), kind)
+            return (line if self.flows[module].has_backward() else CostLine()), source
         layout = self.layouts[module]
         recompute = recompute_counts(layout, layers)
         by_placement = counts_by_placement(layout, self.models[module], layers)

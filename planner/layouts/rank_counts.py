@@ -1,4 +1,4 @@
-"""How many ranks a module that is alone may have: all, or fewer that divide better.
+"""How many ranks a module that is alone, or reads encoders, may have: all, or fewer that divide better.
 
 Degrees multiply to the number of ranks, and replicas divide the samples: on 34 GPUs tp, cp and pp are 1, 2, 17 or 34,
 and a plan on 32 of them may take less. So the smallest power of two is left out, then the next, as long as there is

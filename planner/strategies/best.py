@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from planner.costs import Objective, find_objective
 from planner.errors import Infeasible, Unsupported
 from planner.layouts import with_joint_fields
-from planner.plan.descriptions import fixable_layout
+from planner.plan.descriptions import placed_layout
 from planner.plan.join_plans import round_digits
 from planner.plan.launchable import refusal_text
 from planner.plan.launchable_plan import plan_refusals
@@ -204,5 +204,5 @@ def plan_entry(candidate: Candidate, plan: Plan, chosen: Plan, refusal: str) -> 
         value=round_digits(plan.outcome.value),
         because=refusal or passed_over(chosen, plan, own / best if best else 1.0),
         launchable=not refusal,
-        layouts={module: fixable_layout(each) for module, each in plan.layouts.items()},
+        layouts={module: placed_layout(each, plan.size) for module, each in plan.layouts.items()},
     )

@@ -26,6 +26,9 @@ from planner.scoring.shared_bound import encoder_seconds
 from planner.solve_job import solve_job, solve_with
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
+from planner.specs.parallelism import Parallelism
+from planner.strategies.colocated.encoder_layouts import encoder_layouts
+from planner.strategies.colocated.grouped_plan import with_hidden_offload
 from tests.examples import examples
 from tests.grouped_jobs import GROUPED, any_grouped_plan, grouped_job
 
@@ -170,6 +173,33 @@ def test_what_groups_cannot_keep_is_refused_with_a_fix(tmp_path, strategy, fixed
     with pytest.raises(Unsupported) as error:
         solved(inputs)
     assert says in error.value.message and error.value.fix
+
+
+def test_an_encoder_shards_as_often_as_ranks_synchronise(tmp_path):
+    """Ranks that synchronise once a step gather nothing in every micro-batch: no ZeRO-3, and one that is fixed is
+    refused.
+    """
+    inputs = grouped_job(tmp_path, "data_ranks", fixed="vit: {zero: 3}")
+    with pytest.raises(Unsupported, match="zero: 3 of `vit`"):
+        solved(inputs)
+    job = with_fields(inputs.job, trained={"vit": "none"}, fix=with_fields(inputs.job.fix, layouts={}))
+    free = replace(inputs, job=with_fields(job, layout=with_fields(job.layout, zero=None)))
+    found = [layouts["vit"].zero for layouts in encoder_layouts(free)]
+    assert found and max(found) < 3
+
+
+def test_encoders_offload_what_hides_of_their_shortest_item():
+    """Copies hide behind an item's own compute, so the shortest says how much; what a job fixes is kept."""
+    inputs = load_job("qwen2.5-omni-7b-h100x16", JobOptions())
+    every = Layout(ranks=Ranks(range(16)), dp=16, zero=2, offload=1.0)
+    layouts = dict.fromkeys(inputs.model.modules, every)
+    found = with_hidden_offload(inputs, layouts)
+    assert 0.0 < found["vision"].offload < 1.0 and found["llm"].offload == 1.0
+    again = with_hidden_offload(inputs, {**layouts, "vision": with_fields(every, offload=found["vision"].offload / 2)})
+    assert again["vision"].offload == found["vision"].offload / 2
+    fix = with_fields(inputs.job.fix, layouts={"vision": Parallelism(offload=1.0)})
+    kept = with_hidden_offload(replace(inputs, job=with_fields(inputs.job, fix=fix)), layouts)
+    assert kept["vision"].offload == 1.0 and kept["audio"].offload == found["audio"].offload
 
 
 @pytest.mark.slow

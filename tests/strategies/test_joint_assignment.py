@@ -2,6 +2,7 @@
 
 import tempfile
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,11 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_plan import draft_of_layouts, joint_items, plan_together
-from planner.strategies.static.joint_streams import pass_places
+from planner.strategies.static.joint_streams import encoder_work, pass_places
+from planner.strategies.static.light_ends import total, with_light_ends
+from planner.strategies.static.pipeline_turns import first_stage_slots, pipeline_turns, turns_without_pipeline
 from planner.strategies.static.placement import placed_layouts
-from planner.strategies.static.rank_loads import pipeline_loads
+from planner.strategies.static.rank_loads import PipelineLoads, pipeline_loads
 from planner.strategies.static.step_estimate import EncoderWork, PipelineWork, Read, step_estimate
 from tests.examples import examples
 from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, PLACEMENTS, placed_job
@@ -177,11 +180,16 @@ def work(forward, backward, before=((0, 0), (2, 2)), behind=NONE, reads=TWO_READ
     return EncoderWork(PAIR, *seconds, np.array(before), np.array(behind), reads, synchronised)
 
 
+def in_turns(passes) -> PipelineWork:
+    """The work of two replicas of one rank, micro-batch by micro-batch."""
+    return PipelineWork(PAIR, turns_without_pipeline(passes), np.zeros(2), np.zeros(2), synchronised=False)
+
+
 def test_the_estimate_of_a_step_by_hand():
     """Two replicas of one rank, two micro-batches of 10 s. The second replica encodes for both ahead of its first
     micro-batch (3 s), and backwards take 5 s; kept at home, each encodes its own.
     """
-    llm = PipelineWork(PAIR, np.full((2, 2), 10.0), np.zeros(2), np.zeros(2), synchronised=False)
+    llm = in_turns(np.full((2, 2), 10.0))
     given_away = work((0.0, 3.0), (0.0, 5.0))
     assert step_estimate(llm, [given_away]) == 3 + 20 + 5
     at_home = work((1.0, 2.0), (3.0, 2.0), reads=[[Read(range(0, 1), 0, 0), Read(range(1, 2), 0, 1)], []])
@@ -193,16 +201,81 @@ def test_the_estimate_of_a_step_by_hand():
     assert step_estimate(replace(llm, drain=np.array([4.0, 1.0])), [at_once]) == 24  # then no drain helps
 
 
+@pytest.mark.parametrize(("trained", "ahead"), [("all", 1 / 3), ("none", 1.0)])
+def test_an_encoder_that_is_not_trained_computes_forwards_alone(tmp_path, trained, ahead):
+    """All seconds of its items are ahead of who reads them, where one that is trained has a third of them there."""
+    job = Path(placed_job(tmp_path, PLACEMENTS["all ranks"]))
+    job.write_text(f"{job.read_text()}trained: {{vit: {trained}}}\n")
+    inputs = load_job(str(job), JobOptions())
+    stream, reader = joint_of(inputs).streams["vit"], ("llm", Ranks((0,)))
+    items, seconds = [*stream.sizes], np.ones((1, len(stream.places)))
+    cells = [[items, *([] for _ in stream.places[1:])]]
+    found = encoder_work(stream, cells, seconds, dict.fromkeys(items, 0), dict.fromkeys(items, reader), {})
+    assert found.forward == pytest.approx(ahead * seconds)
+    assert found.forward + found.backward == pytest.approx(seconds)
+
+
 def test_outputs_that_are_read_later_are_not_waited_for_before():
     """Of 3 s ahead of the first micro-batch, which nobody reads until the second, only the rank that computes them
     stops; if its pipeline fills meanwhile, not even that.
     """
-    llm = PipelineWork(PAIR, np.array([[10.0, 10.0], [5.0, 5.0]]), np.zeros(2), np.zeros(2), synchronised=False)
+    llm = in_turns(np.array([[10.0, 10.0], [5.0, 5.0]]))
     early = work((0.0, 3.0), (0.0, 0.0), reads=[[], [Read(range(0, 1), 0, 1)]])
     assert step_estimate(llm, [early]) == 20
-    slower = replace(llm, passes=np.full((2, 2), 10.0))
+    slower = in_turns(np.full((2, 2), 10.0))
     assert step_estimate(slower, [early]) == 23
     assert step_estimate(replace(slower, warm_up=np.array([0.0, 2.0])), [early]) == 21
+
+
+def test_encoders_apart_wait_for_the_gradients_of_who_reads_them():
+    """One replica of two micro-batches of 10 s; an encoder on a rank of its own takes 1 s for each forward and 3 s for
+    each backward. Of all but the first forward and the last backward, the replica does other things meanwhile; where
+    backwards come last, they follow one another behind it.
+    """
+    llm = replace(in_turns(np.full((1, 2), 10.0)), replicas=PAIR[:1])
+    reads = [[Read(range(1), 0, 0)], [Read(range(1), 1, 0)]]
+    own = EncoderWork(
+        [Ranks((1,))], np.ones((2, 1)), np.full((2, 1), 3.0), np.zeros((2, 1)), np.full((2, 1), 2), reads, False
+    )
+    assert step_estimate(llm, [own]) == 1 + 20 + 6
+    assert step_estimate(llm, [replace(own, behind=np.array([[0], [1]]))]) == 1 + 20 + 3
+    slow = replace(own, backward=np.full((2, 1), 30.0), behind=np.array([[0], [1]]))
+    assert step_estimate(llm, [slow]) == 1 + 10 + 60  # which begins when the first micro-batch has ended
+
+
+def test_turns_follow_the_schedule_of_the_first_stage(tmp_path):
+    """1F1B over two stages runs F0 F1 B0 F2 B1 B2 on the first, interleaved with two chunks each micro-batch again."""
+    idle = PipelineLoads(np.zeros(2), np.array([0.0, 1.0]), np.array([0.0, 2.0]))
+    layout = joint_of(load_job(placed_job(tmp_path, PLACEMENTS["first stage"]), JobOptions())).layout
+    turns = pipeline_turns(first_stage_slots(layout, 3), np.full((1, 3), 3.0), idle, [Ranks((0, 1))])
+    assert [(turn.phase, turn.number) for turn in turns] == [*zip("FFBFBB", (0, 1, 0, 2, 1, 2), strict=True)]
+    assert [turn.seconds.item() for turn in turns] == [0.0, 1.0, 1.0 + 2.0 + 2.0, 0.0, 1.0 + 2.0, 2.0 + 1.0]
+    chunks = with_fields(layout, vpp=2, schedule="interleaved")
+    turns = pipeline_turns(first_stage_slots(chunks, 4), np.full((1, 4), 1.5), idle, [Ranks((0, 1))])
+    assert sum(turn.seconds.item() for turn in turns) == pytest.approx(4 * 3.0 + 3.0)
+    assert [turn.number for turn in turns if turn.phase == "B"] == [0, 1, 2, 3]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=4), min_size=1, max_size=6))
+def test_light_ends_have_the_same_samples_and_read_no_more(drawn):
+    numbers = iter(range(100))
+    cells = [tuple(next(numbers) for _ in micro_batch) for micro_batch in drawn]
+    every = [pair for micro_batch in drawn for pair in micro_batch]
+    seconds, reading = ({at: float(pair[n]) for at, pair in enumerate(every)} for n in (0, 1))
+    (found,) = with_light_ends([cells], seconds, reading)
+    assert sorted(map(len, found)) == sorted(map(len, cells)) and {*chain(*found)} == {*chain(*cells)}
+    some, before = [each for each in found if each], [each for each in cells if each]
+    assert found == [*some, *[()] * (len(found) - len(some))]
+    if some:
+        assert max(total(each, seconds) for each in some) <= max(total(each, seconds) for each in before)
+        assert total(some[0], reading) <= min(total(each, reading) for each in before)
+
+
+def test_samples_that_read_little_go_to_both_ends():
+    """Of three micro-batches of two samples, in each of which one reads nothing."""
+    seconds, reading = dict.fromkeys(range(6), 1.0), {0: 5.0, 1: 0.0, 2: 4.0, 3: 0.0, 4: 6.0, 5: 0.0}
+    (found,) = with_light_ends([[(0, 1), (2, 3), (4, 5)]], seconds, reading)
+    assert total(found[0], reading) == 0.0 and total(found[2], reading) == 4.0
 
 
 def test_passes_run_as_far_ahead_as_their_layout_says(tmp_path):

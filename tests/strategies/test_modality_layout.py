@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from planner.errors import Infeasible, InputError
-from planner.plan.descriptions import unused_ranks_text
+from planner.plan.descriptions import placed_layout, unused_ranks_text
 from planner.plan.legal.plan_laws import violations
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
@@ -15,8 +15,11 @@ from planner.scoring import score
 from planner.simulate import waits_for_modules
 from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
+from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import modality_layout
-from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates
+from planner.strategies.best import JOINT, plan_entry
+from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates, llm_rank_sets
+from planner.strategies.modality.joint_changes import neighbours
 from planner.strategies.modality.joint_errors import least_bytes
 from planner.strategies.modality.joint_search import JointTrials
 from tests.modality_jobs import seeing_job
@@ -85,12 +88,63 @@ def test_ranks_beside_those_of_the_llm_are_never_in_the_way(tmp_path, encoder):
     assert beside.outcome.bound <= alone.outcome.value
 
 
+def test_layouts_that_say_layers_of_stages_are_taken_as_they_are(tmp_path):
+    """A plan's layouts go back into its job as they are: no search decides layers of stages, and none is asked."""
+    inputs = seeing_job(tmp_path, fixed="llm: {pp: 2, stages: [0, 1-3]}, vit: {ranks: first_stage}")
+    plan = solved(inputs)
+    assert [*plan.layouts["llm"].stages] == [(0,), (1, 2, 3)] and not violations(plan)
+    told = {name: placed_layout(each, plan.size) for name, each in plan.layouts.items()}
+    again = replace(inputs, job=with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts=told)))
+    assert solved(again).outcome.value == plan.outcome.value
+    assert plan_entry(JOINT, plan, plan, "").layouts == told  # with their ranks, where `best` prefers another
+
+
 @pytest.mark.slow
 def test_a_rank_without_a_module_is_named_and_waits_for_nothing(tmp_path):
     plan = solved(seeing_job(tmp_path, 3, "llm: {ranks: 0-1}, vit: {ranks: 0-1}"))
     assert not violations(plan)
     assert unused_ranks_text(plan) == "rank 2: no module is there"
     assert waits_for_modules(score(plan).timeline, [2]) == {2: []}
+
+
+def llm_ranks(job: str, ranks: int | None = None) -> list[int]:
+    """How many ranks the LLM of a shipped job may have, where nothing is fixed and so many are there."""
+    inputs = load_job(job, JobOptions())
+    group = with_fields(inputs.cluster.ranks[0], count=ranks or inputs.cluster.size)
+    cluster = with_fields(inputs.cluster, ranks=(group,))
+    free = with_fields(inputs.job, fix=with_fields(inputs.job.fix, layouts={}))
+    return [len(each) for each in llm_rank_sets(JointSpace(replace(inputs, job=free, cluster=cluster)))]
+
+
+def test_an_llm_leaves_ranks_that_divide_badly_and_has_whole_nodes():
+    """17 GPUs are 16 and one; of 34, encoders apart have two, or nodes and two, so that the LLM has nodes."""
+    assert llm_ranks("qwen3.5-27b-h100x17")[:2] == [17, 16]
+    every, *fewer = llm_ranks("qwen2.5-vl-72b-h100x128", 34)
+    assert every == 34 and 32 in fewer and not any(each % 8 for each in fewer)
+    assert llm_ranks("qwen2.5-vl-7b-a100x32")[0] == 32  # a power of two divides well: what it leaves, encoders have
+
+
+def test_ranks_that_divide_badly_may_stay_without_a_module(tmp_path):
+    """On six ranks the LLM may be on four, and the encoder among these: legal, and with seconds of its own."""
+    inputs = seeing_job(tmp_path, ranks=6)
+    every = joint_candidates(JointSpace(inputs))
+    idle = [each for each in every if {*map(len, (layout.ranks for layout in each.layouts.values()))} == {4}]
+    assert {each.places["vit"] for each in idle} >= {"beside"}
+    found = JointTrials(inputs).simulate(idle[0].layouts, idle[0].kind)
+    assert found.plan and "4-5" in unused_ranks_text(found.plan)
+
+
+def test_no_change_shards_over_a_rank_alone(tmp_path):
+    """Of layouts with one replica all ZeRO stages are the same: a search that tries each finds the same plan again."""
+    inputs = seeing_job(tmp_path, fixed="llm: {tp: 4}")
+    seen = 0
+    for candidate in joint_candidates(JointSpace(inputs)):
+        for each in neighbours(inputs, candidate.layouts):
+            for name, layout in candidate.layouts.items():
+                alone = layout.dp * layout.cp == 1
+                assert not alone or each[name].zero == layout.zero
+                seen += alone
+    assert seen
 
 
 @pytest.mark.slow

@@ -28,7 +28,9 @@ def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
     found: list[dict[str, Layout]] = []
     for backward in ORDER:
         spaces = {
-            name: encoder_space(with_own_limit(inputs, name), name, inputs.cluster.size, False, PASSES[backward])
+            name: synchronised(
+                inputs, encoder_space(with_own_limit(inputs, name), name, inputs.cluster.size, False, PASSES[backward])
+            )
             for name in names
         }
         for share in MEMORY_SHARES:
@@ -41,6 +43,11 @@ def encoder_layouts(inputs: Inputs) -> Iterator[dict[str, Layout]]:
             if len(layouts) == len(names) and layouts not in found:
                 found.append(layouts)
                 yield layouts
+
+
+def synchronised(inputs: Inputs, space: ModuleSpace) -> ModuleSpace:
+    """The layouts whose ranks synchronise no more often than the job does: ZeRO-3 would in every micro-batch."""
+    return space.where(space.layouts["zero"] < 3) if inputs.job.sync == "step" else space
 
 
 def with_own_limit(inputs: Inputs, name: str) -> Inputs:

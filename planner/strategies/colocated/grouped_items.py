@@ -10,6 +10,7 @@ from planner.plan.plan_file import Group, Layout
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 from planner.strategies.static.joint_streams import Balance, JointAssignment, JointStreams, PlacedSamples
+from planner.strategies.static.pipeline_turns import turns_without_pipeline
 from planner.strategies.static.step_estimate import PipelineWork
 
 
@@ -50,7 +51,7 @@ class GroupedItems(JointStreams):
             groups=[*groups.values()],
             work=PipelineWork(
                 replicas=[Ranks((rank,)) for rank in range(size)],
-                passes=seconds.T,
+                turns=turns_without_pipeline(seconds.T),
                 warm_up=idle,
                 drain=idle,
                 synchronised=synchronised,

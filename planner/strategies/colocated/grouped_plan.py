@@ -74,6 +74,9 @@ def unsupported_beside_encoders(inputs: Inputs, name: str) -> str | None:
         if fixed.ranks not in (None, every):
             fix = "leave ranks out, or strategy: modality_layout"
             return f"{name} has every module on all ranks, and the job fixes the ranks of `{module}` | {fix}"
+        if fixed.zero == 3 and inputs.job.sync == "step":
+            fix = "zero: 0, 1 or 2, or strategy: modality_layout"
+            return f"{name} synchronises ranks once per step, and the job fixes zero: 3 of `{module}` | {fix}"
         if fixed.pp not in (None, 1):
             return f"{name} has encoders on one stage, and the job fixes pp of `{module}` | strategy: modality_layout"
     return None
@@ -87,7 +90,7 @@ def plan_beside_encoders(inputs: Inputs, base: Plan | None, grouping: Grouping) 
     samples, found = data_parallel_layouts(inputs), list[PackedPlan]()
     binding: Infeasible | None = None
     for encoders in [base.layouts] if base else encoder_layouts(inputs):
-        layouts = {name: {**encoders, **samples}[name] for name in inputs.model.modules}
+        layouts = with_hidden_offload(inputs, {name: {**encoders, **samples}[name] for name in inputs.model.modules})
         try:
             done = plan_of_encoders(inputs, layouts, grouping, min((each.seconds for each in found), default=inf))
             found += [done] if done else []
@@ -100,6 +103,19 @@ def plan_beside_encoders(inputs: Inputs, base: Plan | None, grouping: Grouping) 
         where="memory",
         fix="more ranks, or strategy: modality_layout, which may give them ranks of their own",
     )
+
+
+def with_hidden_offload(inputs: Inputs, layouts: dict[str, Layout]) -> dict[str, Layout]:
+    """The layouts, of which encoders offload no more than hides of their shortest item, unless the job says how much: a
+    search of layouts goes by the longest.
+    """
+    tried = TriedPlan(draft_plan(inputs, plan_uses(inputs, layouts, ()), layouts, {}, ()))
+    return {
+        name: with_fields(layout, offload=min(layout.offload, tried.hidden_offload(name)))
+        if name != inputs.module and layout.offload and inputs.fixed_of(name).offload is None
+        else layout
+        for name, layout in layouts.items()
+    }
 
 
 class PackedPlan(NamedTuple):

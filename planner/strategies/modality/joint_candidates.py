@@ -1,6 +1,7 @@
 """Layouts of all modules of a job together, ranked by a closed form: where each encoder is, and with which layout.
 
-The module of the samples, the LLM, has all ranks, or leaves some to encoders. Each encoder is
+The module of the samples, the LLM, has all ranks, or leaves some to encoders, or unused where all divide badly
+(layouts/rank_counts.py). Each encoder is
 
 all          on every rank, with a layout of its own: the LLM's tensor, context and pipeline ranks are its replicas
 beside       on the ranks of the LLM, where there are others
@@ -14,9 +15,12 @@ share its ranks; or those of encoders apart if they are more, and their first pa
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Literal, get_args
 
+from planner.layouts import rank_counts
+from planner.plan.gradient_flow import gradient_flows
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
@@ -99,6 +103,27 @@ class JointSpace:
         fixed = self.inputs.job.fix.layouts.get(name)
         return fixed.ranks if fixed else None
 
+    @cached_property
+    def llm_counts(self) -> list[int]:
+        """How many ranks the LLM may have though no encoder is on others: as many as the job fixes; else all, or fewer
+        that divide better.
+        """
+        return [*rank_counts(self.size, self.inputs.fixed_of(self.inputs.module))]
+
+    @cached_property
+    def llm_work(self) -> float:
+        """Seconds of the LLM's step alone times its ranks, where these are least; none where it does not fit."""
+        each = [count * option.seconds for count in self.llm_counts for option in self.llm(count).quickest(1)]
+        return min(each, default=0.0)
+
+    @cached_property
+    def passed_shares(self) -> dict[str, float]:
+        """Encoder → of the closed form's seconds, which are of both passes, those of the passes that it has: of one
+        through whose layers no gradients go, the forward, as of frozen weights a backward takes as long.
+        """
+        flows = gradient_flows(self.inputs.model.modules, self.inputs.model.edges)
+        return {name: 1.0 if flows[name].through_layers else 0.5 for name in self.encoders}
+
     @property
     def context(self) -> float:
         """Bytes that a device takes once for all modules, and the closed form counts for each."""
@@ -145,12 +170,13 @@ def too_few(space: JointSpace, ranks: Ranks, found: Collection[JointCandidate]) 
     `found` in which it leaves others to encoders as well.
     """
     leaving = [each.seconds for each in found if len(each.layouts[space.inputs.module].ranks) < space.size]
-    every = space.llm(space.size).quickest(1)
-    return bool(leaving and every) and every[0].seconds * space.size / len(ranks) > HOPELESS * min(leaving)
+    return bool(leaving) and space.llm_work / len(ranks) > HOPELESS * min(leaving)
 
 
 def llm_rank_sets(space: JointSpace) -> list[Ranks]:
-    """The ranks that the LLM may have: as the job fixes them; else all, or without those of encoders apart."""
+    """The ranks that the LLM may have: as the job fixes them; else all, or without those that divide badly or are of
+    encoders apart.
+    """
     every, fixed = Ranks(range(space.size)), space.fixed_ranks(space.inputs.module)
     if isinstance(fixed, Ranks):
         return [fixed]
@@ -158,31 +184,30 @@ def llm_rank_sets(space: JointSpace) -> list[Ranks]:
     if taken:
         rest = Ranks(rank for rank in every if rank not in taken)
         return [every, rest] if rest else [every]
-    return [every, *(Ranks(range(space.size - count)) for count in counts_apart(space))]
+    counts = (*space.llm_counts, *(space.size - count for count in counts_apart(space)))
+    return [Ranks(range(count)) for count in dict.fromkeys(counts)]
 
 
 def counts_apart(space: JointSpace) -> list[int]:
     """Numbers of ranks for encoders apart, next to the one at which they and the LLM take equally long, the nearest
-    first: whole nodes where there are more than two.
+    first: where there are more than two nodes, those that leave the LLM whole ones.
     """
     per_node = space.inputs.cluster.ranks[0].per_node
     step = per_node if space.size > 2 * per_node else 1
-    llm, encoders = (
-        space.llm(space.size).quickest(1),
-        [option for name in space.encoders for option in space.space(name, space.size, piped=False).quickest(1)],
-    )
-    work = sum(option.seconds for option in encoders)
-    even = space.size * work / (work + llm[0].seconds) if llm and work else float(step)
-    counts = [count for count in range(step, space.size // 2 + 1, step) if space.size - count > 0]
+    llm, work = space.llm_work / space.size, 0.0
+    for name, share in space.passed_shares.items():
+        work += sum(share * option.seconds for option in space.space(name, space.size, piped=False).quickest(1))
+    even = space.size * work / (work + llm) if work and llm else float(step)
+    counts = range(space.size % step or step, space.size // 2 + 1, step)
     return sorted(counts, key=lambda count: (abs(count - even), count))[:RANKS_APART]
 
 
 def combined_places(space: JointSpace, ranks: Ranks) -> Iterator[dict[str, str]]:
-    """Where each encoder may be; one of them at least on the ranks that the LLM leaves, unless the job fixes the LLM's:
-    what is left may be worth less than what it costs to reach it.
+    """Where each encoder may be; one of them at least on the ranks that the LLM leaves, unless the job fixes the LLM's,
+    or all divide badly: what is left may be worth less than what it costs to reach it.
     """
     whole = len(ranks) == space.size
-    may_idle = isinstance(space.fixed_ranks(space.inputs.module), Ranks)
+    may_idle = len(ranks) in space.llm_counts
     able: list[Sequence[str]] = []
     for name in space.encoders:
         fixed = space.fixed_ranks(name)
@@ -230,7 +255,9 @@ def encoder_options(
     or all of them apart; None where one has none.
 
     Those whose backwards come last compute all items in one pass in front of the LLM's, which are kept until then in
-    any case; apart they run as far ahead. Others run one micro-batch ahead of it.
+    any case. Others run one micro-batch ahead of it. Apart, where nothing else waits for the ranks, backwards run as
+    soon as they can, and forwards as far ahead as there is room for all that is kept until then; or as few
+    micro-batches as a pass needs to be through all stages.
     """
     found: dict[str, ModuleOption] = {}
     every = micro_batch_count(llm, len(space.inputs.batches[0].items)) if backward == "last" else 1
@@ -246,9 +273,12 @@ def encoder_options(
             return None
         (option,) = options
         placed = {"ranks": ranks, "schedule": None, "micro_batch": 1, "backward": backward}
-        placed |= {"ahead": every} if name in apart or every == 1 else {"serves": every}
+        if name in apart:
+            placed |= {"backward": "at_once", "ahead": every if backward == "last" else 1 + option.layout.pp}
+        else:
+            placed |= {"ahead": every} if every == 1 else {"serves": every}
         layout = with_fields(option.layout, **{**placed, **fixed_timing(space.inputs, name)})
-        found[name] = ModuleOption(layout, option.seconds, option.bytes_held)
+        found[name] = ModuleOption(layout, space.passed_shares[name] * option.seconds, option.bytes_held)
     return found
 
 

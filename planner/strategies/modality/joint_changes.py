@@ -18,7 +18,8 @@ Change = dict[str, Any]  # field of a layout → another value
 def neighbours(inputs: Inputs, layouts: Mapping[str, Layout]) -> Iterator[dict[str, Layout]]:
     """Joint layouts that differ in one field of one module, which the job leaves open."""
     count = micro_batch_count(layouts[inputs.module], len(inputs.batches[0].items))
-    for name, layout in layouts.items():
+    for name in sorted(layouts, key=lambda name: name != inputs.module):
+        layout = layouts[name]
         own = llm_changes(layout, count) if name == inputs.module else encoder_changes(layout, count)
         for change in chain(feature_changes(inputs, name, layout), own):
             other = changed(inputs, name, layout, change)
@@ -37,8 +38,13 @@ def encoder_changes(layout: Layout, count: int) -> Iterator[Change]:
         yield from ({"ahead": each} for each in (layout.ahead * 2, layout.ahead // 2, 1, 0) if each <= count)
     yield from ({"backward": when} for when in ("last", "at_once"))
     yield from ({"recompute": how} for how in ("none", "selective", "full"))
-    yield from ({"zero": stage} for stage in range(4))
+    yield from zero_changes(layout)
     yield {"offload": 0.0}
+
+
+def zero_changes(layout: Layout) -> Iterator[Change]:
+    """ZeRO stages, where there is more than one rank to shard over: else all are the same."""
+    yield from ({"zero": stage} for stage in range(4) if layout.dp * layout.cp > 1)
 
 
 def feature_changes(inputs: Inputs, name: str, layout: Layout) -> Iterator[Change]:
@@ -51,10 +57,10 @@ def feature_changes(inputs: Inputs, name: str, layout: Layout) -> Iterator[Chang
 
 def llm_changes(layout: Layout, count: int) -> Iterator[Change]:
     """Fields of the LLM with other values; `count`: its micro-batches, of which one has all samples."""
-    yield from ({"zero": stage} for stage in range(4))
+    yield from ({"recompute": how} for how in ("none", "selective"))
+    yield from zero_changes(layout)
     larger = [layout.micro_batch * 2] if count > 1 else []
     yield from ({"micro_batch": each} for each in (*larger, layout.micro_batch // 2) if each)
-    yield from ({"recompute": how} for how in ("none", "selective"))
 
 
 def changed(inputs: Inputs, name: str, layout: Layout, change: Change) -> Layout:

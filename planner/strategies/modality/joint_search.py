@@ -257,14 +257,15 @@ def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
 
 def improve(done: JointSearch) -> None:
     """Change one field at a time of the best joint layouts as long as a change is quicker, then of the next best, as
-    long as simulations are left. A change by which the estimate is clearly slower is not simulated.
+    long as simulations are left. A change by which the estimate is clearly slower is not simulated; one that changes no
+    second is not changed further.
     """
-    expanded: set[str] = set()
+    expanded: set[float] = set()  # by the seconds of a step
     while not done.spent:
-        start = next((each for each in done.rising if str(each.layouts) not in expanded), None)
+        start = next((each for each in done.rising if each.seconds not in expanded), None)
         if start is None or start.seconds > done.hopeless:
             return
-        expanded.add(str(start.layouts))
+        expanded.add(start.seconds)
         least = done.rising[0].seconds
         kind = done.kind_of_change(start)
         for layouts in neighbours(done.inputs, start.layouts):

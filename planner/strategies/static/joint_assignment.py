@@ -2,11 +2,13 @@
 
 Samples are assigned longest first, by the LLM's seconds alone, and by those of encoders beside the LLM too; items then
 go to replicas whose ranks have least to do, or to these on ranks of the replica that reads them; and with the best of
-these, items that are longer than a fair share are split. The assignment is taken by which an estimate of the step
-(step_estimate.py) is least; that which minds nothing but the LLM is among them.
+these, samples that read little go to both ends of the step (light_ends.py), and items that are longer than a fair
+share are split. The assignment is taken by which an estimate of the step (step_estimate.py) is least; that which minds
+nothing but the LLM is among them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +17,9 @@ from planner.layouts import layout_problem
 from planner.packing import exchange_loads, longest_first
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
-from planner.specs.base import Ranks
+from planner.plan.schedules import Slot
+from planner.plan.task import Phase, Task
+from planner.specs.base import Layers, Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
 from planner.strategies.static.joint_streams import (
@@ -25,7 +29,9 @@ from planner.strategies.static.joint_streams import (
     PlacedSamples,
     replica_homes,
 )
-from planner.strategies.static.rank_loads import pipeline_loads, stage_shares
+from planner.strategies.static.light_ends import with_light_ends
+from planner.strategies.static.pipeline_turns import first_stage_slots, pipeline_turns
+from planner.strategies.static.rank_loads import FORWARD_SHARE, pipeline_loads, stage_shares
 from planner.strategies.static.static_plan import (
     ReplicaItems,
     assign_items,
@@ -37,6 +43,7 @@ from planner.strategies.static.step_estimate import PipelineWork
 
 EXCHANGES = 200  # of samples between replicas
 LESS = 1.0 - 1e-9  # of the best so far: what another assignment must stay below to be taken
+CLEARLY_LESS = 0.98  # the same of light ends, which leave micro-batches uneven: less of a gain is often none
 
 
 class JointItems(JointStreams):
@@ -68,8 +75,8 @@ class JointItems(JointStreams):
         return next(self.candidates())
 
     def candidates(self) -> Iterator[JointAssignment]:
-        """By the LLM alone; samples with what their items take of its ranks, items on any rank, or at home; and the
-        best of these with long items split.
+        """By the LLM alone; samples with what their items take of its ranks, items on any rank, or at home; the best of
+        these with light ends; and the best of all with long items split.
         """
         alone = assign_items(self.pricing, self.inputs, self.layout, layout_problem(self.inputs).trained)
         brought = self.brought_seconds() if len(self.replicas) > 1 else {}
@@ -80,25 +87,76 @@ class JointItems(JointStreams):
             for samples in (alone, *together)
             for homes in ((False, True) if together else (False,))
         ]
-        seconds: list[float] = []
-        for choice in choices:
+        tried: list[tuple[float, int]] = []  # seconds and place of each choice
+        for number, choice in enumerate(choices):
             found = self.with_streams(*choice)
-            seconds.append(found.seconds)
+            tried.append((found.seconds, number))
             yield found
-        samples, balance = choices[seconds.index(min(seconds))]
+        samples, balance = choices[min(tried)[1]]
+        if self.waits_at_ends:
+            light = with_light_ends(samples, self.loads, self.reading_seconds())
+            found = self.with_streams(light, balance)
+            if found.seconds < min(tried)[0] * CLEARLY_LESS:
+                samples = light
+                yield found
         for degree in self.degrees:
             yield self.with_streams(samples, balance._replace(ranks=True, degree=degree))
+
+    @property
+    def waits_at_ends(self) -> bool:
+        """Whether ranks are idle while encoders compute for the first micro-batch, or for the last."""
+        own = {*self.layout.ranks}
+        return self.layout.pp > 1 or any(not {*self.layouts[name].ranks} <= own for name in self.streams)
+
+    @property
+    def count(self) -> int:
+        """Micro-batches of each replica."""
+        return micro_batch_count(self.layout, len(self.loads))
+
+    @cached_property
+    def first_stage_slots(self) -> list[Slot]:
+        """What the first stage of each replica runs."""
+        return first_stage_slots(self.layout, self.count)
+
+    def exchange_seconds(self, passes: float) -> float:
+        """Seconds of ZeRO-3's exchange of a chunk in each micro-batch that both its passes, of so many seconds, do not
+        hide.
+        """
+        if self.layout.zero < 3:
+            return 0.0
+        module, ranks = self.inputs.module, stage_ranks(self.layout, 0)
+        layers = self.layout.stages[0] if self.layout.stages else Layers(range(self.inputs.spec.layers))
+        hiding: tuple[tuple[Phase, float], ...] = (("gather", FORWARD_SHARE), ("sync", 1.0 - FORWARD_SHARE))
+        return sum(
+            self.pricing.exposed_seconds(Task(module, layers, phase, 0, "all", ranks), share * passes)
+            for phase, share in hiding
+        )
+
+    @cached_property
+    def readers(self) -> dict[str, ReadersByItem]:
+        """By encoder, item → samples that read it, themselves or over other encoders."""
+        found: dict[str, ReadersByItem] = {self.inputs.module: {sample: (sample,) for sample in self.loads}}
+        for name in self.streams:
+            found[name] = sample_readers(self.batch, name, found)
+        return found
+
+    def reading_seconds(self) -> dict[int, float]:
+        """Sample → seconds of all that it reads, each on one replica."""
+        found = dict.fromkeys(self.loads, 0.0)
+        for name, stream in self.streams.items():
+            for item, samples in self.readers[name].items():
+                for sample in samples:
+                    found[sample] += stream.loads[item]
+        return found
 
     def brought_seconds(self) -> dict[int, float]:
         """Sample → seconds that its items take of each rank of a replica, of encoders on ranks of every replica."""
         found = dict.fromkeys(self.loads, 0.0)
-        readers: dict[str, ReadersByItem] = {self.inputs.module: {sample: (sample,) for sample in self.loads}}
         for name, stream in self.streams.items():
-            readers[name] = sample_readers(self.batch, name, readers)
             within = sum({*replica} <= {*group} for replica in stream.replicas for group in self.replicas)
             if within != len(stream.replicas) or within % len(self.replicas):
                 continue
-            for item, samples in readers[name].items():
+            for item, samples in self.readers[name].items():
                 found[samples[0]] += stream.loads[item] / (within // len(self.replicas)) / self.layouts[name].pp
         return found
 
@@ -106,8 +164,7 @@ class JointItems(JointStreams):
         """Samples whose seconds on all modules together are even over replicas; longest first in each."""
         order = sorted(self.loads, key=lambda item: (-self.batch.items[item], item))
         together = np.array([self.loads[item] * self.shares.max() + brought[item] for item in order])
-        count = micro_batch_count(self.layout, len(self.inputs.batches[0].items))
-        nothing = np.zeros(len(self.replicas))
+        count, nothing = self.count, np.zeros(len(self.replicas))
         bins = longest_first(together, nothing, count * self.layout.micro_batch)
         seconds = np.repeat(together[:, None], len(nothing), axis=1)
         bins = exchange_loads(seconds, bins, nothing, EXCHANGES, may_move=False)
@@ -131,11 +188,14 @@ class JointItems(JointStreams):
         packs = [[sum((self.parts[item] for item in items), nothing) for items in each] for each in samples]
         seconds = self.line.packed_seconds(np.array(packs))
         of_ranks = pipeline_loads(self.replicas, layout, self.shares, seconds, self.inputs.cluster.size)
-        passes, homes = seconds * self.shares.max(), replica_homes(module, layout)
+        passes = seconds * self.shares.max() / layout.vpp
+        passes = np.where(passes > 0.0, passes + self.exchange_seconds(float(passes.mean())), 0.0)
+        turns = pipeline_turns(self.first_stage_slots, passes, of_ranks, self.replicas)
+        homes = replica_homes(module, layout)
         return PlacedSamples(
             cells=[[[*of_replica[number]] for of_replica in samples] for number in range(len(samples[0]))],
             groups=[*replica_groups(layout).values()],
-            work=PipelineWork(self.replicas, passes, of_ranks.warm_up, of_ranks.drain, layout.zero == 3),
+            work=PipelineWork(self.replicas, turns, of_ranks.warm_up, of_ranks.drain, layout.zero == 3),
             busy=of_ranks.busy - of_ranks.warm_up,  # of the drain nothing: last micro-batches are the shortest
             clocks={reader: range(number, number + 1) for number, reader in enumerate(homes)},
             homes=homes,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from planner.costs import Pricing, SharedPrices
+from planner.costs import Pricing, SharedPrices, once_a_step_seconds
 from planner.errors import Infeasible, InputError
 from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import round_digits
@@ -134,7 +134,7 @@ class EstimatedDraft(NamedTuple):
     """A plan before its check, and what its step takes about."""
 
     plan: Plan
-    seconds: float  # of its assignment and its pipeline's bubble; infinite where samples are packed without an estimate
+    seconds: float  # of its assignment and what the LLM does once a step; infinite where samples are packed without one
 
 
 def estimated_draft(
@@ -146,7 +146,7 @@ def estimated_draft(
         micro_batches, groups = packed_by_group(pricing, inputs, layouts)
     else:
         chosen = choose(JointItems(pricing, inputs, layouts))
-        seconds = chosen.seconds + chosen.bubble
+        seconds = chosen.seconds + once_a_step_seconds(pricing, inputs.module, chosen.seconds)
         micro_batches, groups = assigned_by_group(chosen, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
     job = with_fields(inputs.job, sync="micro_batch" if sharded else "step")

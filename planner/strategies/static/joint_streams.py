@@ -31,7 +31,6 @@ class JointAssignment:
     cells: dict[str, Cells]  # by module
     groups: dict[str, list[Group]]  # module → its replicas, and behind them what long items are split over
     seconds: float  # of a step, without what no assignment changes
-    bubble: float  # of that, what a rank waits for others of its pipeline ahead of its passes and behind them, at most
 
 
 class Balance(NamedTuple):
@@ -98,8 +97,7 @@ class JointStreams:
             busy.add(stream.places, taken)
             groups[name] = stream.groups
             work.append(encoder_work(stream, cells[name], taken, reads, by, samples.clocks))
-        bubble = float((samples.work.warm_up + samples.work.drain).max())
-        return JointAssignment(cells, groups, step_estimate(samples.work, work), bubble)
+        return JointAssignment(cells, groups, step_estimate(samples.work, work))
 
 
 def replica_homes(name: str, layout: Layout) -> dict[Reader, Ranks]:
@@ -125,8 +123,8 @@ def encoder_work(
                 if by[item] in clocks:  # what other encoders read is waited for by those who read them
                     reads[when[item]][Read(clocks[by[item]], number, source)] = None
     before, behind = pass_places(cells, when, layout)
-    forward = stream.in_turn(seconds * FORWARD_SHARE)
-    backward = seconds * (1.0 - FORWARD_SHARE)
+    share = FORWARD_SHARE if stream.pricing.through_layers(stream.name) else 1.0
+    forward, backward = stream.in_turn(seconds * share), seconds * (1.0 - share)
     return EncoderWork(stream.places, forward, backward, before, behind, [[*each] for each in reads], layout.zero == 3)
 
 

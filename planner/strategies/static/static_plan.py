@@ -63,6 +63,7 @@ def item_line(pricing: Pricing, module: str, layout: Layout, group: Group | None
         pricing.prices,
         pricing.devices,
         repeated=pricing.repeated,
+        flows=pricing.flows,
         shared=pricing.shared,
     )
     forward, backward = (near.module_line(module, ranks, split, first)[0] for first in (True, False))
