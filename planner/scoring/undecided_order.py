@@ -1,13 +1,15 @@
 """What predictions leave undecided: which of a plan and its ties is the quickest, and what it is worth to know.
 
 Every predicted time is off by a factor of its own. That of the order of two is known (`ORDER_SPREAD`), so the expected
-time of whichever is the quickest is, and how much less it is than that of the plan: the regret of the choice. A layout
-that is farther from everything measured than the others is less sure by what that adds (nearest_run.py); one that was
+time of whichever is the quickest is, and how much less it is than that of the plan: the regret of the choice. Of ties
+those are measured, beside the plan, that are the cheapest of all that are worth nearly as much as all together: what is
+not measured is known as it is predicted. A layout that is farther from everything measured than the others is less sure by what that adds (nearest_run.py); one that was
 passed over for it (expected_seconds.py) is a tie that is predicted quicker than the plan.
 """
 
 from collections.abc import Sequence
-from math import hypot, log, sqrt
+from itertools import combinations
+from math import exp, hypot, inf, log, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -21,7 +23,8 @@ from planner.scoring.ranked_alternatives import ranked_alternatives, tie_spread
 
 CERTAIN = 1e-6  # a spread below counts as none
 REACH, POINTS = 6.0, 2001  # the integral's, in standard deviations beyond the means, and its points
-MOST_TIES = 3  # that are worth a run each: what a fourth adds to the gain is less than what it costs
+MOST_TIES = 3  # that are looked at: what a fourth adds to the gain is less than what it costs
+MOST_OF_GAIN = 0.8  # of what all of these are worth: less of them that have it are measured alone
 SETTLING_ROUNDS, SETTLING_STEPS = (
     3,
     4,
@@ -29,22 +32,37 @@ SETTLING_ROUNDS, SETTLING_STEPS = (
 
 
 class UndecidedOrder(NamedTuple):
-    """The alternatives that may be better than the plan."""
+    """The alternatives that may be better than the plan, and are to be measured beside it."""
 
     ties: tuple[Alternative, ...]  # the best first
-    gain: float  # share of the objective by which the best of them and the plan is expected to be better than the plan
+    gain: float  # share of the objective by which the best is then expected to be better than the plan
     seconds: float  # of the steps that settle it, as predicted
 
 
 def undecided_order(plan: Plan) -> UndecidedOrder:
-    """The best ties of a plan that compute in its data types, and what it is worth to measure them; none: no gain."""
-    ties = tuple(each.tried for each in ranked_alternatives(plan) if each.tie)
+    """The ties of a plan that compute in its data types and are the cheapest to measure, and what that is worth; none:
+    no gain.
+    """
+    first = [each.tried for each in ranked_alternatives(plan) if each.tie][:MOST_TIES]
     loss = objective_of(plan).loss
-    first = ties[:MOST_TIES]
     values = [loss(plan.outcome.value), *(loss(tie.value or 0.0) for tie in first)]
     spreads = own_spreads(plan, first)
-    steps = sum(values) / values[0] * plan.prediction.step_seconds / len(plan.steps) if ties and values[0] else 0.0
-    return UndecidedOrder(first, expected_gain(values, spreads), SETTLING_ROUNDS * SETTLING_STEPS * steps)
+    chosen = cheapest_measurement(values, spreads)
+    measured = sum(values[at] for at in chosen)
+    steps = measured / values[0] * plan.prediction.step_seconds / len(plan.steps) if first and values[0] else 0.0
+    ties = tuple(first[at - 1] for at in chosen[1:])
+    return UndecidedOrder(ties, expected_gain(values, spreads, chosen), SETTLING_ROUNDS * SETTLING_STEPS * steps)
+
+
+def cheapest_measurement(predicted: Sequence[float], spreads: Sequence[float]) -> tuple[int, ...]:
+    """Which of several times to measure, the first among them: of all choices with most of the gain of all the one that
+    takes least.
+    """
+    others = range(1, len(predicted))
+    enough = MOST_OF_GAIN * expected_gain(predicted, spreads)
+    every = [(0, *some) for count in others for some in combinations(others, count)]
+    able = [some for some in every if expected_gain(predicted, spreads, some) >= enough]
+    return min(able, key=lambda some: (sum(predicted[at] for at in some), some), default=(0,))
 
 
 def own_spreads(plan: Plan, ties: Sequence[Alternative]) -> list[float]:
@@ -57,18 +75,23 @@ def own_spreads(plan: Plan, ties: Sequence[Alternative]) -> list[float]:
     return [hypot(order, sqrt(own**2 - shared**2)) for own in far]
 
 
-def expected_gain(predicted: Sequence[float], spreads: Sequence[float]) -> float:
-    """By what share the least of several times is expected to be below the first.
+def expected_gain(predicted: Sequence[float], spreads: Sequence[float], measured: Sequence[int] | None = None) -> float:
+    """By what share the least of several times is expected to be below the first, where some are measured, or all, and
+    the others are taken as predicted.
 
     `predicted`: each is off by a factor of its own, within e^±spread in 80 %.
     """
     if len(predicted) < 2 or min(spreads) < CERTAIN or not predicted[0]:
         return 0.0
-    means = np.array([log(each / predicted[0]) for each in predicted])
-    normals = [NormalDist(mean, spread / HALF_OF_80) for mean, spread in zip(means, spreads, strict=True)]
+    chosen = range(len(predicted)) if measured is None else measured
+    means = [log(each / predicted[0]) for each in predicted]
+    normals = [NormalDist(means[at], spreads[at] / HALF_OF_80) for at in chosen]
+    known = min((mean for at, mean in enumerate(means) if at not in chosen), default=inf)
     low = min(each.mean - REACH * each.stdev for each in normals)
-    high = min(each.mean + REACH * each.stdev for each in normals)
+    high = min(known, *(each.mean + REACH * each.stdev for each in normals))
+    if high <= low:
+        return 1.0 - exp(high)
     at = np.linspace(low, high, POINTS)
     later = np.prod([[1.0 - each.cdf(x) for x in at] for each in normals], axis=0)
     least = low + float(np.trapezoid(later, at))  # E[min] = low + ∫ P(all are above x) dx
-    return 1.0 - float(np.exp(least))
+    return 1.0 - exp(least)
