@@ -3,8 +3,9 @@
 Every predicted time is off by a factor of its own. That of the order of two is known (`ORDER_SPREAD`), so the expected
 time of whichever is the quickest is, and how much less it is than that of the plan: the regret of the choice. Of ties
 those are measured, beside the plan, that are the cheapest of all that are worth nearly as much as all together: what is
-not measured is known as it is predicted. A layout that is farther from everything measured than the others is less sure by what that adds (nearest_run.py); one that was
-passed over for it (expected_seconds.py) is a tie that is predicted quicker than the plan.
+not measured is known as it is predicted. A layout that is farther from everything measured than the others is less sure
+by what that adds (nearest_run.py); one that was passed over for it (expected_seconds.py) is a tie that is predicted
+quicker than the plan.
 """
 
 from collections.abc import Sequence
