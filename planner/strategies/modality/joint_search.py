@@ -1,7 +1,7 @@
 """The best of joint layouts by simulation: the quickest candidates of each kind, then changes of the best one.
 
 A candidate that does not fit by simulation, because encoders keep what the closed form does not see, is mended: its
-encoders' backwards run at once, or recompute all, whichever fits first.
+encoders recompute a little if that may do, their backwards run at once, or they recompute all, whichever fits first.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,13 @@ from planner.strategies.static import EstimatedDraft, estimated_draft
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 FEW, MANY = 12, 48  # of large jobs, and of small ones
 LARGE = 2**14  # ranks times samples of a job of which FEW are simulated
+LITTLE: Change = {"recompute": "selective"}
 MENDS: tuple[Change, ...] = (
+    LITTLE,
     {"ahead": 1, "serves": 1, "backward": "at_once"},
     {"recompute": "full", "offload": 0.0},
 )
+SLIGHTLY = 1.1  # times what the fullest rank may hold: up to there a little less may fit
 KINDS_SHARE = 4  # of all simulations, the part that goes to the first of each kind
 CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, count as one that was simulated
 CLEARLY_SLOWER = (
@@ -250,6 +253,8 @@ def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
     for change in MENDS:
         if tried.plan or tried.left_out:
             break
+        if change is LITTLE and tried.memory_share > SLIGHTLY:
+            continue
         layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
         tried = done.simulate(layouts, candidate.kind, most)
     return tried.least or tried.seconds
