@@ -12,7 +12,7 @@ from planner.plan.mesh.expert_layouts import expert_layouts, has_experts
 from planner.plan.mesh.rank_mesh import stage_ranks, stage_size
 from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import Layout, Plan
-from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED
+from planner.plan.schedules import default_schedule
 from planner.specs.base import FirstStage, Layers, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.recomputed_parts import module_parts
@@ -197,7 +197,7 @@ def expert_variants(layout: Layout, module: Module) -> list[Layout]:
 
 def fixed_schedule_laws(plan: Plan, name: str, fixed: str) -> Iterator[Violation]:
     """Each step has the schedule that the job fixed."""
-    default = INTERLEAVED if plan.layouts[name].vpp > 1 else DEFAULT_SCHEDULE
+    default = default_schedule(plan.layouts[name].vpp)
     fix = f"{fixed}, or another uses.fix.layouts.{name}"
     for number, step in enumerate(plan.steps):
         order = plan.order_of(step, name) or default

@@ -24,6 +24,11 @@ INTERLEAVED = "interleaved"  # the one that knows chunks
 FORWARD_ONLY = "forward_only"  # the one that trains nothing
 
 
+def default_schedule(chunks: int) -> str:
+    """Return the schedule of a pipeline whose ranks have so many chunks each, where nothing else is said."""
+    return INTERLEAVED if chunks > 1 else DEFAULT_SCHEDULE
+
+
 def schedule_slots(name: str, stages: int, micro_batches: int, chunks: int = 1) -> list[list[Slot]]:
     """Return the slots of each stage in order. Raises InputError for an unknown name, and where it does not fit."""
     if name not in SCHEDULES:

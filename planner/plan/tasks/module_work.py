@@ -22,7 +22,7 @@ from planner.plan.mesh.synchronisation import (
     reduces_gradients,
 )
 from planner.plan.plan_file import Assignment, Group, Layout, Plan, Step, assignments
-from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED, Slot
+from planner.plan.schedules import Slot, default_schedule
 from planner.plan.schedules.explicit import resolve_slots
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, Ranks, with_fields
@@ -103,7 +103,7 @@ class ModuleWork:
         Raises InputError for an unknown schedule, and where an order does not fit the pipeline.
         """
         chunks = len(self.stages) // self.pipeline_ranks
-        default = self.layout.schedule or (INTERLEAVED if chunks > 1 else DEFAULT_SCHEDULE)
+        default = self.layout.schedule or default_schedule(chunks)
         return resolve_slots(default if order is None else order, self.pipeline_ranks, len(self.micro_batches), chunks)
 
     def chunks(self, rank: int) -> list[Layers]:

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from planner.plan.plan_file import Layout, Plan, Step, assignments
-from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED, SCHEDULES, Slot, schedule_slots
+from planner.plan.schedules import SCHEDULES, Slot, default_schedule, schedule_slots
 from planner.plan.task import Phase, Task
 from planner.specs.base import Layers, with_fields
 from planner.specs.parallelism import ZERO_BUBBLE
@@ -88,7 +88,7 @@ def repeated_schedule(plan: Plan, step: Step) -> str | None:
     if len(plan.layouts) > 1:
         return None
     ((module, layout),) = plan.layouts.items()
-    order = plan.order_of(step, module) or (INTERLEAVED if layout.vpp > 1 else DEFAULT_SCHEDULE)
+    order = plan.order_of(step, module) or default_schedule(layout.vpp)
     if layout.pp == 1 or len(layout.stages) != layout.pp * layout.vpp or not isinstance(order, str):
         return None
     return order if order in SCHEDULES and order not in UNREPEATED else None

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.costs import Floats
 from planner.plan.plan_file import Layout
-from planner.plan.schedules import DEFAULT_SCHEDULE, INTERLEAVED, Slot, schedule_slots
+from planner.plan.schedules import Slot, default_schedule, schedule_slots
 from planner.plan.task import Phase
 from planner.specs.base import Ranks
 from planner.strategies.static.rank_loads import FORWARD_SHARE, PipelineLoads
@@ -27,7 +27,7 @@ SHARES: Mapping[Phase, float] = {  # of both passes
 
 def first_stage_slots(layout: Layout, micro_batches: int) -> list[Slot]:
     """What the first stage of a layout runs, in its schedule."""
-    schedule = layout.schedule or (INTERLEAVED if layout.vpp > 1 else DEFAULT_SCHEDULE)
+    schedule = layout.schedule or default_schedule(layout.vpp)
     return schedule_slots(schedule, layout.pp, micro_batches, layout.vpp)[0]
 
 
@@ -47,7 +47,7 @@ def pipeline_turns(
 
 def turns_without_pipeline(passes: Floats) -> list[Turn]:
     """The turns where micro-batches come one after another."""
-    return stage_turns(schedule_slots(DEFAULT_SCHEDULE, 1, passes.shape[1])[0], passes)
+    return stage_turns(schedule_slots(default_schedule(1), 1, passes.shape[1])[0], passes)
 
 
 def stage_turns(slots: Sequence[Slot], passes: Floats) -> list[Turn]:
