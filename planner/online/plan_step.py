@@ -1,7 +1,8 @@
 """Plans one batch with one effort, as the file of its step, on groups of the head plan.
 
-Of several modules, the head's layouts leave nothing to search: samples and items are assigned to them, and the step may
-be taken once it is legal and fits into memory. What it takes is simulated later, if there is time.
+Of several modules, the head's layouts leave nothing to search: samples and items are assigned to them, in smaller
+micro-batches where they do not fit otherwise, and the step may be taken once it is legal and fits into memory. What it
+takes is simulated later, if there is time.
 """
 
 from collections.abc import Iterator
@@ -18,35 +19,47 @@ from planner.specs.inputs import Inputs
 from planner.specs.job import Job
 from planner.specs.workload.samples import SampleBatch
 from planner.strategies import strategy_called
-from planner.strategies.static import AS_FIXED, draft_of_layouts
+from planner.strategies.static import AS_FIXED, drafts_of_batch, first_that_fits
 
 
 def plan_step(inputs: Inputs, head: PlanHead, number: int, batch: SampleBatch) -> StepFile:
     """Plans the step of a batch, and checks it as the runtime will. Raises InputError or Infeasible naming the step."""
     sources = {"job": inputs.sources["job"]}  # the head plan has the digests of the others, which can be large files
-    several = len(head.plan.layouts) > 1
+    alone = replace(inputs, batches=(batch,), sources=sources)
+
+    def checked(draft: Plan) -> StepFile:
+        require_same_inputs(head.plan, draft)
+        step_file = step_file_of(inputs, head, number, draft)
+        require_memory_in_order(head.complete_plan(step_file, f"step {number}"))
+        return step_file
+
     with naming_step(number):
-        plan = plan_batch(replace(inputs, batches=(batch,), sources=sources), head.plan)
+        if len(head.plan.layouts) > 1:
+            return first_that_fits(drafts_of_batch(alone, head.plan.layouts), checked)
+        job = job_of_head(inputs.job, head.plan)
+        plan = strategy_called(job.strategy).plan(replace(alone, job=job), None)
         require_same_inputs(head.plan, plan)
-        if not several:
-            plan = restate_in_objective(place_on_catalogue(head.plan, plan), inputs.job.objective)
-    step_file = StepFile(
+        plan = restate_in_objective(place_on_catalogue(head.plan, plan), inputs.job.objective)
+    step_file = step_file_of(inputs, head, number, plan)
+    step_file = with_fields(step_file, effort=inputs.effort, step=with_outcome(plan))
+    head.complete_plan(step_file, f"step {number}")
+    return step_file
+
+
+def step_file_of(inputs: Inputs, head: PlanHead, number: int, plan: Plan) -> StepFile:
+    """The file of the step of a plan of one batch, which nothing was computed for yet."""
+    return StepFile(
         format=StepFile.FORMAT,
         head=head.digest,
         number=number,
         first_row=inputs.first_row,
-        effort=0 if several else inputs.effort,
-        step=plan.steps[0] if several else with_outcome(plan),
+        effort=0,
+        step=plan.steps[0],
         dropped=plan.uses.dropped,
         left_out=plan.uses.left_out,
         feeds=plan.uses.feeds,
         items=plan.uses.items,
     )
-    complete = head.complete_plan(step_file, f"step {number}")
-    if several:
-        with naming_step(number):
-            require_memory_in_order(complete)
-    return step_file
 
 
 def simulate_step(inputs: Inputs, head: PlanHead, step: StepFile) -> StepFile:
@@ -70,14 +83,6 @@ def naming_step(number: int) -> Iterator[None]:
     except PlannerError as error:
         error.where = f"step {number}, {error.where}" if error.where else f"step {number}"
         raise
-
-
-def plan_batch(inputs: Inputs, head: Plan) -> Plan:
-    """The plan of one batch by the head's strategy; of several modules, with the head's layouts and no outcome yet."""
-    if len(head.layouts) > 1:
-        return draft_of_layouts(inputs, head.layouts)
-    job = job_of_head(inputs.job, head)
-    return strategy_called(job.strategy).plan(replace(inputs, job=job), None)
 
 
 def job_of_head(job: Job, plan: Plan) -> Job:

@@ -15,6 +15,7 @@ from planner.scoring.objective_value import (
     sample_tokens,
     seconds_for_value,
 )
+from planner.scoring.offload_check import with_hidden_offload
 from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, splits_backward
 from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
 from planner.scoring.plan_memory import PlanMemory, allowed_bytes_on, exceeds_memory
@@ -103,5 +104,6 @@ __all__ = [
     "unranked_alternatives",
     "whole_score",
     "with_bound_digest",
+    "with_hidden_offload",
     "with_score",
 ]

@@ -1,14 +1,14 @@
 """Whether the offloading of a plan hides behind its compute; its time is priced as if it did."""
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from planner.costs import Pricing
 from planner.costs.memory import Offloading
 from planner.errors import InputError
-from planner.plan.plan_file import Plan
+from planner.plan.plan_file import ItemEntry, MicroBatch, OffloadedItem, Plan
 from planner.plan.task import Task
-from planner.specs.base import Layers, Ranks
+from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.workload.items import part_lengths
 
 
@@ -30,10 +30,41 @@ def require_hidden_offload(plan: Plan, number: int, pricing: Pricing, tasks: Seq
 
 def hidden_offload(plan: Plan, pricing: Pricing, module: str) -> float:
     """The largest share of every item of a module whose copies hide on each of its stages."""
-    layout, sizes = plan.layouts[module], plan.uses.items[module].values()
+    return min(hidden_shares(plan, pricing, module).values())
+
+
+def hidden_shares(plan: Plan, pricing: Pricing, module: str) -> dict[int, float]:
+    """Item of a module → the largest share of it whose copies hide on each of its stages."""
+    layout, sizes = plan.layouts[module], plan.uses.items[module]
     every = layout.stages or (Layers(range(plan.uses.models[module].layers)),)
-    chunks = (rank_offloading(plan, pricing, module, layout.ranks, layers) for layers in every)
-    return min(rank.largest_ratio(length) for rank in chunks for length in {*chain(*map(part_lengths, sizes))})
+    chunks = [rank_offloading(plan, pricing, module, layout.ranks, layers) for layers in every]
+    lengths = {item: min(part_lengths(size)) for item, size in sizes.items()}  # the shorter, the less hides
+    most = {length: min(rank.largest_ratio(length) for rank in chunks) for length in {*lengths.values()}}
+    return {item: most[length] for item, length in lengths.items()}
+
+
+def with_hidden_offload(draft: Plan, pricing: Pricing) -> Plan:
+    """The draft of one step of several modules, with less offloaded of the items of which as much as their layout says
+    would not hide.
+    """
+    (step,) = draft.steps
+    most = {name: hidden_shares(draft, pricing, name) for name, layout in draft.layouts.items() if layout.offload}
+    if not most:
+        return draft
+
+    def entry(module: str, item: int) -> ItemEntry:
+        share = most[module][item] if module in most else 1.0
+        return OffloadedItem(item=item, offload=share) if share < draft.layouts[module].offload else item
+
+    drafted = cast("tuple[Mapping[str, Mapping[str, Sequence[int]]], ...]", step.micro_batches)
+    micro_batches: tuple[MicroBatch, ...] = tuple(
+        {
+            name: {group: tuple(entry(name, item) for item in items) for group, items in of_groups.items()}
+            for name, of_groups in micro_batch.items()
+        }
+        for micro_batch in drafted
+    )
+    return with_fields(draft, steps=(with_fields(step, micro_batches=micro_batches),))
 
 
 def task_offloading(plan: Plan, pricing: Pricing, task: Task) -> Offloading:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -328,3 +329,21 @@ def test_the_inputs_are_found_again(tmp_path, data):
     head = several_head(tmp_path, data)
     again: Plan = pipeline.plan_of(inputs_of_plan(head, tmp_path))
     assert again.steps == head.steps
+
+
+def test_a_batch_that_holds_too_much_is_computed_in_smaller_micro_batches(tmp_path):
+    job = Path(write_several_job(tmp_path, layouts="sharded", most=400, rows=12))
+    job.write_text(job.read_text().replace("llm: {dp: 4, zero: 3}", "llm: {dp: 4, zero: 3, micro_batch: 3}"))
+    head = pipeline.solve(str(job), JobOptions()).plan
+    inputs = replace(inputs_of_plan(head, tmp_path), first_row=12)
+    batch = BatchStream(inputs)[1]
+    usual = plan_step(inputs, PlanHead(head), 1, batch)
+    found = score(PlanHead(head).complete_plan(usual, ""))
+    device, most = head.uses.devices["cpu"], found.plan_memory.allowed_bytes(0)
+    small = with_fields(device, memory_gib=0.999 * max(found.memory.peaks) / most * device.memory_gib)
+    tight = PlanHead(with_fields(head, uses=with_fields(head.uses, devices={"cpu": small})))
+    step = plan_step(replace(inputs, devices={"cpu": small}), tight, 1, batch)
+    assert len(usual.step.micro_batches) == 1 < len(step.step.micro_batches)
+    require_memory_in_order(tight.complete_plan(step, ""))
+    again = assign_batch(replace(inputs, devices={"cpu": small}, batches=(batch,)), head.layouts)
+    assert again.steps[0].micro_batches == step.step.micro_batches

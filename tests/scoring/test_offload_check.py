@@ -8,7 +8,7 @@ from planner.costs.pricing import pricing_of
 from planner.errors import InputError
 from planner.plan.plan_file import Group, Layout, OffloadedItem, Plan, Prices, SequenceSplit, Step
 from planner.plan.tasks.expand import expand
-from planner.scoring.offload_check import hidden_offload, task_offloading
+from planner.scoring.offload_check import hidden_offload, hidden_shares, task_offloading, with_hidden_offload
 from planner.scoring.score import score
 from planner.specs import library
 from planner.specs.base import Layers, Ranks, with_fields
@@ -54,6 +54,21 @@ def test_as_much_hides_as_no_item_is_refused(recompute):
     more = {"g": tuple(OffloadedItem(item=item, offload=ratio + 1e-3) for item in SIZES)}
     with pytest.raises(InputError, match="item 1 asks for"):
         score(with_fields(plan, steps=(with_fields(plan.steps[0], micro_batches=(more,)),)))
+
+
+def test_of_a_short_item_less_is_offloaded_than_its_layout_says():
+    plan = offloaded(0.1)
+    shares = hidden_shares(plan, pricing_of(plan), "llm")
+    layout = with_fields(plan.layouts["llm"], offload=shares[0])
+    plain = with_fields(plan.steps[0], micro_batches=({"llm": {"g": (0, 1)}},))
+    said = with_fields(plan, layouts={"llm": layout}, steps=(plain,))
+    with pytest.raises(InputError, match="item 1 asks for"):
+        score(said)
+    hides = with_hidden_offload(said, pricing_of(said))
+    score(hides)
+    (micro_batch,) = hides.steps[0].micro_batches
+    assert micro_batch == {"llm": {"g": (0, OffloadedItem(item=1, offload=shares[1]))}}
+    assert with_hidden_offload(plan, pricing_of(plan)) is plan  # whose layout says nothing of all
 
 
 def test_memory_falls_by_what_is_offloaded_and_time_stays():

@@ -2,7 +2,7 @@
 
 import tempfile
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
-from planner.plan.plan_file import Plan, assignments
+from planner.plan.plan_file import Layout, Plan, assignments
 from planner.scoring import step_seconds
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs, JobOptions, load_job
 from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_plan import draft_of_layouts, joint_items, plan_together
+from planner.strategies.static.joint_plan import draft_of_layouts, falling_sizes, joint_items, plan_together
 from planner.strategies.static.joint_streams import encoder_work, pass_places
 from planner.strategies.static.light_ends import total, with_light_ends
 from planner.strategies.static.pipeline_turns import first_stage_slots, pipeline_turns, turns_without_pipeline
@@ -102,7 +102,7 @@ def test_a_rule_gives_its_assignment_again_and_that_of_other_layouts_a_complete_
     every = [*joint.candidates()]
     for each in every:
         assert joint.by_rule(each.rule) == each
-    for other in (joint_of(load_job(placed_job(tmp_path, given), JobOptions())) for given in PLACEMENTS.values()):
+    for other in (joint_of(load_job(placed_job(tmp_path, each), JobOptions())) for each in PLACEMENTS.values()):
         for rule in {each.rule for each in every}:
             cells = other.by_rule(rule).cells
             assert sorted(item for row in cells["llm"] for items in row for item in items) == sorted(other.batch.items)
@@ -301,3 +301,11 @@ def test_passes_run_as_far_ahead_as_their_layout_says(tmp_path):
     assert before.tolist() == [[0, 4], [4, 4], [0, 1], [4, 4]] and behind.tolist() == [[1, 4], [4, 4], [3, 3], [4, 4]]
     before, behind = pass_places(cells, when, with_fields(layout, zero=3, backward="at_once"))
     assert before.tolist() == [[1, 1], [4, 4], [2, 2], [4, 4]] and behind.tolist() == [[1, 1], [4, 4], [3, 3], [4, 4]]
+
+
+@given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 300))
+def test_micro_batches_get_smaller_until_they_have_one_sample(size, replicas, samples):
+    layout = Layout(tp=1, dp=replicas, micro_batch=size, ranks=Ranks(range(replicas)))
+    sizes = [*falling_sizes(layout, samples)]
+    assert sizes[0] == size and sizes[-1] == 1
+    assert all(after < before for before, after in pairwise(sizes))

@@ -5,10 +5,10 @@ Which sample and which item goes where is decided for all modules together (join
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
-from typing import NamedTuple
+from math import ceil, inf
+from typing import NamedTuple, TypeVar
 
-from planner.costs import Pricing, SharedPrices, once_a_step_seconds
+from planner.costs import Pricing, SharedPrices, once_a_step_seconds, pricing_of
 from planner.errors import Infeasible, InputError
 from planner.layouts import unbounded_jointly
 from planner.plan.join_plans import round_digits
@@ -23,6 +23,7 @@ from planner.scoring import (
     prediction_of,
     require_memory,
     score,
+    with_hidden_offload,
     with_score,
 )
 from planner.specs.base import with_fields
@@ -34,8 +35,9 @@ from planner.strategies.static.joint_streams import AssignmentRule, JointAssignm
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
-from planner.strategies.static.static_plan import replica_groups
+from planner.strategies.static.static_plan import micro_batch_count, replica_groups
 
+Checked = TypeVar("Checked")
 Choose = Callable[[JointItems], JointAssignment]
 AS_FIXED = "layouts as fixed"  # the effort of an outcome
 
@@ -78,12 +80,48 @@ def priced_together(inputs: Inputs, runs: bool = True) -> tuple[Plan, Score]:
 
 
 def assign_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
-    """The priced plan of a batch in which layouts are those of an earlier one. Raises InputError, and Infeasible where
-    it does not fit.
+    """The priced plan of a batch in which layouts are those of an earlier one, in the largest micro-batches that fit.
+    Raises InputError, and Infeasible where none do.
     """
-    plan = draft_of_layouts(inputs, layouts)
-    require_legal(plan, str(inputs.file))
-    return with_score(plan, AS_FIXED)
+
+    def priced(draft: Plan) -> Plan:
+        require_legal(draft, str(inputs.file))
+        return with_score(draft, AS_FIXED)
+
+    return first_that_fits(drafts_of_batch(inputs, layouts), priced)
+
+
+def drafts_of_batch(inputs: Inputs, layouts: dict[str, Layout]) -> Iterator[Plan]:
+    """The plans of a batch with layouts of an earlier one, before their check: with micro-batches of as many samples as
+    the layout says, then of fewer and fewer, as its own samples may hold more; of its items as much offloaded as hides
+    behind them.
+    """
+    llm = layouts[inputs.module]
+    for size in (llm.micro_batch,) if packs_samples(inputs) else falling_sizes(llm, len(inputs.batches[0].items)):
+        smaller = {**layouts, inputs.module: with_fields(llm, micro_batch=size)}
+        draft = with_fields(draft_of_layouts(inputs, smaller), layouts=layouts)
+        yield with_hidden_offload(draft, pricing_of(draft))
+
+
+def falling_sizes(layout: Layout, samples: int) -> Iterator[int]:
+    """The samples of a micro-batch: as a layout says, then in half as many micro-batches more, down to one sample."""
+    each, count = ceil(samples / (layout.dp * layout.replica)), micro_batch_count(layout, samples)
+    yield (size := layout.micro_batch)
+    while size > 1:
+        count += max(1, count // 2)
+        if ceil(each / count) < size:
+            yield (size := ceil(each / count))
+
+
+def first_that_fits(drafts: Iterable[Plan], checked: Callable[[Plan], Checked]) -> Checked:
+    """What the check gives of the first draft that fits. Raises Infeasible as the first did where none does."""
+    refused = list[Infeasible]()
+    for draft in drafts:
+        try:
+            return checked(draft)
+        except Infeasible as error:
+            refused.append(error)
+    raise refused[0]
 
 
 def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
