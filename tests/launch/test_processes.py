@@ -13,6 +13,7 @@ import pytest
 from planner.errors import InputError, RunFailed
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world, worker_from_environment
+from tests.examples import soaked
 
 
 def greet(worker, word):
@@ -201,7 +202,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGTERM))],
+    soaked([signal.SIGKILL, signal.SIGINT, signal.SIGTERM], [signal.SIGKILL, signal.SIGINT]),
 )
 def test_no_worker_outlives_the_launcher(number, tmp_path):
     script = tmp_path / "parent.py"

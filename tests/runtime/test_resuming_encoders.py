@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.launch.processes import launch
-from tests.examples import thorough
+from tests.examples import soaked, thorough
 from tests.runtime.multi_module_plans import SPECS, joined, layout
 from tests.runtime.test_resuming import (
     OPTIONS,
@@ -14,7 +14,7 @@ from tests.runtime.test_resuming import (
     saved_and_resumed,
     two_steps,
 )
-from tests.runtime.training_worlds import asked_for, soaked
+from tests.runtime.training_worlds import asked_for
 from tests.sample_folders import facts, planned, write_folder
 
 pytestmark = pytest.mark.slow

@@ -22,8 +22,8 @@ from planner.plan.step_files import FAILED_FILE, PLANNER_LOCK, RUN_LOCK, STEP_FI
 from planner.runtime import RunOptions
 from planner.runtime.execute import step_source
 from planner.workflows.tracing import write_measured_trace
+from tests.examples import soaked
 from tests.online.small_jobs import FILE, ahead_of, head_of
-from tests.runtime.training_worlds import soaked
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
