@@ -1,4 +1,4 @@
-"""What faults do to runs, all of the benchmark in the soak; in every run of the tests `test_elastic.py` kills a rank."""
+"""What faults do to runs: the whole benchmark, in the soak; elsewhere `test_elastic.py` kills a rank."""
 
 from functools import cache
 

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_plan import static_plan
 from planner.units import MS
+from tests.examples import soaked
 from tests.static_jobs import for_software, small_cluster, static_inputs, static_job
 
 
@@ -67,9 +69,17 @@ def off(tmp_path: Path, fixed: str, count: int, cluster: str = "h100x64", seq: i
     return simulate_layout(inputs, problem, layout).seconds / float(closed_form_parts(problem, layout).seconds) - 1.0
 
 
-@pytest.mark.parametrize("count", [64, 256])
-@pytest.mark.parametrize("states", STATES)
-@pytest.mark.parametrize("spread", SPREAD)
+COUNTS = (64, 256)
+SHARDED = [*product(SPREAD, STATES)]
+
+
+@pytest.mark.parametrize(
+    ("spread", "states", "count"),
+    soaked(  # each with one number of sequences; in the soak with both
+        [(*each, count) for each in SHARDED for count in COUNTS],
+        [(*each, COUNTS[at % 2]) for at, each in enumerate(SHARDED)],
+    ),
+)
 def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, states, count):
     """One micro-batch of each replica, or several."""
     fixed = ", ".join(part for part in (spread, states, "pp: 1") if part)

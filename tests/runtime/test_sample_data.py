@@ -72,8 +72,8 @@ PLANS = {  # layouts, rows, splits
 }  # fmt: skip
 
 
-OFTEN = (  # two of each tower, and stages; the others in the soak
-    "whole images", "shards by heads", "stages", "shards of tiles", "rings", "whole grids", "rings of grids",
+OFTEN = (  # two of each tower; the others in the soak
+    "whole images", "stages", "shards of tiles", "rings", "whole grids", "rings of grids",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 N, FLOAT64 = 4, 8
 TOKENS = 96  # of each item
-MICRO_BATCHES = 2
+MICRO_BATCHES = 3
 ALONE = [[(rank,) for rank in range(N)]] * MICRO_BATCHES
 SPECS = {
     "dense": DECODER,

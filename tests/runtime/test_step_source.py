@@ -78,7 +78,7 @@ def test_a_run_that_goes_on_trains_the_batches_that_are_left(tmp_path):
 
 @pytest.mark.slow
 def test_a_planner_that_dies_ends_the_run_clearly(tmp_path):
-    head = head_of(tmp_path, rows=4)
+    head = head_of(tmp_path, "{wait: true, look_ahead: 1}", rows=4)  # few steps are planned when it dies
 
     def kill(progress):
         if progress.step == 2:
