@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -20,6 +21,7 @@ from planner.scoring import require_memory_in_order, score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.static import assign_batch, solve_together
+from tests.examples import soaked
 from tests.online.several_jobs import (
     LAYOUTS,
     LENGTHS,
@@ -59,8 +61,13 @@ def without_seconds(step: StepFile) -> StepFile:
 # --------------------------------------------------------------------------------------------------- what is planned
 
 
-@pytest.mark.parametrize("layouts", LAYOUTS)
-@pytest.mark.parametrize("data", LENGTHS)
+EVERY = [*product(LENGTHS, LAYOUTS)]
+HALF = [
+    (data, layouts) for (at, data), (by, layouts) in product(enumerate(LENGTHS), enumerate(LAYOUTS)) if (at + by) % 2
+]
+
+
+@pytest.mark.parametrize(("data", "layouts"), soaked(EVERY, HALF))
 def test_steps_are_those_that_planning_all_ahead_gives(tmp_path, data, layouts):
     """With their items, who reads them, what was dropped and left out; on groups, channels and process groups that the
     head has.
