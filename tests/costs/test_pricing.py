@@ -221,9 +221,15 @@ PARTS = [  # how a layout is spread over 16 ranks
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("software", ["megatron", "megatron-2021", "planner"])
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+SOFTWARE, RECOMPUTE = ("megatron", "megatron-2021", "planner"), ("none", "selective", "full")
+LINES = [*product(SHAPES, RECOMPUTE, SOFTWARE)]
+OFTEN = [  # every two of the three together
+    (name, recompute, SOFTWARE[(at + by) % 3])
+    for (at, name), (by, recompute) in product(enumerate(SHAPES), enumerate(RECOMPUTE))
+]
+
+
+@pytest.mark.parametrize(("name", "recompute", "software"), soaked(LINES, OFTEN))
 def test_cost_lines_equal_passes_of_the_closed_form(name, recompute, software):
     """At any number of tokens; with windows, experts and latent attention too. Windows of rings are of 4096 tokens."""
     module, random_ = library.read_named(name, Model)[0].modules["llm"], random.Random(f"{name}{recompute}{software}")

@@ -191,9 +191,11 @@ def test_who_does_not_come_is_named_and_not_who_waited():
 
 
 PARENT = """
+import signal
 from planner.launch import processes
 from test_processes import die
 processes.PRELOADED_MODULES.clear()  # seconds of imports that ranks which only wait have no need of
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has programs in the background ignore
 if __name__ == "__main__":
     processes.launch(die, 2, int, on_message=lambda rank, pid: print(pid, flush=True))
 """
