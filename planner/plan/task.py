@@ -28,6 +28,11 @@ PHASE_STREAMS: dict[Phase, str] = {
 NO_RANKS = Ranks()
 
 
+def task_id(module: str, layers: Layers, phase: Phase, micro_batch: int | None, group: str, of: str = "") -> str:
+    """Return the id of a task: `module[layers]/phase/micro-batch/group`."""
+    return f"{module}[{layers}]/{phase}{of}/{'step' if micro_batch is None else micro_batch}/{group}"
+
+
 class Task(msgspec.Struct, frozen=True):
     """A unit of work (a pass, a collective, a transfer, an update) that its ranks start and end together. There may be
     a million: of frozen classes this kind is made quickest.
@@ -49,13 +54,12 @@ class Task(msgspec.Struct, frozen=True):
     peers: Ranks = NO_RANKS  # of a send or recv: the ranks of the other end
     after: tuple[str, ...] = ()  # ids of tasks that must end before it starts
     parts: tuple[tuple[int, ...], ...] = ()  # tokens of each part of each item; empty: no item has several parts
-    id: str = ""  # `module[layers]/phase/micro-batch/group`: the only key that joins plan, timeline, trace and ledger
+    id: str = ""  # by `task_id`: the only key that joins plan, timeline, trace and ledger
 
     def __post_init__(self) -> None:
         """Make the id, which follows from the other fields, where it is not given."""
         if not self.id:
-            micro_batch = "step" if self.micro_batch is None else self.micro_batch
-            made = f"{self.module}[{self.layers}]/{self.phase}{self.of}/{micro_batch}/{self.group}"
+            made = task_id(self.module, self.layers, self.phase, self.micro_batch, self.group, self.of)
             force_setattr(self, "id", made)
 
     @property

@@ -8,6 +8,7 @@ one from which its gradients come. Of encoders that a step places tasks of nothi
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,29 @@ from numpy.typing import NDArray
 from planner.plan.plan_file import Plan
 from planner.plan.schedules import Slot
 from planner.plan.schedules.in_flight import KEPT_FOR_WEIGHTS
-from planner.plan.task import Task
 from planner.plan.tasks.module_work import GroupWork, ModuleWork, module_work, pass_task
 from planner.scoring.plan_memory import PlanMemory
+from planner.specs.base import Ranks
 
 Floats = NDArray[np.float64]
 FREED = {"B": 1.0, "I": 1.0 - KEPT_FOR_WEIGHTS, "W": KEPT_FOR_WEIGHTS}  # by a pass, of what its forward kept
+
+
+@dataclass(frozen=True, slots=True)
+class KeptByForwards:
+    """What forwards keep on each of their ranks, found once for all stages that keep as much."""
+
+    holding: PlanMemory
+    known: dict[tuple[int, int, tuple[str, ...]], tuple[float, float]] = field(default_factory=dict)
+
+    def of(self, work: ModuleWork, stage: int, c: GroupWork) -> tuple[float, float]:
+        """Bytes that the forward of a group's work on a stage keeps until its backward, and that this one adds."""
+        kinds = self.holding.pricing.device_kinds(work.stage_ranks(stage, c.ranks))
+        key = self.holding.kept_by(work.module, work.stages[stage]), id(c), kinds
+        if key not in self.known:
+            task = pass_task(work, stage, "F", c)
+            self.known[key] = self.holding.forward_bytes(task), self.holding.recomputed_bytes(task)
+        return self.known[key]
 
 
 def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
@@ -30,49 +48,48 @@ def least_peaks(plan: Plan, holding: PlanMemory) -> list[float]:
     static = np.array([holding.static_bytes(rank) for rank in range(plan.size)])
     passing, early, kept, waiting = np.zeros((4, plan.size))
     works = {name: module_work(plan, step, name) for name in plan.layouts}
+    forwards = KeptByForwards(holding)
     for name, work in works.items():
         if name not in feeding:
             for pipeline_rank, slots in enumerate(work.slots(step.order_of(name))):
-                np.maximum(passing, pipeline_peaks(work, pipeline_rank, slots, holding), out=passing)
+                np.maximum(passing, pipeline_peaks(work, pipeline_rank, slots, forwards), out=passing)
         elif step.placements:
             continue
         elif work.layout.backward == "at_once":
-            np.maximum(waiting, waiting_peaks(plan, works, name, holding), out=waiting)
+            np.maximum(waiting, waiting_peaks(plan, works, name, forwards), out=waiting)
         else:
             first = read_by_first_micro_batch(plan, works, name)
             for c in (c for micro_batch in work.micro_batches for c in micro_batch):
-                own = kept_bytes(work, c, holding)
+                own = kept_bytes(work, c, forwards)
                 kept += own
                 early += own * any(item in first for item in c.items)
     found: list[float] = (static + np.maximum(np.maximum(kept, waiting), early + passing)).tolist()
     return found
 
 
-def pipeline_peaks(work: ModuleWork, pipeline_rank: int, slots: list[Slot], holding: PlanMemory) -> Floats:
+def pipeline_peaks(work: ModuleWork, pipeline_rank: int, slots: list[Slot], forwards: KeptByForwards) -> Floats:
     """The most that forwards keep on the ranks of a pipeline rank, by its slots, (ranks,)."""
     held, most = defaultdict[str, float](float), defaultdict[str, float](float)
-    known: dict[
-        tuple[int, int], list[tuple[Task, float, float]]
-    ] = {}  # forwards, what they keep, what their backwards add
+    ranks: dict[str, Ranks] = {}
     for phase, micro_batch, chunk in slots:
-        if (micro_batch, chunk) not in known:
-            stage = chunk * work.pipeline_ranks + pipeline_rank
-            forwards = (kept_forward(work, stage, c) for c in work.micro_batches[micro_batch])
-            known[micro_batch, chunk] = [
-                (task, holding.forward_bytes(task), holding.recomputed_bytes(task)) for task in forwards if task
-            ]
-        for task, own, again in known[micro_batch, chunk]:
-            group = task.group
-            held[group] += own if phase == "F" else 0.0
-            most[group] = max(most[group], held[group] + (again if phase in ("B", "I") else 0.0))
-            held[group] -= FREED.get(phase, 0.0) * own
-    peaks = np.zeros(holding.plan.size)
-    for group, ranks in {task.group: task.ranks for each in known.values() for task, _, _ in each}.items():
-        peaks[[*ranks]] = np.maximum(peaks[[*ranks]], most[group])
+        stage = chunk * work.pipeline_ranks + pipeline_rank
+        for c in work.micro_batches[micro_batch] if work.has_backward(stage) else ():
+            if c.group not in ranks:
+                ranks[c.group] = work.stage_ranks(stage, c.ranks)
+            if not c.items or not ranks[c.group]:
+                continue
+            own, again = forwards.of(work, stage, c)
+            held[c.group] += own if phase == "F" else 0.0
+            most[c.group] = max(most[c.group], held[c.group] + (again if phase in ("B", "I") else 0.0))
+            held[c.group] -= FREED.get(phase, 0.0) * own
+    peaks = np.zeros(forwards.holding.plan.size)
+    for group, most_held in most.items():
+        own_ranks = [*ranks[group]]
+        peaks[own_ranks] = np.maximum(peaks[own_ranks], most_held)
     return peaks
 
 
-def waiting_peaks(plan: Plan, works: Mapping[str, ModuleWork], encoder: str, holding: PlanMemory) -> Floats:
+def waiting_peaks(plan: Plan, works: Mapping[str, ModuleWork], encoder: str, forwards: KeptByForwards) -> Floats:
     """The most that passes of an encoder keep between the forward that reads them and its backward, on the first stage
     of a module that feeds no other, (ranks,).
     """
@@ -90,27 +107,21 @@ def waiting_peaks(plan: Plan, works: Mapping[str, ModuleWork], encoder: str, hol
         for c in (c for every in work.micro_batches for c in every):
             numbers = [at[reader] for item in c.items for reader in fed.get(item, ())]
             if numbers:
-                own = kept_bytes(work, c, holding)
+                own = kept_bytes(work, c, forwards)
                 curve[min(map(begin.__getitem__, numbers))] += own
                 curve[max(map(end.__getitem__, numbers))] -= own
         np.maximum(found, curve.cumsum(axis=0).max(axis=0, initial=0.0), out=found)
     return found
 
 
-def kept_bytes(work: ModuleWork, c: GroupWork, holding: PlanMemory) -> Floats:
+def kept_bytes(work: ModuleWork, c: GroupWork, forwards: KeptByForwards) -> Floats:
     """What the forwards of a group's work keep on each rank, (ranks,)."""
-    found = np.zeros(holding.plan.size)
-    for stage in range(len(work.stages)):
-        task = kept_forward(work, stage, c)
-        if task:
-            found[[*task.ranks]] += holding.forward_bytes(task)
+    found = np.zeros(forwards.holding.plan.size)
+    for stage in (stage for stage in range(len(work.stages)) if c.items and work.has_backward(stage)):
+        ranks = work.stage_ranks(stage, c.ranks)
+        if ranks:
+            found[[*ranks]] += forwards.of(work, stage, c)[0]
     return found
-
-
-def kept_forward(work: ModuleWork, stage: int, c: GroupWork) -> Task | None:
-    """The forward of a group's work on a stage, where its backward needs what it keeps."""
-    task = pass_task(work, stage, "F", c)
-    return task if c.items and task.ranks and work.has_backward(stage) else None
 
 
 def read_by_first_micro_batch(plan: Plan, works: Mapping[str, ModuleWork], encoder: str) -> set[int]:

@@ -39,7 +39,8 @@ class PlanMemory:
     plan: Plan
     pricing: Pricing
     held: dict[Hashable, list[ActivationBytes]] = field(default_factory=dict)  # by all that they depend on
-    alike: dict[tuple[str, Layers], Hashable] = field(default_factory=dict)  # layers → what all that keep as much share
+    alike: dict[tuple[str, Layers], int] = field(default_factory=dict)  # layers → the number of all that keep as much
+    kinds_of_layers: dict[Hashable, int] = field(default_factory=dict)  # what these have in common → their number
 
     def over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
         """Bytes on every rank over a simulated step."""
@@ -99,13 +100,16 @@ class PlanMemory:
             self.held[key] = self.new_activation_bytes(task)
         return self.held[key]
 
-    def kept_by(self, module: str, layers: Layers) -> Hashable:
-        """All of a stage's layers that their activations depend on: most stages of a pipeline have it in common."""
+    def kept_by(self, module: str, layers: Layers) -> int:
+        """A number for all of a stage's layers that their activations depend on, which most stages of a pipeline have
+        in common.
+        """
         if (module, layers) not in self.alike:
             spec, layout = self.plan.uses.models[module], self.plan.layouts[module]
             each = [(spec.layer_kind(layer), layout.layer_recompute(layer)) for layer in layers]
             placed = [layout.at_layer(layer).expert_placement for layer in layers] if layout.experts else ()
-            self.alike[module, layers] = (*each, *placed, layers[-1] == spec.layers - 1)
+            shared = module, *each, *placed, layers[-1] == spec.layers - 1
+            self.alike[module, layers] = self.kinds_of_layers.setdefault(shared, len(self.kinds_of_layers))
         return self.alike[module, layers]
 
     def new_activation_bytes(self, task: Task) -> list[ActivationBytes]:

@@ -24,7 +24,7 @@ from planner.plan.mesh.synchronisation import (
 from planner.plan.plan_file import Assignment, Group, Layout, Plan, Step, assignments
 from planner.plan.schedules import Slot, default_schedule
 from planner.plan.schedules.explicit import resolve_slots
-from planner.plan.task import Phase, Task
+from planner.plan.task import Phase, Task, task_id
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.workload.items import Size, part_lengths
 
@@ -225,10 +225,8 @@ def group_tasks(work: ModuleWork, stage: int, phase: Phase, c: GroupWork) -> lis
     tasks = []
     if c.items and 0 <= previous < len(work.stages):
         tasks.append(recv_task(work, previous, stage, phase, c))
-        task = task.with_dependencies(tasks[-1].id)
-    if phase != "F":
-        task = task.with_dependencies(pass_task(work, stage, "F", c).id)
-    tasks.append(task)
+    waited = [each.id for each in tasks] + ([pass_task(work, stage, "F", c).id] if phase != "F" else [])
+    tasks.append(task.with_dependencies(*waited) if waited else task)
     if c.items and 0 <= following < len(work.stages) and (phase == "F" or work.has_backward(following)):
         tasks.append(send_task(work, stage, following, phase, c))
     return tasks
@@ -278,8 +276,8 @@ def send_task(work: ModuleWork, source: int, target: int, phase: Phase, c: Group
 def recv_task(work: ModuleWork, source: int, target: int, phase: Phase, c: GroupWork) -> Task:
     """Return the matching recv. It is the same whether the backward of the sending stage is split or not."""
     far, near, of = pass_task(work, target, phase, c), work.stage_ranks(source, c.ranks), transfer_content(phase)
-    send = Task(work.module, work.stages[source], "send", c.micro_batch, c.group, near, of=of)
-    return far.as_transfer("recv", of, near, (send.id,))
+    send = task_id(work.module, work.stages[source], "send", c.micro_batch, c.group, of)
+    return far.as_transfer("recv", of, near, (send,))
 
 
 def transfer_content(phase: Phase) -> Phase:

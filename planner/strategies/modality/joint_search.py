@@ -38,7 +38,7 @@ CHEAPER = 3  # joint layouts that do not fit, or are estimated to be slower, cou
 CLEARLY_SLOWER = (
     1.03  # times the estimate of what is changed: estimates of plans alike are off by up to 2 % of each other
 )
-FAR_SLOWER = 1.35  # times the best one's estimate: most take 0.85 to 1.15 of theirs, some more
+FAR_SLOWER = 1.25  # times the best one's estimate: of candidates, most take 0.9 to 1.1 of theirs
 HOPELESS = 1.2  # joint layouts that take that many times the best one's seconds are not simulated or changed
 
 
@@ -244,7 +244,7 @@ def simulate_quickest(done: JointSearch, candidates: Sequence[JointCandidate]) -
     """Simulate the quickest candidate of each kind, then the quickest of all."""
     first, others = quickest_of_kinds(candidates, done.most)
     slower: dict[str, float] = {}  # kind → what the closed form has to be multiplied by, at least
-    for each in first:
+    for each in sorted(first, key=lambda each: done.trials.estimate(each.layouts)):
         found = simulate_mended(done, each) / each.seconds
         slower[each.kind] = min(found, slower.get(each.kind, found))
     likely = sorted((slower[each.kind] * each.seconds, number) for number, each in enumerate(others))
