@@ -62,7 +62,7 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('ch') else 's'}"
 
 
-def first_few(numbers: Sequence[int]) -> str:
-    """Return the first few of many numbers, and the last: `0, 1, 2, 3, 4, 5, 6, 7, … 131`."""
-    shown = ", ".join(map(str, numbers[:8]))
-    return f"{shown}, … {numbers[-1]}" if len(numbers) > 8 else shown
+def first_few(names: Sequence[int | str]) -> str:
+    """Return the first few of many numbers or names, and the last: `0, 1, 2, 3, 4, 5, 6, 7, … 131`."""
+    shown = ", ".join(map(str, names[:8]))
+    return f"{shown}, … {names[-1]}" if len(names) > 8 else shown

@@ -7,6 +7,7 @@ log seconds of another run, with slopes h, by −hᵀΣg·e / (gᵀΣg + σ²).
 """
 
 from collections.abc import Mapping
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,21 @@ def shifted_rates(rates: DeviceRates, shifts: Shifts) -> DeviceRates:
     return with_fields(rates, sustained={name: value * factor for name, value in rates.sustained.items()})
 
 
+def variance(slopes: Mapping[str, float]) -> float:
+    """Of the logarithm of a run's seconds, before it was measured: gᵀΣg + σ²."""
+    return sum((WIDTHS[name] * slope) ** 2 for name, slope in slopes.items()) + UNEXPLAINED**2
+
+
+def standard_deviations(slopes: Mapping[str, float], log_error: float) -> float:
+    """How many of them a run's error is."""
+    return abs(log_error) / sqrt(variance(slopes))
+
+
 def shifts_of_run(slopes: Mapping[str, float], log_error: float) -> dict[str, float]:
     """Changes of the logarithms of coefficients after one run that was predicted too slow by `log_error`; `slopes`: of
     its log seconds.
     """
-    explained = sum((WIDTHS[name] * slope) ** 2 for name, slope in slopes.items())
-    gain = -log_error / (explained + UNEXPLAINED**2)
+    gain = -log_error / variance(slopes)
     return {name: WIDTHS[name] ** 2 * slope * gain for name, slope in slopes.items()}
 
 

@@ -22,6 +22,7 @@ TYPE_NAMES = {
     "object": "a mapping",
     "null": "nothing",
 }
+QUOTED_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 LONGEST = 40  # characters of a value that a message quotes
 MOST_MEANT = 3  # suggestions
 
@@ -80,7 +81,9 @@ def explained_error(what: str, value: Any, kind: type, route: KeyPath) -> FileEr
         wanted = " or ".join(TYPE_NAMES.get(word, word) for word in expected[1].split(" | ")) + expected[2]
         if "matching regex" in wanted:
             wanted = "a name of letters, digits and any of _ . + -"
-        return FileError(f"expected {wanted}, this is {value_text(value)}", f"write {wanted} here", route)
+        quoted = isinstance(value, str) and QUOTED_NUMBER.fullmatch(value)
+        this, fix = ("the text ", ", without quotes") if quoted else ("", "")
+        return FileError(f"expected {wanted}, this is {this}{value_text(value)}", f"write {wanted} here{fix}", route)
     if " | " in what:  # specs say `what is wrong | what to do`
         message, _, fix = what.rpartition(" | ")
         return FileError(message, fix, route)

@@ -13,6 +13,7 @@ FLOPS_DEFINITIONS = 0.2  # by which a source's FLOP count may leave the range of
 MEMORY_UNITS = {"": 1e9, "gb": 1e9, "gib": 2**30, "mb": 1e6, "mib": 2**20, "b": 1.0, "bytes": 1.0, "byte": 1.0}
 LEAST_PEAK_SHARE = 1 / 150  # of the peak; the slowest genuine records reach a hundredth
 OUT_OF_MEMORY = re.compile(r"\boom|out[ _-]?of[ _-]?mem")
+FAILED = re.compile(r"fail|crash|error|abort|hang|hung|kill|time[ _-]?out|diverge|\bnan\b")
 LARGEST_BYTES = 1e12  # more than any device has
 LAST_STAGE_PATTERN = re.compile(r"last (?:pipeline )?(?:rank|stage)|tensorboard|world_size ?- ?1")
 ADAPTERS_PATTERN = re.compile(r"\bq?lora\b|\bpeft\b|\badapters?\b", re.IGNORECASE)
@@ -41,6 +42,8 @@ def measured_figures(
 ) -> MeasuredFigures:
     """Figures of a record; `peak`: FLOP/s of its device in its precision, None if unknown. Raises UnusableRecord."""
     oom = ran_out_of_memory(record)
+    if not oom and FAILED.search(record.text("status").lower()):
+        raise UnusableRecord("the run failed", record.text("status"))
     times = seconds_by_column(record, setup)
     require_below_peak(record, None if times else peak)
     require_agreement(times)

@@ -70,6 +70,7 @@ SPELLINGS: tuple[tuple[str, Precision | None], ...] = (
     (r"fp32|float32|single|full precision", "float32"),
     (r"mixed|amp|16.?bit", "bf16"),
 )
+NARROW = ("fp8", "fp4")  # no record of a device without such tensor cores multiplied in it
 WITHOUT_BF16 = "v100"  # its tensor cores multiply fp16 only (NVIDIA V100 data sheet)
 
 
@@ -169,7 +170,7 @@ def matmul_precision(record: PublishedRecord, device: str) -> tuple[Precision, b
         return usual, True
     for spelling, name in SPELLINGS:
         if re.search(spelling, text):
-            if name is None or (name == "fp4" and name not in device_profile(device).device.tflops):
+            if name is None or (name in NARROW and name not in device_profile(device).device.tflops):
                 break
             return (usual if name == "bf16" else name), False
     raise UnusableRecord("no model of the precision", record.text("precision"))

@@ -20,7 +20,8 @@ from planner.published.published_case import RecordOrigin
 IDENTIFYING_COLUMNS = ("row_id", "source_id")  # a file with these columns claims to be of the schema
 REQUIRED_COLUMNS = (*IDENTIFYING_COLUMNS, "model", "gpu", "n_gpus", "status")
 BLANK = frozenset({"", "-", "--", "?", "none", "null", "nan", "n/a", "na", "unknown", "not given", "not stated"})
-NUMBER = re.compile(r"[~≈]?\s*([-+]?[0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]+)\s*%?")
+DIGITS = r"(?:[0-9]{1,3}(?:[,_][0-9]{3})+|[0-9]+)"  # `13,4` has a decimal comma, and is refused
+NUMBER = re.compile(rf"[~≈]?\s*([-+]?{DIGITS}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{{1,3}})?|[-+]?\.[0-9]+)\s*%?")
 TRUE = frozenset({"1", "true", "yes", "y", "on", "x", "✓"})
 FALSE = frozenset({"0", "false", "no", "n", "off"})
 LARGEST = 1e18
@@ -119,7 +120,7 @@ def is_published_file(path: Path) -> bool:
 
 def read_records(path: Path) -> Iterator[PublishedRecord]:
     """Every record below the header. Raises InputError."""
-    reader = csv.reader(open_text(path))
+    reader = csv.reader(open_text(path), strict=True)  # else an open quote takes all records below for its cell
     try:
         header = column_names(next(reader, []))
         require_columns(header, path)

@@ -4,6 +4,7 @@ from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.scoring import score
 from planner.specs.base import Spec
+from planner.units import first_few
 from planner.why.group_loads import GroupLoad, group_loads
 from planner.why.plan_problem import single_step
 
@@ -23,8 +24,8 @@ def why_group(plan: Plan, number: int, name: str) -> WhyGroup:
     """The answer for one group of a step. Raises InputError when the step has no such group."""
     step = single_step(plan, number)
     if name not in step.groups:
-        names = ", ".join(step.groups)
-        raise InputError(f"step {number} of the plan has no group `{name}`", where="GROUP", fix=f"one of {names}")
+        fix = f"one of {first_few([*step.groups])}"
+        raise InputError(f"step {number} of the plan has no group `{name}`", where="GROUP", fix=fix)
     scored = score(step)
     found = tuple(load for load in group_loads(step, scored) if load.group == name)
     return WhyGroup(

@@ -13,7 +13,8 @@ from planner.plan.plan_file import Edge, ItemEntry, OffloadedItem, Plan, SharedD
 from planner.scoring import Score, score, whole_score
 from planner.simulate import TaskEvent, is_feed
 from planner.specs.base import Ranks, Spec, with_fields
-from planner.specs.workload.items import item_outputs, part_lengths
+from planner.specs.layers.stack import InputUnit
+from planner.specs.workload.items import input_count, item_outputs, part_lengths
 from planner.units import first_few
 from planner.why.joint_why import gain_of
 from planner.why.joint_why_not import solved
@@ -47,6 +48,8 @@ class WhyJointItem(Spec, omit_defaults=False):
     module: str
     item: int
     parts: tuple[int, ...]  # tokens of each image or clip, or of the text
+    inputs: int  # of all parts, in the unit that the module reads
+    unit: InputUnit
     value: float  # seconds of the step
     micro_batch: int
     group: str
@@ -71,6 +74,8 @@ def why_joint_item(plan: Plan, number: int, step: Plan, module: str, item: int) 
         module=module,
         item=item,
         parts=part_lengths(sizes[item]),
+        inputs=input_count(step.uses.models[module], sizes[item]),
+        unit=step.uses.models[module].input_unit,
         value=scored.step_seconds,
         micro_batch=cell.micro_batch,
         group=cell.group,

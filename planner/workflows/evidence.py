@@ -119,6 +119,8 @@ def holds_published_records(folder: Path) -> bool:
             where=str(folder),
             fix="give a folder of CSV files; of a plan, --measured or --from-run",
         )
+    if not any(folder.glob("*.csv*")):
+        raise InputError("no CSV file is here", where=str(folder), fix="a folder of tables of kernels, or of records")
     return any(is_published_file(path) for path in sorted(folder.glob("*.csv")))
 
 

@@ -68,6 +68,8 @@ def write_question(question: Question, folder: Path | None) -> Path:
     samples = step_samples(question)
     workload = Workload(lengths=lengths, batch_rows=samples, max_tokens=longest(question), module=module)
     read_software(question.software, where="--software")
+    if isinstance(cluster, NodeCluster):
+        joined(cluster, device_kind(cluster.gpus.device, where="--gpus"))
     target = folder or Path(question_name(question))
     written: dict[str, object] = {}
     if question.hf:
@@ -172,10 +174,19 @@ def cluster_of_gpus(gpus: NodeGpus, kind: str, nodes: int | None, nics: NodeAdap
     )
     if whole.size == gpus.number:
         return whole
-    expanded = expand_nodes(whole, kind, library.read_named(kind, Profile)[0].device)
+    expanded = joined(whole, kind)
     (ranks,), (near, far) = expanded.ranks, expanded.levels
     partly = (with_fields(ranks, count=gpus.number),), (near, with_fields(far, ranks=gpus.number))
     return with_fields(expanded, ranks=partly[0], levels=partly[1])
+
+
+def joined(nodes: NodeCluster, kind: str) -> Cluster:
+    """Nodes as ranks and levels. Raises InputError where nothing says how they are joined."""
+    try:
+        return expand_nodes(nodes, kind, library.read_named(kind, Profile)[0].device)
+    except ValueError as error:
+        message = str(error).partition(" | ")[0]
+        raise InputError(message, where="--nics", fix="adapters of a node, as --nics 8x400Gb") from error
 
 
 def parsed(kind: type[Part], text: str, option: str) -> Part:

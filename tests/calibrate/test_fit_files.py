@@ -126,6 +126,7 @@ def test_tables_become_a_profile(tmp_path):
 def test_the_verb_decides_by_the_columns(tmp_path):
     from planner.cli.app import app
 
+    (tmp_path / "gemm.csv").write_text("m,n,k,latency\n")
     result = CliRunner().invoke(app, ["calibrate", str(tmp_path), "--leave-out", "one"])
     assert (
         isinstance(result.exception, InputError)

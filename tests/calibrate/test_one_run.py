@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from planner.calibrate import calibrated_to_run, write_own_run
 from planner.calibrate.after_one_run import source_errors
 from planner.calibrate.framework_fit import predicted_seconds
-from planner.calibrate.one_run import UNEXPLAINED, WIDTHS, errors_after_one_run, shifted_timing, shifts_of_run
+from planner.calibrate.one_run import (
+    UNEXPLAINED,
+    WIDTHS,
+    errors_after_one_run,
+    shifted_timing,
+    shifts_of_run,
+    standard_deviations,
+)
 from planner.calibrate.timed_cases import machines_of_cases
-from planner.scoring import read_plan
+from planner.errors import InputError
+from planner.scoring import read_plan, throughput
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.library import read_named
@@ -71,6 +79,28 @@ def test_a_plan_is_predicted_nearer_to_its_run_and_no_further(plan, factor, tmp_
     paths = write_own_run(run, plan, tmp_path, "2026-11-26")
     written, shipped = (read_named(name, Software)[0] for name in (str(paths[0]), plan.uses.software.name))
     assert (written.timing.kernels > shipped.timing.kernels) == (factor < 1)
+
+
+@given(SLOPES, st.floats(-0.5, 0.5))
+def test_a_run_is_as_far_off_as_the_shifts_that_explain_it_are_unlikely(slopes, error):
+    """The least penalised squares themselves are the squared deviation."""
+    by_name = dict(zip(NAMES, slopes.tolist(), strict=True))
+    shifts = np.array([*shifts_of_run(by_name, error).values()])
+    squares = ((error + slopes @ shifts) / UNEXPLAINED) ** 2 + np.sum((shifts / np.array([*WIDTHS.values()])) ** 2)
+    assert standard_deviations(by_name, error) ** 2 == pytest.approx(squares, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_a_step_beyond_the_peak_is_refused_and_one_far_off_is_doubted(plan, caplog):
+    peak = throughput(plan, 1.0).mfu  # seconds of the step at an MFU of 1
+    with pytest.raises(InputError, match="times the peak"):
+        calibrated_to_run(plan, 0.99 * peak)
+    predicted = calibrated_to_run(plan, 1.01 * peak).predicted
+    caplog.clear()
+    calibrated_to_run(plan, 1.1 * predicted)
+    assert not caplog.records
+    calibrated_to_run(plan, 10 * predicted)
+    assert "is it the time of one step" in caplog.text
 
 
 @pytest.mark.slow

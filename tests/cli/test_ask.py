@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from planner import files
 from planner.cli.app import app
+from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.specs.cluster_choice import read_cluster
 from planner.specs.inputs import JobOptions, load_job
@@ -211,3 +212,13 @@ def test_a_question_that_is_not_whole_says_what_is_missing(here, words, message,
     done = CliRunner().invoke(app, ["ask", "--batch", "1", *words.split()])
     assert message in done.exception.message and fix in done.exception.fix
     assert not [path for path in here.iterdir() if path.name != "cache"]
+
+
+@pytest.mark.parametrize("gpus", ["16xcpu", "12xcpu"])
+def test_nodes_that_nothing_joins_are_refused_before_anything_is_written(here, gpus):
+    words = ("ask", "--model", "tiny-omni", "--gpus", gpus, "--seq", 64)
+    refused = CliRunner().invoke(app, [*map(str, words)])
+    assert isinstance(refused.exception, InputError) and refused.exception.where == "--nics"
+    assert "--nics" in refused.exception.fix and not [*here.iterdir()]
+    question = Question(None, "tiny-omni", gpus=gpus, seq=64, nics="1x10Gb")
+    assert load_job(str(write_question(question, None)), JobOptions()).cluster.size == int(gpus[:2])

@@ -47,3 +47,12 @@ def test_a_recorded_run_is_the_same_as_a_typed_one(calibrate):
 def test_what_tells_nothing_is_refused_with_a_fix(calibrate, words):
     refused = calibrate(*words)
     assert isinstance(refused.exception, InputError) and refused.exception.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [(("--measured", "2s"), "a run is of a plan"), (("--from-run",), "a run is of a plan"), ((), "no CSV")],
+)
+def test_a_folder_is_refused_by_what_is_asked_of_it(tmp_path, words, what):
+    refused = CliRunner().invoke(app, ["calibrate", str(tmp_path), *words])
+    assert isinstance(refused.exception, InputError) and what in str(refused.exception)

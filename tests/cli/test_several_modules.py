@@ -147,3 +147,9 @@ def test_a_job_without_streams_is_asked_for_them(tmp_path):
 def test_what_cannot_be_asked_of_several_modules():
     error = refused("why-not", str(BUBBLES), "zero=1")
     assert "the plan has llm, vit" in error.message and error.fix == "llm.zero=1 or vit.zero=1"
+
+
+@pytest.mark.parametrize("words", [("--regret", "expected"), ("--restart-s", "60"), ("--static", "--regret", "worst")])
+def test_options_of_mixes_are_refused_without_mixes(words):
+    refused = CliRunner().invoke(app, ["solve", "qwen2.5-vl-7b-h200x8", *words])
+    assert isinstance(refused.exception, InputError) and refused.exception.where == words[-2]

@@ -34,6 +34,7 @@ WRONG = [
     ("name: small\n", "", "1:1", "the whole file", "the key `name` is missing", "add `name:` here"),
     ("  batch_rows: 16\n", "", "6:3", "workload", "`batch_rows` is missing", "add `batch_rows:`"),
     ("16", "many", "7:15", "workload.batch_rows", "a whole number, this is `many`", "write a whole"),
+    ("16", "'16'", "7:15", "workload.batch_rows", "a whole number, this is the text `16`", "without quotes"),
     ("16", "16.5", "7:15", "workload.batch_rows", "a whole number, this is `16.5`", "write a whole number"),
     ("16", "-16", "7:15", "workload.batch_rows", "a whole number >= 1, this is `-16`", ">= 1"),
     ("16", "9" * 30, "7:15", "workload.batch_rows", "a whole number", "write a whole number"),

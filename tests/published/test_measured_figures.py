@@ -117,6 +117,9 @@ def test_memory_units(value, unit, amount):
 
 
 def test_out_of_memory_has_no_seconds_and_a_peak_only_where_it_is_called_one():
+    for failed in ("crashed", "NCCL error", "killed after 3 steps", "failed"):
+        with pytest.raises(UnusableRecord, match="the run failed"):
+            read(status=failed)
     got = read(status="oom", step_time_s="", peak_mem="79", mem_unit="GB", mem_kind="as noted")
     assert (got.oom, got.seconds, got.memory_bytes) == (True, None, None)
     assert read(status="OOM", peak_mem="79", mem_unit="GB", mem_kind="peak").memory_bytes == 79e9

@@ -110,7 +110,13 @@ def test_precisions_by_many_names(written, name):
 def test_precision_unsaid_or_unknown():
     assert matmul_precision(record(precision=""), "h100-80gb") == ("bf16", True)
     assert matmul_precision(record(precision=""), "v100-32gb") == ("fp16", True)
-    for text, device in (("NVFP4", "h100-80gb"), ("MXFP4", "b200"), ("TF32", "b200"), ("posit", "b200")):
+    for text, device in (
+        ("NVFP4", "h100-80gb"),
+        ("FP8", "a100-80gb"),
+        ("MXFP4", "b200"),
+        ("TF32", "b200"),
+        ("posit", "b200"),
+    ):
         with pytest.raises(UnusableRecord, match="no model of the precision"):
             matmul_precision(record(precision=text), device)
     assert matmul_precision(record(precision="NVFP4"), "b200") == ("fp4", False)

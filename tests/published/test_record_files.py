@@ -13,6 +13,7 @@ from tests.published.made_records import COLUMNS, record, write
         ("8", 8),
         (" 8.5 ", 8.5),
         ("1,024", 1024),
+        ("1,024,000.5", 1024000.5),
         ("~704", 704),
         ("1e3", 1000),
         (".5", 0.5),
@@ -25,7 +26,7 @@ def test_numbers_as_tables_write_them(text, value):
     assert record(gbs=text).number("gbs") == value
 
 
-@pytest.mark.parametrize("text", ["8 (4)", "eight", "1e999", "8.7  5", "--3", "9" * 400])
+@pytest.mark.parametrize("text", ["8 (4)", "13,4", "1,0240", "eight", "1e999", "8.7  5", "--3", "9" * 400])
 def test_what_is_no_number_is_named(text):
     with pytest.raises(UnusableRecord) as why:
         record(gbs=text).number("gbs")
@@ -44,6 +45,15 @@ def test_counts_are_whole_and_from_one():
 def test_lines_are_where_rows_begin(tmp_path):
     path = write(tmp_path / "a.csv", {"notes": "two\nlines"}, {}, {})
     assert [each.line for each in read_records(path)] == [2, 4, 5]
+
+
+def test_an_open_quote_is_located_and_hides_no_record(tmp_path):
+    path = write(tmp_path / "a.csv", {}, {}, {})
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], '"' + lines[1], *lines[2:]]) + "\n")
+    with pytest.raises(InputError) as why:
+        [*read_records(path)]
+    assert why.value.where.startswith(str(path)) and "CSV" in str(why.value)
 
 
 def test_a_file_that_lacks_a_needed_column_is_located(tmp_path):

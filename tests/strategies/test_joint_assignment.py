@@ -96,6 +96,20 @@ def test_no_candidate_has_a_lower_estimate_and_all_have_the_same_items(tmp_path,
         assert max(sizes) <= joint.layout.micro_batch
 
 
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_a_rule_gives_its_assignment_again_and_that_of_other_layouts_a_complete_one(tmp_path, name):
+    joint = joint_of(load_job(placed_job(tmp_path, PLACEMENTS[name]), JobOptions()))
+    every = [*joint.candidates()]
+    for each in every:
+        assert joint.by_rule(each.rule) == each
+    for other in (joint_of(load_job(placed_job(tmp_path, given), JobOptions())) for given in PLACEMENTS.values()):
+        for rule in {each.rule for each in every}:
+            cells = other.by_rule(rule).cells
+            assert sorted(item for row in cells["llm"] for items in row for item in items) == sorted(other.batch.items)
+            for module, stream in other.batch.streams.items():
+                assert sorted(item for row in cells[module] for items in row for item in items) == sorted(stream)
+
+
 def test_a_long_image_is_split_and_short_ones_stay_whole(tmp_path):
     """The split is by heads over all ranks, which compute short images besides; whole, one rank would hold up all."""
     path = placed_job(tmp_path, EVERY_RANK, **LONG_IMAGE)

@@ -133,6 +133,18 @@ def test_ranks_that_divide_badly_may_stay_without_a_module(tmp_path):
     assert found.plan and "4-5" in unused_ranks_text(found.plan)
 
 
+@pytest.mark.parametrize(("trained", "recomputes"), [("", True), ("trained: {vit: none}\n", False)])
+def test_what_only_runs_forward_recomputes_nothing(tmp_path, trained, recomputes):
+    """Where memory is short an encoder recomputes, unless it keeps nothing that a recomputation would spare."""
+    rows, images = (11000, 11000, 300, 11000, 500), "patches,row\n40000,0\n40000,1\n40000,3\n"
+    more = f"limits: {{memory_margin: 0.7, oom_chance: 1.0}}\n{trained}"
+    candidates = joint_candidates(JointSpace(seeing_job(tmp_path, rows=rows, images=images, more=more)))
+    encoders = [each.layouts["vit"] for each in candidates]
+    assert encoders and any(each.recompute != "none" or each.offload for each in encoders) == recomputes
+    fixed = joint_candidates(JointSpace(seeing_job(tmp_path, fixed="vit: {recompute: full}", more=trained)))
+    assert {each.layouts["vit"].recompute for each in fixed} == {"full"}  # a job that says so is kept
+
+
 def test_no_change_shards_over_a_rank_alone(tmp_path):
     """Of layouts with one replica all ZeRO stages are the same: a search that tries each finds the same plan again."""
     inputs = seeing_job(tmp_path, fixed="llm: {tp: 4}")

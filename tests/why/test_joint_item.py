@@ -11,6 +11,7 @@ from planner.cli.app import app
 from planner.errors import InputError
 from planner.plan.plan_file import Plan, assignments
 from planner.scoring import score
+from planner.specs.workload.items import UNITS_PER_TOKEN
 from planner.why import WhyJointItem
 from tests.examples import thorough
 from tests.placed_jobs import PLACEMENTS, SOME, placed_job
@@ -38,6 +39,10 @@ def test_every_item_is_where_the_plan_has_it(placed, name):
             assert (answer.micro_batch, answer.group) == (number, each.group)
             assert answer.ranks == plan.groups[each.group].ranks
             assert {item, *answer.beside} == {*each.items}
+            size = plan.uses.items[each.module][item]
+            assert answer.unit == plan.uses.models[each.module].input_unit
+            assert answer.inputs == sum(answer.parts) * UNITS_PER_TOKEN[answer.unit]
+            assert isinstance(size, int) or (answer.unit, answer.inputs) == (size.unit, sum(size.counts))
             read = readers.get(each.module, {}).get(item)
             assert (answer.outputs.readers if answer.outputs else None) == (read and {"llm": read})
             assert answer.outputs is None or answer.outputs.ready <= answer.outputs.needed
@@ -85,3 +90,9 @@ def test_what_is_no_item_is_said(tmp_path):
         assert isinstance(refused.exception, InputError) and said in str(refused.exception)
     shown = CliRunner().invoke(app, ["why", str(path), "vit.6"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0 and "of the step; the first pass that reads them" in shown.output
+
+
+def test_a_group_that_is_not_there_is_refused_with_the_first_few(placed):
+    with pytest.raises(InputError) as refused:
+        pipeline.why(placed("1 + 3"), "vit.dp99")
+    assert "one of " in refused.value.fix and len(refused.value.fix) < 200

@@ -42,6 +42,7 @@ def calibrate(
     from planner.workflows import evidence
 
     if measured is not None or from_run:
+        refuse_folder(folder, "--from-run" if from_run else "--measured")
         refuse_beside_a_run(measured is not None and from_run, device, leave_out)
         seconds = optional_duration(measured, "--measured")
         if seconds == 0.0:
@@ -62,6 +63,14 @@ def calibrate(
             render.emit(json, views.kernel_answer(calibrated, path), *views.kernel_tables(calibrated, path))
             return
     render.emit(json, views.framework_answer(fit, paths), *views.framework_tables(fit, paths))
+
+
+def refuse_folder(plan: Path, option: str) -> None:
+    """Raises InputError for what one run is of, where that is a folder and no plan."""
+    from planner.errors import InputError
+
+    if plan.is_dir():
+        raise InputError(f"{plan} is a folder, and a run is of a plan", where=option, fix="give the plan that ran")
 
 
 def refuse_beside_a_run(both: bool, device: str | None, leave_out: list[str] | None) -> None:

@@ -54,8 +54,8 @@ def solve(
         ),
     ] = None,
     regret: Annotated[
-        RegretName, typer.Option(help="Of --mixes: least regret at the worst mix, or over all steps.")
-    ] = RegretName.worst,
+        RegretName | None, typer.Option(help="Of --mixes: least regret at the worst mix (default), or over all steps.")
+    ] = None,
     restart_s: Annotated[
         float | None,
         typer.Option(help="Of --mixes: seconds that a restart with other layouts takes; assumed: 600.", min=0.0),
@@ -74,8 +74,9 @@ def solve(
     options = JobOptions(batches, first_row, seed, effort, lengths, mix)
     if mixes is not None:
         require_static(static)
-        solve_mixes(job, MixesAsked(mixes, regret, restart_s), options, output, json)
+        solve_mixes(job, MixesAsked(mixes, regret or RegretName.worst, restart_s), options, output, json)
         return
+    refuse_without_mixes({"--regret": regret, "--restart-s": restart_s})
     if static:
         solve_static(job, options, output, json)
         return
@@ -106,6 +107,13 @@ def require_static(static: bool) -> None:
     if not static:
         message = "one set of layouts for several mixes is a static plan"
         raise InputError(message, where="--mixes", fix="--static --mixes ...; or --mix, for one mix")
+
+
+def refuse_without_mixes(given: dict[str, object]) -> None:
+    """Raise InputError for an option that says nothing without mixes."""
+    for option, value in given.items():
+        if value is not None:
+            raise InputError("this option is of --mixes", where=option, fix="--static --mixes 1:9,5:5,9:1, or omit it")
 
 
 def solve_mixes(job: str, asked: MixesAsked, options: "JobOptions", output: Path | None, json: bool) -> None:

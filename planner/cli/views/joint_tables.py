@@ -213,7 +213,7 @@ def joint_item_lines(answer: WhyJointItem) -> Iterator[RenderableType]:
     of_parts = f" in {len(answer.parts)} parts" if len(answer.parts) > 1 else ""
     yield Text.assemble(
         (f"item {answer.item} of {answer.module}", "bold"),
-        f"  {sum(answer.parts):,} tokens{of_parts}, in group {answer.group} (ranks {answer.ranks}) of micro-batch "
+        f"  {answer.inputs:,} {answer.unit}{of_parts}, in group {answer.group} (ranks {answer.ranks}) of micro-batch "
         f"{answer.micro_batch}, beside {plural(len(answer.beside), 'other item')}",
     )
     for name, items in answer.reads.items():

@@ -10,7 +10,7 @@ from rich.text import Text
 from planner.cli.views.plain_table import table
 from planner.ledger import AccuracyFigures, AccuracyReport, PredictedRecord
 from planner.published import RecordOrigin
-from planner.units import byte_size, duration, percent
+from planner.units import byte_size, duration, percent, plural
 
 ALL = "all"
 SOURCES_NAMED = 3  # beside each reason
@@ -22,8 +22,8 @@ def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> 
         yield from record_tables(ledger)
     overall = ledger.overall
     yield Text.assemble(
-        (f"{overall.records_read} records", "bold"),
-        f" of {len(ledger.sources)} sources: {overall.rows_used} predicted "
+        (plural(overall.records_read, "record"), "bold"),
+        f" of {plural(len(ledger.sources), 'source')}: {overall.rows_used} predicted "
         f"({overall.rows_defaulted} with missing facts filled in from cited defaults), "
         f"{overall.records_read - overall.rows_used} skipped",
     )
@@ -31,9 +31,8 @@ def ledger_tables(ledger: AccuracyReport, with_rows: bool, svg: Path | None) -> 
     yield from time_table(by_source)
     if ledger.after_one_run:
         after = share(median(ledger.after_one_run.values()))
-        yield Text(
-            f"after one run of a source, of its others, median over {len(ledger.after_one_run)} sources: {after}"
-        )
+        sources = plural(len(ledger.after_one_run), "source")
+        yield Text(f"after one run of a source, of its others, median over {sources}: {after}")
     for table_of in (ranking_table, memory_table):
         yield from table_of(by_source)
     yield from skipped_table(ledger)
@@ -124,9 +123,7 @@ def doubtful_records(ledger: AccuracyReport) -> Iterator[RenderableType]:
     """Which printed figures contradict the measured seconds that were compared."""
     doubted = [(record.case.origin, doubt) for record in ledger.records for doubt in record.case.doubts]
     if doubted:
-        yield Text(
-            f"\n{len(doubted)} printed figures contradict the measured seconds, which are compared:", style="dim"
-        )
+        yield Text(f"\nprinted figures against the measured seconds, which are compared: {len(doubted)}", style="dim")
     for origin, doubt in doubted:
         yield Text(f"  {named(origin)}: {doubt}", style="dim")
 

@@ -17,16 +17,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from planner.layouts import rank_counts
-from planner.plan.gradient_flow import gradient_flows
+from planner.plan.gradient_flow import GradientFlow, gradient_flows
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Layout
 from planner.specs.base import FirstStage, RankChoice, Ranks, with_fields
 from planner.specs.inputs import Inputs
-from planner.specs.parallelism import EncoderBackward
-from planner.strategies.modality.kept_features import kept_variants, must_keep
+from planner.specs.parallelism import EncoderBackward, decided_fields
+from planner.strategies.modality.kept_features import KEEPS_NOTHING, kept_variants, must_keep
 from planner.strategies.static.module_space import (
     MEMORY_SHARES,
     PASSES,
@@ -121,8 +121,21 @@ class JointSpace:
         """Encoder → of the closed form's seconds, which are of both passes, those of the passes that it has: of one
         through whose layers no gradients go, the forward, as of frozen weights a backward takes as long.
         """
-        flows = gradient_flows(self.inputs.model.modules, self.inputs.model.edges)
-        return {name: 1.0 if flows[name].through_layers else 0.5 for name in self.encoders}
+        return {name: 1.0 if self.flows[name].through_layers else 0.5 for name in self.encoders}
+
+    @cached_property
+    def flows(self) -> dict[str, GradientFlow]:
+        """Through what of each module gradients go."""
+        return gradient_flows(self.inputs.model.modules, self.inputs.model.edges)
+
+    def forward_alone(self, name: str) -> dict[str, Any]:
+        """The fields of an encoder's layout that mean nothing without a backward through its layers, and that the job
+        leaves open: the closed form, which is of both passes, may have made room by them.
+        """
+        if self.flows[name].through_layers:
+            return {}
+        fixed = decided_fields(self.inputs.fixed_of(name))
+        return {each: value for each, value in KEEPS_NOTHING.items() if each not in fixed}
 
     @property
     def context(self) -> float:
@@ -277,6 +290,7 @@ def encoder_options(
             placed |= {"backward": "at_once", "ahead": every if backward == "last" else 1 + option.layout.pp}
         else:
             placed |= {"ahead": every} if every == 1 else {"serves": every}
+        placed |= space.forward_alone(name)
         layout = with_fields(option.layout, **{**placed, **fixed_timing(space.inputs, name)})
         found[name] = ModuleOption(layout, space.passed_shares[name] * option.seconds, option.bytes_held)
     return found
