@@ -3,6 +3,7 @@
 Outside data is where PLANNER_SHARED says. With --no-skips tests that skip fail, but for want of a GPU or of that name.
 """
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -31,14 +32,21 @@ ALLOWED = ("CUDA", "GPU", "network namespaces", UNSET)  # in the reasons of test
 
 
 def pytest_addoption(parser):
-    parser.addoption("--thorough", action="store_true", help="all examples of property tests; else a quarter of them")
+    parser.addoption("--thorough", action="store_true", help="all examples of property tests; else a sixth of them")
     said = "tests that skip fail, but for want of a GPU or of PLANNER_SHARED"
     parser.addoption("--no-skips", action="store_true", help=said)
 
 
 def pytest_configure(config):
-    """Before tests are imported, which ask how many examples there are."""
+    """Before tests are imported, which ask how many examples there are, and leave no garbage to look for."""
     settings.load_profile("thorough" if config.getoption("thorough") else "quick")
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """Half a million objects are there for good by now, and are taken out of what the collector looks through."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m leaves any out

@@ -1,10 +1,11 @@
-"""How many examples a test tries: all with --thorough, as in the soak, else a quarter of them."""
+"""How much of a test runs: in the soak, with --thorough, all its examples and cases, else a part of them."""
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
-THOROUGH, QUICK = 100, 25  # of a test that says no number
+THOROUGH, QUICK = 100, 16  # of a test that says no number
 
 
 def examples(most: int, **more: Any) -> settings:
@@ -20,3 +21,11 @@ def thorough() -> bool:
 def share(most: int) -> int:
     """Of a test that draws its own, how many of `most`."""
     return max(3, most * settings().max_examples // THOROUGH)
+
+
+def soaked(cases, kept):
+    """The cases as parameters of a test: but for those that are kept, in the soak alone."""
+    cases, kept = [*cases], {*kept}
+    assert kept <= {*cases}, kept - {*cases}
+    marks = {case: () if case in kept else pytest.mark.soak for case in cases}
+    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks[case]) for case in cases]

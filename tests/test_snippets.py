@@ -1,12 +1,8 @@
 """What documents show can be typed: commands parse, files read, Python names what there is, output is what comes."""
 
 import ast
-import io
 import shlex
 import shutil
-import signal
-import sys
-from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -16,9 +12,10 @@ import typer
 import yaml
 
 from planner import files
-from planner.cli.app import app, main
+from planner.cli.app import app
 from planner.plan.formats import FORMATS
 from tests.documents import DOCS, HOME, PAGES, Block, blocks, commands, name_of, shown, spans
+from tests.typed import typed
 
 VERBS = typer.main.get_command(app).commands
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -136,14 +133,8 @@ def edits(plan: str) -> dict[str, str]:
 
 def planner(command: str, folder: Path) -> list[str]:
     """The lines that a command prints in a folder, errors too."""
-    printed = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed[0]), redirect_stderr(printed[1]):
-        patch.chdir(folder)
-        patch.setattr(sys, "argv", shlex.split(command))
-        patch.setattr(signal, "signal", lambda *_: None)  # handlers of a process are pytest's here
-        with suppress(SystemExit):
-            main()
-    return [line.rstrip() for each in printed for line in each.getvalue().splitlines()]
+    printed = typed(command, folder)
+    return [line.rstrip() for each in (printed.out, printed.errors) for line in each.splitlines()]
 
 
 def write_today(page: Path, folder: Path) -> None:

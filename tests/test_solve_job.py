@@ -18,7 +18,7 @@ strategy: {strategy}
 sync: {sync}
 workload:
   lengths: {{from: mix, parts: [{{weight: 1, median: 200, sigma: 0.7}}]}}
-  batch_rows: 20
+  batch_rows: 12
   max_tokens: {longest}
 layout: {{{zero}dtype: float32}}
 limits: {limits}

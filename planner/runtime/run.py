@@ -17,6 +17,7 @@ from planner.runtime.preflight.preflight_checks import (
     errors_in_plan_file,
     require_devices,
     require_outputs,
+    require_quick_checks,
     require_runnable,
 )
 from planner.runtime.run_options import LocalDevices, Progress, RunOptions
@@ -50,6 +51,7 @@ def run(
     name = options.source or plan.name
     require_legal(plan, name)
     options = resolve_resume(options)
+    require_quick_checks(plan, options)  # what they refuse starts no process
     start_fork_server(TRAINING_LOOP)  # while the checks that follow import torch, too
     require_runnable(plan, options)
     require_outputs(options)

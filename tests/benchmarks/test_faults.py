@@ -1,16 +1,14 @@
-"""What faults do to runs: a few of the benchmark in every run of the tests, all of them in the long one."""
+"""What faults do to runs: the whole benchmark, in the soak; elsewhere `test_elastic.py` kills a rank."""
 
 from functools import cache
 
 import pytest
 
-from benchmarks.fault_runs import Fault, accuses, do_fault, launchers, uninterrupted
+from benchmarks.fault_runs import accuses, do_fault, launchers, uninterrupted
 from benchmarks.faults import FAULTS, RANKS, SLOW_RUNS, slow_ranks, small_plan
 from planner.launch.task_board import process_state
 
 pytestmark = pytest.mark.skipif(process_state(1) is None, reason="this system does not say how processes are")
-
-FEW = [Fault("kill", 2, 0)]  # of a few seconds; `test_saving_faults.py` fills disks
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +27,6 @@ def require_survived(world, fault, folder):
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_by_some_faults(world, tmp_path):
-    assert {*FEW} <= {*FAULTS}
-    for number, fault in enumerate(FEW):
-        require_survived(world, fault, tmp_path / str(number))
-
-
-@pytest.mark.slow
 def test_no_healthy_rank_is_accused_for_being_slow(world, tmp_path):
     living, plans, _ = world
     for slowness in slow_ranks(1):
@@ -43,7 +34,7 @@ def test_no_healthy_rank_is_accused_for_being_slow(world, tmp_path):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in FEW], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_nothing_is_lost_by_any_fault(world, fault, tmp_path):
     require_survived(world, fault, tmp_path)
 

@@ -17,7 +17,7 @@ from planner.specs.job import Job
 from planner.workflows.questions import Question, write_question
 from tests.hf.configs import LLAMA_8B
 
-SMALL = ("--model", "llama-3-8b", "--gpus", "8xh100", "--seq", "4096", "--batch", "16")
+SMALL = ("--model", "llama-3-8b", "--gpus", "8xh100", "--seq", "4096", "--batch", "16", "--effort", 1)
 
 
 def planner(*words: object, code: int = 0, given: str | None = None):
@@ -38,7 +38,7 @@ def test_a_question_is_answered_as_its_job_is_solved(here):
     answer = json.loads(planner("ask", *SMALL, "--json").stdout)
     folder = Path("llama-3-8b-8xh100-4096x16")
     assert answer["plan"] == str(folder / "plan.yaml") and answer["job"] == str(folder / "job.yaml")
-    solved = json.loads(planner("solve", folder / "job.yaml", "-o", "again.yaml", "--json").stdout)
+    solved = json.loads(planner("solve", folder / "job.yaml", "-o", "again.yaml", "--effort", 1, "--json").stdout)
     assert files.read("again.yaml", Plan) == files.read(folder / "plan.yaml", Plan)
     assert {key: answer[key] for key in solved if key not in ("plan", "seconds", "steps")} == {
         key: value for key, value in solved.items() if key not in ("plan", "seconds", "steps")

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.simulated_layouts import simulate_layout
 from planner.strategies.static.static_plan import static_plan
 from planner.units import MS
+from tests.examples import soaked
 from tests.static_jobs import for_software, small_cluster, static_inputs, static_job
 
 
@@ -67,9 +69,17 @@ def off(tmp_path: Path, fixed: str, count: int, cluster: str = "h100x64", seq: i
     return simulate_layout(inputs, problem, layout).seconds / float(closed_form_parts(problem, layout).seconds) - 1.0
 
 
-@pytest.mark.parametrize("count", [64, 256])
-@pytest.mark.parametrize("states", STATES)
-@pytest.mark.parametrize("spread", SPREAD)
+COUNTS = (64, 256)
+SHARDED = [*product(SPREAD, STATES)]
+
+
+@pytest.mark.parametrize(
+    ("spread", "states", "count"),
+    soaked(  # each with one number of sequences; in the soak with both
+        [(*each, count) for each in SHARDED for count in COUNTS],
+        [(*each, COUNTS[at % 2]) for at, each in enumerate(SHARDED)],
+    ),
+)
 def test_a_simulated_plan_takes_what_the_closed_form_says(tmp_path, spread, states, count):
     """One micro-batch of each replica, or several."""
     fixed = ", ".join(part for part in (spread, states, "pp: 1") if part)
@@ -211,9 +221,15 @@ PARTS = [  # how a layout is spread over 16 ranks
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("software", ["megatron", "megatron-2021", "planner"])
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+SOFTWARE, RECOMPUTE = ("megatron", "megatron-2021", "planner"), ("none", "selective", "full")
+LINES = [*product(SHAPES, RECOMPUTE, SOFTWARE)]
+OFTEN = [  # every two of the three together
+    (name, recompute, SOFTWARE[(at + by) % 3])
+    for (at, name), (by, recompute) in product(enumerate(SHAPES), enumerate(RECOMPUTE))
+]
+
+
+@pytest.mark.parametrize(("name", "recompute", "software"), soaked(LINES, OFTEN))
 def test_cost_lines_equal_passes_of_the_closed_form(name, recompute, software):
     """At any number of tokens; with windows, experts and latent attention too. Windows of rings are of 4096 tokens."""
     module, random_ = library.read_named(name, Model)[0].modules["llm"], random.Random(f"{name}{recompute}{software}")

@@ -1,10 +1,12 @@
 """Two processes that train one step by an exported schedule; and the same step in one process."""
 
-import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from planner.launch.worker import Worker, joined_world
 
 ROWS, WIDTH = 3, 8  # of a micro-batch
 
@@ -34,25 +36,20 @@ def whole(stages: int, micro_batches: int) -> list[list[Tensor]]:
     return [gradients([module]) for module in modules]
 
 
-def train(rank: int, file: str, micro_batches: int, folder: str) -> None:
-    """One of two ranks, with stages rank, rank + 2, … of as many as the file has."""
-    from torch.distributed import destroy_process_group, init_process_group
+def train(worker: Worker, file: str, micro_batches: int) -> list[list[np.ndarray]]:
+    """Gradients of one of two ranks, with stages rank, rank + 2, … of as many as the file has."""
     from torch.distributed.pipelining import PipelineStage
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-    init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     count = 1 + max(
         int(each.split("F")[0]) for line in Path(file).read_text().split() for each in line.split(",") if "F" in each
     )
     modules, (inputs, target) = layers(count), batch(micro_batches)
-    mine = range(rank, count, 2)
-    stages = [PipelineStage(modules[s], s, count, torch.device("cpu")) for s in mine]
-    schedule = _PipelineScheduleRuntime(stages, micro_batches, loss_fn=loss, scale_grads=False)
-    schedule._load_csv(file)
-    schedule.step(*([inputs] if rank == 0 else []), target=target)
-    torch.save([gradients([modules[s]]) for s in mine], f"{folder}/{rank}.pt")
-    destroy_process_group()
-
-
-if __name__ == "__main__":
-    train(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    mine = range(worker.rank, count, 2)
+    with joined_world(worker):
+        stages = [PipelineStage(modules[s], s, count, torch.device("cpu")) for s in mine]
+        schedule = _PipelineScheduleRuntime(stages, micro_batches, loss_fn=loss, scale_grads=False)
+        schedule._load_csv(file)
+        schedule.step(*(() if worker.rank else (inputs,)), target=target)
+        # As arrays: tensors would travel as handles of processes that have ended.
+        return [[gradient.numpy() for gradient in gradients([modules[s]])] for s in mine]

@@ -13,6 +13,7 @@ import pytest
 from planner.errors import InputError, RunFailed
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world, worker_from_environment
+from tests.examples import soaked
 
 
 def greet(worker, word):
@@ -190,9 +191,11 @@ def test_who_does_not_come_is_named_and_not_who_waited():
 
 
 PARENT = """
+import signal
 from planner.launch import processes
 from test_processes import die
 processes.PRELOADED_MODULES.clear()  # seconds of imports that ranks which only wait have no need of
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has programs in the background ignore
 if __name__ == "__main__":
     processes.launch(die, 2, int, on_message=lambda rank, pid: print(pid, flush=True))
 """
@@ -201,7 +204,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGTERM))],
+    soaked([signal.SIGKILL, signal.SIGINT, signal.SIGTERM], [signal.SIGKILL, signal.SIGINT]),
 )
 def test_no_worker_outlives_the_launcher(number, tmp_path):
     script = tmp_path / "parent.py"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,11 @@ from planner.plan.group_catalogue import process_groups
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import SPENT_FILE, STEP_FILE, PlanHead, PlanningTime, StepFile
-from planner.runtime.exchange.plan_channels import plan_channels
 from planner.scoring import require_memory_in_order, score
 from planner.specs.base import with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.static import assign_batch, solve_together
+from tests.examples import soaked
 from tests.online.several_jobs import (
     LAYOUTS,
     LENGTHS,
@@ -31,6 +32,7 @@ from tests.online.several_jobs import (
     several_head,
     write_several_job,
 )
+from tests.runtime.test_plan_channels import channels
 
 AHEAD = {"planning": "ahead"}
 
@@ -60,8 +62,13 @@ def without_seconds(step: StepFile) -> StepFile:
 # --------------------------------------------------------------------------------------------------- what is planned
 
 
-@pytest.mark.parametrize("layouts", LAYOUTS)
-@pytest.mark.parametrize("data", LENGTHS)
+EVERY = [*product(LENGTHS, LAYOUTS)]
+HALF = [
+    (data, layouts) for (at, data), (by, layouts) in product(enumerate(LENGTHS), enumerate(LAYOUTS)) if (at + by) % 2
+]
+
+
+@pytest.mark.parametrize(("data", "layouts"), soaked(EVERY, HALF))
 def test_steps_are_those_that_planning_all_ahead_gives(tmp_path, data, layouts):
     """With their items, who reads them, what was dropped and left out; on groups, channels and process groups that the
     head has.
@@ -81,14 +88,14 @@ def test_steps_are_those_that_planning_all_ahead_gives(tmp_path, data, layouts):
         assert (whole.uses.dropped, whole.uses.left_out) == (batch.dropped, dict(batch.left_out))
         assert violations(whole) == [] and whole.groups == head.groups
         assert process_groups(with_fields(whole, then=None)) <= process_groups(head)
-        assert plan_channels(with_fields(whole, then=None)) <= plan_channels(head)
+        assert channels(with_fields(whole, then=None)) <= channels(head)
 
 
 def test_groups_of_one_module_are_none_of_another(tmp_path):
     """A head has process groups of its layouts, and of no layout on the ranks of another module's groups."""
     head = several_head(tmp_path, STREAM_FILES, "apart")
     assert process_groups(head) == process_groups(with_fields(head, then=None))
-    pairs = {(channel.source, channel.target) for channel in plan_channels(head)}
+    pairs = {(channel.source, channel.target) for channel in channels(head)}
     assert pairs == {(source, target) for a in (0,) for b in (1, 2) for source, target in ((a, b), (b, a))} | {
         (source, target) for a in (3,) for b in (1, 2) for source, target in ((a, b), (b, a))
     }

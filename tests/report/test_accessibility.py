@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import soaked
 from tests.report.chromium import Chromium, browser
 from tests.report.sample_pages import PLANS
 from tests.report.test_pages import OTHERS, html_of
@@ -32,29 +33,19 @@ def chromium():
     found.close()
 
 
-def require_no_rule_is_broken(chromium, axe, folder, name, phone, dark):
-    path = folder / "page.html"
+NAMES = [*PLANS, *OTHERS]
+WAYS = [(phone, dark) for phone in (False, True) for dark in (False, True)]
+CASES = [(name, *way) for name in NAMES for way in WAYS]
+OFTEN = [(name, *WAYS[at % len(WAYS)]) for at, name in enumerate(NAMES)]  # every page once, in turn each way
+
+
+@pytest.mark.parametrize(("name", "phone", "dark"), soaked(CASES, OFTEN))
+def test_no_rule_is_broken(chromium, axe, tmp_path, name, phone, dark):
+    path = tmp_path / "page.html"
     path.write_text(html_of(name), encoding="utf-8")
     chromium.open(path, 390 if phone else 1280, 844, dark=dark, phone=phone)
     chromium.run(axe)
     assert chromium.run(RULES) == []
-
-
-NAMES = [*PLANS, *OTHERS]
-
-
-@pytest.mark.parametrize("phone", [False, True])
-@pytest.mark.parametrize("name", NAMES)
-def test_no_rule_is_broken(chromium, axe, tmp_path, name, phone):
-    """Every page on both, by day on one and by night on the other."""
-    require_no_rule_is_broken(chromium, axe, tmp_path, name, phone, phone ^ NAMES.index(name) % 2)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("phone", [False, True])
-@pytest.mark.parametrize("name", NAMES)
-def test_nor_is_one_the_other_way_round(chromium, axe, tmp_path, name, phone):
-    require_no_rule_is_broken(chromium, axe, tmp_path, name, phone, not phone ^ NAMES.index(name) % 2)
 
 
 def test_a_rule_that_is_broken_is_found(chromium, axe, tmp_path):

@@ -1,5 +1,5 @@
 """Ranks of `python -m planner.runtime` under the environment of torchrun, forked from the process of all other tests:
-`test_training_loop.py` has torchrun itself.
+`test_two_hosts.py` has torchrun itself.
 """
 
 import io

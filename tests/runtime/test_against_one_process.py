@@ -16,9 +16,9 @@ from planner.simulate.timeline import TaskEvent
 from planner.specs.base import Ranks, with_fields
 from planner.specs.layers import Decoder, Vit
 from planner.specs.parameters import parameter_counts
-from tests.examples import thorough
+from tests.examples import soaked, thorough
 from tests.plans import plan_of, uses
-from tests.runtime.training_worlds import asked_for, choose_warm_up, soaked
+from tests.runtime.training_worlds import asked_for, choose_warm_up
 
 pytestmark = pytest.mark.slow
 
@@ -95,8 +95,8 @@ def worlds(worker, names, warm):
 
 
 OFTEN = (  # the others in the soak
-    (4, "decoder"), (4, "two steps"), (4, "bf16"), (4, "gpipe"), (4, "recompute"), (4, "vit float32"), (4, "zero 2"),
-    (4, "zero 0"), (2, "vit"), (2, "zero 1"),
+    (4, "decoder"), (4, "two steps"), (4, "bf16"), (4, "vit float32"), (4, "zero 2"), (4, "zero 0"), (2, "vit"),
+    (2, "zero 1"),
 )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from planner.plan.tasks.expand import expand
-from planner.runtime.exchange.plan_channels import plan_channels
 from tests.runtime.multi_module_plans import IMAGES, joined, layout, require_those_of_one_process
+from tests.runtime.test_plan_channels import channels
 from tests.runtime.training_worlds import ONCE, asked_for, run_all
 
 TEXTS = {0: 23, 1: 17, 2: 9, 3: 30, 4: 11}
@@ -97,5 +97,5 @@ def test_a_later_stage_receives_images_behind_the_micro_batches_before_them():
 
 
 def test_channels_join_the_encoder_s_ranks_with_every_stage_that_reads():
-    pairs = {(each.source, each.target) for each in plan_channels(PLANS["a stage that reads nothing"])}
+    pairs = {(each.source, each.target) for each in channels(PLANS["a stage that reads nothing"])}
     assert (0, 2) in pairs and (3, 2) not in pairs

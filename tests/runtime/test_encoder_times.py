@@ -6,10 +6,11 @@ from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.specs.base import with_fields
+from tests.examples import soaked
 from tests.meshes import meshed
 from tests.runtime.multi_module_plans import joined, layout, require_those_of_one_process
 from tests.runtime.test_cross_layers import PLANS as CROSS
-from tests.runtime.training_worlds import asked_for, run_all, soaked
+from tests.runtime.training_worlds import asked_for, run_all
 from tests.several import at_other_times, legal
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
@@ -102,7 +103,7 @@ PLANS |= {f"drawn {seed}": at_other_times(each, seed) for seed, each in legal(40
 
 
 OFTEN = (  # the others in the soak
-    "all ranks, ahead, at once", "zero bubble", "chunks", "apart", "zero 3", "stages of both", "frozen", "a chain",
+    "all ranks, ahead, at once", "apart", "zero 3", "stages of both", "frozen", "a chain",
     "cross attention, split backwards", [*PLANS][-1],
 )  # fmt: skip
 

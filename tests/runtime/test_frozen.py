@@ -8,9 +8,10 @@ from planner.plan.legal.plan_laws import require_legal
 from planner.plan.tasks.expand import expand
 from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
+from tests.examples import soaked
 from tests.meshes import meshed
 from tests.runtime.multi_module_plans import FEEDS, IMAGES, TEXTS, joined, layout
-from tests.runtime.training_worlds import asked_for, run_all, soaked, train_all
+from tests.runtime.training_worlds import asked_for, run_all, train_all
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,6 @@ def plan_of_case(place, what):
 ALONE = ("colocated", "the projector alone")
 OFTEN = [  # everywhere something, and everything somewhere; the others in the soak
     *zip(PLACED, [*TRAINED] * 2, strict=True),
-    ("stages, zero 3", "a frozen encoder"),
     ("zero bubble", "a frozen llm"),
     ALONE,
 ]

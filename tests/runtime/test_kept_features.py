@@ -59,7 +59,7 @@ def counts(result):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "dtype"), [(2, "float64"), (4, "float64"), (2, "bf16")])
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 def test_losses_are_those_of_computing_and_later_epochs_only_read(tmp_path, ranks, dtype):
     plans = {source: plan_of_source(ranks, source, dtype) for source in ("computed", "host", "disk")}
     found = ran(ranks, {"disk": plans.pop("disk")}, tmp_path / "kept") | ran(ranks, plans)

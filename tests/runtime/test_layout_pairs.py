@@ -13,11 +13,12 @@ from tests.runtime.training_worlds import run_all
 
 ALL = {4: None, 8: 12}
 FIRST = {4: 9, 8: 1}
+WARM = {4: 2, 8: 1}  # of these so many have a warm-up before, which takes as long as what they are for
 
 
-def verified(size, found):
+def verified(size, found, warm=None):
     once = RunOptions(steps=1, verify=True, seed=5)
-    ran = run_all(size, {name_of(choice): plan_of_choice(choice, size) for choice in found}, once, warm=True)
+    ran = run_all(size, {name_of(choice): plan_of_choice(choice, size) for choice in found}, once, warm=warm)
     return {name: run.verify for name, run in ran.items()}
 
 
@@ -28,7 +29,9 @@ def wrong(verified):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ALL)
 def test_loss_and_gradients_are_those_of_one_process(size):
-    found = verified(size, pairwise(size, ALL[size])[: FIRST[size]])
+    first = pairwise(size, ALL[size])[: FIRST[size]]
+    warm, others = first[: WARM[size]], first[WARM[size] :]
+    found = verified(size, warm, warm=True) | (verified(size, others) if others else {})
     assert len(found) == FIRST[size]
     assert wrong(found) == {}
 

@@ -14,9 +14,10 @@ from planner.specs.layers import TextEncoder, Vit
 from planner.specs.layers.components import Experts
 from planner.specs.workload.loss_weighting import target_weight, total_weight
 from tests.documents import DOCS
+from tests.examples import soaked
 from tests.runtime.multi_module_plans import joined, layout
 from tests.runtime.one_process import OneProcess
-from tests.runtime.training_worlds import DECODER, ONCE, asked_for, run_all, soaked, spread
+from tests.runtime.training_worlds import DECODER, ONCE, asked_for, run_all, spread
 from tests.several_steps import LOSSES
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
@@ -50,7 +51,7 @@ def with_loss(plan, loss):
 
 
 RUNS = {(name, loss): with_loss(plan, loss) for name, plan in PLANS.items() for loss in LOSSES}
-WHOLLY, IN_PART = "tp, cp", ("ulysses", "zero bubble", "experts", "an encoder, in stages")
+WHOLLY, IN_PART = "tp, cp", ("zero bubble", "experts", "an encoder, in stages")
 OFTEN = (  # all weightings of one, and one of each other; the others in the soak
     *((WHOLLY, loss) for loss in LOSSES), *((name, LOSSES[at % len(LOSSES)]) for at, name in enumerate(IN_PART)),
 )  # fmt: skip

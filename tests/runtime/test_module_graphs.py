@@ -9,8 +9,9 @@ import pytest
 
 from planner import files
 from planner.plan.plan_file import Plan, TaskPlacement
+from tests.examples import soaked
 from tests.runtime.multi_module_plans import TEXTS, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, asked_for, run_all, soaked
+from tests.runtime.training_worlds import ONCE, asked_for, run_all
 
 pytestmark = pytest.mark.slow
 

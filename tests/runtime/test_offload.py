@@ -14,7 +14,8 @@ from planner.plan.tasks.expand import expand
 from planner.runtime.execute.training_loop import prepare_executor
 from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
-from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
+from tests.examples import soaked
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, spread
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.runtime.training_worlds import asked_for, run_all, soaked, spread
+from tests.examples import soaked
+from tests.runtime.training_worlds import asked_for, run_all, spread
 
 pytestmark = pytest.mark.slow
 

@@ -6,16 +6,17 @@ import pytest
 
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies.static.joint_plan import plan_together
+from tests.examples import soaked
 from tests.placed_jobs import EVERY_RANK, LONG_IMAGE, LONG_VIDEO, NO_CLIPS, NO_IMAGES, PLACEMENTS, placed_job
 from tests.runtime.multi_module_plans import require_those_of_one_process
-from tests.runtime.training_worlds import asked_for, run_all, soaked
+from tests.runtime.training_worlds import asked_for, run_all
 
 pytestmark = pytest.mark.slow
-OTHERS = (
-    ("a long image", EVERY_RANK, LONG_IMAGE),
-    ("a long video", EVERY_RANK, LONG_VIDEO),
-    ("served", {"llm": "pp: 2", "vit": "dp: 4, serves: 3", "ear": "dp: 4, zero: 3, serves: 2"}, {}),
-)
+OTHERS = {
+    "a long image": (EVERY_RANK, LONG_IMAGE),
+    "a long video": (EVERY_RANK, LONG_VIDEO),
+    "served": ({"llm": "pp: 2", "vit": "dp: 4, serves: 3", "ear": "dp: 4, zero: 3, serves: 2"}, {}),
+}
 
 
 TEXT_ALONE = {"images": NO_IMAGES, "clips": NO_CLIPS}
@@ -24,7 +25,7 @@ READ = {"images and sound": {}, "no images": {"images": NO_IMAGES}, "text alone"
 
 CASES = [(name, read) for name in PLACEMENTS for read in READ]
 BARE = ("first stage", "1 + 3")  # of which batches without images run often
-RARE = ("first stage, ranks turned", "2 + 2", "disjoint")  # in the soak alone, as other batches of others
+RARE = ("first stage, ranks turned", "first stage of tensors", "2 + 2", "disjoint")  # for the soak, as other batches
 LEFT = ("first stage", "no images"), ("1 + 3", "text alone")  # each of both on one of them; the others in the soak
 OFTEN = [
     (name, read)
@@ -41,13 +42,10 @@ def trained(request, tmp_path_factory):
         )
         for name, read in asked_for(request, "placed", "read")
     }
-    for name, fixed, other in OTHERS:
+    for name in asked_for(request, "other"):
+        fixed, other = OTHERS[name]
         path = placed_job(tmp_path_factory.mktemp("job"), fixed, **other)
         plans[name, ""] = plan_together(load_job(path, JobOptions()))
-    split = plans["a long image", ""]
-    assert [group.split for name, group in split.groups.items() if name == "vit.g0-3"] == [{"ulysses": 4}]
-    assert {"vit.g0-3", "vit.dp1"} <= {*split.steps[0].micro_batches[0]["vit"]}  # rank 1 is in both
-    assert plans["a long video", ""].groups["vit.g2-3"].split == {"ulysses": 2}
     return plans, run_all(4, plans)
 
 
@@ -59,7 +57,17 @@ def test_each_placement_trains_as_one_process_does(trained, placed, read):
     require_those_of_one_process(plans[name], results[name].verify)
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in OTHERS])
-def test_long_images_and_those_of_several_micro_batches_train_as_one_process_does(trained, name):
+@pytest.mark.parametrize("other", soaked(OTHERS, ["a long image", "served"]))
+def test_long_images_and_those_of_several_micro_batches_train_as_one_process_does(trained, other):
     plans, results = trained
-    require_those_of_one_process(plans[name, ""], results[name, ""].verify)
+    require_those_of_one_process(plans[other, ""], results[other, ""].verify)
+
+
+def test_long_images_and_videos_are_split(tmp_path):
+    image, video = (
+        plan_together(load_job(placed_job(tmp_path, fixed, **other), JobOptions()))
+        for fixed, other in (OTHERS["a long image"], OTHERS["a long video"])
+    )
+    assert [group.split for name, group in image.groups.items() if name == "vit.g0-3"] == [{"ulysses": 4}]
+    assert {"vit.g0-3", "vit.dp1"} <= {*image.steps[0].micro_batches[0]["vit"]}  # rank 1 is in both
+    assert video.groups["vit.g2-3"].split == {"ulysses": 2}

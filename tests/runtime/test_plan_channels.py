@@ -24,6 +24,10 @@ CASES = {  # the rows of the head, those of a step that comes later, and how bot
 }
 
 
+def channels(plan):
+    return plan_channels(plan, [expand(plan, number) for number in range(len(plan.steps))])
+
+
 def plans(name):
     """The head of a run, with groups that its own step does without; and a step that comes later."""
     own, later, how = CASES[name]
@@ -34,26 +38,26 @@ def plans(name):
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_that_comes_later_finds_its_channels(name):
     head, coming = plans(name)
-    assert plan_channels(coming) <= plan_channels(head)
-    assert not plan_channels(coming) <= plan_channels(with_fields(head, then=None))
+    assert channels(coming) <= channels(head)
+    assert not channels(coming) <= channels(with_fields(head, then=None))
 
 
 def test_nothing_is_connected_that_no_group_needs():
     head, coming = plans("chunks")
-    assert plan_channels(head) == plan_channels(coming) | plan_channels(with_fields(head, then=None))
+    assert channels(head) == channels(coming) | channels(with_fields(head, then=None))
 
 
 def test_of_two_modules_any_step_finds_its_channels():
     for plan in legal(0, 20).values():
         head = with_fields(plan, steps=(), then=FollowingSteps(folder="steps"))
-        assert plan_channels(plan) <= plan_channels(head)
+        assert channels(plan) <= channels(head)
 
 
 def test_outputs_of_modules_have_channels_of_their_own():
     """Also between two ranks that send each other activations of stages."""
     both = 0
     for plan in legal(0, 20).values():
-        kinds = {carries: {each[:2] for each in plan_channels(plan) if each.carries == carries} for carries in CARRIED}
+        kinds = {carries: {each[:2] for each in channels(plan) if each.carries == carries} for carries in CARRIED}
         crossing = edge_transfers(plan, expand(plan)).values()
         pairs = {each.pair(of) for transfers in crossing for each in transfers for of in "FB"}
         assert kinds["modules"] == {pair for pair in pairs if pair[0] != pair[1]}

@@ -10,6 +10,7 @@ from planner.plan.legal.plan_laws import require_legal
 from planner.runtime.preflight.preflight_checks import require_executable, require_runnable
 from planner.runtime.run_options import RunOptions
 from planner.runtime.training_options import TrainingOptions
+from tests.examples import thorough
 from tests.runtime.one_process import differences, trained_to_the_end
 from tests.several import at_other_times
 from tests.several_steps import LOSSES, drawn, legal_and_refused
@@ -31,7 +32,7 @@ def require_equal_to_one_process(plans) -> None:
     for seed, plan in plans.items():
         runs[seed] = plan, max(2, len(plan.steps))
         require_runnable(plan, replace(OPTIONS, steps=runs[seed][1]))
-    found = launch(trained_to_the_end, 4, runs, OPTIONS, True)[0]
+    found = launch(trained_to_the_end, 4, runs, OPTIONS, thorough())[0]
     assert found.keys() == plans.keys()
     for seed, (run, weights) in found.items():
         verified = run.verify

@@ -4,7 +4,8 @@ import pytest
 
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
-from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
+from tests.examples import soaked
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, spread
 
 pytestmark = pytest.mark.slow
 
@@ -32,16 +33,18 @@ PLANS = {
 }
 
 
-SENT = (  # whose bytes are held, too
-    *((name, how) for name in ("zero 3", "staged") for how in ("none", "selective", "ranges")),
-    ("tensor parallel", "none"), ("tensor parallel", "selective"),
+COMPARED = ("none", "selective", "ranges")  # by what their backwards send
+SENT = (*(("zero 3", how) for how in COMPARED), ("tensor parallel", "none"), ("tensor parallel", "selective"))
+OFTEN = (  # the others in the soak
+    *SENT, ("zero 3", "parts"), ("staged", "ranges"), ("experts", "full"), ("experts, tensor parallel", "parts"),
 )  # fmt: skip
-OFTEN = (*SENT, ("zero 3", "parts"), ("experts", "full"), ("experts, tensor parallel", "parts"))  # others in the soak
 
 
 @pytest.fixture(scope="module")
 def results(request):
-    return run_all(4, {name: PLANS[name] for name in PLANS if name in {*asked_for(request, "name", "how"), *SENT}})
+    compared = {(name, how) for name in asked_for(request, "compared") for how in COMPARED}
+    asked = {*asked_for(request, "name", "how"), *compared, *SENT}
+    return run_all(4, {name: plan for name, plan in PLANS.items() if name in asked})
 
 
 @pytest.mark.parametrize(("name", "how"), soaked(PLANS, OFTEN))
@@ -54,10 +57,10 @@ def sent_by_backwards(result):
     return sum(record.sent_bytes for record in result.steps[-1].measured if "/B/" in record.id)
 
 
-@pytest.mark.parametrize("name", ["zero 3", "staged"])
-def test_selective_exchanges_no_heads_again(results, name):
-    assert sent_by_backwards(results[name, "selective"]) == sent_by_backwards(results[name, "none"]) > 0
-    assert sent_by_backwards(results[name, "ranges"]) > sent_by_backwards(results[name, "none"])  # full does
+@pytest.mark.parametrize("compared", soaked(["zero 3", "staged"], ["zero 3"]))
+def test_selective_exchanges_no_heads_again(results, compared):
+    none, selective, ranges = (sent_by_backwards(results[compared, how]) for how in COMPARED)
+    assert ranges > selective == none > 0  # full does
 
 
 def test_a_block_gathers_the_norms_outputs_again_and_adds_up_none(results):

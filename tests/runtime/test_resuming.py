@@ -28,9 +28,10 @@ from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
 from tests.checkpoint_files import full_tensors
+from tests.examples import soaked
 from tests.runtime.test_several_modules import ALL, HIGH, LOW, layout
 from tests.runtime.test_several_modules import joined as several
-from tests.runtime.training_worlds import DECODER, asked_for, choose_warm_up, soaked, spread
+from tests.runtime.training_worlds import DECODER, asked_for, choose_warm_up, spread
 
 STEPS, CUT = 5, 3
 HALF = f"whole/kept/step-{CUT}"

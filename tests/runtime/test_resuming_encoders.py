@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.launch.processes import launch
-from tests.examples import thorough
+from tests.examples import soaked, thorough
 from tests.runtime.multi_module_plans import SPECS, joined, layout
 from tests.runtime.test_resuming import (
     OPTIONS,
@@ -14,7 +14,7 @@ from tests.runtime.test_resuming import (
     saved_and_resumed,
     two_steps,
 )
-from tests.runtime.training_worlds import asked_for, soaked
+from tests.runtime.training_worlds import asked_for
 from tests.sample_folders import facts, planned, write_folder
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def results(request, tmp_path_factory):
     return launch(saved_and_resumed, 4, pairs, folder, replace(OPTIONS, data=data), thorough())[0], folder
 
 
-@pytest.mark.parametrize("name", soaked(ELSEWHERE, ("tensors", "first stage")))
+@pytest.mark.parametrize("name", soaked(ELSEWHERE, ["tensors"]))
 def test_losses_and_states_are_those_of_a_run_that_was_not_stopped(results, name):
     found, folder = results
     require_same_losses(*found[name])

@@ -12,8 +12,9 @@ from planner.runtime.preflight.data_checks import require_data
 from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.specs.base import with_fields
 from planner.specs.workload.items import item_tokens
+from tests.examples import soaked
 from tests.runtime.multi_module_plans import SPECS, joined, layout, require_those_of_one_process
-from tests.runtime.training_worlds import ONCE, asked_for, soaked, train_all
+from tests.runtime.training_worlds import ONCE, asked_for, train_all
 from tests.sample_folders import SAMPLES, facts, planned, write_folder
 
 ALL, LOW, HIGH = (0, 1, 2, 3), (0, 1), (2, 3)
@@ -71,8 +72,8 @@ PLANS = {  # layouts, rows, splits
 }  # fmt: skip
 
 
-OFTEN = (  # two of each tower, and stages; the others in the soak
-    "whole images", "shards by heads", "stages", "shards of tiles", "rings", "whole grids", "rings of grids",
+OFTEN = (  # two of each tower; the others in the soak
+    "whole images", "stages", "shards of tiles", "rings", "whole grids", "rings of grids",
 )  # fmt: skip
 
 

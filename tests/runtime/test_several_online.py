@@ -57,7 +57,7 @@ def test_steps_planned_meanwhile_train_as_one_process(tmp_path, data, layouts):
         assert [bool(plan.uses.items["vit"]) for plan in plans] == [True, True, False, True]
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # what is planned meanwhile is what is planned ahead: tests/online; and trains exactly: above
 def test_losses_are_those_of_a_plan_made_ahead(tmp_path):
     head = several_head(tmp_path)
     online = pipeline.run(head, replace(EXACT, verify=False, steps=3, base=tmp_path), lambda _: None)

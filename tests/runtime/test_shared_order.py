@@ -18,6 +18,7 @@ from planner.runtime.preflight.deadlocks import task_lists
 from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
+from tests.examples import thorough
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.runtime.training_worlds import DECODER, spread
 from tests.several import at_other_times, legal
@@ -37,9 +38,9 @@ BY_HAND = {
 @cache
 def drawn():
     """Random plans, by name."""
-    modules = legal(0, 60)
+    modules = legal(0, 60 if thorough() else 30)
     return {
-        **{f"steps {seed}": plan for seed, plan in legal_and_refused(0, 150)[0].items()},
+        **{f"steps {seed}": plan for seed, plan in legal_and_refused(0, 150 if thorough() else 75)[0].items()},
         **{f"three modules {seed}": plan for seed, plan in modules.items()},
         **{f"at other times {seed}": at_other_times(plan, seed) for seed, plan in modules.items()},
     }
@@ -178,7 +179,7 @@ def before(call, note):
 @pytest.mark.slow
 def test_processes_begin_what_they_share_in_one_order():
     staged = {name: plan for name, plan in drawn().items() if name.startswith("three") and plan.layouts["llm"].pp > 1}
-    plans = {name: staged[name] for name in [*staged][:6]}
+    plans = {name: staged[name] for name in [*staged][: 6 if thorough() else 4]}
     logs = launch(log_of_steps, 4, plans)
     for name, plan in plans.items():
         step = Begun(plan, 0)

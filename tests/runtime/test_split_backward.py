@@ -6,8 +6,9 @@ from planner.plan.tasks.expand import expand
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts
+from tests.examples import soaked
 from tests.meshes import meshed
-from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, spread
 
 pytestmark = pytest.mark.slow
 
@@ -51,15 +52,7 @@ FORWARD = {"forward_only": spread(4, **meshed(STAGED), zero=1, order="forward_on
 
 
 RECORDED = ("zero 3, late", "zero 3, mixed", "mixed", "zb_h1")
-OFTEN = (
-    *RECORDED,
-    "zero 0",
-    "zero 3, idle ranks",
-    "chunks",
-    "one stage",
-    "tied, biases",
-    "experts",
-)  # soak: the others
+OFTEN = (*RECORDED, "chunks", "one stage", "tied, biases", "experts")  # the others in the soak
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ import pytest
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts, StateSpace
-from tests.runtime.training_worlds import asked_for, run_all, soaked, spread
+from tests.examples import soaked
+from tests.runtime.training_worlds import asked_for, run_all, spread
 
 pytestmark = pytest.mark.slow
 

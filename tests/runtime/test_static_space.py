@@ -13,7 +13,8 @@ from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts
 from planner.specs.parallelism import MESH_DIMS
-from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
+from tests.examples import soaked
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, spread
 
 pytestmark = pytest.mark.slow
 
@@ -81,11 +82,10 @@ SPACE = {
 
 
 OFTEN = (  # of each kind one; the others in the soak
-    (3, "ring of three, window"), (4, "uneven stages"), (4, "uneven stages, backward in two"), (4, "uneven chunks"),
-    (4, "recomputed by layer, stages"), (4, "recomputed by layer, experts"), (4, "replicas, zero 3"),
-    (4, "replicas, experts, zero 1"), (4, "interleaved, zero 3"), (4, "stages, zero 2"),
-    (4, "stages, gpipe, zero 3"), (4, "stages, experts, zero 3"), (6, "ring of three, stages"),
-    (8, "folded experts, heads"),
+    (3, "ring of three, window"), (4, "uneven stages, backward in two"), (4, "uneven chunks"),
+    (4, "recomputed by layer, stages"), (4, "recomputed by layer, experts"), (4, "replicas, experts, zero 1"),
+    (4, "interleaved, zero 3"), (4, "stages, gpipe, zero 3"), (4, "stages, experts, zero 3"),
+    (6, "ring of three, stages"), (8, "folded experts, heads"),
 )  # fmt: skip
 
 

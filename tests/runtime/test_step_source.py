@@ -22,8 +22,8 @@ from planner.plan.step_files import FAILED_FILE, PLANNER_LOCK, RUN_LOCK, STEP_FI
 from planner.runtime import RunOptions
 from planner.runtime.execute import step_source
 from planner.workflows.tracing import write_measured_trace
+from tests.examples import soaked
 from tests.online.small_jobs import FILE, ahead_of, head_of
-from tests.runtime.training_worlds import soaked
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -78,7 +78,7 @@ def test_a_run_that_goes_on_trains_the_batches_that_are_left(tmp_path):
 
 @pytest.mark.slow
 def test_a_planner_that_dies_ends_the_run_clearly(tmp_path):
-    head = head_of(tmp_path, rows=4)
+    head = head_of(tmp_path, "{wait: true, look_ahead: 1}", rows=4)  # few steps are planned when it dies
 
     def kill(progress):
         if progress.step == 2:

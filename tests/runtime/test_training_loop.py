@@ -32,9 +32,11 @@ from planner.runtime.measure.metrics_file import metrics_writer
 from planner.runtime.state import full_tensors
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
+from tests.examples import soaked
+from tests.runtime.ranks_by_hand import run_ranks
 from tests.runtime.test_several_modules import joined as several
 from tests.runtime.test_several_modules import layout
-from tests.runtime.training_worlds import DECODER, asked_for, soaked, spread
+from tests.runtime.training_worlds import DECODER, asked_for, spread
 
 ROOT = Path(__file__).parents[2]
 SIZE, STEPS, SEED = 4, 4, 5
@@ -118,7 +120,7 @@ def results(request, tmp_path_factory):
     return launch(trained_here, SIZE, {name: PLANS[name] for name in asked}, options)[0], metrics
 
 
-OFTEN = ("zero 3", "replicas", "pp, zero 3", "tied ends", "experts with biases", "experts")
+OFTEN = ("zero 3", "pp, zero 3", "tied ends", "experts with biases")
 every = pytest.mark.parametrize("name", soaked(PLANS, OFTEN))
 
 
@@ -264,17 +266,12 @@ def test_a_run_that_is_interrupted_gives_what_it_came_to(heeded, reason, tmp_pat
 
 
 @pytest.mark.slow
-def test_under_torchrun(tmp_path):
+def test_options_under_torchrun(tmp_path):
     write(tmp_path / "plan.yaml", two_ranks())
     options = ["--steps=3", "--schedule=linear", "--warmup=1", "--clip=0.1", "--betas", "0.8", "0.9",
                "--weight-decay=0", "--learning-rate=0.5", f"--metrics={tmp_path / 'metrics.jsonl'}"]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "planner.runtime",
-         tmp_path / "plan.yaml", *options],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}, text=True, capture_output=True,
-        timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done, other = run_ranks(2, tmp_path / "plan.yaml", *options)
+    assert (done.returncode, other) == (0, (0, "", "")), done.stderr
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["learning_rate"] for line in lines] == [0.5, 0.5, 0.25]
     summary = json.loads(done.stdout.splitlines()[-1])

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.plan.legal.plan_laws import require_legal
@@ -49,17 +47,7 @@ def spread(size: int, spec=DECODER, *, rows=None, order=None, splits=None, **lay
             placed[-1][name] = (*new,)
     sync = "micro_batch" if whole.zero == 3 else "step"
     step = Step(sync=sync, micro_batches=tuple(placed), order={"llm": order} if order else {})
-    plan = plan_of(size, uses(size, {"llm": spec}, {"llm": items}), {"llm": whole}, groups, step)
-    require_legal(plan, "made up")
-    return plan
-
-
-def soaked(cases, kept):
-    """The cases as parameters of a test: but for those that are kept, in the soak alone."""
-    cases, kept = [*cases], {*kept}
-    assert kept <= {*cases}, kept - {*cases}
-    marks = {case: () if case in kept else pytest.mark.soak for case in cases}
-    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks[case]) for case in cases]
+    return plan_of(size, uses(size, {"llm": spec}, {"llm": items}), {"llm": whole}, groups, step)
 
 
 def asked_for(request, *names):
@@ -99,7 +87,8 @@ def run_all(size: int, plans: dict[str, Plan], options: RunOptions = ONCE, twice
     `warm`: whether a warm-up comes before; None: in the soak.
     """
     runs = {name: (plan, replace(options, steps=2) if name in twice else options) for name, plan in plans.items()}
-    for plan, of_plan in runs.values():
+    for name, (plan, of_plan) in runs.items():
+        require_legal(plan, name)
         require_runnable(plan, of_plan)
     return train_all(size, runs, warm)
 

@@ -10,7 +10,7 @@ from planner.packing.packed_groups import PackedGroup, packing_seconds
 from planner.programs import BACKENDS
 from planner.scoring.exact_grouping import formulate, max_micro_batches, small_enough, solve_grouping
 from planner.strategies.sequence_groups import pack
-from tests.examples import examples
+from tests.examples import examples, soaked
 from tests.groupings import best, one_pool, problems, require_possible
 
 LINES = {1: CostLine(1e-6, 1e-3, 0.01), 2: CostLine(5e-7, 6e-4, 0.02), 4: CostLine(2.5e-7, 3.5e-4, 0.02)}
@@ -38,9 +38,19 @@ def grouping(proof):
     return tuple(tuple(PackedGroup(shape, items) for shape, items in row) for row in proof.micro_batches)
 
 
+OTHERS = [name for name in BACKENDS if name != "brute"]
+USUAL = "mathopt-highs"
+OFTEN = ("two ranks", "two pools")  # on every back end; the others on the usual one, and in the soak on all
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "brute"])
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    soaked(
+        [(name, backend) for name in TOYS for backend in OTHERS],
+        [(name, backend) for name in TOYS for backend in OTHERS if name in OFTEN or backend == USUAL],
+    ),
+)
 def test_every_back_end_finds_the_best_grouping(name, backend):
     problem = TOYS[name]
     least = best(problem)

@@ -116,7 +116,7 @@ def held_seconds(curve):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("schedule", "few", "count"), [*random_cases(24)])
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 def test_random_steps_take_as_long_as_the_whole_simulation(tmp_path, schedule, few, count):
     plan = equal_plan(tmp_path, count, schedule, **few)
     pricing, alike = pricing_of(plan), identical_groups(plan, 0)

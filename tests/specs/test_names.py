@@ -1,12 +1,10 @@
 """Names that a job misspells are all said at once, with file and line, and what was probably meant."""
 
-import subprocess
-import sys
-
 import pytest
 
 from planner import files, pipeline
 from planner.errors import InputError
+from tests.typed import typed
 
 JOB = """\
 format: planner.job/1
@@ -78,7 +76,6 @@ workload:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "where"),
     [
@@ -91,9 +88,8 @@ workload:
 )
 def test_what_does_not_fit_together_has_its_line_too(tmp_path, change, where):
     (tmp_path / "job.yaml").write_text(OTHERWISE_RIGHT + change)
-    command = [sys.executable, "-m", "planner", "solve", "job.yaml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and f"at {where}" in done.stderr
+    printed = typed("planner solve job.yaml", tmp_path)
+    assert printed.code == 2 and f"at {where}" in printed.errors
 
 
 @pytest.mark.parametrize("where", ["", "--seed", "job.yaml:3:4 (name)", "none.yaml (name)", "workload", "data.csv:3"])

@@ -79,7 +79,7 @@ def test_a_model_that_fits_under_no_strategy_says_what_would_fit(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("zero", [0, 1, 2])
+@pytest.mark.parametrize("zero", [0, 1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_fixed_stage_is_tried_by_every_strategy_that_has_it(tmp_path, zero):
     """Without sharding there is one candidate more; left open it is none, as a lower stage is never quicker."""
     inputs = inputs_of(tmp_path, 8, VARIED, f"recompute: none, zero: {zero}", layers=2)
@@ -101,7 +101,7 @@ def by_framework(inputs, **knobs):
 
 @pytest.mark.slow
 def test_mixed_groups_are_listed_and_not_chosen_where_they_cannot_be_launched(tmp_path):
-    inputs = inputs_of(tmp_path, 8, VARIED)
+    inputs = inputs_of(tmp_path, 8, VARIED, layers=8)
     free = solve_job(inputs, silent).plan
     bound = solve_job(by_framework(inputs, groups="layout", packing="equal"), silent).plan
     assert free.made.strategy != "parallel_search" and bound.made.strategy == "parallel_search"

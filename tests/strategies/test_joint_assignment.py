@@ -102,7 +102,7 @@ def test_a_rule_gives_its_assignment_again_and_that_of_other_layouts_a_complete_
     every = [*joint.candidates()]
     for each in every:
         assert joint.by_rule(each.rule) == each
-    for other in (joint_of(load_job(placed_job(tmp_path, each), JobOptions())) for each in PLACEMENTS.values()):
+    for other in (joint_of(load_job(placed_job(tmp_path, fixed), JobOptions())) for fixed in PLACEMENTS.values()):
         for rule in {each.rule for each in every}:
             cells = other.by_rule(rule).cells
             assert sorted(item for row in cells["llm"] for items in row for item in items) == sorted(other.batch.items)

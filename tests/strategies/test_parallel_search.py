@@ -58,7 +58,7 @@ def made(tmp_path):
 @pytest.mark.parametrize(
     ("ranks", "sizes", "fixed", "model"),
     [
-        pytest.param(8, (4096,) * 16, "recompute: none, zero: 1", "llama-3-8b", marks=pytest.mark.slow),
+        pytest.param(8, (4096,) * 16, "recompute: none, zero: 1", "llama-3-8b", marks=pytest.mark.soak),
         (8, (16384,) * 8, "zero: 1, recompute: selective", "llama-3-8b"),
         (16, (4096,) * 32, "vpp: 1, zero: 1, cp: 1, recompute: full", "qwen3-30b-a3b"),
         pytest.param(4, (2048,) * 8, "", "llama-3-8b", marks=pytest.mark.slow),

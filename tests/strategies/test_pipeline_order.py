@@ -58,7 +58,7 @@ def solved(inputs):
 @pytest.mark.parametrize(
     ("fixed", "sizes", "ranks"),
     [
-        (FIXED, VARIED, 8),
+        pytest.param(FIXED, VARIED, 8, marks=pytest.mark.soak),
         (FIXED, (4096,) * 8, 4),
         ("pp: 2, micro_batch: 1, cp: 1", VARIED, 8),
         ("pp: 4, micro_batch: 1, recompute: full", VARIED, 4),

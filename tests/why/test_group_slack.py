@@ -167,13 +167,18 @@ def test_what_is_offloaded_needs_less_room(plan):
     assert tokens_with_offload(with_fields(plan, uses=with_fields(plan.uses, devices=devices)), 900) < 900
 
 
+@pytest.fixture(scope="module")
+def meeting():
+    return pipeline.solve("demo-cpu-4").plan
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "change", ["sync=step", *(pytest.param(each, marks=pytest.mark.slow) for each in ("strategy=data_ranks", "zero=2"))]
+    ("change", "back"),
+    [("sync=step", "sync=micro_batch"), ("strategy=data_ranks", "strategy=sequence_groups"), ("zero=2", "zero=3")],
 )
-def test_meeting_once_a_step_and_back(change):
+def test_meeting_once_a_step_and_back(meeting, change, back):
     """Whichever of the three is asked for, the other two follow; and the way back gives the plan's own value."""
-    meeting = pipeline.solve("demo-cpu-4").plan
     there = pipeline.why_not(meeting, (change,))
     assert {change, *there.follows} == MEETINGS
     assert there.after is not None and (there.before.sync, there.after.sync) == ("micro_batch", "step")
@@ -182,10 +187,9 @@ def test_meeting_once_a_step_and_back(change):
     assert not unable
     other = pipeline.decide(inputs).plan
     assert other.outcome.value == pytest.approx(there.after.value, rel=1e-8)
-    for back in sorted(BACK):
-        answer = pipeline.why_not(other, (back,))
-        assert {back, *answer.follows} == BACK
-        assert answer.after is not None and answer.after.value == pytest.approx(meeting.outcome.value, rel=1e-8)
+    answer = pipeline.why_not(other, (back,))
+    assert {back, *answer.follows} == BACK
+    assert answer.after is not None and answer.after.value == pytest.approx(meeting.outcome.value, rel=1e-8)
 
 
 def test_what_contradicts_itself_is_not_possible(plan):

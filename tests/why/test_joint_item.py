@@ -13,6 +13,7 @@ from planner.plan.plan_file import Plan, assignments
 from planner.scoring import score
 from planner.specs.workload.items import UNITS_PER_TOKEN
 from planner.why import WhyJointItem
+from tests.examples import thorough
 from tests.placed_jobs import PLACEMENTS, SOME, placed_job
 
 
@@ -33,7 +34,7 @@ def test_every_item_is_where_the_plan_has_it(placed, name):
     plan = placed(name)
     readers = {edge.source: plan.feeds_of(edge) for edge in plan.edges}
     for number, each in cells(plan):
-        for item in each.items:
+        for item in each.items if thorough() else each.items[:1]:
             answer = explained(plan, f"{each.module}.{item}")
             assert (answer.micro_batch, answer.group) == (number, each.group)
             assert answer.ranks == plan.groups[each.group].ranks

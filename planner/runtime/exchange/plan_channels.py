@@ -1,28 +1,29 @@
 """Channels between ranks that send to each other in any step of a run: they are created before the first."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
 
 from planner.launch.communication import Channel, RankPair
 from planner.plan.group_catalogue import groups_of_module
 from planner.plan.mesh.rank_mesh import stage_ranks
 from planner.plan.plan_file import Plan
-from planner.plan.tasks.expand import expand
+from planner.plan.task import Task
 from planner.plan.tokens.reading_stages import reading_stages
 from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_transfers import edge_transfers
 
 
-def plan_channels(plan: Plan) -> set[Channel]:
-    """All channels: between pipeline stages for the i-th ranks, between modules for those that read outputs."""
+def plan_channels(plan: Plan, steps: Iterable[Sequence[Task]]) -> set[Channel]:
+    """All channels: between pipeline stages for the i-th ranks, between modules for those that read outputs. `steps`:
+    the tasks of each step of the plan.
+    """
     channels: set[Channel] = set()
     if plan.then:
         for source, target in between_stages(plan):
             channels |= {Channel(source, target, "stages"), Channel(target, source, "stages")}
         for source, target in between_modules(plan):
             channels |= {Channel(source, target, "modules"), Channel(target, source, "modules")}
-    for number in range(len(plan.steps)):
-        tasks = expand(plan, number)
+    for tasks in steps:
         for task in tasks:
             if task.phase == "send" and not is_between_modules(task):
                 pairs = zip(task.ranks, task.peers, strict=True)

@@ -35,7 +35,7 @@ from planner.plan.tasks.expand import expand
 from planner.runtime.health.skipped_batches import batch_of, read_skipped
 from planner.runtime.preflight.data_checks import require_same_samples
 from planner.runtime.preflight.preflight_checks import require_executable
-from planner.runtime.run_options import RunOptions
+from planner.runtime.state.rank_state import RankState
 from planner.specs.workload.sample_folder import has_media, open_sample_folder
 
 POLL_S = 0.002  # interval at which rank 0 looks for a step
@@ -55,15 +55,16 @@ class StepTasks:
 
 
 @contextmanager
-def step_source(worker: Worker, plan: Plan, options: RunOptions, first: int = 0) -> Iterator[Iterator[StepTasks]]:
+def step_source(local: RankState, first: int = 0) -> Iterator[Iterator[StepTasks]]:
     """Iterator over the steps of a run from number `first`, the same on every rank."""
+    plan, options = local.plan, local.options
     count, folder = options.step_count(plan), options.steps_folder(plan)
-    own = [StepTasks(expand(plan, number)) for number in range(len(plan.steps))]
+    own = [*map(StepTasks, local.steps)]
     if folder is None:
         skipped = read_skipped(options.resume)
         yield (own[batch_of(number, skipped) % len(own)] for number in range(first, count))
         return
-    inbox = StepInbox(worker, plan, folder, options.data)
+    inbox = StepInbox(local.worker, plan, folder, options.data)
     with inbox.locked(first):
         yield inbox.steps(own, first, count)
         inbox.cancel_fetch()

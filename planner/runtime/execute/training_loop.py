@@ -14,7 +14,6 @@ import torch.distributed as dist
 from planner.launch import Worker, joined_world, usable_cores
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
-from planner.plan.tasks.expand import expand
 from planner.runtime.checkpoint.intact_files import require_intact
 from planner.runtime.checkpoint.save_lock import save_lock
 from planner.runtime.checkpoint.saving import CheckpointSaver, saving
@@ -70,7 +69,7 @@ def train_steps(
     """Trains step by step, until there are no more, or all ranks agree to stop."""
     worker, plan = executor.worker, executor.local.plan
     ended: StopReason = "steps"
-    warm_up(executor, plan, expand(plan))
+    warm_up(executor, plan, executor.local.steps[0])
     executor.features = kept_features(executor.local, options.features)
     load_optimizer_states(executor.local, executor.optimizers)  # after the warm-up, which resets optimizer states
     before = executor.local.resumed.done.steps if executor.local.resumed else 0
@@ -80,7 +79,7 @@ def train_steps(
     total, done = options.step_count(plan), []
     with (
         saving_behind(executor, options) as saver,
-        step_source(worker, plan, options, before) as steps,
+        step_source(executor.local, before) as steps,
         metrics_on_rank_0(worker, options) as write_metrics,
     ):
         for number, upcoming_step in enumerate(steps, before):

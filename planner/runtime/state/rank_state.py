@@ -15,6 +15,7 @@ from planner.plan.gradient_flow import gradient_flows
 from planner.plan.group_catalogue import process_groups
 from planner.plan.plan_file import Plan
 from planner.plan.task import Task
+from planner.plan.tasks.expand import expand
 from planner.plan.tasks.module_work import module_work
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.plan.tokens.token_grids import token_grids
@@ -43,7 +44,8 @@ class RankState:
         self.followed = plan  # whose items the steps work on: the run's plan, or that of a step planned meanwhile
         self.sources, self.grids = item_sources(plan, self.source), item_grids_of(plan)
         self.groups = ProcessGroups(process_groups(plan))
-        self.channels = Channels(plan_channels(plan), worker.device)
+        self.steps = tuple(expand(plan, number) for number in range(len(plan.steps)))  # all tasks of each
+        self.channels = Channels(plan_channels(plan, self.steps), worker.device)
         self.stages: dict[str, list[ShardedStage]] = {}
         self.loaders: dict[str, BatchLoader] = {}
         self.feeding_modules = frozenset(edge.source for edge in plan.edges)  # modules whose outputs other modules read

@@ -11,7 +11,8 @@ from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, ModuleCosts, PassCosts, PassFit
 from planner.specs.layers.components import Experts
-from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
+from tests.examples import soaked
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, spread
 
 NOTHING = PassCosts(forward=PassFit(), backward=PassFit())
 ALONE = ModuleCosts(  # measured of one rank: comm alone is left

@@ -17,8 +17,9 @@ from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.profile import CollectiveCosts, CollectivePoint, Device, ModuleCosts, PassCosts, PassFit
 from planner.specs.layers import Decoder, Vit
 from planner.specs.layers.components import LatentAttentionShape
+from tests.examples import soaked
 from tests.meshes import meshed
-from tests.runtime.training_worlds import DECODER, asked_for, run_all, soaked, spread
+from tests.runtime.training_worlds import DECODER, asked_for, run_all, spread
 
 NOTHING = PassCosts(forward=PassFit(), backward=PassFit())
 ALONE = ModuleCosts(  # measured of one rank: comm alone is left

@@ -22,9 +22,9 @@ MODELS = [
     ("llama-3-8b", "h100x64", 128, 8192, ""),
     ("llama-3-70b", "h100x64", 128, 4096, ""),
     pytest.param("llama-3-70b", "h100x64", 128, 4096, "schedule: gpipe", marks=pytest.mark.slow),
-    ("llama-3-70b", "a100x64", 128, 4096, "schedule: interleaved"),
+    pytest.param("llama-3-70b", "a100x64", 128, 4096, "schedule: interleaved", marks=pytest.mark.soak),
     pytest.param("qwen3-30b-a3b", "h100x64", 256, 4096, "", marks=pytest.mark.slow),
-    pytest.param("gpt-oss-20b", "a100x64", 128, 4096, "", marks=pytest.mark.slow),
+    pytest.param("gpt-oss-20b", "a100x64", 128, 4096, "", marks=pytest.mark.soak),
 ]
 MOST_PASSES = 256  # of a replica on all its stages: larger ones take the same form, and longer
 
