@@ -6,6 +6,7 @@ from math import log
 from pathlib import Path
 
 from planner import files
+from planner.calibrate.fit_files import four_digits
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
 from planner.scoring import described_run, score
@@ -43,7 +44,7 @@ def calibrated_to_run(plan: Plan, measured: float, known: Sequence[OwnRun] = ())
     for name in WIDTHS:
         slope = log(step_seconds(with_shifts(before, {name: STEP})) / predicted) / STEP
         if abs(slope) > LEAST_SLOPE:
-            slopes[name] = slope
+            slopes[name] = four_digits(slope)
     if not slopes:
         what = "its prices were measured, so that no coefficient changes them"
         raise InputError(what, where="uses.prices.modules", fix="measure again: planner profile")

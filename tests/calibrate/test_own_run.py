@@ -78,7 +78,7 @@ def test_a_job_says_what_its_plan_runs(plan):
 
 
 def test_measured_prices_know_no_coefficients():
-    timed = read_plan(Path("tests/golden/sequence_groups/demo/plan.yaml"))
+    timed = read_plan(Path("tests/golden/by_hand/encoder-in-bubbles/plan.yaml"))
     assert not timed.uses.prices.rates
     with pytest.raises(InputError, match="measured"):
         calibrated_to_run(timed, 1.0)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.framework.after_runs import after_runs, shifted_timing
 from planner.specs.framework.coefficient_priors import WIDTHS
@@ -121,6 +122,16 @@ def test_no_shifts_change_nothing_be_casts_more_than_all_of_a_kernel():
     assert shifted_timing(timing, dict.fromkeys(NAMES, 0.0)) == timing
     up = shifted_timing(timing, {"cast": 0.1, "tp_exposed": 0.1})
     assert (up.cast, up.tp_exposed) == (3.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("slopes", {"speed": 1.0}), ("ran", {"seq": 0}), ("ran", {"billions": -1.0})]
+)
+def test_what_cannot_have_run_is_refused(field, value):
+    ran = next(iter(shipped_runs().runs.values()))[0]
+    run = own_run(ran, [0.0] * len(NAMES), 0.0)
+    with pytest.raises(InputError):
+        with_fields(run, **{field: ran._replace(**value) if field == "ran" else value})
 
 
 def test_an_error_is_of_predicted_over_measured():

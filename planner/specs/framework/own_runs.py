@@ -8,7 +8,8 @@ prices, which their order, their seconds and their bounds are of.
 from math import exp, log
 
 from planner.specs.base import Positive, Spec
-from planner.specs.measured_run import JOB_FACTS, MeasuredRun, steps_apart
+from planner.specs.framework.coefficient_priors import WIDTHS
+from planner.specs.measured_run import DEGREES, JOB_FACTS, MeasuredRun, steps_apart
 
 # Chosen by the mean error after one run over published sources, each predicted without itself: it is least from 0.05 to
 # 0.2 and from 0.03 to 0.06, whichever source is left out (docs/results.md).
@@ -25,6 +26,14 @@ class OwnRun(Spec, kw_only=True):
     predicted: Positive  # seconds of its first step, by these coefficients
     measured: Positive  # seconds of a step
     slopes: dict[str, float]  # by coefficient: change of the logarithm of predicted seconds with its own
+
+    def __post_init__(self) -> None:
+        unknown = sorted({*self.slopes} - {*WIDTHS})
+        if unknown:
+            raise ValueError(f"no coefficient is called `{unknown[0]}` | one of {', '.join(WIDTHS)}")
+        for name in DEGREES:
+            if getattr(self.ran, name) <= 0:
+                raise ValueError(f"`ran` has a {name} of {getattr(self.ran, name)} | write it as it ran, above 0")
 
     @property
     def log_error(self) -> float:
