@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from math import log2
 
 import numpy as np
@@ -71,13 +72,15 @@ def alike(cases: Sequence[PublishedCase]) -> Logs:
     nothing of each other's runs.
     """
     runs = [run_of_case(case) for case in cases]
+    places = {run: place for place, run in enumerate(dict.fromkeys(runs))}
     peaks = {name: log2(peak_tflops(name)) for name in {run.device for run in runs}}
-    found = np.zeros((len(runs), len(runs)))
-    for at, one in enumerate(runs):
-        for to, other in enumerate(runs[: at + 1]):
-            if one.software == other.software:
-                found[at, to] = found[to, at] = correlation(one, other, abs(peaks[one.device] - peaks[other.device]))
-    return found
+    found = np.zeros((len(places), len(places)))
+    for one, other in combinations_with_replacement(places, 2):
+        if one.software == other.software:
+            same = correlation(one, other, abs(peaks[one.device] - peaks[other.device]))
+            found[places[one], places[other]] = found[places[other], places[one]] = same
+    own = [places[run] for run in runs]
+    return found[np.ix_(own, own)]
 
 
 def errors_after_one_run(slopes: Logs, alike: Logs, log_errors: Logs) -> Logs:
