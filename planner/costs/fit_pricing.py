@@ -135,6 +135,7 @@ class FitPricing:
             *(each * KIB * tokens for each in (layer_kib, head_kib, costs.layer.working_kib_per_token))
         )
 
+    @property
     def layer_lines(self) -> list[CostLine]:
         """Cost lines of one layer on one rank, forward and backward, in the mean of all layers."""
         costs = costs_with_recompute(self.costs, recompute_counts(self.layout, range(self.spec.layers)))

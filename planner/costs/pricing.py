@@ -391,7 +391,7 @@ class Pricing:
         basis, ends = self.module_pricing(module, kind), layers[-1] == self.models[module].layers - 1
         held = basis.activation_bytes(layers, ends, SequenceSplit(), (1,))
         own = end_layer_bytes(basis, self.layouts[module], layers)
-        return offloading_of(basis.layer_lines(), held, len(layers), self.devices[kind], own)
+        return offloading_of(basis.layer_lines, held, len(layers), self.devices[kind], own)
 
 
 def resharded_bytes(route: SendRoute, whole: float) -> float:

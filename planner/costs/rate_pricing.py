@@ -178,6 +178,7 @@ class RatePricing:
             kept, peak_recomputed = kept + count * float(own), max(peak_recomputed, float(recomputed_bytes))
         return kept, peak_recomputed
 
+    @cached_property
     def layer_lines(self) -> list[CostLine]:
         """Cost lines of one layer on one rank, forward and backward, with the placement and recomputation of most
         layers.

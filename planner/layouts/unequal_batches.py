@@ -51,17 +51,25 @@ def cell_shares(
     loads: tuple[float, ...], lengths: tuple[int, ...], replicas: int, count: int, most: int
 ) -> tuple[float, ...]:
     """The four numbers of UnequalBatches, of `replicas` with `count` micro-batches of at most so many sequences."""
-    order, sizes = sorted(range(len(lengths)), key=lambda item: -lengths[item]), np.array(lengths, dtype=float)
     cells = [
-        assign_least_loaded(items, loads, count, most)
-        for items in assign_least_loaded(order, loads, replicas, count * most)
+        cell
+        for items in replica_items(loads, lengths, replicas, count * most)
+        for cell in assign_least_loaded(items, loads, count, most)
     ]
-    seconds = np.array([[sum(loads[item] for item in cell) for cell in replica] for replica in cells])
-    tokens = max(float(sizes[cell].sum()) for replica in cells for cell in replica)
+    items, cell_of = [item for cell in cells for item in cell], np.repeat(range(len(cells)), [*map(len, cells)])
+    seconds = np.bincount(cell_of, np.array(loads)[items], len(cells)).reshape(replicas, count)
+    tokens = np.bincount(cell_of, np.array(lengths)[items], len(cells))
     mean = seconds.sum() / replicas
     return (
-        tokens,
+        tokens.max(),
         seconds.sum(axis=1).max() / mean,
         seconds.max(axis=0).sum() / mean,
         seconds.max() * count / mean,
     )
+
+
+@lru_cache(maxsize=2**10)
+def replica_items(loads: tuple[float, ...], lengths: tuple[int, ...], replicas: int, room: int) -> list[list[int]]:
+    """The items of each replica, which has room for so many: micro-batches of more or fewer sequences share them."""
+    order = sorted(range(len(lengths)), key=lambda item: -lengths[item])
+    return assign_least_loaded(order, loads, replicas, room)

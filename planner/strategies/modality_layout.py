@@ -26,9 +26,11 @@ from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.modality.joint_search import JointSearch
-from planner.strategies.static import quicker_assignment, unsupported_together
+from planner.strategies.static import JointItems, quicker_assignment, unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
+
+ASSIGNMENTS = (JointItems.best, JointItems.by_samples)  # that are tried of the layouts chosen in the end
 
 
 def supports(inputs: Inputs) -> str | None:
@@ -65,7 +67,7 @@ def scored_best(inputs: Inputs, done: JointSearch) -> Plan:
     """
     work = f"{done.priced} joint layouts priced, {len(done.tried)} simulated"
     while (best := done.chosen) and best.plan:
-        chosen, binding = quicker_assignment(inputs, best.plan, best.seconds), ""
+        chosen, binding = quicker_assignment(inputs, best.plan, best.seconds, ASSIGNMENTS), ""
         for each in (chosen,) if chosen is best.plan else (chosen, best.plan):
             try:
                 return with_score(each, work)

@@ -6,6 +6,7 @@ encoders recompute a little if that may do, their backwards run at once, or they
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from math import inf, sqrt
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from planner.scoring import TriedPlan, least_expected, plan_doubt
 from planner.specs.inputs import Inputs
 from planner.strategies.modality.joint_candidates import JointCandidate
 from planner.strategies.modality.joint_changes import Change, changed, neighbours
-from planner.strategies.static import EstimatedDraft, estimated_draft
+from planner.strategies.static import AssignmentRule, EstimatedDraft, JointItems, estimated_draft
 
 SIMULATED = {1: 0.4, 2: 1.0, 3: 3.0, 4: 10.0}  # by effort: how many times FEW to MANY joint layouts at most
 FEW, MANY = 12, 48  # of large jobs, and of small ones
@@ -61,6 +62,7 @@ class SimulatedJoint:
     seconds: float = inf  # of the step; infinite where there is no plan
     because: str = ""
     estimate: float = inf  # of the step, by its assignment alone (strategies/static/step_estimate.py)
+    rule: AssignmentRule | None = None  # of its assignment
     least: float = 0.0  # seconds that the step takes at least, where that is why there is no plan
     far: bool = False  # its estimate is beyond the limit, and it was not simulated
     memory_share: float = inf  # the fullest rank's bytes over what it may hold, where that is why there is no plan
@@ -82,22 +84,33 @@ class JointTrials:
     known: dict[str, SimulatedJoint] = field(default_factory=dict)
     drafts: dict[str, EstimatedDraft] = field(default_factory=dict)  # those that were asked for an estimate
 
-    def draft(self, layouts: dict[str, Layout]) -> EstimatedDraft:
-        """Joint layouts as a plan before its check. Raises Infeasible and InputError."""
-        return self.drafts.get(str(layouts)) or estimated_draft(self.inputs, layouts, self.prices)
+    def draft(self, layouts: dict[str, Layout], rule: AssignmentRule | None = None) -> EstimatedDraft:
+        """Joint layouts as a plan before its check, assigned by a rule, or by the best. Raises Infeasible and
+        InputError.
+        """
+        choose = partial(JointItems.by_rule, rule=rule) if rule else JointItems.best
+        return self.drafts.get(str(layouts)) or estimated_draft(self.inputs, layouts, self.prices, choose)
 
-    def estimate(self, layouts: dict[str, Layout]) -> float:
+    def estimate(self, layouts: dict[str, Layout], rule: AssignmentRule | None = None) -> float:
         """About the seconds of joint layouts, by the assignment of their samples; infinite where there is none."""
         try:
-            return self.drafts.setdefault(str(layouts), self.draft(layouts)).seconds
+            return self.drafts.setdefault(str(layouts), self.draft(layouts, rule)).seconds
         except (Infeasible, InputError):
             return inf
 
-    def simulate(self, layouts: dict[str, Layout], kind: str, limits: Limits = NO_LIMITS) -> SimulatedJoint:
-        """Joint layouts as a simulated plan, or why there is none; what is beyond a limit is not remembered."""
+    def simulate(
+        self,
+        layouts: dict[str, Layout],
+        kind: str,
+        limits: Limits = NO_LIMITS,
+        rule: AssignmentRule | None = None,
+    ) -> SimulatedJoint:
+        """Joint layouts as a simulated plan, or why there is none; what is beyond a limit is not remembered. `rule`: by
+        which they are assigned, where they are not known yet; else the best is looked for.
+        """
         key = str(layouts)
         if key not in self.known:
-            found = simulated_joint(self, layouts, kind, limits)
+            found = simulated_joint(self, layouts, kind, limits, rule)
             if found.left_out:
                 return found
             self.known[key] = found
@@ -121,9 +134,21 @@ class JointSearch:
 
     def simulate(self, layouts: dict[str, Layout], kind: str, estimate: float = inf) -> SimulatedJoint:
         """Joint layouts as a simulated plan, within an estimate; what was tried before counts once."""
+        return self.simulate_by(None, layouts, kind, estimate)
+
+    def change(self, one: SimulatedJoint, layouts: dict[str, Layout], estimate: float = inf) -> SimulatedJoint:
+        """Joint layouts that are others with a change, assigned by the same rule: of what differs in a field the best
+        rule is the same, or within 0.3 % of it.
+        """
+        return self.simulate_by(one.rule, layouts, self.kind_of_change(one), estimate)
+
+    def simulate_by(
+        self, rule: AssignmentRule | None, layouts: dict[str, Layout], kind: str, estimate: float
+    ) -> SimulatedJoint:
+        """The same by a rule, or by the best."""
         key = str(layouts)
         if key not in self.tried:
-            self.tried[key] = self.trials.simulate(layouts, kind, Limits(estimate, self.hopeless))
+            self.tried[key] = self.trials.simulate(layouts, kind, Limits(estimate, self.hopeless), rule)
         return self.tried[key]
 
     @property
@@ -178,28 +203,33 @@ class JointSearch:
 
 
 def simulated_joint(
-    trials: JointTrials, layouts: dict[str, Layout], kind: str, limits: Limits = NO_LIMITS
+    trials: JointTrials,
+    layouts: dict[str, Layout],
+    kind: str,
+    limits: Limits = NO_LIMITS,
+    rule: AssignmentRule | None = None,
 ) -> SimulatedJoint:
     """Joint layouts as a plan with the seconds of its step, or why they are none. What does not fit in the order of its
     tasks is not simulated, nor is what is beyond a limit.
     """
     try:
-        plan, estimate = trials.draft(layouts)
+        plan, estimate, rule = trials.draft(layouts, rule)
         require_lawful_layouts(plan)
     except (Infeasible, InputError) as error:
         return SimulatedJoint(layouts, kind, because=error.message)
-    tried = TriedPlan(plan, trials.prices)
+    found = partial(SimulatedJoint, layouts, kind, estimate=estimate, rule=rule)
     if estimate > limits.estimate:
         because = f"its assignment is estimated at {estimate:.3g} s, and at most {limits.estimate:.3g} s are looked at"
-        return SimulatedJoint(layouts, kind, because=because, estimate=estimate, far=True)
+        return found(because=because, far=True)
+    tried = TriedPlan(plan, trials.prices)
     if estimate > limits.least and tried.least_seconds > limits.least:  # which takes longer to know
         because = f"takes at least {tried.least_seconds:.3g} s, as a rank computes so long: not simulated"
-        return SimulatedJoint(layouts, kind, because=because, estimate=estimate, least=tried.least_seconds)
+        return found(because=because, least=tried.least_seconds)
     try:
         tried.require_memory()
-        return SimulatedJoint(layouts, kind, plan, round_digits(tried.step_seconds()), estimate=estimate)
+        return found(plan, round_digits(tried.step_seconds()))
     except (Infeasible, InputError) as error:
-        return SimulatedJoint(layouts, kind, because=error.message, estimate=estimate, memory_share=tried.known_share)
+        return found(because=error.message, memory_share=tried.known_share)
 
 
 def require_lawful_layouts(plan: Plan) -> None:
@@ -256,7 +286,7 @@ def simulate_mended(done: JointSearch, candidate: JointCandidate) -> float:
         if change is LITTLE and tried.memory_share > SLIGHTLY:
             continue
         layouts = {**layouts, **{name: changed(done.inputs, name, layouts[name], change) for name in encoders}}
-        tried = done.simulate(layouts, candidate.kind, most)
+        tried = done.change(tried, layouts, most)
     return tried.least or tried.seconds
 
 
@@ -272,7 +302,6 @@ def improve(done: JointSearch) -> None:
             return
         expanded.add(start.seconds)
         least = done.rising[0].seconds
-        kind = done.kind_of_change(start)
         for layouts in neighbours(done.inputs, start.layouts):
-            if done.spent or done.simulate(layouts, kind, CLEARLY_SLOWER * start.estimate).seconds < least:
+            if done.spent or done.change(start, layouts, CLEARLY_SLOWER * start.estimate).seconds < least:
                 break

@@ -45,7 +45,7 @@ def lighten(done: JointSearch, name: str, others: Mapping[str, Layout]) -> None:
 
     def is_too_large(lighter: Layout) -> bool:
         layouts = {**start.layouts, **others, name: all_hidden(done, name, lighter)}
-        found = done.simulate(layouts, done.kind_of_change(start), start.estimate)
+        found = done.change(start, layouts, start.estimate)
         return not (found.plan or found.left_out)
 
     bisect_left([*lighter_layouts(done.inputs, name, start.layouts[name])], True, key=is_too_large)

@@ -21,9 +21,9 @@ def shrink_passes(done: JointSearch) -> None:
     start = done.best
     if not start or not any(recomputes(done, name, layout) for name, layout in start.layouts.items()):
         return
-    kind, tried = done.kind_of_change(start), [*smaller_passes(done, start.layouts)]
-    for layouts in sorted(tried, key=done.trials.estimate):
-        if done.trials.estimate(layouts) >= start.estimate or done.simulate(layouts, kind).seconds < start.seconds:
+    tried = [*smaller_passes(done, start.layouts)]
+    for layouts in sorted(tried, key=lambda layouts: done.trials.estimate(layouts, start.rule)):
+        if done.trials.estimate(layouts) >= start.estimate or done.change(start, layouts).seconds < start.seconds:
             return
 
 

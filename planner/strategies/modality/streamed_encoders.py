@@ -21,5 +21,4 @@ def stream_encoders(done: JointSearch) -> None:
         for change in encoder_changes(start.layouts[name], count):
             layout = changed(inputs, name, start.layouts[name], change)
             if {*change} <= STREAMING and layout != start.layouts[name]:
-                layouts, within = {**start.layouts, name: layout}, CLEARLY_SLOWER * start.estimate
-                done.simulate(layouts, done.kind_of_change(start), within)
+                done.change(start, {**start.layouts, name: layout}, CLEARLY_SLOWER * start.estimate)

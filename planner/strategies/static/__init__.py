@@ -2,6 +2,7 @@
 
 from planner.strategies.static.changed_layouts import changed_layouts, fixing, with_asked
 from planner.strategies.static.fitting_change import FittingChange, fitting_change
+from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_plan import (
     AS_FIXED,
     EstimatedDraft,
@@ -15,14 +16,17 @@ from planner.strategies.static.joint_plan import (
     undefined_items,
     unsupported_together,
 )
+from planner.strategies.static.joint_streams import AssignmentRule
 from planner.strategies.static.layout_change import LayoutChange, impossible_fields
 from planner.strategies.static.memory_fit import MemoryFit, StageMemory, memory_fit_of_job, memory_fit_of_plan
 from planner.strategies.static.static_prediction import StepTimePrediction, predict_job, predict_plan
 
 __all__ = [
     "AS_FIXED",
+    "AssignmentRule",
     "EstimatedDraft",
     "FittingChange",
+    "JointItems",
     "LayoutChange",
     "MemoryFit",
     "StageMemory",

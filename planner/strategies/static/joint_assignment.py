@@ -8,6 +8,7 @@ nothing but the LLM is among them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +24,7 @@ from planner.specs.base import Layers, Ranks
 from planner.specs.inputs import Inputs
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
 from planner.strategies.static.joint_streams import (
+    AssignmentRule,
     Balance,
     JointAssignment,
     JointStreams,
@@ -43,6 +45,7 @@ from planner.strategies.static.step_estimate import PipelineWork
 
 EXCHANGES = 200  # of samples between replicas
 LESS = 1.0 - 1e-9  # of the best so far: what another assignment must stay below to be taken
+BY_SAMPLES = AssignmentRule(together=False, balance=Balance(ranks=False, homes=False))
 CLEARLY_LESS = 0.98  # the same of light ends, which leave micro-batches uneven: less of a gain is often none
 
 
@@ -61,6 +64,7 @@ class JointItems(JointStreams):
         first = {*stage_ranks(self.layout, 0)}
         ranks = Ranks(rank for rank in self.replicas[0] if rank in first)
         self.shares = stage_shares(pricing, inputs.module, self.layout, ranks, mean)
+        self.known_placed: dict[tuple[bool, bool], PlacedSamples] = {}  # balanced together, with light ends
 
     def best(self) -> JointAssignment:
         """The assignment with the least estimate, of equal ones the first: that by the LLM alone."""
@@ -72,35 +76,41 @@ class JointItems(JointStreams):
 
     def by_samples(self) -> JointAssignment:
         """The assignment by the LLM alone."""
-        return next(self.candidates())
+        return self.by_rule(BY_SAMPLES)
 
     def candidates(self) -> Iterator[JointAssignment]:
         """By the LLM alone; samples with what their items take of its ranks, items on any rank, or at home; the best of
         these with light ends; and the best of all with long items split.
         """
-        alone = assign_items(self.pricing, self.inputs, self.layout, layout_problem(self.inputs).trained)
-        brought = self.brought_seconds() if len(self.replicas) > 1 else {}
-        together = [self.balanced(brought)] if any(brought.values()) else []
-        choices = [(alone, Balance(ranks=False, homes=False))]
-        choices += [
-            (samples, Balance(ranks=True, homes=homes))
-            for samples in (alone, *together)
-            for homes in ((False, True) if together else (False,))
-        ]
-        tried: list[tuple[float, int]] = []  # seconds and place of each choice
-        for number, choice in enumerate(choices):
-            found = self.with_streams(*choice)
+        either = (False, True) if any(self.brought_seconds.values()) else (False,)
+        balanced = (AssignmentRule(each, Balance(ranks=True, homes=homes)) for each in either for homes in either)
+        rules = [BY_SAMPLES, *balanced]
+        tried = list[tuple[float, int]]()  # seconds and place of each rule
+        for number, rule in enumerate(rules):
+            found = self.by_rule(rule)
             tried.append((found.seconds, number))
             yield found
-        samples, balance = choices[min(tried)[1]]
+        best = rules[min(tried)[1]]
         if self.waits_at_ends:
-            light = with_light_ends(samples, self.loads, self.reading_seconds())
-            found = self.with_streams(light, balance)
+            light = best._replace(light_ends=True)
+            found = self.by_rule(light)
             if found.seconds < min(tried)[0] * CLEARLY_LESS:
-                samples = light
+                best = light
                 yield found
         for degree in self.degrees:
-            yield self.with_streams(samples, balance._replace(ranks=True, degree=degree))
+            yield self.by_rule(best._replace(balance=best.balance._replace(ranks=True, degree=degree)))
+
+    def by_rule(self, rule: AssignmentRule) -> JointAssignment:
+        """The assignment by a rule, by as much of it as these layouts know: what nothing is brought to, or does not
+        split, is as without.
+        """
+        together = rule.together and bool(self.brought_seconds)
+        if (together, rule.light_ends) not in self.known_placed:
+            samples = self.balanced if together else self.balanced_alone
+            if rule.light_ends:
+                samples = with_light_ends(samples, self.loads, self.reading_seconds)
+            self.known_placed[together, rule.light_ends] = self.placed(samples)
+        return replace(self.beside(self.known_placed[together, rule.light_ends], rule.balance), rule=rule)
 
     @property
     def waits_at_ends(self) -> bool:
@@ -140,6 +150,7 @@ class JointItems(JointStreams):
             found[name] = sample_readers(self.batch, name, found)
         return found
 
+    @cached_property
     def reading_seconds(self) -> dict[int, float]:
         """Sample → seconds of all that it reads, each on one replica."""
         found = dict.fromkeys(self.loads, 0.0)
@@ -149,8 +160,13 @@ class JointItems(JointStreams):
                     found[sample] += stream.loads[item]
         return found
 
+    @cached_property
     def brought_seconds(self) -> dict[int, float]:
-        """Sample → seconds that its items take of each rank of a replica, of encoders on ranks of every replica."""
+        """Sample → seconds that its items take of each rank of a replica, of encoders on ranks of every replica; none
+        where there is one replica.
+        """
+        if len(self.replicas) == 1:
+            return {}
         found = dict.fromkeys(self.loads, 0.0)
         for name, stream in self.streams.items():
             within = sum({*replica} <= {*group} for replica in stream.replicas for group in self.replicas)
@@ -160,8 +176,15 @@ class JointItems(JointStreams):
                 found[samples[0]] += stream.loads[item] / (within // len(self.replicas)) / self.layouts[name].pp
         return found
 
-    def balanced(self, brought: dict[int, float]) -> ReplicaItems:
+    @cached_property
+    def balanced_alone(self) -> ReplicaItems:
+        """Samples whose seconds on the LLM are even over replicas."""
+        return assign_items(self.pricing, self.inputs, self.layout, layout_problem(self.inputs).trained)
+
+    @cached_property
+    def balanced(self) -> ReplicaItems:
         """Samples whose seconds on all modules together are even over replicas; longest first in each."""
+        brought = self.brought_seconds
         order = sorted(self.loads, key=lambda item: (-self.batch.items[item], item))
         together = np.array([self.loads[item] * self.shares.max() + brought[item] for item in order])
         count, nothing = self.count, np.zeros(len(self.replicas))
@@ -176,10 +199,6 @@ class JointItems(JointStreams):
         loads, room = np.array([self.loads[item] for item in items]), self.layout.micro_batch
         bins = longest_first(loads, np.zeros(count), room)
         return [tuple(items[at] for at in np.flatnonzero(bins == number).tolist()) for number in range(count)]
-
-    def with_streams(self, samples: ReplicaItems, balance: Balance) -> JointAssignment:
-        """Assign every other module's items beside these samples."""
-        return self.beside(self.placed(samples), balance)
 
     def placed(self, samples: ReplicaItems) -> PlacedSamples:
         """The samples on their replicas."""

@@ -30,7 +30,7 @@ from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import draft_plan, plan_uses, pricing_of_draft
 from planner.strategies.static.joint_assignment import JointItems
-from planner.strategies.static.joint_streams import JointAssignment
+from planner.strategies.static.joint_streams import AssignmentRule, JointAssignment
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
@@ -104,23 +104,29 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
     return plan
 
 
-def quicker_assignment(inputs: Inputs, draft: Plan, seconds: float | None = None) -> Plan:
-    """The draft, or the plan of its layouts whose samples are assigned by the LLM alone, if that fits and its step is
-    quicker by simulation: what drafts are chosen by is an estimate. Packed samples are as they are. `seconds`: of the
-    draft's step, where it was simulated before.
+def quicker_assignment(
+    inputs: Inputs, draft: Plan, seconds: float = inf, others: Sequence[Choose] = (JointItems.by_samples,)
+) -> Plan:
+    """The draft, or a plan of its layouts whose samples are assigned otherwise, by the LLM alone, if that fits and its
+    step is quicker by simulation: what drafts are chosen by is an estimate. Packed samples are as they are. `seconds`:
+    of the draft's step, where it was simulated before.
     """
-    if packs_samples(inputs):
-        return draft
-    alone = draft_of_layouts(inputs, draft.layouts, JointItems.by_samples)
-    if alone.steps == draft.steps:
-        return draft
-    tried = TriedPlan(alone)
+    for choose in () if packs_samples(inputs) else others:
+        other = draft_of_layouts(inputs, draft.layouts, choose)
+        if other.steps != draft.steps:
+            seconds = fitting_seconds(draft) if seconds == inf else seconds
+            draft, seconds = min((draft, seconds), (other, fitting_seconds(other)), key=lambda each: each[1])
+    return draft
+
+
+def fitting_seconds(plan: Plan) -> float:
+    """Seconds of a plan's step by simulation, as files have them; infinite where it does not fit."""
+    tried = TriedPlan(plan)
     try:
         tried.require_memory()
-        known = round_digits(TriedPlan(draft).step_seconds()) if seconds is None else seconds
-        return alone if round_digits(tried.step_seconds()) < known else draft
+        return round_digits(tried.step_seconds())
     except (Infeasible, InputError):
-        return draft
+        return inf
 
 
 def draft_of_layouts(inputs: Inputs, layouts: dict[str, Layout], choose: Choose = JointItems.best) -> Plan:
@@ -135,17 +141,19 @@ class EstimatedDraft(NamedTuple):
 
     plan: Plan
     seconds: float  # of its assignment and what the LLM does once a step; infinite where samples are packed without one
+    rule: AssignmentRule | None = None  # of its assignment
 
 
 def estimated_draft(
     inputs: Inputs, layouts: dict[str, Layout], shared: SharedPrices, choose: Choose = JointItems.best
 ) -> EstimatedDraft:
     """The same with its estimate; `shared`: prices, with other plans of the job."""
-    pricing, seconds = pricing_for(inputs, layouts, shared), inf
+    pricing, seconds, rule = pricing_for(inputs, layouts, shared), inf, None
     if packs_samples(inputs):
         micro_batches, groups = packed_by_group(pricing, inputs, layouts)
     else:
         chosen = choose(JointItems(pricing, inputs, layouts))
+        rule = chosen.rule
         seconds = chosen.seconds + once_a_step_seconds(pricing, inputs.module, chosen.seconds)
         micro_batches, groups = assigned_by_group(chosen, inputs, layouts)
     sharded = any(map(reduces_each_micro_batch, layouts.values()))
@@ -157,7 +165,7 @@ def estimated_draft(
         groups,
         nonempty_micro_batches(micro_batches, layouts[inputs.module]),
     )
-    return EstimatedDraft(with_fields(plan, edges=plan_edges(inputs, layouts)), seconds)
+    return EstimatedDraft(with_fields(plan, edges=plan_edges(inputs, layouts)), seconds, rule)
 
 
 def joint_items(inputs: Inputs, layouts: dict[str, Layout]) -> JointItems:

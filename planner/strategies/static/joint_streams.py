@@ -24,6 +24,22 @@ LONG = 1.0  # of a replica's mean seconds: an item that takes more may be worth 
 Cells = list[list[list[int]]]  # by micro-batch, the items of each group
 
 
+class Balance(NamedTuple):
+    """What an assignment of encoders' items minds."""
+
+    ranks: bool  # what ranks have to do already, and exchanges at the end
+    homes: bool  # items stay on the ranks of the group that reads them
+    degree: int = 1  # replicas over which long items may be split
+
+
+class AssignmentRule(NamedTuple):
+    """How samples and items are assigned."""
+
+    together: bool  # samples are even over replicas with what they read, not by the LLM alone
+    balance: Balance
+    light_ends: bool = False  # what reads little comes first and last (light_ends.py)
+
+
 @dataclass(frozen=True, slots=True)
 class JointAssignment:
     """Items of each module on each of its replicas, by micro-batch."""
@@ -31,14 +47,7 @@ class JointAssignment:
     cells: dict[str, Cells]  # by module
     groups: dict[str, list[Group]]  # module → its replicas, and behind them what long items are split over
     seconds: float  # of a step, without what no assignment changes
-
-
-class Balance(NamedTuple):
-    """What an assignment of encoders' items minds."""
-
-    ranks: bool  # what ranks have to do already, and exchanges at the end
-    homes: bool  # items stay on the ranks of the group that reads them
-    degree: int = 1  # replicas over which long items may be split
+    rule: AssignmentRule | None = None  # by which samples were assigned, where they were by one
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.costs import distinct_values
 from planner.layouts import (
     SCHEDULE,
     LayoutIndices,
@@ -202,8 +203,7 @@ def distinct_kinds(found: LayoutSpace, order: LayoutIndices) -> LayoutIndices:
     if not len(order):
         return order
     names = ("tp", "cp", "pp", "micro_batch", SCHEDULE)
-    kinds = np.stack([found[name][order] for name in names] + [found["zero"][order] == 3])
-    _, first = np.unique(kinds, axis=1, return_index=True)
+    first, _ = distinct_values([*(found[name][order] for name in names), found["zero"][order] == 3])
     return order[np.sort(first)]
 
 

@@ -38,7 +38,7 @@ def pricing(device=DEVICE, **layout) -> Pricing:
 
 PRICED = pricing()
 RANK = PRICED.offloading("llm", KIND, Layers(range(MODULE.layers)))
-PASSES = PRICED.module_pricing("llm", KIND).layer_lines()
+PASSES = PRICED.module_pricing("llm", KIND).layer_lines
 HELD = PRICED.module_pricing("llm", KIND).activation_bytes(Layers(range(MODULE.layers)), True, SequenceSplit(), (1,))
 SIZES = st.integers(1, 3_000_000)
 
