@@ -7,9 +7,9 @@ prices, which their order, their seconds and their bounds are of.
 
 from math import exp, log
 
-from planner.specs.base import Positive, Spec
+from planner.specs.base import Count, Positive, RankCount, Spec
 from planner.specs.framework.coefficient_priors import WIDTHS
-from planner.specs.measured_run import DEGREES, JOB_FACTS, MeasuredRun, steps_apart
+from planner.specs.measured_run import JOB_FACTS, MeasuredRun, steps_apart
 
 # Chosen by the mean error after one run over published sources, each predicted without itself: it is least from 0.05 to
 # 0.2 and from 0.03 to 0.06, whichever source is left out (docs/results.md).
@@ -18,10 +18,21 @@ UNEXPLAINED = 0.05  # standard deviation of the logarithm of seconds that no coe
 
 
 class OwnRun(Spec, kw_only=True):
-    """A run of a plan, and what the coefficients beside it tell of it."""
+    """A run of a plan: what it ran, of its largest module, and what the coefficients beside it tell of it."""
 
     plan: str
-    ran: MeasuredRun
+    device: str  # a name in profiles/devices
+    software: str  # a name in profiles/software
+    dtype: str  # of products
+    experts: bool  # whether it routes tokens to experts
+    zero: Count  # 1 also where there is nothing to shard
+    ranks: RankCount
+    tp: RankCount
+    pp: RankCount
+    cp: RankCount
+    ep: RankCount
+    seq: Count  # mean tokens of a sequence
+    billions: Positive  # parameters / 1e9
     tflops: Positive  # peak of its device in 16 bits
     predicted: Positive  # seconds of its first step, by these coefficients
     measured: Positive  # seconds of a step
@@ -31,9 +42,11 @@ class OwnRun(Spec, kw_only=True):
         unknown = sorted({*self.slopes} - {*WIDTHS})
         if unknown:
             raise ValueError(f"no coefficient is called `{unknown[0]}` | one of {', '.join(WIDTHS)}")
-        for name in DEGREES:
-            if getattr(self.ran, name) <= 0:
-                raise ValueError(f"`ran` has a {name} of {getattr(self.ran, name)} | write it as it ran, above 0")
+
+    @property
+    def ran(self) -> MeasuredRun:
+        """What it ran."""
+        return MeasuredRun(*(getattr(self, name) for name in MeasuredRun._fields))
 
     @property
     def log_error(self) -> float:
