@@ -49,8 +49,8 @@ def calibrated_to_run(plan: Plan, measured: float, known: Sequence[OwnRun] = ())
         what = "its prices were measured, so that no coefficient changes them"
         raise InputError(what, where="uses.prices.modules", fix="measure again: planner profile")
     ran, tflops = described_run(plan)
-    what = ran._asdict() | {"plan": plan.name, "tflops": tflops}
-    run = OwnRun(**what, predicted=predicted, measured=measured, slopes=slopes)
+    ran_as = ran._asdict() | {"plan": plan.name, "tflops": tflops}
+    run = OwnRun(**ran_as, predicted=predicted, measured=measured, slopes=slopes)
     every = in_one_order([*plan.uses.prices.own_runs, *known, run])
     shifts = after_runs(every, ran, tflops).shifts
     after = step_seconds(with_shifts(before, shifts))
