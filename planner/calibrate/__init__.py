@@ -10,25 +10,26 @@ from planner.calibrate.device_rates_fit import CalibratedDevice, calibrate_table
 from planner.calibrate.fit_files import PublishedFit, four_digits, sustained_rates, write_fit
 from planner.calibrate.framework_fit import FittedCoefficients
 from planner.calibrate.left_out import with_left_out_seconds
-from planner.calibrate.own_run import OwnRun, calibrated_to_run, write_own_run
+from planner.calibrate.own_run import CalibratedRun, calibrated_to_run, known_runs, write_own_runs
 from planner.calibrate.published_fit import calibrate_published, errors_by_source
 
 __all__ = [
     "GENERIC",
     "CalibratedDevice",
+    "CalibratedRun",
     "CoefficientName",
     "FittedCoefficients",
-    "OwnRun",
     "PublishedFit",
     "calibrate_published",
     "calibrate_tables",
     "calibrated_to_run",
     "errors_by_source",
     "four_digits",
+    "known_runs",
     "median_after_one_run",
     "prior_of",
     "sustained_rates",
     "with_left_out_seconds",
     "write_fit",
-    "write_own_run",
+    "write_own_runs",
 ]

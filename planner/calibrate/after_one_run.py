@@ -2,21 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement
+from math import log2
 
 import numpy as np
 
-from planner.calibrate.coefficients import CoefficientValues, sustained_rate_of
+from planner.calibrate.coefficients import CoefficientValues
 from planner.calibrate.framework_fit import machine_with, measured_logs
 from planner.calibrate.left_out import left_out_values
-from planner.calibrate.one_run import (
-    STEP,
-    SUSTAINED,
-    WIDTHS,
-    Logs,
-    errors_after_one_run,
-    shifted_rates,
-    shifted_timing,
-)
+from planner.calibrate.linear_residuals import Logs
+from planner.calibrate.measured_runs import peak_tflops, run_of_case
 from planner.calibrate.timed_cases import machines_of_cases, timed_cases
 from planner.costs import MachineModel
 from planner.costs.step import static_step_seconds
@@ -28,9 +23,12 @@ from planner.published import (
     machines_as_shipped,
     setup_shares,
 )
+from planner.specs.framework.after_runs import shifted_timing
+from planner.specs.framework.coefficient_priors import WIDTHS
+from planner.specs.framework.own_runs import UNEXPLAINED, correlation
 
+STEP = -1e-2  # finite difference of a logarithm: downwards, as some may not be above 0
 LEAST_RECORDS = 5  # of a source: with fewer there is little to predict
-NAMES = [name for name in WIDTHS if name != SUSTAINED]
 
 
 def median_after_one_run(cases: Sequence[PublishedCase]) -> dict[str, float]:
@@ -48,26 +46,49 @@ def median_after_one_run(cases: Sequence[PublishedCase]) -> dict[str, float]:
 
 def source_errors(cases: Sequence[PublishedCase], values: CoefficientValues | None) -> Logs:
     """Log errors (cases, cases) after one run each; `values`: of a fit without these cases, None: as shipped."""
-    chips = sorted({sustained_rate_of(case).owner for case in cases})
     machines = machines_as_shipped(cases) if values is None else machines_of_cases(cases)
     every, owners = each_setup(cases)
     shares = setup_shares(cases)
-    predicted, slopes = np.zeros(len(cases)), np.zeros((len(cases), len(NAMES) + len(chips)))
+    predicted, slopes = np.zeros(len(cases)), np.zeros((len(cases), len(WIDTHS)))
     for group in group_cases(every):
         own = owners[group.indices]
         machine = machines[own[0]]
         machine = machine if values is None else machine_with(machine, group.first, values)
         logs = shares[own] * shifted_logs(group, machine)
-        columns = np.array([*range(len(NAMES)), len(NAMES) + chips.index(sustained_rate_of(group.first).owner)])
-        np.add.at(slopes, np.ix_(own, columns), (logs[:-1] - logs[-1]).T / STEP)
+        np.add.at(slopes, own, (logs[:-1] - logs[-1]).T / STEP)
         np.add.at(predicted, own, logs[-1])
-    widths = np.array([WIDTHS[name] for name in (*NAMES, *[SUSTAINED] * len(chips))])
-    return errors_after_one_run(slopes, widths, predicted - measured_logs(cases))
+    return errors_after_one_run(slopes, alike(cases), predicted - measured_logs(cases))
 
 
 def shifted_logs(group: CaseGroup, machine: MachineModel) -> Logs:
     """Log seconds (coefficients + 1, cases) of a group with each coefficient changed by itself, and last with none."""
-    shifts = dict(zip((*NAMES, SUSTAINED), STEP * np.eye(len(WIDTHS) + 1)[:-1][..., None], strict=True))
-    timing, rates = shifted_timing(machine.timing, shifts), shifted_rates(machine.rates, shifts)
-    shifted = replace(machine, timing=timing, rates=rates)
+    shifts = dict(zip(WIDTHS, STEP * np.eye(len(WIDTHS) + 1)[:-1][..., None], strict=True))
+    shifted = replace(machine, timing=shifted_timing(machine.timing, shifts))
     return np.asarray(np.log(static_step_seconds(group.first.module, group.setup, shifted).seconds))
+
+
+def alike(cases: Sequence[PublishedCase]) -> Logs:
+    """How alike the coefficients of two cases deviate (cases, cases): not at all in other frameworks, whose files know
+    nothing of each other's runs.
+    """
+    runs = [run_of_case(case) for case in cases]
+    places = {run: place for place, run in enumerate(dict.fromkeys(runs))}
+    peaks = {name: log2(peak_tflops(name)) for name in {run.device for run in runs}}
+    found = np.zeros((len(places), len(places)))
+    for one, other in combinations_with_replacement(places, 2):
+        if one.software == other.software:
+            same = correlation(one, other, abs(peaks[one.device] - peaks[other.device]))
+            found[places[one], places[other]] = found[places[other], places[one]] = same
+    own = [places[run] for run in runs]
+    return found[np.ix_(own, own)]
+
+
+def errors_after_one_run(slopes: Logs, alike: Logs, log_errors: Logs) -> Logs:
+    """Log errors (runs, runs) after one run each: row i has those of all runs after run i, NaN in its own place.
+    `slopes` (runs, coefficients), in the order of their widths; `alike` (runs, runs); `log_errors` (runs,) before.
+    """
+    joint = (slopes * np.array([*WIDTHS.values()]) ** 2) @ slopes.T * alike
+    gain = joint / (np.diag(joint)[:, None] + UNEXPLAINED**2)
+    after: Logs = log_errors[None, :] - gain * log_errors[:, None]
+    np.fill_diagonal(after, np.nan)
+    return after

@@ -5,7 +5,6 @@ at most 1.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from planner.calibrate.framework_facts import FRAMEWORKS
 from planner.costs import CAST_PRECISIONS
 from planner.published import PublishedCase
 from planner.specs.base import with_fields
+from planner.specs.framework.coefficient_priors import AT_MOST_ONE, FRAMEWORK_PRIORS, SUSTAINED_PRIOR, Prior
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import DeviceRates
 
@@ -25,15 +25,6 @@ class CoefficientName(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """A log-normal prior."""
-
-    value: float
-    width: float  # standard deviation of the logarithm
-
-
-SUSTAINED_PRIOR = Prior(0.92, 0.15)  # sustained over the rate of kernels timed alone
 # Devices with the chip of another, and their sustained rate over its. At a capped power: clocks go with its cube root
 # where voltage follows them, and in proportion at the lowest voltage. Of what is left for the cores, without the 100 W
 # that memory and idle circuits take, at 500 of 700 W: 0.87 and 0.67, of which 0.77 is the middle.
@@ -63,28 +54,6 @@ COMMON = (
     "cast",
 )
 SUSTAINED_PRECISIONS = ("bf16", "fp8")
-FRAMEWORK_PRIORS = {
-    "passes": Prior(1.2, 0.25),
-    "kernels": Prior(1.0, 0.07),
-    "attention": Prior(1.0, 0.15),
-    "experts": Prior(1.0, 0.15),
-    "cast": Prior(0.5, 0.4),
-    "tp_exposed": Prior(0.6, 0.4),
-    "ep_exposed": Prior(0.7, 0.5),
-    "overlapped": Prior(0.4, 0.4),
-    "imbalance": Prior(0.3, 0.5),
-    "pp_exposed": Prior(0.4, 0.5),
-    "dp_window": Prior(0.6, 0.5),
-    "expert_us": Prior(1000.0, 0.6),
-    "each_expert_us": Prior(250.0, 0.6),
-    "layer_us": Prior(150.0, 0.7),
-    "tp_us": Prior(100.0, 0.7),
-    "micro_batch_ms": Prior(0.3, 0.7),
-    "step_ms": Prior(20.0, 0.5),
-    "shard_ms": Prior(1.0, 1.0),
-    "jitter": Prior(0.003, 0.3),
-}
-AT_MOST_ONE = ("overlapped", "cast", "tp_exposed", "ep_exposed", "pp_exposed", "dp_window")
 CoefficientValues = Mapping[CoefficientName, Any]  # numbers, or arrays that broadcast with a setup's
 
 

@@ -28,7 +28,7 @@ from planner.specs.base import with_fields
 from planner.specs.framework.attention_kernels import attention_kernel
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
-from planner.specs.framework.timing_coefficients import TimingCoefficients
+from planner.specs.framework.timing_coefficients import plain_numbers
 from planner.specs.hardware.device_rates import FitQuality
 from planner.specs.hardware.profile import Profile, Provenance
 
@@ -67,13 +67,6 @@ def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
         spread=round(fit.spreads[name], 3),
         fitted={"time": fit_summary(name, fit, date)},
     )
-
-
-def plain_numbers(timing: TimingCoefficients) -> TimingCoefficients:
-    """The coefficients that are known, as Python's numbers."""
-    known = {name: value for name in timing.__struct_fields__ if (value := getattr(timing, name)) is not None}
-    numbers = {name: value if isinstance(value, bool) else float(value) for name, value in known.items()}
-    return with_fields(timing, **numbers)
 
 
 def shipped_knobs(name: str) -> Knobs:

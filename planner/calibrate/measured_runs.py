@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from planner.published import PublishedCase
 from planner.specs import library
 from planner.specs.hardware.profile import Profile
-from planner.specs.measured_runs import MeasuredRun, MeasuredRuns
+from planner.specs.measured_run import MeasuredRun
+from planner.specs.measured_runs import MeasuredRuns
 from planner.specs.parameters import parameter_counts
 
 
@@ -38,5 +39,4 @@ def run_of_case(case: PublishedCase) -> MeasuredRun:
 
 def peak_tflops(device: str) -> float:
     """The peak of a shipped device in 16 bits. Raises InputError."""
-    peaks = library.read_named(device, Profile)[0].device.tflops
-    return peaks.get("bf16") or peaks["fp16"]
+    return library.read_named(device, Profile)[0].device.tflops_in_16_bits

@@ -30,6 +30,7 @@ def price_table(inputs: Inputs, layouts: dict[str, Layout]) -> Prices:
         timing=inputs.timing,
         accounting=inputs.accounting,
         spread=inputs.software_spread,
+        own_runs=inputs.own_runs,
     )
 
 

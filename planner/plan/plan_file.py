@@ -16,6 +16,7 @@ import msgspec
 from planner.plan.task_reference import TaskName, TaskRef, parse_task_ref
 from planner.specs.base import Amount, Count, Index, LayerCount, Layers, Name, RankCount, Ranks, Share, Spec
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
+from planner.specs.framework.own_runs import OwnRun
 from planner.specs.framework.software import Framework
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster, RankKind
@@ -75,6 +76,7 @@ class Prices(Spec):
     timing: TimingCoefficients = TimingCoefficients()
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     spread: Amount = 0.3  # of a step's seconds where rates price it: their 80 % interval is seconds·e^±spread
+    own_runs: tuple[OwnRun, ...] = ()  # measured ones that timing and spread are after
 
     @property
     def has_prices(self) -> bool:

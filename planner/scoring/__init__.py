@@ -5,7 +5,7 @@ from planner.scoring.bounds import BOUNDS, SPACE, bounds_same_work
 from planner.scoring.exact_grouping import small_enough, solve_grouping
 from planner.scoring.expected_seconds import least_expected, passed_over, plan_doubt
 from planner.scoring.expert_answer import ExpertAnswer, expert_answers
-from planner.scoring.nearest_run import interval_spread, nearest_run, nearest_text, nearest_to
+from planner.scoring.nearest_run import described_run, interval_spread, nearest_run, nearest_text, nearest_to
 from planner.scoring.objective_value import (
     mean_objective_value,
     objective_of,
@@ -59,6 +59,7 @@ __all__ = [
     "allowed_bytes_on",
     "bounds_same_work",
     "computed_by_hand",
+    "described_run",
     "exceeds_memory",
     "expert_answers",
     "false_statements",

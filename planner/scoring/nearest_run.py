@@ -1,4 +1,4 @@
-"""The published run that is nearest to a plan, how far it is, and how much wider that makes the plan's interval.
+"""The run nearest to a plan, published or the user's own, how far it is, and how much wider that makes its interval.
 
 Of 838 published runs, each predicted without its source, the eighth that is farthest from runs of other sources is off
 by 13 % in the median and the nearest by 3 % (rank correlation of distance and error 0.32). Spreads of frameworks do not
@@ -13,19 +13,23 @@ from typing import NamedTuple
 
 from planner.plan.plan_file import Plan
 from planner.scoring.objective_value import item_lengths
+from planner.specs.base import with_fields
+from planner.specs.framework.own_runs import OwnRun
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.rank_kinds import entry_of_kind
-from planner.specs.measured_runs import MeasuredRun, MeasuredRuns, shipped_runs, steps_apart
+from planner.specs.measured_run import MeasuredRun, steps_apart
+from planner.specs.measured_runs import MeasuredRuns, shipped_runs
 from planner.specs.parallelism import Parallelism
 from planner.specs.parameters import parameter_counts
 from planner.units import percent
 
+OWN = "your own"  # stands for the source of runs that a user measured
 FREE_STEPS = 1.0  # that widen nothing
 SPREAD_A_STEP = 0.04  # of the half-width of the 80 % interval of the log of seconds, as an independent error
 
 
 class NearestRun(NamedTuple):
-    """A published run, and the facts in which it differs from a plan."""
+    """A measured run, and the facts in which it differs from a plan."""
 
     source: str
     run: MeasuredRun
@@ -43,17 +47,36 @@ class NearestRun(NamedTuple):
 
 
 def nearest_run(plan: Plan, layouts: Mapping[str, Parallelism] | None = None) -> NearestRun | None:
-    """The published run nearest to a plan, or to it with these `layouts` of modules; None where what it runs was timed
+    """The measured run nearest to a plan, or to it with these `layouts` of modules; None where what it runs was timed
     itself, and on a CPU.
     """
-    module = max(plan.layouts, key=lambda name: parameter_counts(plan.uses.models[name]).total)
-    layout = plan.layouts[module]
-    kind = device_of_rank(plan.uses.cluster, layout.ranks[0])
+    module, kind = largest_module(plan)
     timed = entry_of_kind(plan.uses.prices.modules, module, kind) is not None
     if timed or plan.uses.devices[kind].kind == "cpu":
         return None
-    described = run_of(plan, module, (layouts or {}).get(module, layout), kind)
-    return nearest_of(described, peak_tflops(plan, kind), shipped_runs())
+    described = run_of(plan, module, (layouts or {}).get(module, plan.layouts[module]), kind)
+    known = with_own(shipped_runs(), plan.uses.prices.own_runs)
+    return nearest_of(described, plan.uses.devices[kind].tflops_in_16_bits, known)
+
+
+def described_run(plan: Plan) -> tuple[MeasuredRun, float]:
+    """What a plan runs, of its largest module, and the peak of its device in 16 bits."""
+    module, kind = largest_module(plan)
+    return run_of(plan, module, plan.layouts[module], kind), plan.uses.devices[kind].tflops_in_16_bits
+
+
+def largest_module(plan: Plan) -> tuple[str, str]:
+    """The module of the most parameters, and the kind of its devices."""
+    module = max(plan.layouts, key=lambda name: parameter_counts(plan.uses.models[name]).total)
+    return module, device_of_rank(plan.uses.cluster, plan.layouts[module].ranks[0])
+
+
+def with_own(known: MeasuredRuns, own: tuple[OwnRun, ...]) -> MeasuredRuns:
+    """Published runs, and those that a user measured before them."""
+    if not own:
+        return known
+    tflops = known.tflops | {each.ran.device: each.tflops for each in own}
+    return with_fields(known, tflops=tflops, runs={OWN: tuple(each.ran for each in own)} | known.runs)
 
 
 def run_of(plan: Plan, module: str, layout: Parallelism, kind: str) -> MeasuredRun:
@@ -73,12 +96,6 @@ def run_of(plan: Plan, module: str, layout: Parallelism, kind: str) -> MeasuredR
         seq=max(1, round(fmean(item_lengths(plan, module, range(len(plan.steps))) or [1]))),
         billions=parameter_counts(spec).total / 1e9,
     )
-
-
-def peak_tflops(plan: Plan, kind: str) -> float:
-    """The peak of a plan's device in 16 bits, or the largest that it has."""
-    peaks = plan.uses.devices[kind].tflops
-    return peaks.get("bf16") or peaks.get("fp16") or max(peaks.values())
 
 
 def nearest_of(described: MeasuredRun, tflops: float, known: MeasuredRuns) -> NearestRun:

@@ -7,9 +7,11 @@ from pathlib import Path
 from planner import files
 from planner.errors import InputError
 from planner.specs import library
+from planner.specs.after_own_runs import with_own_runs
 from planner.specs.base import with_fields
 from planner.specs.cluster_choice import read_cluster
 from planner.specs.framework.memory_coefficients import PLANNER_RUNTIME_MEMORY, MemoryCoefficients
+from planner.specs.framework.own_runs import OwnRun
 from planner.specs.framework.software import Framework
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.cluster import Cluster
@@ -61,6 +63,7 @@ class Inputs:
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     software: Framework = field(default_factory=Framework)  # what trains, and what it can launch
     software_spread: float = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
+    own_runs: tuple[OwnRun, ...] = ()  # measured ones that timing and spread are after
 
     @property
     def file(self) -> Path:
@@ -174,7 +177,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     )
     require_possible_layouts(inputs)
     warn_of_implausible(inputs)
-    return inputs
+    return with_own_runs(inputs, software.own_runs)
 
 
 def require_possible_layouts(inputs: Inputs) -> None:

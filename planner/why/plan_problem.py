@@ -155,6 +155,7 @@ def inputs_from_uses(plan: Plan, job: Job, model: Model, module: str, batch: Sam
         timing=uses.prices.timing,
         accounting=uses.prices.accounting,
         software_spread=uses.prices.spread,
+        own_runs=uses.prices.own_runs,
     )
 
 

@@ -21,7 +21,7 @@ from planner.specs.parallelism import Dtype
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from planner.calibrate import CalibratedDevice, OwnRun
+    from planner.calibrate import CalibratedDevice, CalibratedRun
     from planner.calibrate import PublishedFit as CalibrationFit
     from planner.ledger import AccuracyReport, Predictor
 
@@ -154,16 +154,19 @@ def calibrate_published(
     return made, write_fit(made, target, today()) if target else []
 
 
-def calibrate_to_run(plan_path: Path, measured: float | None, target: Path | None) -> "tuple[OwnRun, list[Path]]":
-    """Shift coefficients by one run of a plan that took so many seconds a step (None: as the last of its runs in the
-    user's own ledger); write them to `target`/software and `target`/devices. Raises InputError.
+def calibrate_to_run(
+    plan_path: Path, measured: float | None, target: Path | None
+) -> "tuple[CalibratedRun, list[Path]]":
+    """Coefficients after a run of a plan that took so many seconds a step (None: as the last of its runs in the user's
+    own ledger) and those that `target`/software keeps; keep it there, too. Raises InputError.
     """
-    from planner.calibrate import calibrated_to_run, write_own_run
+    from planner.calibrate import calibrated_to_run, known_runs, write_own_runs
     from planner.scoring import read_plan
 
     plan = read_plan(plan_path)
-    run = calibrated_to_run(plan, measured or last_run_seconds(plan))
-    return run, write_own_run(run, plan, target, today()) if target else []
+    known = known_runs(plan, target) if target else ()
+    made = calibrated_to_run(plan, measured or last_run_seconds(plan), known)
+    return made, write_own_runs(made, plan, target) if target else []
 
 
 def last_run_seconds(plan: Plan) -> float:

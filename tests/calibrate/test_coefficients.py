@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from planner.calibrate.coefficients import (
-    AT_MOST_ONE,
     COMMON,
-    FRAMEWORK_PRIORS,
     GENERIC,
     NOT_SHARED,
     SAME_CHIP,
@@ -20,6 +18,7 @@ from planner.calibrate.coefficients import (
     with_sustained_rates,
 )
 from planner.calibrate.framework_fit import HELD_WIDTH, prior_covariance
+from planner.specs.framework.coefficient_priors import AT_MOST_ONE, FRAMEWORK_PRIORS
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import DeviceRates
 from planner.specs.hardware.profile import Profile

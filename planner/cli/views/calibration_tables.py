@@ -11,9 +11,9 @@ from rich.text import Text
 from planner.calibrate import (
     GENERIC,
     CalibratedDevice,
+    CalibratedRun,
     CoefficientName,
     FittedCoefficients,
-    OwnRun,
     PublishedFit,
     errors_by_source,
     four_digits,
@@ -21,7 +21,7 @@ from planner.calibrate import (
     sustained_rates,
 )
 from planner.cli.views.plain_table import table
-from planner.units import duration, percent
+from planner.units import duration, percent, plural
 
 
 def kernel_tables(calibrated: CalibratedDevice, path: Path | None) -> Iterator[RenderableType]:
@@ -81,26 +81,27 @@ def framework_tables(fit: PublishedFit, paths: Sequence[Path]) -> Iterator[Rende
     yield written(paths)
 
 
-def run_tables(run: OwnRun, paths: Sequence[Path]) -> Iterator[RenderableType]:
+def run_tables(made: CalibratedRun, paths: Sequence[Path]) -> Iterator[RenderableType]:
     """What a run of a plan changes, coefficient by coefficient."""
     rows = table("coefficient", ">change")
-    for name, shift in sorted(run.shifts.items(), key=lambda pair: -abs(pair[1])):
+    for name, shift in sorted(made.shifts.items(), key=lambda pair: -abs(pair[1])):
         rows.add_row(name, f"{100 * expm1(shift):+.1f} %")
     yield rows
     yield Text(
-        f"a step: predicted {duration(run.predicted)}, measured {duration(run.measured)},"
-        f" predicted now {duration(run.after)}"
+        f"a step: predicted {duration(made.predicted)}, measured {duration(made.run.measured)},"
+        f" predicted now {duration(made.after)}, after {plural(len(made.known), 'run')}"
     )
     yield written(paths)
 
 
-def run_answer(run: OwnRun, paths: Sequence[Path]) -> dict[str, Any]:
+def run_answer(made: CalibratedRun, paths: Sequence[Path]) -> dict[str, Any]:
     """The JSON answer for a calibration to one run."""
     return {
-        "predicted_seconds": run.predicted,
-        "measured_seconds": run.measured,
-        "predicted_after_seconds": run.after,
-        "changes": {name: expm1(shift) for name, shift in run.shifts.items()},
+        "predicted_seconds": made.predicted,
+        "measured_seconds": made.run.measured,
+        "predicted_after_seconds": made.after,
+        "runs": len(made.known),
+        "changes": {name: expm1(shift) for name, shift in made.shifts.items()},
         "written": [str(path) for path in paths],
     }
 

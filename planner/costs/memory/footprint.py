@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.costs.compute.layer_work import reading_columns
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
-from planner.costs.layout_columns import LayoutColumns, Number
+from planner.costs.layout_columns import NUMERIC_FIELDS, LayoutColumns, Number
 from planner.costs.memory.activations import element_shares, input_bytes, layer_activations
 from planner.costs.memory.communicators import communicator_bytes
 from planner.costs.memory.model_states import gathered_bytes, stage_layers, update_bytes, zero_state_bytes
@@ -210,10 +210,19 @@ def fullest_stage(module: Module, at: LayoutColumns, accounting: MemoryCoefficie
     """The footprint of the fullest stage."""
     *first, last = candidate_stages(module, at)
     stages = first if len(first) == int(np.max(at.pp)) else [*first, last]  # of few stages the last is among the first
+    if not any(np.ndim(getattr(at, name)) for name in NUMERIC_FIELDS):
+        return fullest_of_stages(footprint(module, at, accounting, np.array(stages)), len(stages))
     fullest, *others = (footprint(module, at, accounting, stage) for stage in stages)
     for each in others:
         fullest = larger_footprint(fullest, each)
     return fullest
+
+
+def fullest_of_stages(each: Footprint, stages: int) -> Footprint:
+    """The footprint with the largest total, the first of equals, of one layout's stages as arrays."""
+    at = int(np.argmax(np.broadcast_to(each.total, stages)))
+    parts = {field.name: np.broadcast_to(getattr(each, field.name), stages)[at] for field in fields(Footprint)}
+    return Footprint(**parts)
 
 
 def candidate_stages(module: Module, at: LayoutColumns) -> list[int]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.costs.distinct_columns import distinct_values
+from planner.costs.distinct_columns import FEWEST_COMPARED, distinct_values
 from planner.costs.layout_columns import CAST_PRECISIONS, LayoutColumns, Number
 from planner.plan.mesh.even_stages import even_layers_before
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
@@ -63,7 +63,8 @@ def stage_layers(module: Module, at: LayoutColumns, stage: Number) -> dict[Layer
     columns = np.broadcast_arrays(*(np.asarray(each, dtype=np.int64) for each in (at.pp, at.vpp, stage)))
     if not columns[0].ndim:
         return dict(zip(kinds_before(module), layers_by_kind(module, *map(int, columns)), strict=True))
-    first, place = distinct_values(columns)
+    every = np.arange(columns[0].size)
+    first, place = distinct_values(columns) if every.size >= FEWEST_COMPARED else (every, every)
     counts = np.array([layers_by_kind(module, *(int(column[index]) for column in columns)) for index in first])
     return {kind: counts[place, number] for number, kind in enumerate(kinds_before(module))}
 

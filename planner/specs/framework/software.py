@@ -9,6 +9,7 @@ from planner.specs.framework.attention_kernels import AttentionKernel, attention
 from planner.specs.framework.expert_launches import launches_at_once
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
+from planner.specs.framework.own_runs import OwnRun
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.hardware.device_rates import FitQuality
 from planner.specs.hardware.profile import Provenance
@@ -39,6 +40,7 @@ class Software(Spec, kw_only=True):
     accounting: MemoryCoefficients = MemoryCoefficients()
     spread: Amount = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
     fitted: dict[str, FitQuality] = {}  # time, memory
+    own_runs: tuple[OwnRun, ...] = ()  # measured ones, which jobs are priced after
 
     @property
     def framework(self) -> Framework:

@@ -1,6 +1,6 @@
 """Coefficients of a training framework's time beside its kernels; each has a physical meaning."""
 
-from planner.specs.base import Amount, Positive, Share, Spec
+from planner.specs.base import Amount, Positive, Share, Spec, with_fields
 
 
 class TimingCoefficients(Spec):
@@ -40,3 +40,10 @@ class TimingCoefficients(Spec):
     shard_ms: Amount = 0.0  # overhead of each step, for each rank that optimizer states are sharded over
     host_update_ns: Positive | None = None  # of a parameter with moments in host memory, and its copies; None: unknown
     jitter: Amount = 0.0  # share of a step, for each doubling of the ranks: the slowest of more ranks is critical
+
+
+def plain_numbers(timing: TimingCoefficients) -> TimingCoefficients:
+    """The coefficients that are known, as Python's numbers."""
+    known = {name: value for name in timing.__struct_fields__ if (value := getattr(timing, name)) is not None}
+    numbers = {name: value if isinstance(value, bool) else float(value) for name, value in known.items()}
+    return with_fields(timing, **numbers)

@@ -107,6 +107,11 @@ class Device(Spec):
     usd_per_hour: Amount | None = None
     price_date: str = ""
 
+    @property
+    def tflops_in_16_bits(self) -> float:
+        """Its peak in 16 bits, or the largest that it has."""
+        return self.tflops.get("bf16") or self.tflops.get("fp16") or max(self.tflops.values())
+
 
 class Provenance(Spec):
     """The source of a profile's numbers: who, when, and on which machine."""
