@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from planner.plan.plan_file import Layout, TaskPlacement
 from planner.plan.task_reference import TaskName, TaskRef
 from planner.specs.base import FirstStage, Indices, Layers, RankChoice, Ranks, with_fields
+from planner.specs.framework.coefficient_priors import WIDTHS
 from planner.specs.framework.knobs import Knobs
+from planner.specs.framework.own_runs import OwnRun
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
 from planner.specs.hardware.node_cluster import NodeCluster
@@ -283,8 +285,14 @@ def named_or(kind: type, field: str) -> st.SearchStrategy:
     )
 
 
+def own_runs() -> st.SearchStrategy:
+    """Slopes by coefficients that there are."""
+    return unchecked(OwnRun, slopes=st.dictionaries(st.sampled_from([*WIDTHS]), st.floats(-9.0, 9.0), max_size=3))
+
+
 CHECKED = {
     Job: jobs,
+    OwnRun: own_runs,
     Software: lambda: unchecked(Software, month=MONTHS),
     Decoder: lambda: modules(Decoder),
     Vit: lambda: modules(Vit),
