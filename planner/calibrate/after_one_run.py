@@ -23,11 +23,10 @@ from planner.published import (
     machines_as_shipped,
     setup_shares,
 )
-from planner.specs.framework.after_runs import shifted_timing
+from planner.specs.framework.after_runs import STEP, shifted_timing
 from planner.specs.framework.coefficient_priors import WIDTHS
 from planner.specs.framework.own_runs import UNEXPLAINED, correlation
 
-STEP = -1e-2  # finite difference of a logarithm: downwards, as some may not be above 0
 LEAST_RECORDS = 5  # of a source: with fewer there is little to predict
 
 

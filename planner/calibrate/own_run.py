@@ -13,7 +13,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import described_run, score, throughput
 from planner.specs import library
 from planner.specs.base import with_fields
-from planner.specs.framework.after_runs import Shifts, after_runs, shifted_timing
+from planner.specs.framework.after_runs import STEP, Shifts, after_runs, shifted_timing
 from planner.specs.framework.coefficient_priors import WIDTHS
 from planner.specs.framework.own_runs import UNEXPLAINED, OwnRun
 from planner.specs.framework.software import Software
@@ -23,7 +23,6 @@ from planner.units import duration
 LOG = logging.getLogger(__name__)
 CPU = "cpu"  # whose peak is a guess where nothing is measured
 FAR_OFF = 3.0  # standard deviations: one run of 370 whose coefficients are as uncertain as assumed
-STEP = -1e-2  # finite difference of a logarithm: downwards, as some may not be above 0
 LEAST_SLOPE = 1e-6  # of log seconds by a log coefficient that they depend on
 
 

@@ -21,6 +21,7 @@ from planner.specs.framework.own_runs import UNEXPLAINED, OwnRun, correlation
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.measured_run import MeasuredRun
 
+STEP = -1e-2  # of a logarithm, by which slopes are found: downwards, as some may not be above 0
 ALSO = {"tp_exposed": "tp_exposed_backward", "attention": "attention_ampere"}  # what changes with another
 # Changes of the logarithms of coefficients: numbers, or arrays that broadcast with a setup's.
 Shifts = Mapping[str, Any]
