@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
+from planner.plan.mesh.even_stages import has_even_stages
 from planner.plan.plan_file import Layout
 from planner.specs.parallelism import (
     DEFAULT_RANK_ORDER,
@@ -63,6 +64,8 @@ class LayoutColumns:
     gradients: GradientDtype = "float32"
     overlap: frozenset[OverlappedKind] = frozenset()
     imbalance: float = 0.0  # of a learnt router's, what reaches the experts' ranks; 0: equally many tokens for each
+    # Layers in front of each chunk, and in all, of pipelines whose stages are said; (): as even as they can be.
+    cuts: tuple[int, ...] = ()
     load_spreads: Number = 0.0  # how far above its mean the load of the fullest rank of experts is, in its spreads
     # Which layouts have equal values in some fields, as far as it was asked for (costs/distinct_columns.py).
     alike: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
@@ -168,6 +171,7 @@ def columns_of(layout: Layout, batch: PipelineBatch = ONE_SEQUENCE) -> LayoutCol
         rank_order=layout.rank_order,
         gradients=layout.gradients,
         overlap=frozenset(layout.overlap),
+        cuts=() if has_even_stages(layout) else (0, *(stage[-1] + 1 for stage in layout.stages)),
     )
 
 

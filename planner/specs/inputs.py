@@ -26,6 +26,7 @@ from planner.specs.parallelism import Parallelism, decided_fields
 from planner.specs.plausibility import warn_of_implausible
 from planner.specs.profile_choice import choose_profile
 from planner.specs.software_choice import read_software
+from planner.specs.stage_layers import broken_partition
 from planner.specs.trained_modules import with_trained
 from planner.specs.workload.expert_counts import CountsFile, with_expert_counts
 from planner.specs.workload.length_sources import LengthsFile, SamplesFile, StreamFile, TokensFolder, Workload
@@ -182,7 +183,8 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
 
 def require_possible_layouts(inputs: Inputs) -> None:
     """Raises InputError where a job fixes a layout of a module that there is none of, fields that exclude each other,
-    or micro-batches of a module whose items are computed for who reads them.
+    stages that are no partition of the layers, or micro-batches of a module whose items are computed for who reads
+    them.
     """
     for name, fixed in inputs.job.fix.layouts.items():
         if name not in inputs.model.modules:
@@ -192,7 +194,12 @@ def require_possible_layouts(inputs: Inputs) -> None:
             message = f"items of `{name}` are computed for who reads them, and it has no micro-batches of its own"
             where = f"{inputs.file} (fix.layouts.{name}.micro_batch)"
             raise InputError(message, where=where, fix="serves: COUNT, of micro-batches that one pass computes for")
-        inputs.fixed_of(name)
+    for name, module in inputs.model.modules.items():
+        stages = inputs.fixed_of(name).stages
+        broken = broken_partition(stages, module.layers) if stages else None
+        if broken:
+            own = f"fix.layouts.{name}" if name in inputs.job.fix.layouts else "layout"
+            raise InputError(broken[0], where=f"{inputs.file} ({own}.stages)", fix=broken[1])
 
 
 def length_files(workload: Workload, base: Path) -> dict[str, Path]:

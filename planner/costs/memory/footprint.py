@@ -228,8 +228,10 @@ def fullest_of_stages(each: Footprint, stages: int) -> Footprint:
 def candidate_stages(module: Module, at: LayoutColumns) -> list[int]:
     """Stages of which one is the fullest: the first three, which have most micro-batches in flight, or the last (−1),
     which has the logits. Where layers differ in kind it may be any: the first eight and the last are looked at here,
-    and all of them when a plan is simulated.
+    and all of them when a plan is simulated. Where a layout says its stages, all of them are.
     """
+    if at.cuts:
+        return [*range(int(np.max(at.pp)) - 1), -1]
     return [*range(min(int(np.max(at.pp)), 8 if len(kind_counts(module)) > 1 else 3)), -1]
 
 

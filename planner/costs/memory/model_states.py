@@ -47,8 +47,21 @@ class StateBytes(NamedTuple):
 
 
 def layers_before(layers: int, at: LayoutColumns, chunk: Number) -> Number:
-    """Layers in front of a chunk, of pp·vpp, as even as they can be."""
+    """Layers in front of a chunk, of pp·vpp: as the stages say, or as even as they can be."""
+    if at.cuts:
+        return np.array(at.cuts)[np.asarray(chunk, dtype=np.int64)]
     return even_layers_before(layers, at.pp * at.vpp, chunk)
+
+
+def layers_by_rank(at: LayoutColumns) -> list[int]:
+    """Layers of each pipeline rank, over all of its chunks, of stages that are said."""
+    each = np.diff(at.cuts)
+    return [int(each[rank :: int(at.pp)].sum()) for rank in range(int(at.pp))]
+
+
+def first_stage_layers(layers: int, at: LayoutColumns) -> Number:
+    """Layers of the first stage; where stages are as even as they can be, of one in the mean."""
+    return layers_by_rank(at)[0] if at.cuts else layers / at.pp
 
 
 @lru_cache(maxsize=1024)
@@ -62,18 +75,19 @@ def stage_layers(module: Module, at: LayoutColumns, stage: Number) -> dict[Layer
     """Layers of each kind on a stage: those of chunks stage, pp + stage, 2·pp + stage, and so on."""
     columns = np.broadcast_arrays(*(np.asarray(each, dtype=np.int64) for each in (at.pp, at.vpp, stage)))
     if not columns[0].ndim:
-        return dict(zip(kinds_before(module), layers_by_kind(module, *map(int, columns)), strict=True))
+        counts = layers_by_kind(module, *map(int, columns), at.cuts)
+        return dict(zip(kinds_before(module), counts, strict=True))
     every = np.arange(columns[0].size)
     first, place = distinct_values(columns) if every.size >= FEWEST_COMPARED else (every, every)
-    counts = np.array([layers_by_kind(module, *(int(column[index]) for column in columns)) for index in first])
-    return {kind: counts[place, number] for number, kind in enumerate(kinds_before(module))}
+    each = np.array([layers_by_kind(module, *(int(column[index]) for column in columns), at.cuts) for index in first])
+    return {kind: each[place, number] for number, kind in enumerate(kinds_before(module))}
 
 
 @lru_cache(maxsize=65536)
-def layers_by_kind(module: Module, pp: int, vpp: int, stage: int) -> tuple[int, ...]:
+def layers_by_kind(module: Module, pp: int, vpp: int, stage: int, cuts: tuple[int, ...]) -> tuple[int, ...]:
     """Layers of each kind on one stage of one pipeline, in the order of `kinds_before`."""
     chunks = np.arange(vpp) * pp + stage
-    at = LayoutColumns(ranks=1, seq=1, batch=1, pp=pp, vpp=vpp)
+    at = LayoutColumns(ranks=1, seq=1, batch=1, pp=pp, vpp=vpp, cuts=cuts)
     first, last = (layers_before(module.layers, at, end).astype(np.int64) for end in (chunks, chunks + 1))
     first, last = (np.minimum(end, module.layers) for end in (first, last))
     return tuple(int((count[last] - count[first]).sum()) for count in kinds_before(module).values())

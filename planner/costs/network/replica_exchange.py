@@ -15,6 +15,7 @@ from planner.costs.distinct_columns import on_distinct
 from planner.costs.layout_columns import LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
 from planner.costs.memory.model_states import (
+    first_stage_layers,
     layer_expert_parameters,
     rank_embedding_head,
     stage_layers,
@@ -160,7 +161,7 @@ def exposed_dp_seconds(
     reduce, gather, backward_gather = on_distinct(
         at, exchange_fields(at), lambda some: stage_exchange(module, some, machine)
     )
-    uncovered, window, (forward, backward) = at.pp / module.layers, machine.dp_window, compute
+    uncovered, window, (forward, backward) = 1.0 / first_stage_layers(module.layers, at), machine.dp_window, compute
     gathered = exposed_part(gather, forward, machine.updated_window, uncovered)
     reduced = exposed_part(reduce, backward, window, uncovered)
     kept = np.asarray(machine.accounting.keeps_gathered) & (np.asarray(at.pp) > 1)

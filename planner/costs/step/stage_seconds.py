@@ -13,6 +13,7 @@ from planner.costs.cost_lines import smooth_max
 from planner.costs.distinct_columns import LAYER_FIELDS, on_distinct
 from planner.costs.layout_columns import NON_NUMERIC_FIELDS, LayoutColumns, Number
 from planner.costs.machine_model import MachineModel
+from planner.costs.memory.model_states import first_stage_layers, layers_by_rank
 from planner.costs.network.layer_traffic import layer_traffic
 from planner.costs.network.mesh_groups import group_fields, layer_group_dims
 from planner.specs.layers import Module, kind_counts, layer_kinds
@@ -173,14 +174,14 @@ NOTHING_READ = EncoderSeconds()
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
     """Seconds of one micro-batch, over all chunks of a rank: on the slowest stage, on the fullest but the last and on
-    the last, through all stages, and on a stage in the mean.
+    the last, through all stages, and on the first, or one in the mean where they are as even as they can be.
     """
 
     slowest: PassSeconds
     fullest: Number  # seconds
     last: Number  # seconds
     all_stages: Number  # seconds
-    mean: MicroBatchSeconds
+    first: MicroBatchSeconds
 
     def behind(self, encoders: EncoderSeconds, at: LayoutColumns) -> "StageSeconds":
         """The stages where encoders' passes come before the first one's, or are a stage of other ranks."""
@@ -208,10 +209,10 @@ def stage_seconds(
     constant = PassSeconds(compute=2.0 * pause)
     fullest, end = each * most + constant, each * last + head_pass + constant
     through = each.seconds * module.layers + head_pass.seconds + at.pp * constant.seconds
-    mean = per_layer * (module.layers / at.pp) + MicroBatchSeconds(
+    first = per_layer * first_stage_layers(module.layers, at) + MicroBatchSeconds(
         PassSeconds(compute=pause), PassSeconds(compute=pause)
     )
-    staged = StageSeconds(larger_pass(fullest, end), fullest.seconds, end.seconds, through, mean)
+    staged = StageSeconds(larger_pass(fullest, end), fullest.seconds, end.seconds, through, first)
     return staged if encoders is NOTHING_READ else staged.behind(encoders, at)
 
 
@@ -246,6 +247,9 @@ def fullest_and_last(layers: int, at: LayoutColumns) -> tuple[Number, Number]:
     """Layers of the pipeline rank with most of them, the last one aside, and of the last, as plans divide them
     (costs/memory/model_states.py, layers_before).
     """
+    if at.cuts:
+        *others, last = layers_by_rank(at)
+        return max(others), last
     chunks = at.pp * at.vpp
     even, ends_even = np.mod(layers, chunks) == 0, np.mod(layers + 2, chunks) == 0
     each, with_ends = layers / at.pp, (layers + 2) / at.pp

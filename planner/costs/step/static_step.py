@@ -67,7 +67,7 @@ def static_step_seconds(
     sends = np.where(at.pp > 1, exposed_send_seconds(at, each_way, slowest.seconds, through), 0.0)
     kept = zero_bubble_share(at, weight_gradient_share(module, at, machine)) if at.schedule in ZERO_BUBBLE else 1.0
     bubble = (through - slowest.seconds) / at.vpp * kept
-    exposed = exposed_dp_seconds(module, at, machine, (staged.mean.forward.seconds, staged.mean.backward.seconds))
+    exposed = exposed_dp_seconds(module, at, machine, (staged.first.forward.seconds, staged.first.backward.seconds))
     optimizer = optimizer_seconds(module, at, machine)
     busy = count * slowest.seconds + bubble + sends + exposed + optimizer
     overhead = machine.timing.step_ms * MS + machine.jitter(at.ranks) * busy

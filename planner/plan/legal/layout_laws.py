@@ -17,6 +17,7 @@ from planner.specs.base import FirstStage, Layers, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.recomputed_parts import module_parts
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
+from planner.specs.stage_layers import broken_partition
 
 
 def layout_laws(plan: Plan) -> Iterator[Violation]:
@@ -106,10 +107,8 @@ def stage_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation
         chunks = f" and vpp = {layout.vpp}" if layout.vpp > 1 else ""
         fix = f"name {stage_count} ranges of layers, or change pp or vpp" if stage_count > 1 else "name no stages"
         yield Violation(where, f"{len(layout.stages)} stages for pp = {layout.pp}{chunks}", fix)
-    elif layout.stages and [i for stage in layout.stages for i in stage] != list(range(module.layers)):
-        yield Violation(
-            where, f"the stages do not cover layers 0-{module.layers - 1} in order", "cover each layer once"
-        )
+    elif layout.stages and (broken := broken_partition(layout.stages, module.layers)):
+        yield Violation(f"{where}.stages", *broken)
 
 
 def exchange_laws(layout: Layout, module: Module, where: str) -> Iterator[Violation]:

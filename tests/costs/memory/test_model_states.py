@@ -1,9 +1,13 @@
 """Model states: all ranks together hold the model's, and ZeRO removes the copies that it says."""
 
+from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.costs.layout_columns import LayoutColumns, stack_columns
 from planner.costs.memory.model_states import (
@@ -15,6 +19,7 @@ from planner.costs.memory.model_states import (
     update_bytes,
     zero_state_bytes,
 )
+from planner.plan.mesh.even_stages import even_stages
 from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Decoder, kind_counts, layer_kinds
@@ -176,3 +181,36 @@ def test_many_at_once_are_each_by_itself():
     for index, setup in enumerate(setups):
         alone = zero_state_bytes(MOE, setup, MEGATRON, setup.pp - 1)
         assert [kind[index] for kind in together] == pytest.approx([float(kind) for kind in alone])
+
+
+def said_stages(cuts, vpp):
+    """Layouts of stages with these cuts."""
+    pp = (len(cuts) - 1) // vpp
+    return LayoutColumns(ranks=2 * pp, seq=32, batch=16, pp=pp, vpp=vpp, cuts=tuple(cuts))
+
+
+PARTITIONS = st.sampled_from([(2, 1), (4, 1), (2, 2), (3, 2), (12, 1)]).flatmap(
+    lambda each: st.tuples(
+        st.sets(st.integers(1, 11), min_size=each[0] * each[1] - 1, max_size=each[0] * each[1] - 1), st.just(each[1])
+    )
+)
+
+
+@given(PARTITIONS, st.sampled_from([DENSE, MOE, BIASED]))
+def test_stages_that_are_said_hold_their_own_layers_and_together_all(partition, module):
+    """Counted by hand: each rank's layers by kind, and outside of them embedding or head."""
+    cuts, vpp = [0, *sorted(partition[0]), module.layers], partition[1]
+    setup, kinds = said_stages(cuts, vpp), layer_kinds(module)
+    for rank in range(setup.pp):
+        chunks = [range(*each) for each in [*pairwise(cuts)][rank :: setup.pp]]
+        own = Counter(kinds[layer] for chunk in chunks for layer in chunk)
+        assert {kind: count for kind, count in stage_layers(module, setup, rank).items() if count} == own
+    count = parameter_counts(module).total
+    assert over_ranks(module, setup).weights == pytest.approx(2 * 2 * count)  # two replicas, two bytes
+
+
+@given(st.sampled_from([(2, 1), (3, 1), (4, 3), (6, 2)]), st.sampled_from([DENSE, MOE]))
+def test_even_stages_are_the_same_said_or_not(pipeline, module):
+    pp, vpp = pipeline
+    said = said_stages([0, *(stage[-1] + 1 for stage in even_stages(module.layers, pp * vpp))], vpp)
+    assert over_ranks(module, said) == over_ranks(module, replace(said, cuts=()))

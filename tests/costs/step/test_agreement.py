@@ -6,6 +6,7 @@ layers. Varied lengths are the simulator's alone.
 """
 
 import random
+from itertools import pairwise
 from statistics import median
 
 import pytest
@@ -15,8 +16,10 @@ from planner.layouts.layout_screening import closed_form_parts, screen
 from planner.layouts.layout_space import layout_at, layout_space
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Layout
+from planner.specs.base import Layers
 from planner.strategies.static.simulated_layouts import simulate_layout
-from tests.static_jobs import static_inputs
+from planner.strategies.static.static_prediction import predict_job
+from tests.static_jobs import small_cluster, static_inputs
 
 MODELS = [
     ("llama-3-8b", "h100x64", 128, 8192, ""),
@@ -87,3 +90,25 @@ def test_arrays_give_what_each_layout_gives(tmp_path):
     for place in random.Random(0).sample(range(len(screened.seconds)), 25):
         one = closed_form_parts(problem, layout_at(problem.trained, screened.layouts, place))
         assert screened.seconds[place] == pytest.approx(float(one.seconds), rel=1e-8)
+
+
+@pytest.mark.slow
+def test_stages_that_are_said_are_priced_as_they_are(tmp_path):
+    """1F1B over any partition of the layers, of up to twice the seconds of even stages: the closed form waits for the
+    slowest stage. How long a send between fast stages and slow ones waits it has in the mean.
+    """
+    random_, errors, ratios = random.Random(11), {}, []
+    for pp in (2, 3, 4, 6, 8, 12):
+        cuts = [0, *sorted(random_.sample(range(1, 32), pp - 1)), 32]
+        stages = [str(Layers(range(*each))) for each in pairwise(cuts)]
+        cluster = small_cluster(tmp_path, "h100-80gb", 24)
+        mesh = f"pp: {pp}, micro_batch: 1, recompute: full"
+        each = []
+        for said in (f", stages: [{', '.join(stages)}]", ""):
+            found = predict_job(static_inputs(tmp_path, "llama-3-8b", cluster, [4096] * 96, mesh + said, "zero: 1"))
+            simulated = found.plan.outcome.value
+            each.append(simulated)
+            errors[f"{pp}{said}"] = found.closed_seconds / simulated - 1.0
+        ratios.append(each[0] / each[1])
+    assert {layout: error for layout, error in errors.items() if abs(error) > 0.06} == {}
+    assert max(ratios) > 2.0, "stages far from even are among them"

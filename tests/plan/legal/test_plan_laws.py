@@ -98,7 +98,7 @@ BROKEN = [
     (layout(SHARDED, dp=3), "layouts.llm", "dp 3 makes 3 ranks, and the layout has 4"),
     (layout(STAGED, stages=(Layers(range(4)),)), "layouts.llm", "1 stages for pp = 2"),
     (layout(STAGED, stages=()), "layouts.llm", "0 stages for pp = 2"),
-    (layout(STAGED, stages=(Layers((0, 1)), Layers((3,)))), "layouts.llm", "do not cover layers 0-3 in order"),
+    (layout(STAGED, stages=(Layers((0, 1)), Layers((3,)))), "layouts.llm.stages", "layer 2 in no stage"),
     (group(STAGED, "all", (0, 7)), "groups.all", "ranks 0,7 are not among 0-1"),
     (cp(split={"ulysses": 4}), "groups.g.split", "over 4 ranks, and the layout of `llm` has cp 2"),
     (rows(STAGED, {"all": (0,)}, {"all": (2,)}), "uses.items.llm", "item 1 of `llm` is assigned nowhere"),
