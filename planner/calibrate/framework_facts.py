@@ -79,9 +79,19 @@ FRAMEWORKS = {
     ),
     "deepspeed": FrameworkFacts(
         "DeepSpeed, with the layers of others; below ZeRO-3 its step ends with gathering what it updated. Memory: its"
-        " buckets.",
+        " two buckets of 5e8 gradients, which are in the precision of the weights; a step on one flat float32 partition"
+        " (stage_1_and_2.py, stage3.py of 0.19.5), where torch's AdamW has square root and quotient whole, as a run of"
+        " 2023-10 said to the byte (LLaMA-Factory, issue 1221). With foreach of torch 2.1 (2023-10) and later it is"
+        " half of that, with DeepSpeed's own FusedAdam nothing. spread: assumed.",
         TimingCoefficients(gathers_ahead=False),
-        accounting=MemoryCoefficients(workspace_gib=2.0, logit_bytes=10.0, spread=0.2),
+        accounting=MemoryCoefficients(
+            gradient_bytes=2.0,
+            update_bytes=8.0,
+            releases_gradients=True,
+            bucket_gib=1.86,
+            logit_bytes=10.0,
+            spread=0.12,
+        ),
     ),
     "deepspeed-2021": FrameworkFacts(
         "DeepSpeed's ZeRO-3 of mid-2021, which gathers and reduces beside no compute (its pull request 1188 came"

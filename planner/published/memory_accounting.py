@@ -2,6 +2,7 @@
 
 import re
 
+from planner.costs.memory import FRAGMENTED
 from planner.specs.base import with_fields
 from planner.specs.framework.attention_kernels import AttentionKernel
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
@@ -31,9 +32,6 @@ ARGUMENTS = re.compile(r"transformer-impl\s*=")  # Megatron-LM's own, of which d
 NO_DROPOUT = re.compile(r"hidden-dropout\s*=\s*0?\.?0*(?:[;|\s]|$)|no-dropout")
 COMPILED = re.compile(r"torch\.compile|\bcompiled?\b|inductor")
 EAGER = re.compile(r"\beager\b|no compile|without compile|compile\s*[=:]\s*(?:n\b|no|false|off)")
-# Without expandable segments PyTorch's allocator wastes up to 43 % of what it reserves where virtual stages or
-# recomputation mix lifetimes (arXiv 2507.16274): 0.75 of what is allocated; half of that is taken.
-FRAGMENTED = 0.375
 # torchtitan with torch.compile: logits in bfloat16 and their gradient, where the float32 copy is inside of the compiled
 # loss (pull request 1033, of 2025-04; first proposed as 551); before that, the model's own float32 logits.
 COMPILED_LOSS = "2025-04"

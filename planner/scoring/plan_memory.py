@@ -42,9 +42,11 @@ class PlanMemory:
     alike: dict[tuple[str, Layers], int] = field(default_factory=dict)  # layers → the number of all that keep as much
     kinds_of_layers: dict[Hashable, int] = field(default_factory=dict)  # what these have in common → their number
 
-    def over_step(self, timeline: Timeline, tasks: Sequence[Task]) -> MemoryCurves:
-        """Bytes on every rank over a simulated step."""
-        further = FurtherBytes(self.update_bytes, self.output_bytes if self.forward_only else None)
+    def over_step(self, timeline: Timeline, tasks: Sequence[Task], updates: bool = True) -> MemoryCurves:
+        """Bytes on every rank over a simulated step; or over its passes alone, without what its update holds."""
+        further = FurtherBytes(
+            self.update_bytes if updates else lambda _: 0.0, self.output_bytes if self.forward_only else None
+        )
         return simulate_memory(timeline, tasks, self.forward_bytes, self.static_bytes, self.recomputed_bytes, further)
 
     def in_order(self, tasks: Sequence[Task]) -> MemoryCurves:
@@ -202,10 +204,11 @@ class PlanMemory:
 
     def oom_chance(self, rank: int, peak: float) -> float:
         """Probability that a rank runs out of memory whose predicted peak is this many bytes."""
-        return float(oom_chance(peak, self.device(rank).memory_gib * GIB, self.plan.uses.prices.accounting.spread))
+        device, states = self.device(rank).memory_gib * GIB, float(self.static_footprint(rank).states)
+        return float(oom_chance(peak, device, self.plan.uses.prices.accounting.spread, states))
 
     def peak_footprint(self, rank: int, peak: float, tasks: Sequence[Task]) -> Footprint:
-        """Bytes by part that a rank holds at its peak, in a step of these tasks."""
+        """Bytes by part that a rank holds in a step of these tasks; `peak`: the most that it holds while passes run."""
         parts, share = self.static_footprint(rank), 1.0 + self.accounting(rank).fragmentation
         working = max(0.0, (peak - float(parts.outside_allocator)) / share - float(parts.besides_activations))
         logits = (

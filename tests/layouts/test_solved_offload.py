@@ -275,12 +275,12 @@ def test_a_rank_keeps_the_ends_of_its_chunks(each, chunks, offload, recomputed):
     assert whole - moved == pytest.approx(kept)
 
 
-def test_the_smallest_change_may_be_offload_alone(tmp_path):
-    """Of a layout that says everything but what is solved for, in the words of a job; and that fits."""
+def test_the_smallest_change_is_recomputation_before_offload(tmp_path):
+    """Either alone would do, and people recompute first; it fits in the words of a job."""
     fixed = f"{TIGHT}, micro_batch: 1, recompute: none"
     inputs = static_inputs(tmp_path, "llama-3-8b", small_cluster(tmp_path, KIND, 8), [10240] * 8, fixed)
     found = memory_fit_of_job(inputs)
-    assert not found.fits and found.change.differences == (f"offload {found.change.layout.offload:g}",)
-    name, share = found.change.differences[0].split(" ")
-    again = static_inputs(tmp_path, "llama-3-8b", inputs.sources["cluster"], [10240] * 8, f"{fixed}, {name}: {share}")
-    assert memory_fit_of_job(again).fits
+    assert not found.fits and found.change.differences == ("recompute selective",)
+    for change in ("recompute: selective", "recompute: none, offload: 0.3"):
+        cluster, changed = inputs.sources["cluster"], f"{TIGHT}, micro_batch: 1, {change}"
+        assert memory_fit_of_job(static_inputs(tmp_path, "llama-3-8b", cluster, [10240] * 8, changed)).fits

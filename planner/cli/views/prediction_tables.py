@@ -126,6 +126,9 @@ def memory_use_table(found: MemoryFit) -> RenderableType:
     rows.add_row("allowed", *(gib_text(use.allowed) for use in stages))
     rows.add_row("device", *(gib_text(found.device_bytes) for _ in stages))
     rows.add_row("chance of running out", *(percent(use.chance) for use in stages))
+    fragmented = [use.fragmented_chance for use in stages]
+    if any(each is not None and each > 2 * use.chance for each, use in zip(fragmented, stages, strict=True)):
+        rows.add_row("without expandable segments", *("" if each is None else percent(each) for each in fragmented))
     return rows
 
 
@@ -178,6 +181,7 @@ def fits_summary(found: MemoryFit) -> dict[str, Any]:
                 "stage": use.stage,
                 "holds": use.holds,
                 "chance": use.chance,
+                "chance_without_expandable_segments": use.fragmented_chance,
                 "allowed_gib": use.allowed / GIB,
                 **gib(use.taken),
             }

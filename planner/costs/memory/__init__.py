@@ -13,13 +13,14 @@ from planner.costs.memory.footprint import (
 from planner.costs.memory.model_states import layers_before
 from planner.costs.memory.offload import STEPS as OFFLOAD_STEPS
 from planner.costs.memory.offload import Offloading
-from planner.costs.memory.oom_chance import oom_chance
+from planner.costs.memory.oom_chance import FRAGMENTED, oom_chance
 from planner.costs.memory.pipeline_in_flight import in_flight
 from planner.costs.memory.resident_memory import resident_footprint
 from planner.costs.memory.stage_bytes import StageBytes, stages_bytes
 from planner.costs.memory.token_caps import ActivationBytes
 
 __all__ = [
+    "FRAGMENTED",
     "OFFLOAD_STEPS",
     "ActivationBytes",
     "Footprint",

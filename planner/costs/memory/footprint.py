@@ -26,7 +26,7 @@ class Footprint:
     weights: Number
     gradients: Number
     optimizer: Number
-    gathered: Number  # parameters that ZeRO-3 gathers
+    gathered: Number  # parameters that ZeRO-3 gathers, and buckets of gradients
     activations: Number  # of all micro-batches in flight, and of one layer that is recomputed
     logits: Number  # and their gradient
     update: Number  # temporaries of the optimizer's step

@@ -21,6 +21,7 @@ from planner.specs.layers.embedding_head import EmbeddingHeadWeight
 from planner.specs.layers.head_widths import head_dim, norm_parameters
 from planner.specs.parameters import expert_parameters, gate_parameters, layer_parameters, router_parameters
 from planner.specs.trained_parameters import adapter_parameters
+from planner.units import GIB
 
 CAST_BYTES = 2.0  # bytes of a gathered weight
 MOMENT_BYTES = 8.0  # of a parameter's two moments in float32
@@ -291,11 +292,15 @@ def optimizer_shard_bytes(
 
 def update_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
     """Bytes beside model states behind the last pass, of a step on an optimizer shard: temporaries of its arithmetic;
-    a float32 copy of gradients where they are narrower; or before it, of the root unit's reduction.
+    a float32 copy of gradients where they are narrower, for which these may be freed; or before it, of the root unit's
+    reduction.
     """
     copied = 0.0 if accounting.gradient_bytes >= 4.0 or at.full_precision else 4.0
     each = copied + accounting.update_bytes
     arithmetic = optimizer_shard_bytes(module, at, accounting, stage, each) if each else 0.0
+    if copied and accounting.releases_gradients:
+        freed = np.where(np.asarray(at.zero) < 3, zero_state_bytes(module, at, accounting, stage).gradients, 0.0)
+        arithmetic = np.maximum(0.0, arithmetic - freed)
     if not accounting.root_unit:
         return arithmetic
     return np.maximum(arithmetic, root_reduction_bytes(module, at, accounting, stage))
@@ -315,11 +320,13 @@ def root_reduction_bytes(module: Module, at: LayoutColumns, accounting: MemoryCo
 
 
 def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoefficients, stage: Number) -> Number:
-    """Bytes that ZeRO-3 gathers on each rank: the layer in use and the next, the head, and the gradients of the largest
-    of these as computed and as reduced; or the whole stage, where it stays gathered.
+    """Bytes of buckets of gradients, and under ZeRO-3 what is gathered on each rank: the layer in use and the next, the
+    head, and the gradients of the largest of these as computed and as reduced; or the whole stage, where it stays
+    gathered.
     """
+    buckets = np.where(at.data_ranks > 1, accounting.bucket_gib * GIB, 0.0) if accounting.bucket_gib else 0.0
     if not np.any(np.asarray(at.zero) >= 3):
-        return 0.0
+        return buckets
     part, cast = stage_parameters(module, at, stage), at.element
     layer = np.maximum.reduce(
         [sum(rank_layer_parameters(module, kind, at)) for kind in stage_layers(module, at, stage)]
@@ -332,4 +339,4 @@ def gathered_bytes(module: Module, at: LayoutColumns, accounting: MemoryCoeffici
     if accounting.keeps_gathered:
         stays = (cast + gradient) * sum(trained) + cast * (sum(part) - sum(trained))
         once = np.where(np.asarray(at.pp) > 1, np.maximum(stays, once), once)
-    return np.where(np.asarray(at.zero) >= 3, once, 0.0)
+    return np.where(np.asarray(at.zero) >= 3, once, 0.0) + buckets

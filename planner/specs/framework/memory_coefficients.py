@@ -16,6 +16,7 @@ class MemoryCoefficients(Spec, kw_only=True):
     gradient_bytes: Amount = 4.0  # 4: accumulated in float32; 2: in the weights' precision, and cast for the update
     optimizer_bytes: Amount = 12.0  # float32 weights and Adam's two moments, each 4
     update_bytes: Amount = 0.0  # temporaries of Adam's arithmetic, where it is not one kernel
+    releases_gradients: bool = False  # below ZeRO-3 gradients are freed once they are copied for the update
     own_master: bool = False  # the float32 weights are the sharded ones, without another resident copy (FSDP2)
     fp8_weight_bytes: Amount = 4.0  # of a layer's weight under fp8: 2 in bfloat16 (if kept), 1 in fp8, 1 transposed
     keeps_gathered: bool = (
@@ -39,6 +40,7 @@ class MemoryCoefficients(Spec, kw_only=True):
     imbalance: Positive = 1.0  # tokens of the most loaded rank of experts, over the mean
 
     # Of the process.
+    bucket_gib: Amount = 0.0  # buckets of gradients on their way to their ranks, which are there while passes run
     workspace_gib: Amount = 0.0625  # in the allocator; on Hopper 32 MiB each of PyTorch's cuBLAS and Transformer Engine
     context_gib: Amount = 1.0  # the device's context and kernels, outside of the allocator; assumed
     buffers: Amount = 1.0  # of communicators, relative to NCCL's

@@ -1,5 +1,5 @@
 """The nearest change of the layouts of several modules that fits into memory: of one field of one module where any
-does, else of two, else of several at once; of those equally near the quickest.
+does, else of two, else of several at once; of those equally near the one that people change first, then the quickest.
 
 Each is tried as a plan, whose step is simulated: what a rank holds depends on when encoders work.
 """
@@ -17,6 +17,7 @@ from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
 from planner.strategies.static.changed_layouts import Asked, changed_layouts, with_asked
 from planner.strategies.static.joint_plan import plan_of_layouts
+from planner.strategies.static.layout_change import CHANGED_FIRST
 
 LEANEST = 6  # changes of one field that are tried in pairs
 MOST_TOGETHER = 6  # fields that change at once
@@ -62,8 +63,9 @@ class Tried:
     fits: bool
 
     @property
-    def far(self) -> tuple[int, float]:
-        return sum(change.doublings for change in self.changes), self.seconds
+    def far(self) -> tuple[int, int, float]:
+        late = sum(CHANGED_FIRST.index(change.field) for change in self.changes)
+        return late, sum(change.doublings for change in self.changes), self.seconds
 
 
 def fitting_change(

@@ -28,12 +28,19 @@ from planner.plan.descriptions import flow_text, layout_text
 from planner.plan.launch_case import trained_facts
 from planner.plan.launchable import launch_refusals
 from planner.plan.plan_file import Layout
+from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import MESH_DIMS, Parallelism
 from planner.strategies.static.enough_ranks import MOST_TIMES, enough_ranks
 from planner.strategies.static.fixed_layout import uneven_degrees
 from planner.units import GIB, plural
+
+# Fields in the order in which people change them when a run does not fit: what costs time alone, then the mesh.
+CHANGED_FIRST = (
+    "micro_batch", "recompute", "zero", "offload", "optimizer_offload", "tp", "cp", "ulysses", "pp", "vpp", "ep", "etp",
+    "replica", "ranks",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +54,40 @@ class LayoutChange:
 
 
 def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutChange | None:
-    """The layout that fits with the fewest of these fields changed, and these by least; None when nothing fits. What is
-    offloaded so that it fits, or recomputed in full, is a change too.
+    """The layout that fits with the fewest of these fields changed: of as few, those that people change first, and by
+    least; None when nothing fits. What is offloaded so that it fits, or recomputed in full, is a change too, and stages
+    that the job says are left out.
     """
-    found = layouts_of(problem, Parallelism(schedule=problem.trained.fixed.schedule))  # which all of the space have
+    fixed = with_fields(problem.trained.fixed, stages=None)
+    problem = replace(problem, trained=replace(problem.trained, fixed=fixed))
+    kept = Parallelism(schedule=fixed.schedule)  # which all of the space have
+    spaces = [kept]
+    if "recompute" in wanted:  # a search recomputes no more in full than it has to, and this one keeps it
+        spaces.append(with_fields(kept, recompute=RECOMPUTE[wanted["recompute"]]))
+    nearest = [found for space in spaces if (found := nearest_in(problem, layouts_of(problem, space), wanted))]
+    return min(nearest, key=lambda each: each[0])[1] if nearest else None
+
+
+def nearest_in(
+    problem: LayoutProblem, found: LayoutSpace, wanted: dict[str, int]
+) -> tuple[tuple[float, ...], LayoutChange] | None:
+    """The nearest layout of a space that fits, and how far it is."""
     if not len(found["tp"]):
         return None
     screened = screen(problem, found)
-    away = sum(((found[name] != value).astype(int) for name, value in wanted.items()), np.zeros(len(screened.seconds)))
-    away = away + sum((screened.layouts[name] > 0).astype(int) for name in (FULL_LAYERS, *OFFLOADS))
-    far = sum(
-        (doublings_apart(found[name].astype(np.float64), value) for name, value in wanted.items()),
-        np.zeros(len(screened.seconds)),
-    )
-    order = np.lexsort((screened.seconds, far, away))
+    changed = {name: found[name] != value for name, value in wanted.items()}
+    solved = {"recompute": screened.layouts[FULL_LAYERS] > 0} | {name: screened.layouts[name] > 0 for name in OFFLOADS}
+    changed |= {name: changed.get(name, np.zeros(len(each), dtype=np.bool_)) | each for name, each in solved.items()}
+    away = np.sum([*changed.values()], axis=0)
+    late = np.sum([each * CHANGED_FIRST.index(name) for name, each in changed.items()], axis=0)
+    none = np.zeros(len(screened.seconds))
+    far = sum((doublings_apart(found[name].astype(np.float64), value) for name, value in wanted.items()), none)
+    measures = (away, late, far, screened.seconds)
+    order = np.lexsort(measures[::-1])
     fitting = order[screened.fits(problem)[order]]
-    return change_at(problem, screened, int(fitting[0]), wanted) if len(fitting) else None
+    if not len(fitting):
+        return None
+    return tuple(float(each[fitting[0]]) for each in measures), change_at(problem, screened, int(fitting[0]), wanted)
 
 
 def doublings_apart(sizes: Floats, wanted: int) -> Floats:

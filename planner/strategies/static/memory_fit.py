@@ -1,12 +1,12 @@
 """Whether a plan fits into memory: use by kind on each stage, the probability, and a change that would fit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from planner.costs.memory import Footprint
+from planner.costs.memory import FRAGMENTED, Footprint
 from planner.layouts import layout_problem
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, exceeds_memory, restate_in_objective, score
+from planner.scoring import PlanMemory, Score, exceeds_memory, restate_in_objective, score
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fitting_change import FittingChange, fitting_change
@@ -27,6 +27,7 @@ class StageMemory:
     taken: Footprint
     allowed: float  # bytes
     chance: float  # of running out of memory
+    fragmented_chance: float | None = None  # where ranks have chunks of layers: without expandable segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def memory_fit_of_plan(plan: Plan, scores: Sequence[Score], change: LayoutChange
 def stage_memories(plan: Plan, found: Score) -> tuple[StageMemory, ...]:
     """Memory of each pipeline stage; with several modules, of ranks that hold the same stages of all of them."""
     holding, peaks = found.plan_memory, found.memory.peaks
+    passes = holding.over_step(found.timeline, found.tasks, updates=False).peaks
     alike: dict[tuple[int, ...], list[int]] = {}  # stage of each module, -1 where there is none → ranks
     for rank in range(plan.size):
         held = tuple(stages.get(rank, -1) for stages in holding.stage_of.values())
@@ -92,9 +94,23 @@ def stage_memories(plan: Plan, found: Score) -> tuple[StageMemory, ...]:
     uses = []
     for number, held in enumerate(sorted(alike)):
         rank = max(alike[held], key=lambda each: (peaks[each] / holding.allowed_bytes(each), -each))
-        taken, names = holding.peak_footprint(rank, peaks[rank], found.tasks), zip(holding.stage_of, held, strict=True)
+        taken, names = holding.peak_footprint(rank, passes[rank], found.tasks), zip(holding.stage_of, held, strict=True)
         stages = {name: stage for name, stage in names if stage >= 0}
-        uses.append(
-            StageMemory(number, stages, rank, taken, holding.allowed_bytes(rank), holding.oom_chance(rank, peaks[rank]))
-        )
+        chance = holding.oom_chance(rank, peaks[rank])
+        fragmented = max(chance, fragmented_chance(holding, rank, taken)) if has_chunks(plan, rank, stages) else None
+        uses.append(StageMemory(number, stages, rank, taken, holding.allowed_bytes(rank), chance, fragmented))
     return tuple(uses)
+
+
+def has_chunks(plan: Plan, rank: int, held: Mapping[str, int]) -> bool:
+    """Whether a GPU has several chunks of layers of a module, whose activations come and go in turn."""
+    on_gpu = device_of_rank(plan.uses.cluster, rank) != "cpu"
+    return on_gpu and any(plan.layouts[name].vpp > 1 for name in held)
+
+
+def fragmented_chance(holding: PlanMemory, rank: int, taken: Footprint) -> float:
+    """The chance of running out during passes where the allocator has no expandable segments. What the update needs it
+    makes room for: no activations are left then, and unused segments go back to the device.
+    """
+    passes = replace(taken, update=0.0).fragmented(FRAGMENTED)
+    return holding.oom_chance(rank, float(passes.total))

@@ -6,6 +6,8 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.costs.layout_columns import LayoutColumns, stack_columns
 from planner.costs.memory.footprint import Footprint, footprint, fullest_stage
@@ -15,6 +17,7 @@ from planner.specs.base import with_fields
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts
+from planner.units import GIB
 
 DENSE = Decoder(layers=16, hidden=256, heads=8, kv_heads=8, ffn=1024, vocab=4096)
 MOE = with_fields(DENSE, moe=Experts(experts=8, topk=2, ffn=256))
@@ -126,6 +129,18 @@ def test_probability_of_exceeding():
     devices = size * np.array([0.5, 0.9, 1.1, 2.0])
     assert list(np.diff(oom_chance(size, devices, 0.1)) < 0) == [True] * 3
     assert oom_chance(size, devices, 0.0) == pytest.approx([1, 1, 0, 0])
+
+
+@given(st.floats(0.5, 2.0), st.floats(0.0, 0.99), st.floats(0.01, 0.3))
+def test_counted_states_leave_less_to_hope_for(size, share, spread):
+    """Within the device they change nothing, beyond it they make what is left of the prediction all that may be less;
+    states that alone exceed it are certain to.
+    """
+    held, device = size * GIB, 1.0 * GIB
+    plain, counted = oom_chance(held, device, spread), oom_chance(held, device, spread, share * held)
+    assert counted == plain if size <= 1.0 else counted >= plain - 1e-12
+    if share * size > 1.0:
+        assert counted == pytest.approx(1.0)
 
 
 UNLIKE = ("latent", "sharding-strategy", "fp8", "expert", "moe", "modelopt", "mtp")  # of what no trait says

@@ -27,6 +27,7 @@ from planner.specs.layers.components import Experts, LatentAttentionShape
 from planner.specs.layers.trained import Lora
 from planner.specs.parameters import embedding_head_parameters, parameter_counts
 from planner.specs.trained_parameters import trained_parameters
+from planner.units import GIB
 
 DENSE = Decoder(layers=12, hidden=64, heads=8, kv_heads=4, ffn=128, vocab=256)
 MOE = with_fields(DENSE, moe=Experts(experts=8, topk=2, ffn=32, shared_ffn=16, dense_layers=2))
@@ -181,6 +182,23 @@ def test_many_at_once_are_each_by_itself():
     for index, setup in enumerate(setups):
         alone = zero_state_bytes(MOE, setup, MEGATRON, setup.pp - 1)
         assert [kind[index] for kind in together] == pytest.approx([float(kind) for kind in alone])
+
+
+def test_freed_gradients_make_room_for_the_update():
+    """Below ZeRO-3 a float32 copy and temporaries stand in the place of gradients that were copied; under it these
+    stay. Buckets are there while passes run, where several ranks have gradients.
+    """
+    keeps = MemoryCoefficients(gradient_bytes=2.0, update_bytes=8.0, bucket_gib=1.0)
+    frees = with_fields(keeps, releases_gradients=True)
+    for zero in range(4):
+        setup = LayoutColumns(ranks=8, seq=32, batch=16, zero=zero)
+        gradients = float(zero_state_bytes(DENSE, setup, keeps, 0).gradients) if zero < 3 else 0.0
+        kept, freed = (float(update_bytes(DENSE, setup, each, 0)) for each in (keeps, frees))
+        assert freed == pytest.approx(max(0.0, kept - gradients))
+        without = with_fields(keeps, bucket_gib=0.0)
+        more = gathered_bytes(DENSE, setup, keeps, 0) - gathered_bytes(DENSE, setup, without, 0)
+        assert float(more) == pytest.approx(GIB)
+    assert float(gathered_bytes(DENSE, LayoutColumns(ranks=1, seq=32, batch=16), keeps, 0)) == 0.0
 
 
 def said_stages(cuts, vpp):
