@@ -65,6 +65,7 @@ def framework_file(name: str, fit: PublishedFit, date: str) -> Software:
         attention_kernel=attention_kernel(name),
         accounting=facts.accounting,
         spread=round(fit.spreads[name], 3),
+        unstated=facts.unstated,
         fitted={"time": fit_summary(name, fit, date)},
     )
 

@@ -190,14 +190,18 @@ def bamba_space(config: HfConfig, hidden: int) -> StateSpace:
     return build_state_space(config, "mamba_n_groups", fields)
 
 
+NO_LIMIT = ({"__float__": "Infinity"}, "Infinity", "inf", None)  # JSON has no infinity: how files write it
+LARGEST_STEP = 1e15  # beyond which an upper bound is none
+
+
 def time_step_limits(config: HfConfig) -> tuple[float, float | None]:
-    """The least and largest time step; transformers 5 writes infinity, which JSON does not have, as a mapping."""
+    """The least and largest time step; None: no upper limit, as infinity and numbers near the largest float are."""
     bounds = config.value("time_step_limit") or [0.0, inf]
-    bounds = [inf if b == {"__float__": "Infinity"} else b for b in bounds] if isinstance(bounds, list) else []
+    bounds = [inf if b in NO_LIMIT else b for b in bounds] if isinstance(bounds, list) else []
     if [type(each) in (int, float) for each in bounds] == [True, True]:
         least, most = bounds
-        if 0 <= least <= 1e15 and (1e-6 <= most <= 1e15 or most == inf):
-            return float(least), None if most == inf else float(most)
+        if 0 <= least <= LARGEST_STEP and most >= max(least, 1e-6):
+            return float(least), None if most > LARGEST_STEP else float(most)
     raise config.wrong_value("time_step_limit", "a list of two numbers, the least and the most")
 
 

@@ -174,7 +174,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         timing=software.kernel_timing,
         accounting=software.accounting,
         software=software.framework,
-        software_spread=software.spread,
+        software_spread=software.job_spread,
     )
     require_possible_layouts(inputs)
     warn_of_implausible(inputs)

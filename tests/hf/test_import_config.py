@@ -147,6 +147,9 @@ def test_layers_of_hybrids(read):
     assert layer_kinds(read(older).model.modules["llm"]) == ("state_space", "mlp", "attention")
     assert not read(newer).notes
     assert layer_kinds(read(configs.BAMBA_9B).model.modules["llm"])[8:10] == ("state_space+mlp", "attention+mlp")
+    for large in (1e308, 3.4e38, "Infinity", None):  # how files write that there is no upper limit
+        unlimited = read({**configs.BAMBA_9B, "time_step_limit": [0.25, large]}).model.modules["llm"].state_space
+        assert (unlimited.step_min, unlimited.step_max) == (0.25, None)
     limited = read({**configs.BAMBA_9B, "time_step_limit": [0.25, 0.5]}).model.modules["llm"].state_space
     assert (limited.step_min, limited.step_max) == (0.25, 0.5)
 

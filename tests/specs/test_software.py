@@ -1,6 +1,7 @@
 """Software files: each says what it can run and from where it is known; what is missing is named."""
 
 import re
+from math import exp
 from pathlib import Path
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 
 from planner import files, pipeline
 from planner.errors import InputError
+from planner.scoring import plan_answer
 from planner.specs.base import with_fields
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
@@ -44,6 +46,17 @@ def test_what_one_gpu_cannot_tell_of_the_own_runtime_is_what_is_common_to_all():
     told = {"passes", "kernels", "attention", "layer_us", "step_ms", "recomputes_logits"}
     same = {name: getattr(generic, name) for name in generic.__struct_fields__ if name not in told}
     assert with_fields(own, **same) == own
+
+
+def test_what_no_job_says_widens_the_interval(tmp_path):
+    """Two steps of Llama-3-8B on 8 H100 in torchtitan of 2024-05, of 26.9 and 22.4 % MFU (PyTorch issue 88838)."""
+    cluster = small_cluster(tmp_path, "h100-80gb", 8)
+    for fixed, mfu in (("tp: 1, micro_batch: 1", 0.269), ("tp: 4, micro_batch: 4", 0.224)):
+        job = static_job(tmp_path, "llama-3-8b", cluster, [8192] * 8, f"{fixed}, recompute: full", "zero: 3")
+        found = pipeline.predict(for_software(job, "torchtitan"))
+        seconds, spread = found.plan.outcome.value, found.plan.prediction.spread
+        measured = plan_answer(found.plan, found.scores)["mfu"] * seconds / mfu
+        assert 1.3 * seconds < measured < seconds * exp(spread)
 
 
 def test_bridge_runs_what_its_core_does():

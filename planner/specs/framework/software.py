@@ -1,5 +1,6 @@
 """Training frameworks: what each can run, and coefficients of its time and memory beside its kernels."""
 
+from math import hypot
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -39,8 +40,14 @@ class Software(Spec, kw_only=True):
     month: Annotated[str, msgspec.Meta(pattern=r"^(20\d\d-(0[1-9]|1[0-2]))?$")] = ""
     accounting: MemoryCoefficients = MemoryCoefficients()
     spread: Amount = 0.3  # of a step's seconds: the 80 % interval is seconds·e^±spread
+    unstated: Amount = 0.0  # of these besides: versions and options of it that no job says
     fitted: dict[str, FitQuality] = {}  # time, memory
     own_runs: tuple[OwnRun, ...] = ()  # measured ones, which jobs are priced after
+
+    @property
+    def job_spread(self) -> float:
+        """The spread of a job's step: that of the fit, and what is not said."""
+        return hypot(self.spread, self.unstated)
 
     @property
     def framework(self) -> Framework:
