@@ -5,6 +5,7 @@ Memory accounting was matched to published peaks of real jobs; a value marked fi
 
 from dataclasses import dataclass, field
 
+from planner.specs.framework.adam_updates import ROOT
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 
@@ -69,8 +70,8 @@ FRAMEWORKS = {
         ),
     ),
     "torchtitan": FrameworkFacts(
-        "torchtitan. Memory: its performance tables of 2024, reserved bytes. unstated: two steps of 2024-05, in eager"
-        " mode with plain norms, took 1.53 and 1.43 times what this predicts (PyTorch issue 88838).",
+        "torchtitan. Memory: its performance tables of 2024, reserved bytes; a fused Adam since 2025-02. unstated: two"
+        " steps of 2024-05, in eager mode with plain norms, took 1.53 and 1.43 times what this predicts (PyTorch issue 88838).",
         accounting=FSDP2,
         unstated=0.43,
     ),
@@ -105,10 +106,17 @@ FRAMEWORKS = {
     ),
     "fsdp": FrameworkFacts(
         "PyTorch FSDP under other trainers, which reduce gradients in bfloat16 (MixedPrecision PURE of llm-foundry's"
-        " MPT files, bfSixteen of fms-fsdp). Memory as torchtitan's, not checked against peaks.",
+        " MPT files, bfSixteen of fms-fsdp). Memory as torchtitan's, not checked against peaks, with torch's AdamW by"
+        " foreach.",
         TimingCoefficients(gradient_bytes=2.0),
         accounting=MemoryCoefficients(
-            own_master=True, logit_bytes=14.0, fused=False, fused_norms=False, fragmentation=0.03, spread=0.25
+            own_master=True,
+            update_bytes=ROOT,
+            logit_bytes=14.0,
+            fused=False,
+            fused_norms=False,
+            fragmentation=0.03,
+            spread=0.25,
         ),
     ),
     "primus": FrameworkFacts(

@@ -4,6 +4,7 @@ import re
 
 from planner.costs.memory import FRAGMENTED
 from planner.specs.base import with_fields
+from planner.specs.framework.adam_updates import adam_bytes
 from planner.specs.framework.attention_kernels import AttentionKernel
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 
@@ -52,6 +53,9 @@ def adjusted_accounting(
         accounting = with_fields(accounting, flash=False)
     if NARROW_GRADIENTS.search(settings):
         accounting = with_fields(accounting, gradient_bytes=2.0)
+    held = adam_bytes(software, month)
+    if held is not None:
+        accounting = with_fields(accounting, update_bytes=held)
     if NARROW_MOMENTS.search(settings):
         accounting = with_fields(accounting, optimizer_bytes=8.0)
     if NOT_EXPANDABLE.search(settings):

@@ -172,7 +172,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
         first_row=options.first_row,
         rates={kind: profile_files for kind, profile_files in rates.items() if profile_files},
         timing=software.kernel_timing,
-        accounting=software.accounting,
+        accounting=software.dated_accounting,
         software=software.framework,
         software_spread=software.job_spread,
     )

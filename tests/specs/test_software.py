@@ -48,6 +48,19 @@ def test_what_one_gpu_cannot_tell_of_the_own_runtime_is_what_is_common_to_all():
     assert with_fields(own, **same) == own
 
 
+def test_a_files_month_says_what_its_step_of_adam_holds():
+    """Fused in torchtitan since 2025-02, a square root with foreach since torch 2.1, and its sum with epsilon before."""
+    shipped = read_named("torchtitan", Software)[0]
+    held = {
+        month: with_fields(shipped, month=month).dated_accounting.update_bytes
+        for month in ("2023-01", "2024-05", "2025-06", "")
+    }
+    assert held == {"2023-01": 8.0, "2024-05": 4.0, "2025-06": 0.0, "": 0.0}
+    assert read_named("fsdp", Software)[0].dated_accounting.update_bytes == 4.0
+    dated = with_fields(read_named("megatron", Software)[0], month="2024-05")
+    assert dated.dated_accounting == dated.accounting
+
+
 def test_what_no_job_says_widens_the_interval(tmp_path):
     """Two steps of Llama-3-8B on 8 H100 in torchtitan of 2024-05, of 26.9 and 22.4 % MFU (PyTorch issue 88838)."""
     cluster = small_cluster(tmp_path, "h100-80gb", 8)

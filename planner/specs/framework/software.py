@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from planner.specs.base import Amount, Spec, with_fields
+from planner.specs.framework.adam_updates import adam_bytes
 from planner.specs.framework.attention_kernels import AttentionKernel, attention_kernel, with_kernel
 from planner.specs.framework.expert_launches import launches_at_once
 from planner.specs.framework.knobs import Knobs
@@ -53,6 +54,12 @@ class Software(Spec, kw_only=True):
     def framework(self) -> Framework:
         """Its name and knobs alone."""
         return Framework(name=self.name, knobs=with_fields(self.knobs, sources={}))
+
+    @property
+    def dated_accounting(self) -> MemoryCoefficients:
+        """Its memory coefficients, with what a step of its month's Adam holds where the file says a month."""
+        held = adam_bytes(self.name, self.month) if self.month else None
+        return self.accounting if held is None else with_fields(self.accounting, update_bytes=held)
 
     @property
     def kernel_timing(self) -> TimingCoefficients:
