@@ -71,7 +71,8 @@ FRAMEWORKS = {
     ),
     "torchtitan": FrameworkFacts(
         "torchtitan. Memory: its performance tables of 2024, reserved bytes; a fused Adam since 2025-02. unstated: two"
-        " steps of 2024-05, in eager mode with plain norms, took 1.53 and 1.43 times what this predicts (PyTorch issue 88838).",
+        " steps of 2024-05, in eager mode with plain norms, took 1.53 and 1.43 times what this predicts (PyTorch issue"
+        " 88838).",
         accounting=FSDP2,
         unstated=0.43,
     ),
@@ -85,7 +86,7 @@ FRAMEWORKS = {
     "deepspeed": FrameworkFacts(
         "DeepSpeed, with the layers of others; below ZeRO-3 its step ends with gathering what it updated. Memory: its"
         " two buckets of 5e8 gradients, which are in the precision of the weights; a step on one flat float32 partition"
-        " (stage_1_and_2.py, stage3.py of 0.19.5), where torch's AdamW has square root and quotient whole, as a run of"
+        " (runtime/zero of 0.19.5), where torch's AdamW has square root and quotient whole, as a run of"
         " 2023-10 said to the byte (LLaMA-Factory, issue 1221). With foreach of torch 2.1 (2023-10) and later it is"
         " half of that, with DeepSpeed's own FusedAdam nothing. spread: assumed.",
         TimingCoefficients(gathers_ahead=False),

@@ -49,7 +49,7 @@ def test_what_one_gpu_cannot_tell_of_the_own_runtime_is_what_is_common_to_all():
 
 
 def test_a_files_month_says_what_its_step_of_adam_holds():
-    """Fused in torchtitan since 2025-02, a square root with foreach since torch 2.1, and its sum with epsilon before."""
+    """Fused in torchtitan since 2025-02, a root with foreach since torch 2.1, and its sum with epsilon before."""
     shipped = read_named("torchtitan", Software)[0]
     held = {
         month: with_fields(shipped, month=month).dated_accounting.update_bytes
