@@ -130,6 +130,21 @@ def test_the_smallest_change_is_of_the_field_that_people_change_first(tmp_path):
     assert {each.split(" ")[0] for each in found.change.differences} == {min(fitting, key=CHANGED_FIRST.index)}
 
 
+def test_stages_that_do_not_fit_are_even_in_the_smallest_change(tmp_path):
+    """The change goes back in as it is printed."""
+    cluster = small_cluster(tmp_path, "h100-80gb", 24)
+    fixed = {"tp": 4, "pp": 3, "micro_batch": 1, "recompute": "full", "stages": "[0-9, 10-59, 60-79]"}
+
+    def of(values):
+        said = ", ".join(f"{name}: {value}" for name, value in values.items())
+        return memory_fit_of_job(load_job(static_job(tmp_path, "llama-3-70b", cluster, [8192] * 8, said), JobOptions()))
+
+    found = of(fixed)
+    assert not found.fits
+    changed = dict(each.split(" ", 1) for each in found.change.differences)
+    assert changed["stages"] != fixed["stages"] and of(fixed | changed).fits
+
+
 def test_chunks_may_run_out_where_segments_do_not_expand(tmp_path):
     """Llama-3-70B's fine-tuning in fp8 on 32 H100: with 5 chunks a rank it ran out in a third to two thirds of runs,
     with 10 it did not (Megatron-Bridge, pull request 3107). Without chunks nothing is said.

@@ -55,17 +55,21 @@ class LayoutChange:
 
 def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutChange | None:
     """The layout that fits with the fewest of these fields changed: of as few, those that people change first, and by
-    least; None when nothing fits. What is offloaded so that it fits, or recomputed in full, is a change too, and stages
-    that the job says are left out.
+    least; None when nothing fits. What is offloaded so that it fits, or recomputed in full, is a change too, and where
+    the job says stages, they are as even as they can be instead.
     """
-    fixed = with_fields(problem.trained.fixed, stages=None)
+    said, fixed = problem.trained.fixed.stages, with_fields(problem.trained.fixed, stages=None)
     problem = replace(problem, trained=replace(problem.trained, fixed=fixed))
     kept = Parallelism(schedule=fixed.schedule)  # which all of the space have
     spaces = [kept]
     if "recompute" in wanted:  # a search recomputes no more in full than it has to, and this one keeps it
         spaces.append(with_fields(kept, recompute=RECOMPUTE[wanted["recompute"]]))
     nearest = [found for space in spaces if (found := nearest_in(problem, layouts_of(problem, space), wanted))]
-    return min(nearest, key=lambda each: each[0])[1] if nearest else None
+    if not nearest:
+        return None
+    change = min(nearest, key=lambda each: each[0])[1]
+    even = (f"stages {flow_text(change.layout.stages)}",) if said and change.layout.stages else ()
+    return replace(change, differences=(*change.differences, *even))
 
 
 def nearest_in(
