@@ -19,6 +19,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from planner.launch.communication import all_gather_messages
 from planner.models.checkpoints import HeldShard
 from planner.runtime.checkpoint.accepting import accept
 from planner.runtime.checkpoint.checkpoint_index import CheckpointFile, SavedStates, checkpoint_index
@@ -99,9 +100,7 @@ class CheckpointSaver:
 
     def gather(self, own: WrittenFile | None) -> list[WrittenFile | None]:
         """What each rank has written; None: it could not."""
-        written: list[WrittenFile | None] = [None] * dist.get_world_size()
-        dist.all_gather_object(written, own, group=self.group)
-        return written
+        return all_gather_messages(own, WrittenFile | None, self.group)
 
     def accept(self, written: Sequence[WrittenFile | None], steps: int) -> None:
         """On rank 0: accepts the checkpoint, or removes what there is of it where a rank could not write."""
