@@ -6,6 +6,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
+from planner.plan.step_files import step_folder
 from planner.runtime.training_options import DEFAULT_TRAINING, TrainingOptions
 from planner.specs.base import Ranks
 from planner.specs.parallelism import Dtype
@@ -78,8 +79,11 @@ class RunOptions:
         return Retention(self.keep, self.keep_every)
 
     def steps_folder(self, plan: Plan) -> Path | None:
-        """Folder from which steps are read that are planned during the run; None when all are in the plan."""
-        return self.base / plan.then.folder if plan.then and self.step_count(plan) > len(plan.steps) else None
+        """Folder from which steps are read that are planned during the run; None when all are in the plan. Raises
+        InputError.
+        """
+        folder = step_folder(plan, self.base, self.source or plan.name)
+        return folder if folder and self.step_count(plan) > len(plan.steps) else None
 
 
 @dataclass(frozen=True, slots=True)
