@@ -46,6 +46,7 @@ class RunOptions:
     keep: int = 1  # of the last checkpoints, and those after each `keep_every` steps
     keep_every: int | None = None
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
+    resumes: bool = False  # whether it may train steps again that the same run has trained: it was given --resume
     elastic: bool = False  # whether the run continues on fewer ranks where some are lost
     features: Path | None = None  # folder of features that a plan keeps on a disk
     hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)

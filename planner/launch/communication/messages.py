@@ -45,8 +45,8 @@ def broadcast_message(own: T, kind: Any, group: dist.ProcessGroup | None = None)
     dist.broadcast(size, src=0, group=group)
     message = as_tensor(raw, int(size), group)
     dist.broadcast(message, src=0, group=group)
-    (said,) = read_all([message], [int(size)], kind)
-    return cast(T, said)
+    (received,) = read_all([message], [int(size)], kind)
+    return cast(T, received)
 
 
 def all_sizes(raw: bytes, group: dist.ProcessGroup | None) -> list[int]:

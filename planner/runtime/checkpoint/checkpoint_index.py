@@ -38,6 +38,7 @@ OPTIMIZER_KINDS: tuple[TensorKind, ...] = ("exp_avg", "exp_avg_sq", "step")  # o
 TENSOR_KINDS: tuple[TensorKind, ...] = ("weights", *OPTIMIZER_KINDS)
 StatesFolder = Literal["states-a", "states-b"]
 OTHER_STATES_FOLDER: dict[StatesFolder, StatesFolder] = {"states-a": "states-b", "states-b": "states-a"}
+NEW_STATES = "states-new"  # folder of the files until all ranks have written theirs
 UNACCEPTED = "unaccepted"  # in a folder of tensors until the index names it: what a kill leaves so may be replaced
 SUFFIX = ".safetensors"
 READ_BYTES = 2**20  # read at once

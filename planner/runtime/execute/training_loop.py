@@ -80,7 +80,7 @@ def train_steps(
     with (
         saving_behind(executor, options) as saver,
         step_source(executor.local, before) as steps,
-        metrics_on_rank_0(worker, options) as write_metrics,
+        metrics_on_rank_0(worker, options, before) as write_metrics,
     ):
         for number, upcoming_step in enumerate(steps, before):
             rate = options.training.learning_rate_at(number, total)
@@ -144,9 +144,9 @@ def saving_behind(executor: TaskExecutor, options: RunOptions) -> AbstractContex
     return nullcontext() if options.save is None else saving(executor, options.save)
 
 
-def metrics_on_rank_0(worker: Worker, options: RunOptions) -> AbstractContextManager[MetricsWriter]:
-    """Writer of the metrics file on rank 0; one that writes nothing on the others."""
-    return metrics_writer(options.metrics if worker.rank == 0 else None)
+def metrics_on_rank_0(worker: Worker, options: RunOptions, done: int) -> AbstractContextManager[MetricsWriter]:
+    """Writer of the metrics file on rank 0, behind `done` steps; one that writes nothing on the others."""
+    return metrics_writer(options.metrics if worker.rank == 0 else None, done if options.resumes else None)
 
 
 def train_step(
