@@ -1,16 +1,19 @@
-"""A demo that is asked to end ends, whichever of its stages it is in: with the code of the signal, and without the rest."""
+"""A demo that is asked to end ends, whichever of its stages it is in: with the signal's code, without the rest."""
 
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.examples import soaked
+from tests.launch.test_local_network import family_of
 
 ROOT = Path(__file__).parents[1]
+RANKS = 4
 CASES = [(name, stage) for name in ("documents", "multimodal") for stage in ("profile", "solve", "run")]
 
 
@@ -22,6 +25,8 @@ def test_a_demo_ends_with_the_signal(tmp_path, name, stage):
     process = subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True, start_new_session=True)
     try:
         begun = next(line for line in process.stdout if line[:1].isdigit() and line.split()[1] == stage)
+        while stage == "run" and len(family_of(process.pid)) < RANKS + 2 and process.poll() is None:
+            time.sleep(0.05)  # itself, what its ranks are forked from, and these
         process.send_signal(signal.SIGTERM)
         rest, errors = process.communicate()
     finally:

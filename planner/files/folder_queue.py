@@ -66,16 +66,7 @@ class FolderQueue:
     def withdraw(self, number: int) -> None:
         """Removes an offered item, if it is still there."""
         with naming(self.folder / str(number)):
-            self.remove(self.folder / str(number))
-
-    def remove(self, item: Path) -> None:
-        """Removes an item, its name first. Raises OSError."""
-        hidden = self.folder / f".{item.name}"
-        remove_item(hidden)
-        if is_item(item):
-            with suppress(FileNotFoundError):  # it has just been taken
-                item.rename(hidden)
-            remove_item(hidden)
+            remove_whole(self.folder / str(number))
 
     def take(self, number: int) -> Path | None:
         """Takes an item: its folder, now the caller's; None where it is not offered."""
@@ -101,7 +92,7 @@ class FolderQueue:
         taken = self.folder / TAKEN
         with naming(inside(self.folder, TAKEN, str(taken))):
             for number in item_numbers(taken):
-                self.remove(taken / str(number))
+                remove_whole(taken / str(number))
             taken.mkdir(parents=True, exist_ok=True)
             if first:
                 make_item(taken / str(first - 1))
@@ -130,6 +121,16 @@ def make_item(folder: Path) -> None:
     """Makes the folder of an item, with nothing in it. Raises OSError where something is there."""
     folder.mkdir(parents=True)
     (folder / MARK).touch()
+
+
+def remove_whole(item: Path) -> None:
+    """Removes an item, its name first: nobody finds a half. Raises OSError."""
+    hidden = item.with_name(f".{item.name}")
+    remove_item(hidden)
+    if is_item(item):
+        with suppress(FileNotFoundError):  # it has just been taken
+            item.rename(hidden)
+        remove_item(hidden)
 
 
 def remove_item(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Options of a run, and the progress that it reports after each step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import InputError
@@ -46,7 +46,7 @@ class RunOptions:
     keep: int = 1  # of the last checkpoints, and those after each `keep_every` steps
     keep_every: int | None = None
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
-    resumes: bool = False  # whether it may train steps again that the same run has trained: it was given --resume
+    resumes: bool = field(default=False, compare=False)  # whether --resume was given: it may train steps once more
     elastic: bool = False  # whether the run continues on fewer ranks where some are lost
     features: Path | None = None  # folder of features that a plan keeps on a disk
     hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)

@@ -74,7 +74,7 @@ def test_runs_that_are_killed_while_they_save_leave_each_step_once_and_nothing_e
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     done = run()
-    said, errors = done.communicate()
+    errors = done.communicate()[1]
     assert done.returncode == 0, errors
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [*range(1, STEPS + 1)]

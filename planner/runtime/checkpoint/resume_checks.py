@@ -23,7 +23,10 @@ from planner.runtime.resume_command import flag
 from planner.runtime.run_options import RunOptions
 from planner.specs.differences import differences, value_text
 
-WRITTEN = (INDEX_FILE, *OTHER_STATES_FOLDER, NEW_STATES, KEPT, "config.json", "model.safetensors")  # in --save DIR
+WRITTEN = (  # in --save DIR, with what is written for others, and by elastic runs
+    *(INDEX_FILE, *OTHER_STATES_FOLDER, NEW_STATES, KEPT, "config.json", "model.safetensors"),
+    *("skipped.yaml", "stacks.txt", "devices.txt", "plan.yaml"),
+)
 SAME_MODEL = "resume with a plan of the same model"
 
 
