@@ -7,13 +7,14 @@ Of steps that take long that is lost in what repeats differ by, so it is timed b
 first rank for each of its tasks, of which the work is left out.
 """
 
-import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from benchmarks.pairs import PAIRS, Took, figures, in_turns
 from benchmarks.registry import Figures
@@ -53,17 +54,19 @@ def body(worker: Any, plan: Plan, pairs: int) -> tuple[list[tuple[Took, Took]], 
 
 def recording_seconds(executor: Any, plan: Plan) -> float:
     """Of one task that does nothing: on its rank, and on the first rank for what all of them send."""
+    from planner.launch import SentBytes
     from planner.plan.tasks.expand import expand
     from planner.runtime.measure.executed_tasks import sent_by_kind, task_spans
-    from planner.runtime.measure.task_records import task_records
+    from planner.runtime.measure.task_records import TaskSpan, task_records
 
     rank = executor.worker.rank
     own = [task for task in expand(plan) if rank in task.ranks and task.phase in ("F", "B", "update")]
 
     def record() -> None:
         done = [executor.run(task) for task in own]
-        sent = pickle.dumps((tuple(task_spans(done, [], executor.clock)), sent_by_kind(done)))
-        list(task_records([pickle.loads(sent)[0] for _ in range(RANKS)]))
+        sent = msgspec.msgpack.encode((tuple(task_spans(done, [], executor.clock)), sent_by_kind(done)))
+        kind = tuple[tuple[TaskSpan, ...], SentBytes]
+        list(task_records([msgspec.msgpack.decode(sent, type=kind)[0] for _ in range(RANKS)]))
 
     with swapped(executor, handlers=dict.fromkeys(executor.handlers, lambda task: None)):
         return min(thread_seconds(record) for _ in range(REPEATS)) / len(own)

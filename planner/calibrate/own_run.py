@@ -124,5 +124,5 @@ def write_own_runs(made: CalibratedRun, plan: Plan, folder: Path) -> list[Path]:
 
 
 def software_path(plan: Plan, folder: Path) -> Path:
-    """The file of a plan's framework in a folder of one's own."""
-    return folder / "software" / f"{plan.uses.software.name}.yaml"
+    """The file of a plan's framework in a folder of one's own. Raises InputError."""
+    return folder / "software" / f"{files.plain_name(plan.uses.software.name, 'uses.software.name')}.yaml"

@@ -1,16 +1,24 @@
-"""Atomic writes: a file appears complete or not at all."""
+"""Atomic writes: a file appears complete or not at all.
+
+Until then it has a name of its own beside it, `.NAME.XXXXXXXX.unfinished`, and whoever writes holds its lock. A process
+that is killed leaves it, without the lock: the next write into the folder removes it.
+"""
 
 import errno
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from planner.errors import InputError
+from planner.files.file_lock import try_lock
 
 NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # raised by file systems that cannot sync a folder
+
+UNFINISHED = ".unfinished"
 
 
 @contextmanager
@@ -29,15 +37,16 @@ def atomic_write(path: str | Path, durable: bool = False) -> Iterator[BinaryIO]:
                 yield out
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        remove_leftovers(target.parent)
+        handle, temporary = locked_temporary(target)
         with os.fdopen(handle, "wb") as out:
             yield out
+            out.flush()
             if durable:
-                out.flush()
                 os.fsync(out.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-        temporary = ""
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)  # while it is locked
+            temporary = ""
         if durable:
             sync_folder(target.parent)
     except OSError as error:
@@ -45,6 +54,32 @@ def atomic_write(path: str | Path, durable: bool = False) -> Iterator[BinaryIO]:
     finally:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
+
+
+def locked_temporary(target: Path) -> tuple[int, str]:
+    """Descriptor and path of a new file beside `target`, with its lock. Raises OSError."""
+    while True:
+        handle, path = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=UNFINISHED)
+        with suppress(OSError):  # a file system without locks, where nobody gets one
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, path
+        os.close(handle)  # another process removed it before it was locked
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what writes of killed processes left in a folder."""
+    names: list[str] = []
+    with suppress(OSError):  # a folder that may be written, not read
+        names = [name for name in os.listdir(folder) if name[:1] == "." and name.endswith(UNFINISHED)]
+    for name in names:
+        with suppress(OSError):  # removed by another, or no file of ours
+            handle = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if try_lock(handle, fcntl.LOCK_EX):
+                    os.unlink(folder / name)
+            finally:
+                os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

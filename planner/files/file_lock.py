@@ -42,7 +42,7 @@ def open_lock(path: Path) -> int:
     """A file descriptor of the lock's file, which is created. Raises InputError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=str(path), fix="choose another path") from error
 

@@ -2,12 +2,11 @@
 
 A worker sends (kind, value) through a pipe: a message for the caller, its result, or its failure. The task that it
 begins is written to shared memory, which wakes nobody. The rendezvous store is in the launcher, on a port that the
-system chose, so it outlives any worker.
+system chose of the loopback address, so it outlives any worker.
 """
 
 import multiprocessing
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ from planner.launch.failures import (
 )
 from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
 from planner.launch.interrupts import forwarding_interrupts, ignoring_interrupts
+from planner.launch.local_network import LOOPBACK, local_store
 from planner.launch.stacks import RankStacks
 from planner.launch.task_board import BoardEntry, read_entry, write_entry
 from planner.launch.worker import DeviceKind, worker_from_environment
@@ -132,13 +132,11 @@ def launch(
     unless there is a `supervision`.
     """
     start_fork_server(entry.__module__)
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = local_store()
     world = {
         "WORLD_SIZE": world_size,
         "LOCAL_WORLD_SIZE": world_size,
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": LOOPBACK,
         "MASTER_PORT": store.port,
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
@@ -251,9 +249,6 @@ def worker_main(pipe: Connection, board: Any, environment: dict[str, object], bo
     """The main function of a worker process."""
     threading.Thread(target=die_with_parent, daemon=True).start()
     os.environ.update({name: str(value) for name, value in environment.items()})
-    os.environ.setdefault(
-        "GLOO_SOCKET_IFNAME", loopback_interface()
-    )  # the machine's name need not resolve to an address
 
     def send(kind: str, value: Any) -> None:
         if kind == "task":
@@ -276,8 +271,3 @@ def die_with_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
-
-
-def loopback_interface() -> str:
-    """The name of the loopback interface: `lo`, or `lo0`."""
-    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.errors import InputError
+from planner.launch.local_network import agent_has_store, joined_store
 from planner.launch.task_board import BegunTask
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def joined_world(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     """
     import torch
     import torch.distributed as dist
-    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
     from planner.launch.communication.barriers import barrier
 
@@ -111,10 +112,8 @@ def joined_world(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     torch.set_num_threads(worker.threads)
     global _timeout
     timeout = _timeout = timedelta(seconds=timeout_s)
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    agent_has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = TCPStore(host, port, worker.world_size, is_master=worker.rank == 0 and not agent_has_store, timeout=timeout)
-    generation = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if agent_has_store else "0"
+    store = joined_store(worker.rank, worker.world_size, timeout)
+    generation = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if agent_has_store() else "0"
     dist.init_process_group(
         "nccl" if worker.kind == "cuda" else "gloo",
         store=PrefixStore(f"planner/generation-{generation}", store),

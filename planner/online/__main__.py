@@ -13,6 +13,7 @@ from planner.online.plan_inputs import inputs_beside_run
 from planner.online.planner_process import plan_beside_run
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
+from planner.plan.step_files import step_folder
 
 
 def main() -> int:
@@ -37,11 +38,12 @@ def serve(path: Path, job: str | None, steps: int | None) -> None:
     """Plans steps into the plan's folder until the run ends. Raises InputError where the plan has no such folder."""
     plan = files.read(path, Plan)
     require_legal(plan, str(path))
-    if plan.then is None:
+    folder = step_folder(plan, path.parent, str(path))
+    if folder is None:
         raise InputError(
             "all steps of this plan are in it", where=f"{path} (then)", fix="solve a job with planning: per_batch"
         )
-    plan_beside_run(inputs_beside_run(plan, path.parent, job), plan, path.parent / plan.then.folder, steps)
+    plan_beside_run(inputs_beside_run(plan, path.parent, job), plan, folder, steps)
 
 
 if __name__ == "__main__":

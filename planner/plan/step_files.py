@@ -49,6 +49,13 @@ class PlanningTime(Spec, kw_only=True):
     seconds: Amount
 
 
+def step_folder(plan: Plan, base: Path, name: str) -> Path | None:
+    """The folder of the steps that follow a plan, within that of its file, `base`; None: there are none. `name`: of the
+    plan in errors. Raises InputError where it is elsewhere: it is emptied before a run.
+    """
+    return files.inside(base, plan.then.folder, f"{name} (then.from)") if plan.then else None
+
+
 class PlanHead:
     """A plan that step files continue, with its digest, which is computed once."""
 

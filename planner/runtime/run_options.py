@@ -1,11 +1,12 @@
 """Options of a run, and the progress that it reports after each step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.plan.plan_file import Plan
+from planner.plan.step_files import step_folder
 from planner.runtime.training_options import DEFAULT_TRAINING, TrainingOptions
 from planner.specs.base import Ranks
 from planner.specs.parallelism import Dtype
@@ -45,6 +46,7 @@ class RunOptions:
     keep: int = 1  # of the last checkpoints, and those after each `keep_every` steps
     keep_every: int | None = None
     resume: Path | None = None  # folder of a checkpoint to resume from; None: start from step 0
+    resumes: bool = field(default=False, compare=False)  # whether --resume was given: it may train steps once more
     elastic: bool = False  # whether the run continues on fewer ranks where some are lost
     features: Path | None = None  # folder of features that a plan keeps on a disk
     hang_seconds: float | None = None  # that a task may take; None: by its prediction (runtime/hang_limits.py)
@@ -78,8 +80,11 @@ class RunOptions:
         return Retention(self.keep, self.keep_every)
 
     def steps_folder(self, plan: Plan) -> Path | None:
-        """Folder from which steps are read that are planned during the run; None when all are in the plan."""
-        return self.base / plan.then.folder if plan.then and self.step_count(plan) > len(plan.steps) else None
+        """Folder from which steps are read that are planned during the run; None when all are in the plan. Raises
+        InputError.
+        """
+        folder = step_folder(plan, self.base, self.source or plan.name)
+        return folder if folder and self.step_count(plan) > len(plan.steps) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,10 +62,10 @@ def find_file(reference: str, kind: type, base: Path | None = None, where: str =
         fix = f"planner import hf {reference} -o model.yaml, and name that file; or planner ask --hf {reference}"
         raise InputError(f"`{reference}` is no model file", where=where or "MODEL", fix=fix)
     if is_path(reference):
-        for folder in [base] if base else []:
-            if is_file(folder / reference):
-                return folder / reference
-        return Path(reference)
+        found = base / reference if base and is_file(base / reference) else Path(reference)
+        if base:
+            files.require_regular(found, where)
+        return found
     path = shipped_folder() / FOLDERS[kind] / f"{reference}.yaml"
     if not is_file(path):
         what = FOLDERS[kind].removesuffix("s")

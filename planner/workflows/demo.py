@@ -18,6 +18,7 @@ from planner.specs.job import Job
 from planner.specs.workload.length_sources import LengthsFile
 from planner.strategies import SolvedJob
 from planner.workflows import evidence
+from planner.workflows.interrupts import exit_if_interrupted
 from planner.workflows.tracing import write_measured_trace, write_simulated_trace
 
 JOB = "demo-cpu-4"
@@ -73,6 +74,7 @@ def demo(folder: Path, listener: DemoListener) -> DemoResult:
 
     on_step = listener.training(solved)
     ran = pipeline.run(plan, RunOptions(steps=STEPS, verify=True), on_step)
+    exit_if_interrupted(ran)
     write_measured_trace(folder / "measured.json", ran)
     listener.end("run", ran)
 

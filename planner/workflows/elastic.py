@@ -188,7 +188,7 @@ def go_on(part: Part, change: Change, inputs: Inputs) -> tuple[Part, Continuatio
     except Infeasible as error:
         kept = f"; the checkpoint after {plural(steps, 'step')} is in {resume}" if steps else ""
         raise Infeasible(f"{change.because}; {error.message}", where=error.where, fix=f"{error.fix}{kept}") from error
-    options = replace(part.options, resume=resume, base=folder, source=str(folder / PLAN_FILE))
+    options = replace(part.options, resume=resume, resumes=True, base=folder, source=str(folder / PLAN_FILE))
     onward = replace(part, plan=plan, options=options)
     return onward, Continuation(change, steps, onward.used, time.monotonic() - begun)
 

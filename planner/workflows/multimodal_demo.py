@@ -24,6 +24,7 @@ from planner.specs.workload.length_sources import SamplesFile, Workload
 from planner.strategies import SolvedJob
 from planner.workflows import evidence
 from planner.workflows.demo import DemoListener
+from planner.workflows.interrupts import exit_if_interrupted
 from planner.workflows.toy_samples import text_entropy, toy_samples, write_samples
 from planner.workflows.tracing import write_measured_trace, write_simulated_trace
 
@@ -95,6 +96,7 @@ def multimodal_demo(folder: Path, listener: DemoListener, steps: int = STEPS) ->
     on_step = listener.training(solved)
     training = TrainingOptions(3e-3, "cosine", warmup=4, clip=1.0, betas=(0.9, 0.95))
     ran = pipeline.run(plan, RunOptions(verify=True, data=(folder / "samples").absolute(), training=training), on_step)
+    exit_if_interrupted(ran)
     write_measured_trace(folder / "measured.json", ran)
     listener.end("run", ran)
 

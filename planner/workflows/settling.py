@@ -15,6 +15,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import SETTLING_ROUNDS, SETTLING_STEPS, undecided_order
 from planner.why import alternative_inputs
 from planner.workflows import evidence
+from planner.workflows.interrupts import exit_if_interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,5 +101,6 @@ def trained_seconds(contender: Contender) -> float:
         RunOptions(steps=SETTLING_STEPS, base=contender.path.parent, source=str(contender.path)),
         lambda progress: seconds.append(progress.seconds),
     )
+    exit_if_interrupted(ran)
     evidence.record_run(ran)
     return median(seconds[1:])

@@ -96,3 +96,11 @@ def test_measured_prices_know_no_coefficients():
     assert not timed.uses.prices.rates
     with pytest.raises(InputError, match="measured"):
         calibrated_to_run(timed, 1.0)
+
+
+def test_a_framework_cannot_name_a_file_elsewhere(plan, tmp_path):
+    software = with_fields(plan.uses.software, name="../../elsewhere")
+    named = with_fields(plan, uses=with_fields(plan.uses, software=software))
+    with pytest.raises(InputError, match="no plain name") as raised:
+        known_runs(named, tmp_path)
+    assert raised.value.where == "uses.software.name"

@@ -91,14 +91,61 @@ def test_rewinding_forgets_what_was_taken_and_clearing_all(tmp_path):
     assert os.listdir(tmp_path) == ["taken"]
 
 
-def test_a_piece_left_half_by_a_killed_process_is_made_again(tmp_path):
+@pytest.mark.parametrize("left", [(), (".item", "b"), (".item",)], ids=["begun", "half", "half removed"])
+def test_a_piece_left_half_by_a_killed_process_is_made_again(tmp_path, left):
     slots = FolderQueue(tmp_path)
     slots.reset_taken()
     (tmp_path / ".5").mkdir()
-    (tmp_path / ".5" / "b").write_text("half")
+    for name in left:
+        (tmp_path / ".5" / name).write_text("half")
     assert not slots.offered(5)
     slots.offer(5, {"a": "whole"})
-    assert os.listdir(slots.take(5)) == ["a"]
+    assert sorted(os.listdir(slots.take(5))) == [".item", "a"]
+
+
+@pytest.mark.parametrize("hidden", ["", "."])
+@pytest.mark.parametrize("holds", [["mine"], []], ids=["full", "empty"])
+def test_a_folder_of_the_users_is_no_item(tmp_path, holds, hidden):
+    """Numbered as items are: it is neither taken nor removed, and nothing is put in its place."""
+    slots = FolderQueue(tmp_path)
+    slots.reset_taken()
+    others = [tmp_path / f"{hidden}2019", tmp_path / "taken" / "2020"]
+    for folder in others:
+        folder.mkdir()
+        for name in holds:
+            (folder / name).write_text("of the user")
+    slots.offer(7, {"a": ""})
+    assert not slots.offered(2019) and slots.take(2019) is None and slots.next(3) == 3 and slots.take(7)
+    slots.clear()
+    slots.withdraw(2020)
+    assert not slots.taken(7) and all(sorted(os.listdir(folder)) == holds for folder in others if not hidden or holds)
+    if not hidden or holds:
+        with pytest.raises(InputError, match="cannot make the folder: File exists") as raised:
+            slots.offer(2019, {"a": ""})
+        assert raised.value.where == str(tmp_path / "2019")
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    outside, queue = tmp_path / "outside", tmp_path / "queue"
+    (outside / "7").mkdir(parents=True)
+    (outside / "7" / ".item").touch()
+    (outside / "file").write_text("of the user")
+    queue.mkdir()
+    slots = FolderQueue(queue)
+    (queue / "taken").symlink_to(outside)
+    with pytest.raises(InputError, match="leads out of"):
+        slots.clear()
+    (queue / "taken").unlink()
+    slots.clear()
+    slots.offer(1, {"a": ""})
+    (queue / ".a").symlink_to(outside / "file")
+    (queue / "8").symlink_to(outside / "7")
+    assert slots.replace(1, "a", "new") and not slots.offered(8)
+    (queue / "lock").symlink_to(outside / "new")
+    with pytest.raises(InputError, match="cannot write"):
+        is_locked(queue / "lock")
+    slots.clear()
+    assert (outside / "file").read_text() == "of the user" and sorted(os.listdir(outside)) == ["7", "file"]
 
 
 def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from planner import files
 from planner.errors import Infeasible, InputError
-from planner.files.folder_queue import FolderQueue
+from planner.files.folder_queue import MARK, FolderQueue
 from planner.online.look_ahead import LEAST_EFFORT
 from planner.plan.legal.plan_laws import violations
 from planner.plan.step_files import SPENT_FILE, STEP_FILE, PlanHead, PlanningTime, StepFile
@@ -216,7 +216,7 @@ def test_sidecars_hold_the_clock_and_steps_do_not(tmp_path):
         ahead = ahead_of(tmp_path / name, head_of(tmp_path / name), until=4)
         exhaust(ahead)
         slot = ahead.slots.folder / "2"
-        assert sorted(os.listdir(slot)) == [SPENT_FILE, STEP_FILE]
+        assert sorted(os.listdir(slot)) == [MARK, SPENT_FILE, STEP_FILE]
         made.append((slot / STEP_FILE).read_bytes())
         assert spent(ahead, 2).seconds > 0
     assert made[0] == made[1]

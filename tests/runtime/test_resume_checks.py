@@ -15,6 +15,7 @@ from planner.runtime import RunOptions
 from planner.runtime.checkpoint import checkpoint_index as index_module
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
+    NEW_STATES,
     TENSOR_KINDS,
     UNACCEPTED,
     SavedStates,
@@ -26,7 +27,6 @@ from planner.runtime.checkpoint.checkpoint_index import (
     shard_prefix,
 )
 from planner.runtime.checkpoint.resume_checks import require_save_folder, resolve_resume, run_differences
-from planner.runtime.checkpoint.written_file import NEW_STATES
 from planner.runtime.preflight.preflight_checks import require_runnable
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields
@@ -141,6 +141,22 @@ def test_data_that_is_gone_is_named(tmp_path):
 
 def test_the_index_has_all_options_of_training():
     assert list(TrainingRecord.__struct_fields__) == [field.name for field in fields(TrainingOptions)]
+
+
+@pytest.mark.parametrize("name", ["../rank-0.safetensors", "/dev/zero", ".."])
+def test_an_index_names_files_beside_it_only(folder, name):
+    text = (folder / INDEX_FILE).read_text()
+    (folder / INDEX_FILE).write_text(text.replace("rank-0.safetensors", name))
+    error = refused(PLAN, replace(OPTIONS, resume=folder))
+    assert "no plain name" in error.message and error.where == f"{folder / INDEX_FILE} (digests)"
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "checkpoint.yaml", "states-b", "kept"])
+def test_a_checkpoint_is_not_saved_over_links_that_lead_out(tmp_path, name):
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / name).symlink_to(tmp_path / "elsewhere")
+    error = refused(PLAN, replace(OPTIONS, save=tmp_path / "saved"))
+    assert f"`{name}` leads out of" in error.message and error.where == f"--save {tmp_path / 'saved'}"
 
 
 @pytest.mark.parametrize("what", ["nothing", "folder", "weights"])

@@ -18,11 +18,10 @@ from planner.launch.worker import joined_world
 from planner.models.checkpoints.safetensors_files import SINGLE_FILE
 from planner.runtime import RunOptions
 from planner.runtime.checkpoint import written_file
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, TENSOR_KINDS, UNACCEPTED, read_index
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, NEW_STATES, TENSOR_KINDS, UNACCEPTED, read_index
 from planner.runtime.checkpoint.save_lock import SAVE_LOCK
 from planner.runtime.checkpoint.saving import CheckpointSaver
 from planner.runtime.checkpoint.stored_states import stored_states
-from planner.runtime.checkpoint.written_file import NEW_STATES
 from planner.runtime.execute.training_loop import train
 from planner.runtime.training_options import TrainingOptions
 from planner.specs.base import with_fields

@@ -15,7 +15,7 @@ import pytest
 from planner import files, pipeline
 from planner.errors import Infeasible, InputError, RunFailed
 from planner.files.file_lock import hold_lock, is_locked
-from planner.files.folder_queue import TAKEN, FolderQueue
+from planner.files.folder_queue import MARK, TAKEN, FolderQueue
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.plan.step_files import FAILED_FILE, PLANNER_LOCK, RUN_LOCK, STEP_FILE, PlanHead, StepFile
@@ -71,7 +71,8 @@ def test_a_run_that_goes_on_trains_the_batches_that_are_left(tmp_path):
     assert len(ran.losses) == len(ran.timelines) == len(ran.plannings) == 2
     taken = tmp_path / head.then.folder / TAKEN
     assert [files.read(taken / str(n) / STEP_FILE, StepFile).first_row for n in (3, 4)] == [24 * 3, 24 * 4]
-    assert sorted(os.listdir(taken)) == ["2", "3", "4"] and not os.listdir(taken / "2")  # it stands for those before
+    assert sorted(os.listdir(taken)) == ["2", "3", "4"]
+    assert os.listdir(taken / "2") == [MARK]  # it stands for those before
     items = [PlanHead(head).read_plan(taken / str(n)).uses.items["llm"] for n in (3, 4)]
     assert (ran.verified.steps, ran.verified.items) == (2, sum(map(len, items)))
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from planner.runtime import LocalDevices, Progress, RunOptions
     from planner.workflows.elastic import ElasticRun
 
-SIGNAL_EXIT_CODES = {"interrupt": 130, "terminate": 143, "hangup": 129}  # 128 and the signal, as shells have it
-
 
 def run(
     plan: PlanFile,
@@ -178,13 +176,13 @@ def train(
 def raise_failures(ran: "ComparedRun", trace_error: InputError | None) -> None:
     """Raises what went wrong once the run is reported: its trace, its parity with one process, an interrupt."""
     from planner.runtime import parity_failure, within_tolerance
+    from planner.workflows.interrupts import exit_if_interrupted
 
     if trace_error:
         raise trace_error
     if ran.verified and ran.tolerance and not within_tolerance(ran.verified, ran.tolerance):
         raise parity_failure(ran.verified, ran.tolerance)
-    if ran.stop_reason in SIGNAL_EXIT_CODES:
-        raise typer.Exit(SIGNAL_EXIT_CODES[ran.stop_reason])
+    exit_if_interrupted(ran)
 
 
 def warmup_warning(warmup: int, steps: int) -> str:

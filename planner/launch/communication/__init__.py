@@ -5,6 +5,7 @@ from planner.launch.communication.channels import Channel, Channels, ExpectedMes
 from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER, prepare, time_collective
 from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.communication.expert_dispatch import dispatchers_by_layer
+from planner.launch.communication.messages import all_gather_messages, broadcast_message, gather_messages
 from planner.launch.communication.process_groups import ProcessGroups
 from planner.launch.communication.tensor_collectives import tensor_parallel_over
 from planner.launch.communication.unified_sequence_parallel import SharedMicroBatch, sequence_parallel_over
@@ -19,8 +20,11 @@ __all__ = [
     "ProcessGroups",
     "RankPair",
     "SharedMicroBatch",
+    "all_gather_messages",
     "barrier",
+    "broadcast_message",
     "dispatchers_by_layer",
+    "gather_messages",
     "prepare",
     "sequence_parallel_over",
     "tensor_parallel_over",

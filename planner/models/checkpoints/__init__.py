@@ -16,6 +16,8 @@ from planner.models.checkpoints.native import (
     require_native_shapes,
 )
 from planner.models.checkpoints.safetensors_files import (
+    DTYPE_NAMES,
+    DTYPES,
     SINGLE_FILE,
     SafetensorsCheckpoint,
     TensorDescription,
@@ -25,6 +27,8 @@ from planner.models.checkpoints.stored_shards import HeldShard, StoredShards, re
 
 __all__ = [
     "CONFIG",
+    "DTYPES",
+    "DTYPE_NAMES",
     "SINGLE_FILE",
     "HeldShard",
     "InitialWeights",

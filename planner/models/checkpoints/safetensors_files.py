@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.files import atomic_write
+from planner.files import atomic_write, plain_name, require_regular
 
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 SUFFIX = ".safetensors"
@@ -117,7 +117,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
     index = folder / INDEX_FILE
     try:
         names = {*json.loads(index.read_bytes())["weight_map"].values()}
-        return [folder / Path(name).name for name in sorted(names)]
+        return [folder / plain_name(name, str(index)) for name in sorted(names)]
     except OSError as error:
         raise InputError(
             f"there is no {SINGLE_FILE} and no index", where=str(folder), fix="give a folder with a model's safetensors"
@@ -129,6 +129,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
 def read_header(file: Path) -> dict[str, TensorEntry]:
     """The tensors of a file by name. Raises InputError unless they fill it, one after the other."""
     entries: dict[str, TensorEntry] = {}
+    require_regular(file)
     with (
         reading_file(file),
         file.open("rb") as raw,  # says what is wrong with a path that cannot be opened

@@ -14,6 +14,7 @@ from planner.errors import InputError
 from planner.files import path_exists, sync_folder
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
+    NEW_STATES,
     OTHER_STATES_FOLDER,
     UNACCEPTED,
     CheckpointFile,
@@ -21,7 +22,7 @@ from planner.runtime.checkpoint.checkpoint_index import (
     read_index,
 )
 from planner.runtime.checkpoint.kept_checkpoints import retire
-from planner.runtime.checkpoint.written_file import NEW_STATES, WrittenFile, save_failure
+from planner.runtime.checkpoint.written_file import WrittenFile, save_failure
 from planner.runtime.run_options import Retention
 from planner.specs.base import with_fields
 

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 from planner import files
 from planner.errors import InputError
-from planner.files import path_exists
+from planner.files import path_exists, plain_name, require_regular
 from planner.plan.plan_file import Plan
 from planner.runtime.run_options import RunOptions
 from planner.runtime.training_options import LearningRateSchedule
@@ -38,6 +38,7 @@ OPTIMIZER_KINDS: tuple[TensorKind, ...] = ("exp_avg", "exp_avg_sq", "step")  # o
 TENSOR_KINDS: tuple[TensorKind, ...] = ("weights", *OPTIMIZER_KINDS)
 StatesFolder = Literal["states-a", "states-b"]
 OTHER_STATES_FOLDER: dict[StatesFolder, StatesFolder] = {"states-a": "states-b", "states-b": "states-a"}
+NEW_STATES = "states-new"  # folder of the files until all ranks have written theirs
 UNACCEPTED = "unaccepted"  # in a folder of tensors until the index names it: what a kill leaves so may be replaced
 SUFFIX = ".safetensors"
 READ_BYTES = 2**20  # read at once
@@ -78,7 +79,10 @@ def read_index(folder: Path) -> CheckpointFile:
         message = f"this is no checkpoint: there is no {INDEX_FILE}"
         fix = "name a folder that `planner run --save` wrote"
         raise InputError(message, where=f"--resume {folder}", fix=fix)
-    return files.read(folder / INDEX_FILE, CheckpointFile)
+    index = files.read(folder / INDEX_FILE, CheckpointFile)
+    for name in index.digests:
+        plain_name(name, f"{folder / INDEX_FILE} (digests)")
+    return index
 
 
 def saved_steps(folder: Path | None) -> int | None:
@@ -154,7 +158,10 @@ def data_digest(options: RunOptions) -> str | None:
 
 
 def file_blocks(path: Path, ends_only: bool = False) -> Iterator[bytes]:
-    """Blocks of a file; with `ends_only` its size, its first and its last block. Raises OSError."""
+    """Blocks of a file; with `ends_only` its size, its first and its last block. Raises OSError, and
+    InputError for what is no file.
+    """
+    require_regular(path)
     with path.open("rb") as raw:
         if ends_only:
             size = os.fstat(raw.fileno()).st_size

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch.distributed as dist
 from torch import Tensor
 
+from planner.launch.communication import all_gather_messages
 from planner.models import TensorRegion, held_region, held_values
 from planner.models.checkpoints import HeldShard
 from planner.runtime.checkpoint.checkpoint_index import TensorKind, saved_kinds, shard_prefix
@@ -14,7 +15,7 @@ from planner.runtime.execute.task_executor import TaskExecutor
 from planner.runtime.state.optimizers import optimizer_states
 from planner.runtime.state.sharded_stage import ShardedStage
 
-HeldBytes = Mapping[str, tuple[TensorRegion, int]]  # by name, the region and bytes of a shard that a rank holds
+HeldBytes = dict[str, tuple[TensorRegion, int]]  # by name, the region and bytes of a shard that a rank holds
 
 
 def held_shards(executor: TaskExecutor) -> dict[str, HeldShard]:
@@ -40,9 +41,7 @@ def tensors_of(executor: TaskExecutor, module: str, stage: ShardedStage, kind: T
 def written_names(held: Mapping[str, HeldShard], group: dist.ProcessGroup) -> list[str]:
     """Names of the shards that this rank writes. Every rank calls it."""
     own: HeldBytes = {name: (shard.region, shard.values.nbytes) for name, shard in held.items()}
-    ranks: list[HeldBytes] = [{}] * dist.get_world_size()
-    dist.all_gather_object(ranks, own, group=group)
-    return divide(ranks)[dist.get_rank()]
+    return divide(all_gather_messages(own, HeldBytes, group))[dist.get_rank()]
 
 
 def divide(ranks: Sequence[HeldBytes]) -> list[list[str]]:

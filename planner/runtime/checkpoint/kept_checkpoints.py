@@ -75,9 +75,10 @@ def put_back_kept(folder: Path) -> bool:
 
 
 def kept_steps(folder: Path) -> list[int]:
-    """After how many steps there are kept checkpoints."""
+    """After how many steps there are kept checkpoints; a folder without an index is nobody's."""
     names = os.listdir(folder / KEPT) if (folder / KEPT).is_dir() else []
-    return [int(name.removeprefix("step-")) for name in names if re.fullmatch(r"step-\d+", name)]
+    steps = [int(name.removeprefix("step-")) for name in names if re.fullmatch(r"step-\d+", name)]
+    return [each for each in steps if (step_folder(folder, each) / INDEX_FILE).is_file()]
 
 
 def step_folder(folder: Path, steps: int) -> Path:

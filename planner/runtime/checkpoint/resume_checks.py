@@ -6,10 +6,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.files import path_exists
+from planner.files import inside, path_exists
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
+    NEW_STATES,
     OTHER_STATES_FOLDER,
     UNACCEPTED,
     CheckpointFile,
@@ -17,10 +18,15 @@ from planner.runtime.checkpoint.checkpoint_index import (
     module_dtypes,
     read_index,
 )
+from planner.runtime.checkpoint.kept_checkpoints import KEPT
 from planner.runtime.resume_command import flag
 from planner.runtime.run_options import RunOptions
 from planner.specs.differences import differences, value_text
 
+WRITTEN = (  # in --save DIR, with what is written for others, and by elastic runs
+    *(INDEX_FILE, *OTHER_STATES_FOLDER, NEW_STATES, KEPT, "config.json", "model.safetensors"),
+    *("skipped.yaml", "stacks.txt", "devices.txt", "plan.yaml"),
+)
 SAME_MODEL = "resume with a plan of the same model"
 
 
@@ -33,12 +39,12 @@ def resolve_resume(options: RunOptions) -> RunOptions:
         return options
     saves_here = options.save is not None and same_folder(options.resume, options.save)
     if saves_here and not path_exists(options.resume / INDEX_FILE, f"--resume {options.resume}"):
-        return replace(options, resume=None)
+        return replace(options, resume=None, resumes=True)
     index = read_index(options.resume)
     steps = index.total if options.steps is None and index.total > index.steps else options.steps
     if not saves_here:
-        return replace(options, steps=steps)
-    return replace(options, steps=steps, weights=None, allow_different=())
+        return replace(options, steps=steps, resumes=True)
+    return replace(options, steps=steps, weights=None, allow_different=(), resumes=True)
 
 
 def require_save_folder(options: RunOptions) -> None:
@@ -48,6 +54,8 @@ def require_save_folder(options: RunOptions) -> None:
     where = f"--save {options.save}"
     if path_exists(options.save, where) and not options.save.is_dir():
         raise InputError("this is no folder", where=where, fix="name a folder, or a path where nothing is")
+    for name in WRITTEN:
+        inside(options.save, name, where)
     if options.weights is not None and same_folder(options.weights, options.save):
         message = "the weights that the run starts from would be replaced"
         raise InputError(message, where=where, fix="name another folder")

@@ -8,8 +8,8 @@ from planner.files import hold_lock
 from planner.launch import Worker
 from planner.launch.communication import barrier
 from planner.plan.plan_file import Plan
+from planner.runtime.checkpoint.checkpoint_index import NEW_STATES
 from planner.runtime.checkpoint.resume_checks import require_save_folder, require_steps_left
-from planner.runtime.checkpoint.written_file import NEW_STATES
 from planner.runtime.run_options import RunOptions
 
 SAVE_LOCK = "saving.lock"

@@ -19,13 +19,14 @@ from typing import Any
 
 import torch.distributed as dist
 
+from planner.launch.communication import all_gather_messages
 from planner.models.checkpoints import HeldShard
 from planner.runtime.checkpoint.accepting import accept
-from planner.runtime.checkpoint.checkpoint_index import CheckpointFile, SavedStates, checkpoint_index
+from planner.runtime.checkpoint.checkpoint_index import NEW_STATES, CheckpointFile, SavedStates, checkpoint_index
 from planner.runtime.checkpoint.decoder_export import export_decoder
 from planner.runtime.checkpoint.held_shards import held_shards, written_names
 from planner.runtime.checkpoint.host_copies import HostCopies
-from planner.runtime.checkpoint.written_file import NEW_STATES, WrittenFile, write_file
+from planner.runtime.checkpoint.written_file import WrittenFile, write_file
 from planner.runtime.execute.task_executor import TaskExecutor
 
 SAVING = "saving"  # what a rank does while it waits for its files
@@ -99,9 +100,7 @@ class CheckpointSaver:
 
     def gather(self, own: WrittenFile | None) -> list[WrittenFile | None]:
         """What each rank has written; None: it could not."""
-        written: list[WrittenFile | None] = [None] * dist.get_world_size()
-        dist.all_gather_object(written, own, group=self.group)
-        return written
+        return all_gather_messages(own, WrittenFile | None, self.group)
 
     def accept(self, written: Sequence[WrittenFile | None], steps: int) -> None:
         """On rank 0: accepts the checkpoint, or removes what there is of it where a rank could not write."""

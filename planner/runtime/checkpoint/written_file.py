@@ -8,9 +8,7 @@ from torch import Tensor
 
 from planner.errors import InputError, RunFailed
 from planner.models.checkpoints import HeldShard, all_finite, write_shards
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, shard_file
-
-NEW_STATES = "states-new"  # folder of the files until all ranks have written theirs
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, NEW_STATES, shard_file
 
 
 class WrittenFile(NamedTuple):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch.distributed as dist
 
@@ -19,6 +19,7 @@ from planner import files
 from planner.errors import RunFailed
 from planner.files import FolderQueue, hold_lock, is_locked
 from planner.launch import Worker
+from planner.launch.communication import broadcast_message
 from planner.plan.plan_file import Plan
 from planner.plan.step_files import (
     FAILED_FILE,
@@ -52,6 +53,13 @@ class StepTasks:
     plan: Plan | None = None  # whose step it is; None: the run's own
     planned_s: float | None = None  # None: planned before the run
     waited_s: float = 0.0
+
+
+class PlannedStep(NamedTuple):
+    """A step as rank 0 took it."""
+
+    text: str  # of its file
+    planned_s: float
 
 
 @contextmanager
@@ -115,32 +123,32 @@ class StepInbox:
             self.over.set()
             self.fetching.join()
             if self.first and not self.broadcasted:
-                self.broadcast([None])
+                self.broadcast(None)
 
-    def broadcast(self, message: list[Any]) -> None:
-        """Broadcasts the message of rank 0, in place."""
+    def broadcast(self, step: PlannedStep | None) -> PlannedStep | None:
+        """What rank 0 broadcasts."""
         self.broadcasted = True
-        dist.broadcast_object_list(message, src=0, group=self.group)
+        return broadcast_message(step, PlannedStep | None, group=self.group)
 
     def fetch(self, number: int) -> StepTasks | None:
         """Takes a step on rank 0 and broadcasts it; None when the run is over."""
-        message: list[Any] = [None]
+        step: PlannedStep | None = None
         self.broadcasted = False
         if self.first:
             slot = self.take(number)
             if slot is None:
                 return None
-            message = [(files.read_text(slot / STEP_FILE), files.read(slot / SPENT_FILE, PlanningTime).seconds)]
-        self.broadcast(message)
-        if message[0] is None:
+            seconds = files.read(slot / SPENT_FILE, PlanningTime).seconds
+            step = PlannedStep(files.read_text(slot / STEP_FILE), seconds)
+        step = self.broadcast(step)
+        if step is None:
             return None
-        text, seconds = message[0]
         name = f"{self.slots.folder} (step {number})"
-        plan = self.head.complete_plan(files.parse(text, StepFile, name), name)
+        plan = self.head.complete_plan(files.parse(step.text, StepFile, name), name)
         require_executable(plan)
         if self.samples:
             require_same_samples(plan, self.samples)
-        return StepTasks(expand(plan), plan, seconds)
+        return StepTasks(expand(plan), plan, step.planned_s)
 
     def take(self, number: int) -> Path | None:
         """Waits for a step and takes it; None when the run ended meanwhile. Raises RunFailed when no planner is

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from planner.launch import Worker, joined_world, usable_cores
+from planner.launch.communication import gather_messages
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.intact_files import require_intact
@@ -80,7 +80,7 @@ def train_steps(
     with (
         saving_behind(executor, options) as saver,
         step_source(executor.local, before) as steps,
-        metrics_on_rank_0(worker, options) as write_metrics,
+        metrics_on_rank_0(worker, options, before) as write_metrics,
     ):
         for number, upcoming_step in enumerate(steps, before):
             rate = options.training.learning_rate_at(number, total)
@@ -144,9 +144,9 @@ def saving_behind(executor: TaskExecutor, options: RunOptions) -> AbstractContex
     return nullcontext() if options.save is None else saving(executor, options.save)
 
 
-def metrics_on_rank_0(worker: Worker, options: RunOptions) -> AbstractContextManager[MetricsWriter]:
-    """Writer of the metrics file on rank 0; one that writes nothing on the others."""
-    return metrics_writer(options.metrics if worker.rank == 0 else None)
+def metrics_on_rank_0(worker: Worker, options: RunOptions, done: int) -> AbstractContextManager[MetricsWriter]:
+    """Writer of the metrics file on rank 0, behind `done` steps; one that writes nothing on the others."""
+    return metrics_writer(options.metrics if worker.rank == 0 else None, done if options.resumes else None)
 
 
 def train_step(
@@ -162,7 +162,8 @@ def train_step(
     step = executor.step(upcoming_step.tasks)
     require_finite(executor.worker, step, number)
     executor.worker.begin_task("end of the step", number, len(upcoming_step.tasks))
-    gathered = gather_steps((upcoming_step.waited_s, step if keep_records else replace(step, passes=())))
+    own = upcoming_step.waited_s, step if keep_records else replace(step, passes=())
+    gathered = gather_messages(own, tuple[float, RankStepResult])
     ranks = [step for _, step in gathered]
     if reference:
         executor.worker.begin_task("verification")
@@ -182,16 +183,6 @@ def train_step(
         grad_norm=ranks[0].clipped.norm if ranks[0].clipped else None,
         planning=None if upcoming_step.planned_s is None else PlanningOverlap(upcoming_step.planned_s, waited),
     )
-
-
-def gather_steps(own: tuple[float, RankStepResult]) -> list[tuple[float, RankStepResult]]:
-    """Gathers the waiting time and step of every rank, by rank, on rank 0; the others get an empty list."""
-    if dist.get_rank():
-        dist.gather_object(own)
-        return []
-    gathered: list[tuple[float, RankStepResult] | None] = [None] * dist.get_world_size()
-    dist.gather_object(own, gathered)
-    return [rank for rank in gathered if rank is not None]
 
 
 def machine_label(device: torch.device, ranks: int) -> str:

@@ -1,7 +1,8 @@
 """The metrics file: one JSON line per step, which other programs can follow while it grows.
 
-Lines are only appended: a run with the file of an earlier one continues it. An incomplete last line, of a process that
-was killed, is left as it is. Numbers that JSON does not have, such as a NaN loss, are null.
+A run with the file of an earlier one appends to it. One that goes on from a checkpoint first cuts off the lines of the
+steps that it trains again, so that the file has each step once. For any other, an incomplete last line, of a process
+that was killed, stays as it is. Numbers that JSON does not have, such as a NaN loss, are null.
 """
 
 import json
@@ -20,9 +21,10 @@ MetricsWriter = Callable[[int, StepResult], None]  # writes the line of a step, 
 
 
 @contextmanager
-def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
-    """Opens the file, and its folders if missing; without a path, nothing is written. Raises InputError when it cannot
-    be written.
+def metrics_writer(path: Path | None, done: int | None = None) -> Iterator[MetricsWriter]:
+    """Opens the file, and its folders if missing; without a path, nothing is written. `done`: steps of the checkpoint
+    from which the run goes on; None: it is another run than that of earlier lines. Raises InputError when it cannot be
+    written.
     """
     if path is None:
         yield lambda number, step: None
@@ -34,6 +36,8 @@ def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
         fix = "name a file in a folder that can be written"
         raise InputError(f"cannot write the file: {error.strerror}", where=str(path), fix=fix) from error
     with file:
+        if done is not None and path.is_file():
+            file.truncate(end_of_step(path.read_bytes(), done))
         if not ends_with_newline(path):
             file.write(b"\n")
 
@@ -46,6 +50,27 @@ def metrics_writer(path: Path | None) -> Iterator[MetricsWriter]:
                 raise RunFailed(message, where=str(path), fix=fix) from error
 
         yield write
+
+
+def end_of_step(raw: bytes, done: int) -> int:
+    """How many bytes of a file are left without its last lines, of steps behind the first `done` of one run."""
+    end, following = len(raw), math.inf
+    for line in reversed(raw.splitlines(keepends=True)):
+        step = step_of(line)
+        if step is not None and not done < step < following:
+            break
+        end, following = end - len(line), following if step is None else step
+    return end
+
+
+def step_of(line: bytes) -> float | None:
+    """The step of a line; None for a last one that is not whole, step 0 for any other text."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, LookupError, TypeError):
+        return 0.0
 
 
 def ends_with_newline(path: Path) -> bool:

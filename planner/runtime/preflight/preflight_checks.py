@@ -59,7 +59,8 @@ def require_quick_checks(plan: Plan, options: RunOptions) -> None:
         require_supported(plan)
         require_driver(plan)
     require_features_folder(plan, options)
-    if options.on_spike == "rollback" and options.steps_folder(plan):
+    steps_elsewhere = options.steps_folder(plan)
+    if options.on_spike == "rollback" and steps_elsewhere:
         message = "a run whose steps are planned meanwhile cannot skip any"
         raise InputError(message, where="--on-spike rollback", fix="plan all steps ahead, or leave it out")
     if options.memory_snapshot is not None and device_kind(plan) == "cpu":

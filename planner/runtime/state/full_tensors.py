@@ -13,8 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from planner.errors import RunFailed
+from planner.launch.communication import gather_messages
 from planner.models import TensorRegion, copy_shared, held_region, held_values, whole_region
-from planner.models.checkpoints import HeldShard
+from planner.models.checkpoints import DTYPE_NAMES, DTYPES, HeldShard
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage
 
@@ -32,7 +33,7 @@ class SentShard(NamedTuple):
     """What rank 0 knows of a shard before it receives it."""
 
     region: TensorRegion
-    dtype: torch.dtype
+    dtype: str  # by its name in safetensors files
 
 
 class FullTensor:
@@ -74,9 +75,8 @@ def full_gradients(local: RankState) -> FullTensorsByModule:
 def gather_full_tensors(local: RankState, read: StageTensorReader) -> FullTensorsByModule:
     """All tensors, on rank 0; an empty dict on the others. Every rank calls it. Raises RunFailed if replicas differ."""
     shards = own_shards(local, read)
-    sent = gather_descriptions(
-        {key: SentShard(shard.region, shard.values.dtype) for key, shard in shards.items()}, local.tensor_group
-    )
+    described = {key: SentShard(shard.region, DTYPE_NAMES[shard.values.dtype]) for key, shard in shards.items()}
+    sent = gather_messages(described, dict[TensorKey, SentShard], local.tensor_group)
     if local.worker.rank:
         send_shards(shards, local.tensor_group)
         return {}
@@ -96,13 +96,6 @@ def own_shards(local: RankState, read: StageTensorReader) -> dict[TensorKey, Hel
         for name, tensor in sorted(read(stage).items())
         if stage.is_first_replica(name)
     }
-
-
-def gather_descriptions(own: dict[TensorKey, SentShard], group: dist.ProcessGroup) -> list[dict[TensorKey, SentShard]]:
-    """What each rank will send, on rank 0; an empty list on the others."""
-    gathered: list[dict[TensorKey, SentShard]] = [] if dist.get_rank() else [{}] * dist.get_world_size()
-    dist.gather_object(own, gathered or None, group=group)
-    return gathered
 
 
 def messages(sizes: Mapping[TensorKey, tuple[int, torch.dtype]]) -> Iterator[list[TensorKey]]:
@@ -134,7 +127,7 @@ def receive_shards(
 ) -> Iterator[tuple[int, dict[TensorKey, HeldShard]]]:
     """Yields each other rank with the shards of one of its messages, in the order of ranks."""
     for rank, of_rank in enumerate(sent[1:], 1):
-        sizes = {key: (shard.region.numbers, shard.dtype) for key, shard in of_rank.items()}
+        sizes = {key: (shard.region.numbers, DTYPES[shard.dtype]) for key, shard in of_rank.items()}
         for together in messages(sizes):
             numbers = [sizes[key][0] for key in together]
             buffer = torch.empty(sum(numbers), dtype=sizes[together[0]][1])

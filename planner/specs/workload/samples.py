@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import InputError
+from planner.files import require_regular
 from planner.specs.workload.distributions import draw_lengths, draw_mixture
 from planner.specs.workload.items import Size
 from planner.specs.workload.length_sources import (
@@ -156,6 +157,7 @@ def read_column(text: str, column: str, path: Path) -> list[int]:
 
 def read_text_file(path: Path, what: str = "lengths") -> str:
     """Read a text file of `what`, unpacked if its name ends in .gz. Raises InputError."""
+    require_regular(path)
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
+from planner.files import require_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,7 @@ def open_array(path: Path, types: tuple[str, ...], what: str = "tokens", dims: i
     """Open an array of so many dimensions and one of these types, mapped into memory. Raises InputError."""
     import numpy as np
 
+    require_regular(path)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:

@@ -102,7 +102,7 @@ def test_damaged_files(tmp_path, content):
     assert refused.value.where == str(tmp_path / SINGLE_FILE) and refused.value.fix
 
 
-@pytest.mark.parametrize("index", [None, "[]", "{", '{"weight_map": {"a": 3}}'])
+@pytest.mark.parametrize("index", [None, "[]", "{", '{"weight_map": {"a": 3}}', '{"weight_map": {"a": "../b"}}'])
 def test_folders_without_weights(tmp_path, index):
     if index:
         (tmp_path / INDEX_FILE).write_text(index)
