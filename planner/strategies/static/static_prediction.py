@@ -10,7 +10,7 @@ from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import priced_together
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.static_plan import legal_static_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def predict_job(inputs: Inputs) -> StepTimePrediction:
         plan, found = priced_together(inputs)
         return predict_plan(plan, (found,))
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
-    plan = static_plan(inputs, problem, layout)
+    plan = legal_static_plan(inputs, problem, layout)
     found = score(plan)
     plan = restate_in_objective(
         with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), inputs.job.objective
