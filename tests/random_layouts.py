@@ -5,6 +5,7 @@ default, so that most have an answer, some do not fit, and some are refused.
 """
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 from planner.specs.layers import Audio, Module, Vit
@@ -12,14 +13,27 @@ from planner.specs.library import read_named
 from planner.specs.model import Model
 
 MODELS = (
-    "llama-3-8b", "llama-3-8b", "llama-2-13b", "gpt-7b", "qwen3-8b", "qwen3-30b-a3b", "mixtral-8x7b", "deepseek-v2-lite",
-    "gpt-oss-20b", "nemotron-h-8b", "bamba-9b", "tiny-decoder", "yi-34b", "llama-3-70b",
+    "llama-3-8b", "llama-3-8b", "llama-2-13b", "gpt-7b", "qwen3-8b", "qwen3-30b-a3b", "mixtral-8x7b",
+    "deepseek-v2-lite", "gpt-oss-20b", "nemotron-h-8b", "bamba-9b", "tiny-decoder", "yi-34b", "llama-3-70b",
 )  # fmt: skip
 SEVERAL = (
     "qwen2.5-vl-7b", "qwen2.5-vl-7b", "qwen2.5-omni-7b", "internvl3-8b", "llava-1.5-7b", "qwen2-audio-7b", "tiny-omni",
     "llama-3.2-vision-11b", "vit-1b-llama-12b", "vit-10b-audio-2b-llama-70b",
 )  # fmt: skip
-GPUS = ("h100", "h100", "h200", "a100-80gb", "a100-40gb", "b200", "gb200", "mi300x", "l40s", "v100-32gb", "h20", "rtx-4090")
+GPUS = (
+    "h100",
+    "h100",
+    "h200",
+    "a100-80gb",
+    "a100-40gb",
+    "b200",
+    "gb200",
+    "mi300x",
+    "l40s",
+    "v100-32gb",
+    "h20",
+    "rtx-4090",
+)
 NICS = ("8x400Gb", "8x400Gb", "8x200Gb", "2x100Gb", "1x25Gb")
 SOFTWARE = (*("any",) * 16, "megatron", "torchtitan", "deepspeed", "nemo", "primus", "fsdp", "planner", "internevo")
 FIELDS = {
@@ -61,7 +75,7 @@ def divisors(number: int, of: int = 2**20) -> list[int]:
 def drawn_stages(rng: random.Random, layers: int, parts: int) -> str:
     """A partition of the layers in as many parts, as a job writes it."""
     cuts = [0, *sorted(rng.sample(range(1, layers), parts - 1)), layers]
-    spans = [f"{first}-{last - 1}" if last - first > 1 else str(first) for first, last in zip(cuts, cuts[1:])]
+    spans = [f"{first}-{last - 1}" if last - first > 1 else str(first) for first, last in pairwise(cuts)]
     return "[" + ", ".join(spans) + "]"
 
 
@@ -103,21 +117,33 @@ def drawn_job(seed: int, folder: Path) -> str:
     lengths = text
     if several:
         kinds = {type(module) for module in model.modules.values()}
-        media = "images: {name: coco, each: 1}, " * (Vit in kinds) + "audio: {name: librispeech, each: 1}, " * (Audio in kinds)
+        media = "images: {name: coco, each: 1}, " * (Vit in kinds) + "audio: {name: librispeech, each: 1}, " * (
+            Audio in kinds
+        )
         text = text if text[0] == "{" else "512"
         lengths = f"{{from: sample_mix, multimodal: {rng.choice((1, 9))}, text_only: 1, {media}text: {text}}}"
     spots = {each: range(size) for each in model.modules}
     apart = several and rng.random() < 0.4
     if apart:
-        first = rng.choice(range(1, size)) if rng.random() < 0.3 else rng.choice([each for each in (1, 2, 4, 8) if each < size])
+        first = (
+            rng.choice(range(1, size))
+            if rng.random() < 0.3
+            else rng.choice([each for each in (1, 2, 4, 8) if each < size])
+        )
         spots = {each: range(first, size) if each == "llm" else range(first) for each in model.modules}
-    fixed = {each: drawn_layout(rng, module, spots[each], apart, each != "llm") for each, module in model.modules.items()}
+    fixed = {
+        each: drawn_layout(rng, module, spots[each], apart, each != "llm") for each, module in model.modules.items()
+    }
     more = rng.choice(("", "", "", "", "limits: {tokens_per_rank: 16384}\n", "limits: {memory_margin: 0.5}\n"))
     (folder / "cluster.yaml").write_text(cluster)
     path = folder / "job.yaml"
     path.write_text(
         JOB.format(
-            model=name, software=rng.choice(SOFTWARE), lengths=lengths, rows=rows, more=more,
+            model=name,
+            software=rng.choice(SOFTWARE),
+            lengths=lengths,
+            rows=rows,
+            more=more,
             strategy="modality_layout" if several else "parallel_search",
             layouts="\n".join(f"    {each}: {layout}" for each, layout in fixed.items()),
         )

@@ -7,7 +7,7 @@ from planner.costs import CostLine, Pricing
 from planner.errors import Infeasible
 from planner.layouts import LayoutProblem, TrainingSetup, assign_least_loaded
 from planner.plan.descriptions import GROUPED
-from planner.plan.legal.plan_laws import require_legal, require_legal_layouts
+from planner.plan.legal.plan_laws import require_legal_layouts
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, assignments
@@ -32,12 +32,10 @@ def static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
     )
 
 
-def legal_static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
-    """The same of a layout that nothing searched. Raises InputError where the plan is not legal."""
+def lawful_static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
+    """The same of a layout that nothing searched. Raises InputError where no plan can have it."""
     require_lawful(inputs, {inputs.module: layout})
-    plan = static_plan(inputs, problem, layout)
-    require_legal(plan, str(inputs.file))
-    return plan
+    return static_plan(inputs, problem, layout)
 
 
 def require_lawful(inputs: Inputs, layouts: dict[str, Layout], edges: tuple[Edge, ...] = ()) -> None:
