@@ -59,6 +59,7 @@ def answer_for(inputs: Inputs) -> Iterator[None]:
         name = "".join(entries)
         module, _, kind = name.partition("@")
         roles = {"modules": (f"profile {kind}", "profile"), "rates": (f"device {name}",), "timing": ("software",)}
+        roles["collectives"] = ("profile",)
         path = next((inputs.sources[role] for role in roles[table] if role in inputs.sources), None)
         entry = (f"{inputs.model.name}/{module}",) if table == "modules" else ()
         return files.place(path, table, *entry) if path else where

@@ -1,8 +1,8 @@
 """What cannot be is refused instead of shown: one check, which every score of a plan and every closed form passes.
 
-A step takes no less than its FLOPs at the peak of its ranks, and its bound is no more than it takes; times, bytes and
-chances are finite and not negative, and parts are no more than their whole. What a plan's own fits or rates make
-impossible is an error in them, with its place; anything else is a bug.
+A step takes no less than its FLOPs at the peak of its ranks and what they exchange at that of its links, and its bound
+is no more than it takes; times, bytes and chances are finite and not negative, and parts are no more than their whole.
+What a plan's own fits or rates make impossible is an error in them, with its place; anything else is a bug.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,9 @@ from planner.units import duration
 
 ROUNDING = 1e-9  # relative: by which sums of the same numbers differ
 BUG = "this is a bug in planner, not in your input"
-FITS, RATES, TIMING = "uses.prices.modules", "uses.prices.rates", "uses.prices.timing"  # where a plan has its prices
+FITS, RATES, TIMING, COLLECTIVES = (
+    f"uses.prices.{table}" for table in ("modules", "rates", "timing", "collectives")
+)  # where a plan has its prices
 
 
 def require_possible(found: Mapping[str, float], name: str, whole: float = inf, rounding: float = ROUNDING) -> None:
@@ -44,6 +46,18 @@ def require_peak(plan: Plan, number: int, pricing: Pricing, seconds: float) -> N
             for module in plan.layouts:
                 require_slower_prices(plan, pricing, module, message)
             raise impossible(message, plan.name)
+
+
+def require_links(plan: Plan, seconds: float, on_links: float) -> None:
+    """Raises where a step takes less than what its ranks exchange takes on its links: InputError where collectives of
+    the plan were measured, else Impossible.
+    """
+    if has_peaks(plan) and on_links > seconds * (1 + ROUNDING):
+        message = f"a step of {duration(seconds)}, and what a rank exchanges takes {duration(on_links)} at links' peak"
+        if plan.uses.prices.collectives:
+            fix = "measure them again (planner profile), or correct gb_per_s of the cluster's levels"
+            raise InputError(f"{message}: collectives measured too quick", where=COLLECTIVES, fix=fix)
+        raise impossible(message, plan.name)
 
 
 def has_peaks(plan: Plan) -> bool:
@@ -89,6 +103,6 @@ def answer_about(file: str, place_of: Callable[[str], str] = str) -> Iterator[No
         error.where = file
         raise
     except InputError as error:
-        if error.where.startswith((FITS, RATES, TIMING)):
+        if error.where.startswith((FITS, RATES, TIMING, COLLECTIVES)):
             error.where = place_of(error.where)
         raise

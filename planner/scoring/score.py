@@ -13,10 +13,11 @@ from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.scoring.bounds import SPACE, Bound, step_bound
+from planner.scoring.links_at_peak import link_seconds
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.plan_space import plan_space_seconds
-from planner.scoring.possible import require_peak, require_possible
+from planner.scoring.possible import require_links, require_peak, require_possible
 from planner.scoring.step_simulation import repeats, simulated_step
 from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
@@ -90,6 +91,7 @@ def require_sound(plan: Plan, number: int, pricing: Pricing, s: Score) -> None:
     if s.memory_share(s.fullest_rank) <= 1.0:  # bounds are of what fits
         require_possible({"seconds of the bound": s.bound.seconds}, plan.name, s.step_seconds, OPTIMAL_GAP)
     require_peak(plan, number, pricing, s.step_seconds)
+    require_links(plan, s.step_seconds, link_seconds(plan, s.tasks, s.timeline))
 
 
 def whole_score(s: Score) -> Score:
