@@ -34,15 +34,16 @@ def require_possible(found: Mapping[str, float], name: str, whole: float = inf, 
             raise impossible(f"{what} is {figure:.6g} of {whole:.6g}", name)
 
 
-def require_peak(plan: Plan, number: int, pricing: Pricing, seconds: float) -> None:
-    """Raises where a step takes less than the FLOPs of a module, or of all, at the peak of their ranks: InputError
-    where prices of the plan are quicker than that, else Impossible.
+def require_peak(plan: Plan, number: int, pricing: Pricing, seconds: float, computing: float) -> None:
+    """Raises where a step takes less than the FLOPs of a module at the peak of its ranks, or the mean rank computes for
+    less than those of all at that of all: InputError where prices of the plan are quicker than that, else Impossible.
     """
     own, shared = (seconds_at_peak(plan, [number], ranks) for ranks in (None, Ranks(range(plan.size))))
-    least = {**{f"`{name}`": each for name, each in own.items()}, "all modules": sum(shared.values())}
-    for name, at_peak in least.items():
-        if has_peaks(plan) and at_peak > seconds * (1 + ROUNDING):
-            message = f"a step of {duration(seconds)}, and the FLOPs of {name} take {duration(at_peak)} at the peak"
+    least = [(f"`{name}`", "a step of", seconds, each) for name, each in own.items()]
+    least.append(("the mean rank", "computing for", computing, sum(shared.values())))
+    for name, what, taken, at_peak in least:
+        if has_peaks(plan) and at_peak > taken * (1 + ROUNDING):
+            message = f"{what} {duration(taken)}, and the FLOPs of {name} take {duration(at_peak)} at the peak"
             for module in plan.layouts:
                 require_slower_prices(plan, pricing, module, message)
             raise impossible(message, plan.name)

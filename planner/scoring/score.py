@@ -46,6 +46,11 @@ class Score:
         """The rank with the greatest share of its allowed memory in use; the first of equal ones."""
         return max(range(len(self.memory.peaks)), key=lambda rank: (self.memory_share(rank), -rank))
 
+    @cached_property
+    def breakdown(self) -> Breakdown:
+        """Seconds of the mean rank by what it does."""
+        return self.timeline.breakdown()
+
     def memory_share(self, rank: int) -> float:
         """Peak bytes of a rank over its allowed bytes."""
         allowed = self.plan_memory.allowed_bytes(rank)
@@ -90,7 +95,7 @@ def require_sound(plan: Plan, number: int, pricing: Pricing, s: Score) -> None:
     require_possible({"chance of running out of memory": s.oom_chance}, plan.name, whole=1.0)
     if s.memory_share(s.fullest_rank) <= 1.0:  # bounds are of what fits
         require_possible({"seconds of the bound": s.bound.seconds}, plan.name, s.step_seconds, OPTIMAL_GAP)
-    require_peak(plan, number, pricing, s.step_seconds)
+    require_peak(plan, number, pricing, s.step_seconds, s.breakdown.compute)
     require_links(plan, s.step_seconds, link_seconds(plan, s.tasks, s.timeline))
 
 
@@ -140,7 +145,7 @@ def over_joint_space(plan: Plan) -> Plan:
 
 def prediction_of(s: Score) -> Prediction:
     """Seconds, memory and breakdown of a step, as the prediction of a plan."""
-    parts = s.timeline.breakdown()
+    parts = s.breakdown
     return Prediction(
         step_seconds=round_digits(s.step_seconds),
         spread=round_digits(s.timeline.spread),

@@ -67,7 +67,7 @@ def predict_plan(plan: Plan, scores: Sequence[Score]) -> StepTimePrediction:
 
 def simulated_parts(scores: Sequence[Score]) -> dict[str, float]:
     """Seconds by part of the mean rank in the mean step."""
-    each = [score.timeline.breakdown() for score in scores]
+    each = [score.breakdown for score in scores]
     names = {"compute": "compute", "exposed_comm": "exposed communication", "idle": "waiting"}
     return {part: sum(getattr(parts, name) for parts in each) / len(each) for name, part in names.items()}
 
