@@ -50,11 +50,13 @@ def require_peak(plan: Plan, number: int, pricing: Pricing, seconds: float, comp
 
 
 def require_links(plan: Plan, seconds: float, on_links: float) -> None:
-    """Raises where a step takes less than what its ranks exchange takes on its links: InputError where collectives of
+    """Raises where a step takes less than what passes exchange takes on its links: InputError where collectives of
     the plan were measured, else Impossible.
     """
     if has_peaks(plan) and on_links > seconds * (1 + ROUNDING):
-        message = f"a step of {duration(seconds)}, and what a rank exchanges takes {duration(on_links)} at links' peak"
+        message = (
+            f"a step of {duration(seconds)}, and what its passes exchange takes {duration(on_links)} at links' peak"
+        )
         if plan.uses.prices.collectives:
             fix = "measure them again (planner profile), or correct gb_per_s of the cluster's levels"
             raise InputError(f"{message}: collectives measured too quick", where=COLLECTIVES, fix=fix)

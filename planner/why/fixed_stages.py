@@ -10,7 +10,8 @@ from planner.strategies.static import predict_job
 from planner.why.change_setters import change_job
 
 IMPLIED = frozenset({"pp", "vpp"})  # by how many stages there are
-FOLLOWING = frozenset({"dp", "schedule", "stages"})  # of the ranks that are left, and of the chunks
+# Of the ranks that are left, of the chunks, and of the compute that hides copies to the host
+FOLLOWING = frozenset({"dp", "schedule", "stages", "offload"})
 
 
 def keeping_layout(inputs: Inputs, step: Plan, words: tuple[str, ...]) -> Inputs:

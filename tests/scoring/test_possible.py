@@ -78,7 +78,7 @@ def test_a_step_takes_its_flops_at_the_peak_and_its_bytes_at_that_of_links(tmp_p
         require_links(plan, on_links * 0.999, on_links)
 
 
-@pytest.mark.parametrize("fixed", ["tp: 8", "tp: 8, overlap: [tp]", "cp: 8", "tp: 1, zero: 3"])
+@pytest.mark.parametrize("fixed", ["tp: 8", "tp: 8, overlap: [tp]", "cp: 8", "cp: 8, ulysses: 8"])
 def test_no_network_is_too_slow_for_its_exchanges_to_take_time(tmp_path, fixed):
     """On links a thousand times as slow a step takes as long as they do, however much of that runs beside compute."""
     job = job_on(tmp_path, more="software: any\n", fixed=f"{fixed}, micro_batch: 1")
