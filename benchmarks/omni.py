@@ -25,7 +25,7 @@ from typing import NamedTuple
 from benchmarks.registry import Figures
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import step_seconds
-from planner.scoring.plan_answer import plan_flops
+from planner.scoring.work_at_peak import plan_flops
 from planner.solve_job import read_job
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs, JobOptions

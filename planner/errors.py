@@ -4,6 +4,7 @@
     ├── InputError    2   a file or an argument is wrong: where, and how to fix it
     │   └── Unsupported   a strategy, or the prices that there are, do not cover what is asked; another may
     ├── Infeasible    3   the job is well formed, nothing satisfies it: which limit binds, and what would relax it
+    ├── Impossible   70   a figure of an answer cannot be: a bug of planner's, which is told instead of the figure
     └── RunFailed     5   a launched job failed: which rank, in which task
         └── RanksLost     a process is gone, or does not go on; others may go on without it
 
@@ -63,6 +64,10 @@ class InputErrors(InputError):
 
 class Infeasible(PlannerError):
     exit_code = 3
+
+
+class Impossible(PlannerError):
+    """A figure of an answer cannot be, whatever the input."""
 
 
 class RunFailed(PlannerError):

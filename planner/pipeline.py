@@ -22,6 +22,7 @@ from planner.scoring import Score, require_memory, score, scored_at, task_second
 from planner.scoring import read_plan as read_plan
 from planner.scoring import read_scored as read_scored
 from planner.solve_job import (
+    answer_for,
     inputs_again,
     inputs_of_mixes,
     per_batch_inputs,
@@ -48,7 +49,8 @@ def solve(job: str, options: JobOptions = DEFAULTS, on_batch: OnProgress = silen
 
 def decide(inputs: Inputs, on_batch: OnProgress = silent) -> SolvedJob:
     """The plan of a job that is read already. Raises InputError and Infeasible."""
-    solved = solve_job(inputs, on_batch)
+    with answer_for(inputs):
+        solved = solve_job(inputs, on_batch)
     plan = online.with_group_catalogue(solved.plan, inputs) if inputs.job.per_batch else solved.plan
     require_legal(plan, inputs.job.name)
     return SolvedJob(with_bound_digest(plan), solved.step_seconds)
@@ -101,14 +103,18 @@ def predict(reference: str, options: JobOptions = DEFAULTS) -> layouts.StepTimeP
     """Seconds, their parts and memory of a plan, or of the layout that a job fixes. Raises InputError."""
     if scored := scored_at(reference):
         return layouts.predict_plan(*scored)
-    return layouts.predict_job(static_inputs(reference, options))
+    inputs = static_inputs(reference, options)
+    with answer_for(inputs):
+        return layouts.predict_job(inputs)
 
 
 def fits(reference: str, options: JobOptions = DEFAULTS) -> layouts.MemoryFit:
     """Whether a plan, or the layout that a job fixes, fits into memory, and what would. Raises InputError."""
     if scored := scored_at(reference):
         return layouts.memory_fit_of_plan(*scored)
-    return layouts.memory_fit_of_job(static_inputs(reference, options))
+    inputs = static_inputs(reference, options)
+    with answer_for(inputs):
+        return layouts.memory_fit_of_job(inputs)
 
 
 def why(plan: Plan, what: str | None = None, step: int = 0) -> reasons.WhyAnswer:

@@ -1,6 +1,7 @@
 """Solves a job batch by batch with its strategy, or with the best of those that apply."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from planner.plan.join_plans import join_plans
 from planner.plan.launchable import refusal_text, require_launchable
 from planner.plan.launchable_plan import plan_refusals
 from planner.plan.plan_file import Alternative, Plan
-from planner.scoring import restate_in_objective
+from planner.scoring import answer_about, restate_in_objective
 from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs, JobOptions, load_job
@@ -47,6 +48,24 @@ TOGETHER = "modality_layout"  # the strategy that decides layouts of several mod
 def read_job(reference: str, options: JobOptions) -> Inputs:
     """Read a job, and all that it names. Raises InputError, also for a strategy or an objective that there is not."""
     return load_job(reference, options, {"strategy": (*STRATEGIES, BEST), "objective": OBJECTIVES})
+
+
+@contextmanager
+def answer_for(inputs: Inputs) -> Iterator[None]:
+    """Errors of an answer about a job name its file for an impossible figure, and for impossible prices theirs."""
+
+    def place_of(where: str) -> str:
+        _, _, table, *entries = where.split(".", 3)
+        name = "".join(entries)
+        module, _, kind = name.partition("@")
+        roles = {"modules": (f"profile {kind}", "profile"), "rates": (f"device {name}",), "timing": ("software",)}
+        roles["collectives"] = ("profile",)
+        path = next((inputs.sources[role] for role in roles[table] if role in inputs.sources), None)
+        entry = (f"{inputs.model.name}/{module}",) if table == "modules" else ()
+        return files.place(path, table, *entry) if path else where
+
+    with answer_about(str(inputs.file), place_of):
+        yield
 
 
 def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:

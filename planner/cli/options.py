@@ -12,6 +12,7 @@ from planner.specs.base import Ranks
 from planner.units import parse_duration
 
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
+ILLEGAL = 2  # exit code, as for any wrong input
 
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 JobOrPlan = Annotated[

@@ -233,6 +233,12 @@ class MachineModel:
         )
 
     @property
+    def exposing(self) -> "MachineModel":
+        """The machine on which no communication within a pass runs beside compute."""
+        exposed = {"tp_exposed": 1.0, "tp_exposed_backward": 1.0, "ep_exposed": 1.0, "overlapped": 1.0}
+        return replace(self, timing=with_fields(self.timing, **exposed))
+
+    @property
     def dp_window(self) -> float:
         """The share of concurrent compute in which replicas can communicate; 0 on a CPU, where both use the
         same cores.

@@ -190,7 +190,7 @@ class Pricing:
         if not self.models[task.module].cross_attention_width:
             return NO_READS
         read = [self.reads.get((task.module, item)) for item in task.items]
-        if None in read:
+        if None in read or len(read) < len(task.sizes):
             return self.mean_reads.get(task.module, NO_READS)
         return reads_of(zip(task.sizes, (each or 0 for each in read), strict=True))
 

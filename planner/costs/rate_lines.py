@@ -55,15 +55,21 @@ def mean_layer_line(
     line = CostLine()
     for (kind, window), count in sorted(kinds.items(), key=str):
         work = layer_work(module, kind, at, window)
-        device = layer_compute_line(module, kind, window, at, machine, forward) + tp_ep_line(
-            module, kind, at, machine, places, forward
-        )
+        computed = layer_compute_line(module, kind, window, at, machine, forward)
+        exposed, whole = (tp_ep_line(module, kind, at, each, places, forward) for each in (machine, machine.exposing))
+        device = computed + exposed + not_hidden(whole + exposed * -1.0, computed)
         host = float(machine.host_seconds(work, at.tp, at.dtype))
         launched = replace(device, launches=(LaunchTerm(1.0, device, host),))
         for way in (False, True) if recomputes_attention(at, forward) else (forward,):
             launched += cp_line(module, work, at, machine, places, way)
         line += launched * (count / module.layers)
     return line
+
+
+def not_hidden(hidden: CostLine, computed: CostLine) -> CostLine:
+    """What compute is too short to hide of communication that runs beside it, by tokens and once."""
+    lin, const = max(0.0, hidden.lin - computed.lin), max(0.0, hidden.const - computed.const)
+    return CostLine(lin=lin, const=const, comm_lin=lin, comm_const=const)
 
 
 def layer_compute_line(

@@ -7,7 +7,7 @@ from math import exp, hypot
 
 import numpy as np
 
-from planner.costs import LayoutColumns, MachineModel, least_trusted
+from planner.costs import LayoutColumns, MachineModel, least_trusted, peak_flops
 from planner.costs.compute import step_spread
 from planner.costs.memory import Footprint, footprint, oom_chance
 from planner.published.case_memory import case_accounting, fullest_footprint
@@ -17,9 +17,11 @@ from planner.published.possible_setups import each_setup, mean_over_setups
 from planner.published.pricing_machine import pricing_machine
 from planner.published.published_case import CasePrediction, PublishedCase
 from planner.published.shipped_profiles import device_profile, framework_software
+from planner.scoring import require_possible
 from planner.specs.base import with_fields
 from planner.specs.framework.software import Software
 from planner.specs.hardware.profile import Profile
+from planner.specs.shapes import step_flops
 from planner.units import GIB
 
 # Which figure of the allocator frameworks print as peak memory, where it is not the allocated bytes.
@@ -67,6 +69,9 @@ def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float, ap
     smallest = least_memory_setup(case, setup)
     least = fullest if smallest is setup else fullest_footprint(case, smallest, accounted)
     chance = oom_chance(least.total, case.device_bytes or profile.device.memory_gib * GIB, accounted.spread)
+    place = f"{case.origin.file}:{case.origin.line}"
+    require_possible({"the step's FLOPs at the devices' peak, in seconds,": peak_seconds(case, profile)}, place, step)
+    require_possible({"chance of running out of memory": float(chance)}, place, whole=1.0)
     return CasePrediction(
         seconds=step,
         spread=hypot(step_spread(software.spread, profile.rates, case.setup.dtype), unstated_spread(case), apart),
@@ -74,6 +79,13 @@ def predict_case(case: PublishedCase, parts: DeviceAndFramework, step: float, ap
         oom_probability=float(chance),
         source=least_trusted([profile.rates.source if profile.rates else "analytic", "fitted"]),
     )
+
+
+def peak_seconds(case: PublishedCase, profile: Profile) -> float:
+    """Seconds of the FLOPs of a step, encoders aside, at the peak of its devices."""
+    setup = case.setup
+    flops = step_flops(case.module, (round(float(setup.seq)),)) * float(setup.batch)
+    return flops / (peak_flops(profile.device, setup.dtype) * case.ranks)
 
 
 def least_memory_setup(case: PublishedCase, setup: LayoutColumns) -> LayoutColumns:

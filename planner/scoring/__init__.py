@@ -20,6 +20,7 @@ from planner.scoring.pipeline_passes import ReplicaPipeline, replica_pipelines, 
 from planner.scoring.plan_answer import PlanAnswer, plan_answer, step_bounds, throughput
 from planner.scoring.plan_memory import PlanMemory, allowed_bytes_on, exceeds_memory
 from planner.scoring.plan_space import least_work, plan_space_seconds
+from planner.scoring.possible import answer_about, require_possible
 from planner.scoring.ranked_alternatives import ranked_alternatives, tie_spread, unranked_alternatives
 from planner.scoring.read_plan import ScoredPlan, read_plan, read_scored, scored_at
 from planner.scoring.score import (
@@ -57,6 +58,7 @@ __all__ = [
     "TriedPlan",
     "UndecidedOrder",
     "allowed_bytes_on",
+    "answer_about",
     "bounds_same_work",
     "computed_by_hand",
     "described_run",
@@ -87,6 +89,7 @@ __all__ = [
     "replica_pipelines",
     "require_memory",
     "require_memory_in_order",
+    "require_possible",
     "restate_in_objective",
     "sample_modules",
     "sample_tokens",

@@ -8,17 +8,12 @@ from dataclasses import asdict
 from math import exp
 from typing import Any, NamedTuple
 
-from planner.costs import peak_flops
-from planner.plan.gradient_flow import gradient_flows
-from planner.plan.kept_features import computed_shares
 from planner.plan.pack_fill import pack_fill
-from planner.plan.plan_file import Alternative, Layout, Plan, assignments
-from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.plan.plan_file import Alternative, Layout, Plan
 from planner.scoring.bounds import SPACE, bounds_same_work
 from planner.scoring.expert_answer import expert_answers
 from planner.scoring.nearest_run import interval_spread, nearest_run
 from planner.scoring.objective_value import (
-    item_lengths,
     mean_objective_value,
     objective_of,
     sample_tokens,
@@ -26,9 +21,9 @@ from planner.scoring.objective_value import (
 )
 from planner.scoring.score import Score, fullest_score
 from planner.scoring.undecided_order import undecided_order
-from planner.specs.hardware.cluster import device_of_rank
+from planner.scoring.work_at_peak import seconds_at_peak
+from planner.specs.base import Ranks
 from planner.specs.parallelism import Parallelism, decided_fields
-from planner.specs.shapes import step_flops
 from planner.units import GIB
 
 PlanAnswer = dict[str, Any]
@@ -75,8 +70,8 @@ def throughput(plan: Plan, seconds: float) -> Throughput:
     if not seconds:
         return Throughput(0.0, 0.0)
     steps = range(len(plan.steps))
-    flops = plan_flops(plan) / len(steps)
-    return Throughput(sample_tokens(plan, steps) / len(steps) / seconds, flops / (seconds * cluster_peak_flops(plan)))
+    at_peak = sum(seconds_at_peak(plan, steps, Ranks(range(plan.size))).values()) / len(steps)
+    return Throughput(sample_tokens(plan, steps) / len(steps) / seconds, at_peak / seconds)
 
 
 def step_bounds(plan: Plan, scores: Sequence[Score]) -> tuple[str, float]:
@@ -128,31 +123,3 @@ def undecided_answer(plan: Plan) -> PlanAnswer:
     """
     order = undecided_order(plan)
     return {"ties": len(order.ties), "expected_gain": order.gain, "settling_seconds": order.seconds}
-
-
-def plan_flops(plan: Plan) -> float:
-    """FLOPs of all steps and modules, recomputation not counted; of features that are kept in the mean of epochs."""
-    every, models, computed = range(len(plan.steps)), plan.uses.models, computed_shares(plan)
-    return sum(
-        computed[name]
-        * step_flops(
-            models[name], item_lengths(plan, name, every), cross_attention_tokens(plan, name), flow.through_layers
-        )
-        for name, flow in gradient_flows(models, plan.edges).items()
-    )
-
-
-def cross_attention_tokens(plan: Plan, module: str) -> tuple[int, ...]:
-    """Tokens that the cross attention of each item reads, in the order of the steps; empty without cross attention."""
-    if not plan.uses.models[module].cross_attention_width:
-        return ()
-    read = fed_tokens(plan, "cross_attention")
-    placed = (a for step in plan.steps for micro_batch in step.micro_batches for a in assignments(plan, micro_batch))
-    return tuple(read.get((module, item), 0) for a in placed if a.module == module for item in a.items)
-
-
-def cluster_peak_flops(plan: Plan) -> float:
-    """Peak FLOP/s of all ranks together, in the precision of the first module's products."""
-    dtype = next(iter(plan.layouts.values())).dtype
-    kinds = [device_of_rank(plan.uses.cluster, rank) for rank in range(plan.size)]
-    return sum(peak_flops(plan.uses.devices[kind], dtype) for kind in kinds)

@@ -7,6 +7,7 @@ from planner import files
 from planner.costs import find_objective
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
+from planner.scoring.possible import answer_about
 from planner.scoring.score import Score, score
 from planner.scoring.statements import computed_by_hand, require_true
 from planner.specs.library import is_file
@@ -22,7 +23,8 @@ class ScoredPlan(NamedTuple):
 def read_scored(path: str | Path) -> ScoredPlan:
     """The plan of a file with its scores: legal, and what it states is what its own numbers give. Raises InputError."""
     plan = read_legal(path)
-    scores = [score(plan, number) for number in range(len(plan.steps))]
+    with answer_about(str(path), lambda where: f"{path} ({where})"):
+        scores = [score(plan, number) for number in range(len(plan.steps))]
     plan = computed_by_hand(plan, scores)
     require_true(plan, scores, str(path))
     return ScoredPlan(plan, scores)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
-from planner.costs import pricing_of, with_overlap
+from planner.costs import Pricing, pricing_of, with_overlap
 from planner.errors import Infeasible
 from planner.plan.join_plans import round_digits
 from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, NO_IDENTICAL_GROUPS, identical_groups
@@ -13,9 +13,11 @@ from planner.plan.plan_file import Breakdown, Outcome, Plan, Prediction
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.scoring.bounds import SPACE, Bound, step_bound
+from planner.scoring.links_at_peak import link_seconds
 from planner.scoring.offload_check import require_hidden_offload
 from planner.scoring.plan_memory import PlanMemory, exceeds_memory
 from planner.scoring.plan_space import plan_space_seconds
+from planner.scoring.possible import require_links, require_peak, require_possible
 from planner.scoring.step_simulation import repeats, simulated_step
 from planner.simulate import MemoryCurves, Timeline, whole_curves, whole_tasks, whole_timeline
 from planner.specs.base import with_fields
@@ -43,6 +45,11 @@ class Score:
     def fullest_rank(self) -> int:
         """The rank with the greatest share of its allowed memory in use; the first of equal ones."""
         return max(range(len(self.memory.peaks)), key=lambda rank: (self.memory_share(rank), -rank))
+
+    @cached_property
+    def breakdown(self) -> Breakdown:
+        """Seconds of the mean rank by what it does."""
+        return self.timeline.breakdown()
 
     def memory_share(self, rank: int) -> float:
         """Peak bytes of a rank over its allowed bytes."""
@@ -75,7 +82,21 @@ def score(plan: Plan, number: int = 0, overlap: Overlap = AS_PRICED) -> Score:
     require_hidden_offload(plan, number, pricing, tasks)
     plan_memory = PlanMemory(plan, pricing)
     memory = plan_memory.over_step(timeline, tasks)
-    return Score(tasks, timeline, memory, plan_memory, step_bound(plan, number, pricing, tasks, timeline))
+    found = Score(tasks, timeline, memory, plan_memory, step_bound(plan, number, pricing, tasks, timeline))
+    require_sound(plan, number, pricing, found)
+    return found
+
+
+def require_sound(plan: Plan, number: int, pricing: Pricing, s: Score) -> None:
+    """Raises Impossible for a figure of a step that cannot be, InputError where the plan's prices say so."""
+    peaks = s.memory.peaks
+    require_possible({"seconds of the step": s.step_seconds}, plan.name)
+    require_possible({"bytes of a rank": min(peaks), "bytes of all ranks": sum(peaks)}, plan.name)
+    require_possible({"chance of running out of memory": s.oom_chance}, plan.name, whole=1.0)
+    if s.memory_share(s.fullest_rank) <= 1.0:  # bounds are of what fits
+        require_possible({"seconds of the bound": s.bound.seconds}, plan.name, s.step_seconds, OPTIMAL_GAP)
+    require_peak(plan, number, pricing, s.step_seconds, s.breakdown.compute)
+    require_links(plan, s.step_seconds, link_seconds(plan, s.tasks, s.timeline))
 
 
 def whole_score(s: Score) -> Score:
@@ -124,7 +145,7 @@ def over_joint_space(plan: Plan) -> Plan:
 
 def prediction_of(s: Score) -> Prediction:
     """Seconds, memory and breakdown of a step, as the prediction of a plan."""
-    parts = s.timeline.breakdown()
+    parts = s.breakdown
     return Prediction(
         step_seconds=round_digits(s.step_seconds),
         spread=round_digits(s.timeline.spread),

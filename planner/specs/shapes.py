@@ -157,9 +157,9 @@ def step_flops(
     layer_of_window = {module.window_of(layer): layer for layer in attending}  # one of each window
     counts = Counter(module.window_of(layer) for layer in attending)
     attention = 0.0
-    for size in set(sizes):
+    for size, number in Counter(sizes).items():
         each = sum(count * attention_flops(module, layer_of_window[window], size) for window, count in counts.items())
-        attention += sizes.count(size) * each
+        attention += number * each
     if read:
         attention += cross_attention_flops(module, sizes, read)
     return per_token * sum(sizes) + (3.0 if through_layers else 1.0) * attention

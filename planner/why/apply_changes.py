@@ -9,7 +9,8 @@ from planner.specs.parallelism import Sync
 from planner.strategies import STRATEGIES, is_static, strategy_called
 from planner.why.change_setters import SETTERS, fix_item
 
-APPLIED_FIRST = ("ranks", "nodes", "tokens_per_rank")  # applied first: the other keys are checked against them
+# Applied first: the other keys are checked against them, or say more exactly what stages imply
+APPLIED_FIRST = ("ranks", "nodes", "tokens_per_rank", "stages")
 
 
 def apply_changes(inputs: Inputs, words: tuple[str, ...]) -> Inputs:

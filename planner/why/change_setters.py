@@ -18,10 +18,12 @@ from planner.specs.parallelism import (
     RecomputeName,
     Schedule,
     Sync,
+    decided_fields,
     recompute_of,
 )
 from planner.strategies import STRATEGIES, is_static
 from planner.units import first_few
+from planner.why.layout_words import parsed_wish
 from planner.why.resize_cluster import only_kind, with_ranks
 
 ITEM = re.compile(r"items\.(\d{1,9})\.degree")
@@ -130,12 +132,22 @@ def set_offload(inputs: Inputs, key: str, value: str) -> Inputs:
     return search_layouts(change_layout(inputs, **{key: share(value, key)}))
 
 
+def set_as_in_jobs(inputs: Inputs, key: str, value: str) -> Inputs:
+    """Fix a field in a job's own words, as `stages=[0-10,11-22]` or `overlap=[tp]`; as many stages are a pipeline of as
+    many ranks, unless pp and vpp are changed too.
+    """
+    wish = decided_fields(parsed_wish(inputs.module, key, value, f"{key}={value}"))
+    pipeline = {"pp": len(wish["stages"]), "vpp": 1} if "stages" in wish else {}
+    return search_layouts(change_layout(inputs, **pipeline, **wish))
+
+
 def search_layouts(inputs: Inputs) -> Inputs:
     """The inputs with a strategy that decides a static layout: groups that change have no such fields."""
     return inputs if is_static(inputs.job.strategy) else change_job(inputs, strategy="parallel_search")
 
 
 LAYOUT_COUNTS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "dp", "replica", "micro_batch")
+IN_WORDS_OF_JOBS = ("stages", "overlap", "rank_order", "sequence_parallel", "gradients")
 SETTERS: dict[str, ApplyKey] = {
     "degrees": set_degrees,
     "strategy": set_strategy,
@@ -153,6 +165,7 @@ SETTERS: dict[str, ApplyKey] = {
     "dispatch": set_dispatch,
     "offload": set_offload,
     "optimizer_offload": set_offload,
+    **dict.fromkeys(IN_WORDS_OF_JOBS, set_as_in_jobs),
 }
 
 

@@ -2,29 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from planner import files
 from planner.errors import InputError
 from planner.plan.descriptions import flow_text
 from planner.plan.plan_file import Layout
-from planner.specs.base import Name, Spec, with_fields
+from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.job import Limits
 from planner.specs.parallelism import DEFAULT_RANK_ORDER, Parallelism, decided_fields
 from planner.strategies.static import with_asked
 from planner.why.change_setters import change_job, set_limit, set_margin
+from planner.why.layout_words import parsed_wish
 
 LIMITS = ("tokens_per_rank", "memory_margin")
 PACKED = "inputs_per_rank"  # of a module
-
-
-class Words(Spec):
-    """Changes as a file, so that they are read as strictly as a job's `fix.layouts`."""
-
-    FORMAT: ClassVar[str] = "planner.changes/1"
-    format: str
-    layouts: dict[Name, Parallelism]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +60,6 @@ def unknown_key(inputs: Inputs, key: str, word: str) -> InputError:
         return InputError(message, where=word, fix=" or ".join(f"{name}.{word.strip()}" for name in names))
     keys = f"MODULE.FIELD, as {names[0]}.tp, of a layout; MODULE.{PACKED}, {', '.join(LIMITS)}"
     return InputError(f"there is no key `{key}` to change", where=word, fix=f"one of {keys}")
-
-
-def parsed_wish(module: str, field: str, value: str, word: str) -> Parallelism:
-    """A field of a module's layout, or all of it, as a job says it. Raises InputError."""
-    if field == "recompute" and "," in value and value[0] not in "[{":
-        value = f"[{value}]"
-    lines = f"{module}: {value}" if not field else f"{module}:\n    {field}: {value}"
-    text = f"format: {Words.FORMAT}\nlayouts:\n  {lines}\n"
-    try:
-        wish = files.parse(text, Words, word).layouts[module]
-    except InputError as error:
-        raise InputError(error.message, where=word, fix=error.fix) from error
-    if not decided_fields(wish):
-        raise InputError(f"`{word}` changes nothing", where=word, fix="give a value")
-    return wish
 
 
 def with_pack_limit(inputs: Inputs, module: str, value: str, word: str) -> Inputs:

@@ -5,7 +5,7 @@ decided these, they are also solved again.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from planner.errors import Infeasible, InputError
+from planner.errors import Infeasible, InputError, Unsupported
 from planner.plan.plan_file import Layout, Plan
 from planner.scoring import Score, require_memory, score
 from planner.specs.base import Spec, with_fields
@@ -95,7 +95,8 @@ def solved(solve: Callable[[], Plan]) -> Solved | Infeasibility:
         found = score(plan)
         require_memory(plan, found)
     except (InputError, Infeasible) as error:
-        return Infeasibility(message=error.message, where=error.where, fix=error.fix)
+        illegal = isinstance(error, InputError) and not isinstance(error, Unsupported)
+        return Infeasibility(message=error.message, where=error.where, fix=error.fix, illegal=illegal)
     return Solved(plan, found)
 
 

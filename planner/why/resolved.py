@@ -21,16 +21,18 @@ class Infeasibility(Spec, omit_defaults=False):
     message: str
     where: str
     fix: str
+    illegal: bool = False  # whether a job that fixes it is refused as input: no memory or network would do
 
 
 def solve_facts(inputs: Inputs, resolve: SolveAgain) -> StepFacts | Infeasibility:
     """The breakdown of the step of a problem's plan, or the binding constraint."""
     refusal = first_refusal(inputs, fixed_fields(inputs))
     if refusal:
-        return Infeasibility(message=refusal_text(inputs.software.name, refusal), where="software", fix=refusal.fix)
+        message = refusal_text(inputs.software.name, refusal)
+        return Infeasibility(message=message, where="software", fix=refusal.fix, illegal=True)
     impossible = impossible_fields(inputs)
     if impossible:
-        return Infeasibility(message=impossible[0], where="layouts", fix=impossible[1])
+        return Infeasibility(message=impossible[0], where="layouts", fix=impossible[1], illegal=True)
     try:
         plan = resolve(inputs)
     except Infeasible as error:

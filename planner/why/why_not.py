@@ -4,6 +4,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import score
 from planner.specs.base import Spec, with_fields
 from planner.why.apply_changes import apply_changes, apply_implied
+from planner.why.fixed_stages import keeping_layout, priced_as_fixed
 from planner.why.joint_why_not import JointWhyNot, joint_why_not
 from planner.why.nearest_feasible import nearest_feasible
 from planner.why.plan_difference import PartDifference, differing_parts
@@ -33,12 +34,17 @@ def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain
     step = single_step(plan, number)
     if len(step.layouts) > 1:
         return joint_why_not(plan, number, step, words, resolve)
-    inputs, follows, unable = apply_implied(apply_changes(plan_inputs(step), words), words)  # input errors first
+    changed = apply_changes(plan_inputs(step), words)  # input errors first
+    staged = changed.job.layout.stages is not None
+    implied = (keeping_layout(changed, step, words), (), "") if staged else apply_implied(changed, words)
+    inputs, follows, unable = implied
     before = step_facts(step, score(step))
     problem, _, undecidable = apply_implied(plan_inputs(step), ())
     again = None if undecidable else solve_facts(problem, resolve)
     after = (
-        Infeasibility(message=unable, where="strategy (what binds)", fix="") if unable else solve_facts(inputs, resolve)
+        Infeasibility(message=unable, where="strategy (what binds)", fix="")
+        if unable
+        else solve_facts(inputs, priced_as_fixed if staged else resolve)
     )
     found = after if isinstance(after, StepFacts) else None
     return WhyNot(
@@ -54,7 +60,7 @@ def why_not(plan: Plan, number: int, words: tuple[str, ...], resolve: SolveAgain
         because=differing_parts(before, found) if found else (),
         infeasible=None
         if isinstance(after, StepFacts)
-        else with_feasible_fix(after, nearest_feasible(problem, words, resolve)),
+        else with_feasible_fix(after, "" if staged else nearest_feasible(problem, words, resolve)),
     )
 
 

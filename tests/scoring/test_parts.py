@@ -6,8 +6,9 @@ import pytest
 
 from planner import files
 from planner.plan.plan_file import Plan, Prices
-from planner.scoring.plan_answer import plan_answer, plan_flops
+from planner.scoring.plan_answer import plan_answer
 from planner.scoring.score import score
+from planner.scoring.work_at_peak import plan_flops
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.hardware.profile import Profile

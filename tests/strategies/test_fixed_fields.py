@@ -1,9 +1,12 @@
 """Fields that a job fixes and no layout can have: one located error with its fix, whatever the strategy."""
 
+from pathlib import Path
+
 import pytest
 
 from planner import pipeline
 from planner.errors import InputError
+from planner.specs.inputs import JobOptions
 from tests.static_jobs import for_software, small_cluster, static_job
 
 
@@ -30,6 +33,31 @@ def test_what_no_layout_can_have_is_one_located_error(tmp_path, strategy, model,
     with pytest.raises(InputError, match=said) as caught:
         pipeline.solve(job(tmp_path, model, ranks, fixed, strategy))
     assert "(fix.layouts.llm)" in caught.value.where and caught.value.fix
+
+
+@pytest.mark.parametrize("ask", [pipeline.predict, pipeline.fits])
+@pytest.mark.parametrize("model", ["llama-3-8b", "llava-1.5-7b"])
+@pytest.mark.parametrize(
+    ("fixed", "said", "where"),
+    [
+        ("replica: 2, rank_order: tp-cp-dp-pp", "does not say where replica is", "llm.rank_order)"),
+        ("pp: 2, stages: []", "0 stages for pp = 2", "llm)"),
+        ("pp: 2, stages: [0, 2-3]", "do not cover layers", "llm)"),
+        ("recompute: {90: full}", "layer 90 does not exist", "llm.recompute)"),
+    ],
+)
+def test_what_no_plan_can_have_is_refused_before_anything_is_assigned(tmp_path, ask, model, fixed, said, where):
+    """Of one module and of several alike."""
+    path = Path(job(tmp_path, model, 8, fixed, "parallel_search"))
+    if model == "llava-1.5-7b":
+        lengths = "{from: sample_mix, multimodal: 1, text_only: 0, text: 64, images: {name: coco, each: 1}}"
+        text = path.read_text().replace("{from: file, path: lengths.txt}", lengths).replace("parallel_", "modality_")
+        path.write_text(
+            text.replace("modality_search", "modality_layout").replace("layouts: {", "layouts: {vision: {}, ")
+        )
+    with pytest.raises(InputError, match=said) as caught:
+        ask(str(path), JobOptions())
+    assert caught.value.where.endswith(f"(fix.layouts.{where}") and caught.value.fix
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from planner.plan.legal.plan_laws import require_legal, violations
 from planner.plan.plan_file import Layout
 from planner.plan.tasks.expand import expand
 from planner.scoring import score
-from planner.scoring.plan_answer import plan_flops
+from planner.scoring.work_at_peak import plan_flops
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.specs.parallelism import Parallelism

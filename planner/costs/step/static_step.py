@@ -79,10 +79,10 @@ def static_step_seconds(
 
 def zero_bubble_share(at: LayoutColumns, weights: Number) -> Number:
     """The share of 1F1B's bubble that zero bubble leaves: of pp − 1 stages' F, I and W, less one W each, and less as
-    many more as can be deferred. `weights`: the share of W.
+    many more as can be deferred: none of it where W, of few tokens, takes more than half. `weights`: the share of W.
     """
     deferred = np.minimum(at.micro_batches, at.pp) - 1.0
-    return 1.0 - weights * (1.0 + deferred / np.maximum(1.0, at.pp - 1.0))
+    return np.maximum(0.0, 1.0 - weights * (1.0 + deferred / np.maximum(1.0, at.pp - 1.0)))
 
 
 def send_fields(at: LayoutColumns) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ hold; the kind of sync suits the ZeRO stage; the software can launch the layouts
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 
 from planner.errors import InputError
@@ -30,12 +31,12 @@ from planner.specs.layers import Module
 from planner.specs.shapes import resident_layers
 from planner.specs.workload.items import size_faults
 
-__all__ = ["Violation", "require_legal", "violations"]
+__all__ = ["Violation", "require_legal", "require_legal_layouts", "violations"]
 
 
 def violations(plan: Plan) -> list[Violation]:
     """Return all violations; a legal plan has none."""
-    found = [*name_laws(plan), *limit_name_laws(plan), *repeated_laws(plan), *layout_laws(plan), *group_laws(plan)]
+    found = [*layout_laws(plan), *name_laws(plan), *limit_name_laws(plan), *repeated_laws(plan), *group_laws(plan)]
     if found:  # the laws below look names up
         return found
     found, placement = [*launch_laws(plan), *size_laws(plan), *item_laws(plan), *feed_laws(plan)], GroupPlacement(plan)
@@ -46,7 +47,16 @@ def violations(plan: Plan) -> list[Violation]:
 
 def require_legal(plan: Plan, name: str) -> None:
     """Raises InputError with the first violation and the number of others; `name` is the plan's file."""
-    found = violations(plan)
+    require_none(violations(plan), name)
+
+
+def require_legal_layouts(plan: Plan, name: str) -> None:
+    """The same of the layouts alone, which a job fixes: of a plan that has no items yet; `name`: the job's file."""
+    require_none([replace(each, where=f"fix.{each.where}") for each in layout_laws(plan)], name)
+
+
+def require_none(found: Sequence[Violation], name: str) -> None:
+    """Raises InputError with the first of these violations, in the file `name`."""
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise InputError(

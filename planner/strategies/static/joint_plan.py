@@ -35,7 +35,7 @@ from planner.strategies.static.joint_streams import AssignmentRule, JointAssignm
 from planner.strategies.static.packed_modules import packs_samples
 from planner.strategies.static.placement import placed_layouts
 from planner.strategies.static.sample_assignment import packed_micro_batches
-from planner.strategies.static.static_plan import micro_batch_count, replica_groups
+from planner.strategies.static.static_plan import micro_batch_count, replica_groups, require_lawful
 
 Checked = TypeVar("Checked")
 Choose = Callable[[JointItems], JointAssignment]
@@ -137,6 +137,7 @@ def plan_of_layouts(inputs: Inputs, layouts: dict[str, Layout]) -> Plan:
     """The unpriced plan of one batch with a decided layout of every module, by the job's strategy: the quicker of two
     assignments. Raises InputError where it is not legal, and Infeasible where a sample is more than a rank may hold.
     """
+    require_lawful(inputs, layouts, plan_edges(inputs, layouts))
     plan = quicker_assignment(inputs, draft_of_layouts(inputs, layouts))
     require_legal(plan, str(inputs.file))
     return plan

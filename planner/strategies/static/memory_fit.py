@@ -13,7 +13,7 @@ from planner.strategies.static.fitting_change import FittingChange, fitting_chan
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import plan_together
 from planner.strategies.static.layout_change import LayoutChange, fixed_numbers, smallest_change
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.static_plan import lawful_static_plan
 from planner.units import GIB
 
 
@@ -68,7 +68,7 @@ def memory_fit_of_job(inputs: Inputs) -> MemoryFit:
         found = memory_fit_of_plan(plan, scores)
         return found if found.fits else replace(found, change=fitting_change(inputs, plan.layouts, runs=False))
     problem, layout = layout_problem(inputs), fixed_layout(inputs, runs=False)
-    plan = restate_in_objective(static_plan(inputs, problem, layout), inputs.job.objective)
+    plan = restate_in_objective(lawful_static_plan(inputs, problem, layout), inputs.job.objective)
     scores = (score(plan),)
     found = memory_fit_of_plan(plan, scores)
     return found if found.fits else memory_fit_of_plan(plan, scores, smallest_change(problem, fixed_numbers(layout)))

@@ -7,9 +7,10 @@ from planner.costs import CostLine, Pricing
 from planner.errors import Infeasible
 from planner.layouts import LayoutProblem, TrainingSetup, assign_least_loaded
 from planner.plan.descriptions import GROUPED
+from planner.plan.legal.plan_laws import require_legal_layouts
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.mesh.synchronisation import sync_of
-from planner.plan.plan_file import Group, Layout, MicroBatch, Plan, assignments
+from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
@@ -29,6 +30,18 @@ def static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
     return draft_plan(
         replace(inputs, job=job), used, layouts, replica_groups(layout), plan_micro_batches(cells, layout)
     )
+
+
+def lawful_static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
+    """The same of a layout that nothing searched. Raises InputError where no plan can have it."""
+    require_lawful(inputs, {inputs.module: layout})
+    return static_plan(inputs, problem, layout)
+
+
+def require_lawful(inputs: Inputs, layouts: dict[str, Layout], edges: tuple[Edge, ...] = ()) -> None:
+    """Raises InputError where no plan can have these layouts, before anything is assigned to their ranks."""
+    draft = draft_plan(inputs, plan_uses(inputs, layouts, ()), layouts, {}, ())
+    require_legal_layouts(with_fields(draft, edges=edges), str(inputs.file))
 
 
 def assign_items(pricing: Pricing, inputs: Inputs, layout: Layout, trained: TrainingSetup) -> ReplicaItems:

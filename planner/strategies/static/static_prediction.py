@@ -5,12 +5,20 @@ from dataclasses import asdict, dataclass
 
 from planner.layouts import closed_form_parts, layout_problem
 from planner.plan.plan_file import Plan
-from planner.scoring import Score, exceeds_memory, outcome_of, prediction_of, restate_in_objective, score
+from planner.scoring import (
+    Score,
+    exceeds_memory,
+    outcome_of,
+    prediction_of,
+    require_possible,
+    restate_in_objective,
+    score,
+)
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.strategies.static.fixed_layout import fixed_layout
 from planner.strategies.static.joint_plan import priced_together
-from planner.strategies.static.static_plan import static_plan
+from planner.strategies.static.static_plan import lawful_static_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ def predict_job(inputs: Inputs) -> StepTimePrediction:
         plan, found = priced_together(inputs)
         return predict_plan(plan, (found,))
     problem, layout = layout_problem(inputs), fixed_layout(inputs)
-    plan = static_plan(inputs, problem, layout)
+    plan = lawful_static_plan(inputs, problem, layout)
     found = score(plan)
     plan = restate_in_objective(
         with_fields(plan, outcome=outcome_of(found, ""), prediction=prediction_of(found)), inputs.job.objective
@@ -48,6 +56,7 @@ def predict_job(inputs: Inputs) -> StepTimePrediction:
         return StepTimePrediction(plan, (found,), simulated_parts((found,)), None, sources_of(plan))
     closed = closed_form_parts(problem, layout)
     parts = {name: float(value) for name, value in asdict(closed).items()}
+    require_possible({f"{name} of the step": value for name, value in parts.items()}, plan.name, found.step_seconds)
     return StepTimePrediction(plan, (found,), parts, float(closed.seconds), sources_of(plan))
 
 
@@ -58,7 +67,7 @@ def predict_plan(plan: Plan, scores: Sequence[Score]) -> StepTimePrediction:
 
 def simulated_parts(scores: Sequence[Score]) -> dict[str, float]:
     """Seconds by part of the mean rank in the mean step."""
-    each = [score.timeline.breakdown() for score in scores]
+    each = [score.breakdown for score in scores]
     names = {"compute": "compute", "exposed_comm": "exposed communication", "idle": "waiting"}
     return {part: sum(getattr(parts, name) for parts in each) / len(each) for name, part in names.items()}
 

@@ -1,0 +1,63 @@
+"""Seconds that the FLOPs of modules take at the peak of a plan's devices: no step is quicker, and MFU is of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from planner.costs import peak_flops
+from planner.plan.gradient_flow import gradient_flows
+from planner.plan.kept_features import computed_shares
+from planner.plan.plan_file import Plan, assignments
+from planner.plan.tokens.encoder_outputs import fed_tokens
+from planner.scoring.objective_value import item_lengths
+from planner.specs.base import Ranks
+from planner.specs.hardware.cluster import device_of_rank
+from planner.specs.shapes import step_flops
+
+
+def seconds_at_peak(plan: Plan, numbers: Sequence[int], ranks: Ranks | None = None) -> dict[str, float]:
+    """Seconds of each module's FLOPs in these steps, at the peak of all of these ranks in the precision of its
+    products; `ranks`: None for the module's own.
+    """
+    flops = module_flops(plan, numbers)
+    return {
+        name: flops[name] / peak_flops_of(plan, layout.ranks if ranks is None else ranks, layout.dtype)
+        for name, layout in plan.layouts.items()
+    }
+
+
+def plan_flops(plan: Plan) -> float:
+    """FLOPs of all steps and modules."""
+    return sum(module_flops(plan, range(len(plan.steps))).values())
+
+
+def module_flops(plan: Plan, numbers: Sequence[int]) -> dict[str, float]:
+    """FLOPs of each module in these steps, recomputation not counted; of features that are kept in the mean of
+    epochs.
+    """
+    models, computed = plan.uses.models, computed_shares(plan)
+    return {
+        name: computed[name]
+        * step_flops(
+            models[name],
+            item_lengths(plan, name, numbers),
+            cross_attention_tokens(plan, name, numbers),
+            flow.through_layers,
+        )
+        for name, flow in gradient_flows(models, plan.edges).items()
+    }
+
+
+def cross_attention_tokens(plan: Plan, module: str, numbers: Sequence[int]) -> tuple[int, ...]:
+    """Tokens that the cross attention of each item reads, in the order of the steps; empty without cross attention."""
+    if not plan.uses.models[module].cross_attention_width:
+        return ()
+    read = fed_tokens(plan, "cross_attention")
+    micro_batches = (micro_batch for number in numbers for micro_batch in plan.steps[number].micro_batches)
+    placed = (a for micro_batch in micro_batches for a in assignments(plan, micro_batch))
+    return tuple(read.get((module, item), 0) for a in placed if a.module == module for item in a.items)
+
+
+def peak_flops_of(plan: Plan, ranks: Ranks, dtype: str) -> float:
+    """Peak FLOP/s of ranks together."""
+    kinds = Counter(device_of_rank(plan.uses.cluster, rank) for rank in ranks)
+    return sum(count * peak_flops(plan.uses.devices[kind], dtype) for kind, count in kinds.items())
