@@ -40,6 +40,7 @@ from planner.cli.verbs import (
     why_not,
 )
 from planner.errors import PlannerError
+from planner.printable import one_line, printable
 
 BUG = 70
 
@@ -78,6 +79,13 @@ class LogLevel(str, Enum):
     error = "error"
 
 
+class PrintableLog(logging.Formatter):
+    """Messages quote files, as errors do."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return one_line(super().formatMessage(record))
+
+
 def print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"planner {planner.__version__}")
@@ -95,9 +103,9 @@ def global_options(
     debugging = debug
     for each in LogLevel:
         logging.addLevelName(getattr(logging, each.upper()), each.value)  # `warning: …`, as errors begin with `error: `
-    logging.basicConfig(
-        level=getattr(logging, log_level.upper()), stream=sys.stderr, format="%(levelname)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableLog("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=getattr(logging, log_level.upper()), handlers=[handler])
 
 
 def build_app() -> typer.Typer:
@@ -132,6 +140,10 @@ def main() -> None:
         exit_with_bug(error)
 
 
+def print_traceback(error: Exception) -> None:
+    sys.stderr.write(printable("".join(traceback.format_exception(error))))
+
+
 def exit_on_signal(number: int, frame: FrameType | None) -> None:
     """End the process through its `finally` blocks on Ctrl-C or SIGTERM: no orphans, no half-written files."""
     sys.exit(128 + number)
@@ -141,7 +153,7 @@ def exit_with_error(error: PlannerError) -> None:
     from planner.files import with_position
 
     if debugging:
-        traceback.print_exception(error)
+        print_traceback(error)
     for each in error.errors:
         each.where = with_position(each.where)
         message, *rest = str(each).split("\n")
@@ -151,7 +163,8 @@ def exit_with_error(error: PlannerError) -> None:
 
 def exit_with_bug(error: Exception) -> None:
     if debugging:
-        traceback.print_exception(error)
-    sys.stderr.write(f"error: {type(error).__name__}: {error}\n  this is a bug in planner, not in your input\n")
+        print_traceback(error)
+    told = printable(f"{type(error).__name__}: {error}")
+    sys.stderr.write(f"error: {told}\n  this is a bug in planner, not in your input\n")
     sys.stderr.write("  fix: run it again with `planner --debug …` and report what it prints\n")
     sys.exit(BUG)

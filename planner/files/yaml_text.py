@@ -13,6 +13,7 @@ import yaml
 from yaml.reader import Reader
 
 from planner.errors import InputError
+from planner.printable import one_line
 
 try:  # libyaml when present: about ten times faster
     from yaml import CSafeLoader as Loader
@@ -53,12 +54,7 @@ def key_path_text(route: KeyPath) -> str:
     """A path as text: ('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:MAX_SHOWN_STEPS]]
     more = "…" if len(route) > MAX_SHOWN_STEPS else ""
-    return printable("".join([*steps, more])).removeprefix(".") or "the whole file"
-
-
-def printable(text: str) -> str:
-    """A text on one line: keys and values of a damaged file may have line breaks of any alphabet in them."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return one_line("".join([*steps, more])).removeprefix(".") or "the whole file"
 
 
 class OpenCollection:

@@ -10,7 +10,7 @@ from planner.ledger import accuracy_of_folder, drift_by_plan, measured_steps_of_
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.report import Page, PageStep, Why, ledger_page, plan_page, recorded_step, runs_page, timeline_page
-from planner.simulate import GZIP_MAGIC, read_steps
+from planner.simulate import read_steps
 
 SNIFFED_BYTES = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
 
@@ -48,12 +48,7 @@ def is_plan(path: Path) -> bool:
     """Whether a path is a plan: not a folder, a ledger of runs (.jsonl) or a trace. Raises InputError."""
     if path.is_dir() or path.suffix == ".jsonl":
         return False
-    try:
-        with path.open("rb") as handle:
-            start = handle.read(SNIFFED_BYTES)
-    except OSError as error:
-        raise InputError(f"cannot read the file: {error.strerror}", where=str(path), fix="check the path") from error
-    return not start.startswith(GZIP_MAGIC) and not start.lstrip().startswith((b"{", b"["))
+    return not files.read_head(path, SNIFFED_BYTES).lstrip().startswith((b"{", b"["))
 
 
 def page_of_plan(path: Path, extra: PageExtras) -> Page:

@@ -4,13 +4,12 @@ A trace is told by its head: the profiler writes `traceEvents` after a few lines
 another file, as an execution trace is, and is named in a note rather than refused.
 """
 
-import gzip
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from planner.errors import InputError
+from planner.files import read_head
 from planner.units import MIB
 
 HEAD = MIB  # bytes of a file, uncompressed, before its events
@@ -45,10 +44,7 @@ def find_traces(paths: Iterable[Path]) -> FoundTraces:
 
 def has_events(path: Path) -> bool:
     """Whether a file's head begins the events of a trace; one that cannot be read does, so that its error is shown."""
-    opened = gzip.open if path.name.endswith(".gz") else open
     try:
-        with opened(path, "rb") as file:
-            head: bytes = file.read(HEAD)
-    except (OSError, EOFError, zlib.error):
+        return b'"traceEvents"' in read_head(path, HEAD)
+    except InputError:
         return True
-    return b'"traceEvents"' in head

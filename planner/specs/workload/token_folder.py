@@ -3,10 +3,12 @@
 Sample i is tokens[offsets[i]:offsets[i + 1]]. Both are mapped into memory: only what is used is read.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
+from planner.files import require_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +38,8 @@ def open_array(path: Path, types: tuple[str, ...], what: str = "tokens", dims: i
     """Open an array of so many dimensions and one of these types, mapped into memory. Raises InputError."""
     import numpy as np
 
+    if os.path.exists(path):
+        require_regular(path)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
