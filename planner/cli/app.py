@@ -3,6 +3,7 @@
 Nothing heavy is imported here or at the top of a verb, so that `--help` stays quick.
 """
 
+import io
 import logging
 import signal
 import sys
@@ -10,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from enum import Enum
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,6 +44,7 @@ from planner.errors import PlannerError
 from planner.printable import one_line, printable
 
 BUG = 70
+UsageError: Any = typer.BadParameter.__base__  # of the click that typer has within
 
 VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
     "demo": demo.demo,
@@ -133,7 +135,12 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, exit_on_signal)
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        exit_with_usage(error)
+    except typer.Abort:
+        sys.stderr.write("Aborted!\n")
+        sys.exit(1)
     except PlannerError as error:
         exit_with_error(error)
     except Exception as error:
@@ -147,6 +154,14 @@ def print_traceback(error: Exception) -> None:
 def exit_on_signal(number: int, frame: FrameType | None) -> None:
     """End the process through its `finally` blocks on Ctrl-C or SIGTERM: no orphans, no half-written files."""
     sys.exit(128 + number)
+
+
+def exit_with_usage(error: Any) -> None:
+    """Exit as typer would where it cannot parse what was typed, which its message quotes."""
+    message = io.StringIO()
+    error.show(message)
+    sys.stderr.write(printable(message.getvalue()))
+    sys.exit(error.exit_code)
 
 
 def exit_with_error(error: PlannerError) -> None:

@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from planner.cli.canvas import Canvas
-from planner.printable import UNSAFE, printable
+from planner.printable import UNSAFE, one_line, printable
 
 SVG_CANVAS = Canvas(92)
 BROKEN_PIPE = 141  # exit code: that of a program which SIGPIPE ended
@@ -72,6 +72,11 @@ def svg(title: str, pictures: Iterable[RenderableType]) -> str:
     for picture in pictures:
         out.print(picture)
     return FONT.sub("", out.export_svg(title=title, unique_id="planner"))
+
+
+def note(*lines: str) -> None:
+    """Print lines on stderr, beside what is printed on stdout."""
+    sys.stderr.writelines(f"{one_line(line)}\n" for line in lines)
 
 
 def print_raw(text: str) -> None:

@@ -12,6 +12,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EAGAIN
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -58,7 +59,9 @@ class BoundedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            count: int = self.source.readinto(buffer) or 0
+            count: int | None = self.source.readinto(buffer)
+            if count is None:
+                raise BlockingIOError(EAGAIN, os.strerror(EAGAIN))
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             what = f"the gzipped file cannot be unpacked: {error}"
             raise InputError(what, where=str(self.path), fix="make or fetch it again") from error
@@ -81,7 +84,7 @@ def open_bytes(path: str | Path, kind: FileKind = WHOLE) -> Iterator[BinaryIO]:
         raise unreadable(path, error) from error
     with raw:
         require_regular(raw.fileno(), path)  # if it was exchanged meanwhile, nothing has waited
-        packed = kind.gzipped and raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        packed = kind.gzipped and BoundedReader(raw, path, kind).read(len(GZIP_MAGIC)) == GZIP_MAGIC
         raw.seek(0)
         yield io.BufferedReader(BoundedReader(gzip.GzipFile(fileobj=raw) if packed else raw, path, kind))
 

@@ -1,6 +1,7 @@
 """A config.json whose values are read by key and type; keys that no reader asks for are reported as notes."""
 
 import json
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,7 +178,7 @@ def quoted_json(value: Any) -> str:
 
 def read_config(path: Path) -> HfConfig:
     """The config.json at `path`, or in the folder there. Raises InputError."""
-    path = path / "config.json" if path.is_dir() else path
+    path = path / "config.json" if os.path.isdir(path) else path
     values = files.read_json(path, "give the config.json of a model", infinite=True)
     if not isinstance(values, dict):
         raise InputError(

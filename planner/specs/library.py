@@ -47,10 +47,7 @@ def is_path(reference: str) -> bool:
 
 def is_file(path: Path) -> bool:
     """Whether there is such a file; False also for invalid paths (too long, a null byte)."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path)
 
 
 def find_file(reference: str, kind: type, base: Path | None = None, where: str = "") -> Path:

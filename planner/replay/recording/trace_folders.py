@@ -4,6 +4,7 @@ A trace is told by its head: the profiler writes `traceEvents` after a few lines
 another file, as an execution trace is, and is named in a note rather than refused.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -28,10 +29,10 @@ def find_traces(paths: Iterable[Path]) -> FoundTraces:
     traces: list[Path] = []
     notes: list[str] = []
     for path in paths:
-        if not path.is_dir():
+        if not os.path.isdir(path):
             traces.append(path)
             continue
-        found = sorted(file for file in path.rglob("*.json*") if file.name.endswith(SUFFIXES) and file.is_file())
+        found = sorted(file for file in path.rglob("*.json*") if file.name.endswith(SUFFIXES) and os.path.isfile(file))
         own = [file for file in found if has_events(file)]
         if not own:
             fix = "name one with the files of torch.profiler, *.json or *.json.gz; one of each rank"

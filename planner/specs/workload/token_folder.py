@@ -46,7 +46,7 @@ def open_array(path: Path, types: tuple[str, ...], what: str = "tokens", dims: i
         raise InputError(
             f"cannot read the {what}: {error.strerror or error}", where=str(path), fix=HOW_TO_MAKE
         ) from error
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # numpy reads the head of a file as Python, which fails in many ways
         raise InputError(f"this is no array of numpy: {error}", where=str(path), fix=HOW_TO_MAKE) from error
     found = f"{array.dtype}{[*array.shape]}" if isinstance(array, np.ndarray) else "an archive"
     if not isinstance(array, np.ndarray):
