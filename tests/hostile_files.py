@@ -43,6 +43,7 @@ from tests.ledger.test_run_ledger import ENTRY
 from tests.plans import staged_plan
 from tests.property.test_every_format import step_text
 from tests.property.test_mutants import PLANS as PRICED
+from tests.property.test_mutants import damaged
 from tests.published.made_records import write as write_records
 from tests.replay.handmade_traces import Recorder
 from tests.simulate.test_trace_reader import simulated
@@ -50,7 +51,7 @@ from tests.test_golden import GOLDEN
 
 MIB = 2**20
 SECONDS, BYTES = 60, 500 * MIB  # that reading a file may take at most; the time is for busy machines
-ESCAPES = (
+SIGNS = (
     "\x1b[31m",
     "\x1b]0;t\x07",
     "\x9b2J",
@@ -63,32 +64,28 @@ ESCAPES = (
     "\x7f",
     "[bold]x[/]",
 )
-DEEP = (
-    "[" * 30,
-    "[" * 5000,
-    "{a: " * 5000,
-    "[[]]",
-    "{}",
-    "[1, 2]",
-    "*a",
-    "&a x",
-    "&a [*a, *a]",
-    "{<<: {a: 1}}",
-    "<<",
-    "? ",
-)
+NESTED = ("[" * 30, "[" * 5000, "{a: " * 5000, "[[]]", "{}", "[1, 2]", "*a", "&a x", "&a [*a]", "{<<: {a: 1}}", "<<")
 VALUES = (
     *("1e400", "-1e400", ".nan", "NaN", ".inf", "-Infinity", "-0", "-0.0", "-1", "0", "1e-400", "1e308", "0x1F"),
     *("9" * 30, "9" * 5000, "0." + "1" * 5000, "1e" + "9" * 50, "1_000", "null", "~", "true", "yes", "2024-01-01"),
-    *("", "''", '""', "|", "\t", "\\", '"', "'", "`", "#", ":", "--- a", "...", "%TAG ! x", "!!binary aGk="),
+    *("", "''", '""', "|", "\t", "\\", '"', "'", "`", "#", ":", "? ", "--- a", "...", "%TAG ! x", "!!binary aGk="),
     *("!!python/object/apply:os.system [id]", "x" * 10**5, "é" * 10**5, "..", "../../../../etc/passwd", "/dev/zero"),
-    *("/dev/stdin", "/proc/self/mem", "./job.yaml", ".", *DEEP),
-    *(json.dumps(f"a{sign}b") for sign in ESCAPES),
-    *(f"a{sign}b" for sign in ESCAPES),
+    *("/dev/stdin", "/proc/self/mem", "./job.yaml", ".", *NESTED),
+    *(json.dumps(f"a{sign}b") for sign in SIGNS),
+    *(f"a{sign}b" for sign in SIGNS),
 )
 WORD = re.compile(r"[^\s,\[\]{}:\"]+")
 LAUGHS = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{f'*{a}, ' * 9}]\n" for a, b in pairwise("abcdefgh"))
 WHOLE = (b"", b"\0" * 4096, b"[" * 10**5, b"{" * 10**5, b"\n" * 10**6, LAUGHS.encode(), b"\xff" * 99)
+OUTSIDE = ("/dev/zero", "/dev/full", "/proc/self/mem", "/proc/kmsg", "/", "nul\0byte", "x" * 5000)
+JOB = """format: planner.job/1
+name: small
+model: gpt-7b
+cluster: a100x64
+workload: {lengths: {from: file, path: lengths.csv}, batch_rows: 3, max_tokens: 4096}
+layout: {tp: 8}
+strategy: parallel_search
+"""
 
 
 class Reader(NamedTuple):
@@ -98,30 +95,35 @@ class Reader(NamedTuple):
     read: Callable[[Path], object]
 
 
-def shipped(folder: str, name: str, kind: type) -> Reader:
-    """A file of profiles/."""
-    path = shipped_folder() / folder / f"{name}.yaml"
-    return Reader(texted(path.name, path.read_text), lambda path: files.read(path, kind))
-
-
-def texted(name: str, text: str | Callable[[], str]) -> Callable[[Path], Path]:
-    """Makes a file of this text."""
+def text_file(name: str, text: str | Callable[[], str], read: Callable[[Path], object]) -> Reader:
+    """A file of this text."""
 
     def make(folder: Path) -> Path:
         (folder / name).write_text(text if isinstance(text, str) else text())
         return folder / name
 
-    return make
+    return Reader(make, read)
+
+
+def shipped(folder: str, name: str, kind: type) -> Reader:
+    """A file of profiles/."""
+    path = shipped_folder() / folder / f"{name}.yaml"
+    return text_file(path.name, path.read_text, lambda path: files.read(path, kind))
+
+
+def job(folder: Path) -> Path:
+    (folder / "lengths.csv").write_text("tokens\n100\n200\n300\n")
+    (folder / "job.yaml").write_text(JOB)
+    return folder / "job.yaml"
 
 
 def recorded(folder: Path) -> Path:
     return Recorder().step(0, 0, 200).launch("sgemm", 50, 5, 7, 60, 100).op("aten::mm", 40, 20).write(folder)
 
 
-def tensors(folder: Path) -> Path:
-    header = json.dumps({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
-    (folder / "m.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(24))
-    return folder / "m.safetensors"
+def ledger(folder: Path) -> Path:
+    append_entry(folder / "runs.jsonl", ENTRY)
+    return folder / "runs.jsonl"
 
 
 def tokens(folder: Path) -> Path:
@@ -130,20 +132,10 @@ def tokens(folder: Path) -> Path:
     return folder / "offsets.npy"
 
 
-def ledger(folder: Path) -> Path:
-    append_entry(folder / "runs.jsonl", ENTRY)
-    return folder / "runs.jsonl"
-
-
-JOB = """format: planner.job/1
-name: small
-model: gpt-7b
-cluster: a100x64
-workload: {lengths: {from: file, path: lengths.csv}, batch_rows: 3, max_tokens: 4096}
-layout: {tp: 8}
-strategy: parallel_search
-"""
-PLANS = [path for path in sorted(GOLDEN.rglob("plan.yaml")) if (path.parent / "job.yaml").exists()]
+def tensors(folder: Path) -> Path:
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
+    (folder / "m.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(24))
+    return folder / "m.safetensors"
 
 
 @cache
@@ -152,62 +144,62 @@ def staged() -> Plan:
     return files.parse(PRICED[1], Plan, "staged")
 
 
+def samples(path: Path) -> list[object]:
+    return [*read_sample_file(path)]
+
+
+def kernels(path: Path) -> object:
+    return read_table(path, dict.fromkeys(("m", "n", "k", "latency")))
+
+
+SAMPLE = '{"text": 512, "images": [[1280, 960]], "audio": [7.2]}\n'
 READERS: dict[str, Reader] = {
-    "job": Reader(
-        lambda folder: [texted("lengths.csv", "tokens\n100\n200\n300\n")(folder), texted("job.yaml", JOB)(folder)][1],
-        lambda path: load_job(str(path), JobOptions()),
-    ),
+    "job": Reader(job, lambda path: load_job(str(path), JobOptions())),
     "model": shipped("models", "tiny-vit", Model),
     "cluster": shipped("clusters", "a100x64", Cluster),
     "profile": shipped("devices", "cpu", Profile),
     "software": shipped("software", "megatron", Software),
-    "step": Reader(texted("step.yaml", step_text), lambda path: files.read(path, StepFile)),
+    "step": text_file("step.yaml", step_text, lambda path: files.read(path, StepFile)),
     **{
-        f"plan of {path.parent.name}": Reader(texted("plan.yaml", path.read_text), pipeline.read_scored)
-        for path in PLANS
+        f"plan of {path.parent.name}": text_file("plan.yaml", path.read_text, pipeline.read_scored)
+        for path in sorted(GOLDEN.rglob("plan.yaml"))
+        if (path.parent / "job.yaml").exists()
     },
-    "lengths": Reader(texted("lengths.csv", "id,tokens\n1,100\n2,200\n"), lambda path: read_lengths(path, "tokens")),
-    "lines": Reader(texted("lengths.txt", "100\n200\n"), lambda path: read_lengths(path, "tokens")),
-    "samples": Reader(
-        texted("s.jsonl", '{"text": 512, "images": [[1280, 960]], "audio": [7.2]}\n' * 2),
-        lambda path: [*read_sample_file(path)],
-    ),
-    "sample list": Reader(texted("s.json", '[{"text": 5}, {"text": 6}]'), lambda path: [*read_sample_file(path)]),
-    "sample table": Reader(texted("s.csv", "text,images\n5,640x480+9x9\n"), lambda path: [*read_sample_file(path)]),
-    "counts": Reader(texted("counts.csv", "1,2,3\n4,5,6\n"), read_counts),
-    "config": Reader(
-        texted("config.json", json.dumps(PUBLISHED["Llama-3.1-8B"][0], indent=1)), lambda path: read_hf(path)
-    ),
-    "trace": Reader(
-        texted("trace.json", lambda: trace_json(build_trace([[simulated(staged_plan(2, 2))]], "toy"))), read_steps
+    "lengths": text_file("lengths.csv", "id,tokens\n1,100\n2,200\n", lambda path: read_lengths(path, "tokens")),
+    "lines": text_file("lengths.txt", "100\n200\n", lambda path: read_lengths(path, "tokens")),
+    "samples": text_file("samples.jsonl", SAMPLE * 2, samples),
+    "sample list": text_file("samples.json", f"[{SAMPLE}, {SAMPLE}]", samples),
+    "sample table": text_file("samples.csv", "text,images\n5,640x480+9x9\n", samples),
+    "counts": text_file("counts.csv", "1,2,3\n4,5,6\n", read_counts),
+    "config": text_file("config.json", json.dumps(PUBLISHED["Llama-3.1-8B"][0], indent=1), read_hf),
+    "trace": text_file(
+        "trace.json", lambda: trace_json(build_trace([[simulated(staged_plan(2, 2))]], "toy")), read_steps
     ),
     "recording": Reader(recorded, read_kineto_trace),
     "ledger": Reader(ledger, read_entries),
     "records": Reader(
         lambda folder: write_records(folder / "a.csv", {}, {"tp": "2"}), lambda path: read_published(path.parent)
     ),
-    "kernels": Reader(
-        texted("gemm.csv", "m,n,k,latency\n1,2,3,0.5\n4,5,6,0.7\n"),
-        lambda path: read_table(path, dict.fromkeys(("m", "n", "k", "latency"))),
-    ),
-    "schedule": Reader(
-        texted("order.csv", lambda: export_plan(staged(), "torch-csv").text),
+    "kernels": text_file("gemm.csv", "m,n,k,latency\n1,2,3,0.5\n4,5,6,0.7\n", kernels),
+    "schedule": text_file(
+        "order.csv",
+        lambda: export_plan(staged(), "torch-csv").text,
         lambda path: import_order_into("torch-csv", path, staged()),
     ),
     "tokens": Reader(tokens, lambda path: open_sample_folder(path.parent)),
     "tensors": Reader(tensors, SafetensorsCheckpoint),
-    "digest": Reader(texted("any", "text"), files.digest),
+    "digest": text_file("any", "text", files.digest),
 }
 
 
 def hostile(raw: bytes, chance: random.Random) -> bytes:
     """A file with something done to it."""
     kind = chance.choice(["value"] * 6 + ["damage", "damage", "encoding", "whole"])
+    text = raw.decode("latin-1")
     if kind == "damage":
-        return damaged(raw, chance)
+        return chance.choice([damaged(text, chance), raw[: chance.randrange(len(raw))]])
     if kind == "whole":
         return chance.choice(WHOLE)
-    text = raw.decode("latin-1")
     if kind == "encoding":
         sign = chance.choice(["utf-16", "utf-32", "utf-8-sig", "utf-16-be"])
         others = [raw.replace(b"\n", b"\r\n"), raw.replace(b"\n", b"\r"), b"\xff\xfe" + raw, raw.replace(b" ", b"\0")]
@@ -218,27 +210,15 @@ def hostile(raw: bytes, chance: random.Random) -> bytes:
     return text.encode("latin-1")
 
 
-def damaged(raw: bytes, chance: random.Random) -> bytes:
-    """Bytes cut, changed, lost or repeated."""
-    at = chance.randrange(len(raw))
-    new = bytes([chance.randrange(256)])
-    again = raw[chance.randrange(len(raw)) :][:40]
-    return raw[:at] + chance.choice([b"", new + raw[at + 1 :], raw[at + 20 :], again + raw[at:]])
-
-
-OUTSIDE = ("/dev/zero", "/dev/full", "/proc/self/mem", "/proc/kmsg", "/", "nul\0byte", "x" * 5000)
-
-
 def odd_paths(folder: Path, right: Path) -> dict[str, Path]:
     """Paths that are no files, or endless ones, beside a right file in its folder."""
     suffix = "".join(right.suffixes)
     made = {name: folder / f"{name}{suffix}" for name in ("pipe", "loop", "dangling", "zero", "sparse", "bomb")}
     os.mkfifo(made["pipe"])
-    made["loop"].symlink_to(made["loop"])
-    made["dangling"].symlink_to(folder / "nowhere")
-    made["zero"].symlink_to("/dev/zero")
-    with made["sparse"].open("wb") as out:
-        out.truncate(2**30)
+    for name, target in (("loop", made["loop"]), ("dangling", "nowhere"), ("zero", "/dev/zero")):
+        made[name].symlink_to(target)
+    made["sparse"].touch()
+    os.truncate(made["sparse"], 2**30)
     made["bomb"].write_bytes(bomb())
     return made | {"folder": folder} | {name: Path(name) for name in OUTSIDE}
 
@@ -246,8 +226,7 @@ def odd_paths(folder: Path, right: Path) -> dict[str, Path]:
 @cache
 def bomb(size: int = 3 * 2**30) -> bytes:
     """A gzipped file of spaces that unpacks to so many bytes: one member for each block of it."""
-    block = gzip.compress(b" " * (64 * MIB), mtime=0)
-    return block * (size // (64 * MIB))
+    return gzip.compress(b" " * (64 * MIB), mtime=0) * (size // (64 * MIB))
 
 
 @contextmanager

@@ -26,6 +26,7 @@ FilePosition = tuple[int, int]  # line and column, 1-based
 FilePositions = dict[KeyPath, FilePosition]  # of every value; that of a key itself is under (*path, "<key>")
 
 MAX_DEPTH = 50  # collections within each other; a plan has ten
+MOST_STEPS = 10_000_000  # of the paths of all values and keys, and ten for each: 600,000 of a plan
 MAX_SHOWN_STEPS = 12  # steps of a path that a message shows
 WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -73,6 +74,7 @@ class DocumentBuilder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.places: FilePositions = {}
+        self.steps = 0  # in all of their paths
         self.open: list[OpenCollection] = []
         self.top: list[Any] = []  # the document, once it has begun; at most one
 
@@ -130,7 +132,11 @@ class DocumentBuilder:
             here.values[key] = value
             key_route: KeyPath = (*route, "<key>")
             self.places[key_route] = key_place
+            self.steps += len(key_route) + 10
         self.places[route] = place
+        self.steps += len(route) + 10
+        if self.steps > MOST_STEPS:
+            raise self.parse_error("the file has too many values", place, "give a smaller one")
         return route
 
     def parse_error(self, what: str, place: FilePosition, fix: str) -> InputError:
