@@ -7,6 +7,9 @@ from planner.files.bounded_read import (
     LENGTHS,
     PLANNED_TRACE,
     RECORDED_TRACE,
+    RECORDS,
+    SAMPLES,
+    SCHEDULE,
     TEXT,
     open_bytes,
     read_bytes,
@@ -15,6 +18,7 @@ from planner.files.bounded_read import (
     read_head,
     read_text,
     require_regular,
+    too_many_records,
 )
 from planner.files.error_location import nearest_word
 from planner.files.file_lock import hold_lock, is_locked
@@ -31,6 +35,9 @@ __all__ = [
     "LENGTHS",
     "PLANNED_TRACE",
     "RECORDED_TRACE",
+    "RECORDS",
+    "SAMPLES",
+    "SCHEDULE",
     "TAKEN",
     "TEXT",
     "FolderQueue",
@@ -58,6 +65,7 @@ __all__ = [
     "require_regular",
     "require_writable",
     "sync_folder",
+    "too_many_records",
     "top_keys",
     "with_position",
     "write",

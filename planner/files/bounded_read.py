@@ -37,7 +37,10 @@ class FileKind(NamedTuple):
 
 TEXT = FileKind("text file", 32 * MIB, gzipped=False)
 TABLE = FileKind("table", 64 * MIB)
-LENGTHS = FileKind("file of lengths or samples", 64 * MIB, records=10**7)
+RECORDS = FileKind("file of published records", 32 * MIB, records=10**4)  # each is a case to predict
+LENGTHS = FileKind("file of lengths", 64 * MIB, records=10**7)
+SAMPLES = FileKind("file of samples or items", 64 * MIB, records=5 * 10**5)
+SCHEDULE = FileKind("schedule", 4 * MIB, gzipped=False)
 LEDGER = FileKind("ledger", 64 * MIB, gzipped=False, smaller="move it away: the next run begins another")
 PLANNED_TRACE = FileKind("trace of planner", 128 * MIB, smaller="write it of fewer ranks, by --trace-ranks, or steps")
 RECORDED_TRACE = FileKind(
@@ -139,6 +142,12 @@ def read_text(path: str | Path, kind: FileKind = TEXT) -> str:
         raise InputError(what, where=f"{path}:{line}", fix=fix) from error
 
 
+def too_many_records(kind: FileKind, path: str | Path, line: int) -> InputError:
+    """The error for a file that goes on at a line where its kind may not."""
+    what = f"a {kind.name} of more than {kind.records:,} records is not read"
+    return InputError(what, where=f"{path}:{line}", fix=kind.smaller)
+
+
 def read_csv(path: str | Path, kind: FileKind = TABLE, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
     """The records of a CSV, each with the number of its last line; a blank line has no cells. Raises InputError.
 
@@ -149,8 +158,7 @@ def read_csv(path: str | Path, kind: FileKind = TABLE, strict: bool = False) -> 
         try:
             for number, cells in enumerate(reader):
                 if number > kind.records:
-                    what = f"a {kind.name} of more than {kind.records:,} records is not read"
-                    raise InputError(what, where=f"{path}:{reader.line_num}", fix=kind.smaller)
+                    raise too_many_records(kind, path, reader.line_num)
                 yield reader.line_num, cells
         except csv.Error as error:
             where = f"{path}:{reader.line_num}"

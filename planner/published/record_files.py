@@ -115,7 +115,7 @@ def is_published_file(path: Path) -> bool:
 
 def read_records(path: Path) -> Iterator[PublishedRecord]:
     """Every record below the header. Raises InputError."""
-    records = files.read_csv(path, strict=True)
+    records = files.read_csv(path, files.RECORDS, strict=True)
     last, first = next(records, (0, []))
     header = column_names(first)
     require_columns(header, path)

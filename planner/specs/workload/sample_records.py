@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from planner.errors import InputError
-from planner.files import LENGTHS, open_bytes, read_csv
+from planner.files import SAMPLES, open_bytes, read_csv, too_many_records
 from planner.specs.base import Amount, Spec
 from planner.specs.layers.resize import ImageSize
 from planner.specs.workload.samples import MAX_LENGTH
@@ -76,8 +76,10 @@ def json_samples(path: Path) -> Iterator[tuple[Sample, str]]:
 
 def json_entries(path: Path) -> Iterator[tuple[bytes | msgspec.Raw, str]]:
     """The text of each sample with its place. Raises InputError."""
-    with open_bytes(path, LENGTHS) as file:
+    with open_bytes(path, SAMPLES) as file:
         for number, line in enumerate(file, 1):
+            if number > SAMPLES.records:
+                raise too_many_records(SAMPLES, path, number)
             line = line.removeprefix(codecs.BOM_UTF8)
             if number == 1 and line.lstrip().startswith(b"["):
                 yield from json_list(line + file.read(), path)
@@ -101,12 +103,14 @@ def json_list(text: bytes, path: Path) -> Iterator[tuple[msgspec.Raw, str]]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"this is no list of samples: {decoding_fault(error)}"
         raise InputError(message, where=str(path), fix=fix) from error
+    if len(entries) > SAMPLES.records:
+        raise too_many_records(SAMPLES, path, 1)
     yield from ((each, f"{path} ([{number}])") for number, each in enumerate(entries))
 
 
 def csv_samples(path: Path) -> Iterator[tuple[Sample, str]]:
     """Each record of a CSV as a sample; a `+` is between several in a cell. Raises InputError."""
-    records = read_csv(path, LENGTHS)
+    records = read_csv(path, SAMPLES)
     _, header = next(records, (0, []))
     unknown = [name for name in header if name not in COLUMNS]
     if unknown or not header:

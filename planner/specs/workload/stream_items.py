@@ -47,7 +47,7 @@ def read_stream_items(stream: StreamFile, name: str, model: Model, base: Path) -
     """Yield the items of a file, one for each line. Raises InputError."""
     path, spec = base / stream.path, model.modules[name]
     readers = reader_columns(stream, name, model.targets(name))
-    rows = files.read_csv(path, files.LENGTHS)
+    rows = files.read_csv(path, files.SAMPLES)
     _, header = next(rows, (0, []))
     for column in (stream.column, *readers.values()):
         if column not in header:
