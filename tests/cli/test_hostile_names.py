@@ -123,8 +123,7 @@ def folder(tmp_path_factory):
     with (folder / "share/planner/ledger.jsonl").open("a") as ledger:
         ledger.write(json.dumps({"format": FORMAT, **asdict(ENTRY), "machine": NAME, "plan": NAME}) + "\nno\n")
     (folder / "runs.jsonl").write_bytes((folder / "share/planner/ledger.jsonl").read_bytes())
-    recorder = Recorder().step(0, 0, 200).launch(NAME, 50, 5, 7, 60, 100).op(NAME, 40, 20)
-    recorder.write(folder)
+    Recorder().step(0, 0, 200).launch(NAME, 50, 5, 7, 60, 100).op(NAME, 40, 20).write(folder)
     return folder
 
 
@@ -145,9 +144,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "simulate": ("simulate plan.yaml --trace simulated.json", "simulate plan.yaml --measured config.json"),
     "predict": ("predict job.yaml", "predict plan.yaml", "predict job.yaml --lengths lengths.csv"),
     "fits": ("fits job.yaml", "fits plan.yaml", "fits broken.yaml"),
-    "run": ("run plan.yaml --data records", "run broken.yaml"),
+    "run": ("run staged.yaml --steps 1", "run plan.yaml --data records", "run broken.yaml"),
     "samples": (f"samples {shlex.quote(NAME)} --count 2", "samples config.json --count 2"),
-    "replay": ("replay trace.json", "replay records", f"replay {shlex.quote(NAME)}"),
+    "replay": ("replay trace.json.gz", "replay records", f"replay {shlex.quote(NAME)}"),
     "check": ("check plan.yaml staged.yaml", "check plan.yaml plan.yaml --markdown", "check ."),
     "report": (
         "report plan.yaml -o plan.html --why",
@@ -165,7 +164,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "calibrate": ("calibrate tables", "calibrate plan.yaml --measured 2s -o own.yaml", "calibrate records -o fits"),
     "export": ("export staged.yaml --to torch-csv -o order.csv", f"export staged.yaml --to {shlex.quote(NAME)} -o -"),
     "import": ("import hf config.json", "import torch-csv lengths.csv --into staged.yaml -o new.yaml"),
-    "list": ("list", f"list {shlex.quote(NAME)}"),
+    "list": ("list models", f"list {shlex.quote(NAME)}"),
     "schema": ("schema plan", f"schema {shlex.quote(NAME)}"),
 }
 JSON_TOO = {"show", "why", "simulate", "replay", "ledger"}
