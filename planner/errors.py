@@ -13,6 +13,8 @@ Any other exception that escapes is a bug (exit 70). A regression found by `chec
 
 from collections.abc import Sequence
 
+from planner.printable import one_line, printable
+
 
 class PlannerError(Exception):
     """An error as three lines: what is wrong, where, and what would fix it."""
@@ -30,17 +32,24 @@ class PlannerError(Exception):
         """Itself, or all of those that were found together."""
         return (self,)
 
+    def shown(self, text: str) -> str:
+        """One of its lines: they may quote files that anyone wrote."""
+        return printable(text)
+
     def __str__(self) -> str:
-        lines = [self.message]
+        lines = [self.shown(self.message)]
         if self.where:
-            lines.append(f"at {self.where}")
+            lines.append(f"at {self.shown(self.where)}")
         if self.fix:
-            lines.append(f"fix: {self.fix}")
+            lines.append(f"fix: {self.shown(self.fix)}")
         return "\n".join(lines)
 
 
 class InputError(PlannerError):
     exit_code = 2
+
+    def shown(self, text: str) -> str:
+        return one_line(text)
 
 
 class Unsupported(InputError):

@@ -1,5 +1,6 @@
 """Solves a job batch by batch with its strategy, or with the best of those that apply."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -294,7 +295,7 @@ def inputs_again(job: Path, plan: Plan) -> Inputs:
     """
     made, lengths = plan.made, plan.uses.sources.get("lengths")
     path = job.parent / lengths.path if lengths else None
-    given = str(path) if path and path.is_file() else None
+    given = str(path) if path and os.path.isfile(path) else None
     inputs = read_job(str(job), JobOptions(made.batches, made.first_row, made.seed, made.effort, given))
     strategy = BEST if inputs.job.strategy == BEST else made.strategy
     return replace(inputs, job=with_fields(inputs.job, strategy=strategy))

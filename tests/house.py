@@ -30,6 +30,7 @@ FLOORS = (
     ("files",),
     ("extras",),
     ("units", "errors", "callbacks"),
+    ("printable",),
 )
 FLOOR_OF = {name: number for number, floor in enumerate(FLOORS) for name in floor} | {"__main__": -1}
 MARK = "<!-- drawn by tests/house.py -->"

@@ -1,7 +1,5 @@
 """Tables of kernel timings as CSV or CSV.gz files with a header, one row a measurement."""
 
-import csv
-import gzip
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from planner import files
 from planner.errors import InputError
 
 Array = NDArray[np.float64]
@@ -80,17 +79,14 @@ def read_table(
 
 def read_cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """The header, and each row's cells with its line number. Raises InputError."""
-    try:
-        with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else open(path, newline="") as file:
-            reader = csv.reader(file)
-            header = next(reader, [])
-            rows = [(reader.line_num, cells) for cells in reader if cells]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot read the table: {error}", where=str(path), fix="give a CSV or CSV.gz file") from error
-    for line, cells in rows:
-        if len(cells) != len(header):
+    read = files.read_csv(path)
+    _, header = next(read, (0, []))
+    rows = []
+    for line, cells in read:
+        if cells and len(cells) != len(header):
             message = f"{len(cells)} fields under a header of {len(header)}"
             raise InputError(message, where=f"{path}:{line}", fix="correct the line or remove it")
+        rows += [(line, cells)] * bool(cells)
     if not rows:
         raise InputError("the table has no rows", where=str(path), fix="give a table with a header and measurements")
     return header, rows

@@ -5,6 +5,7 @@ only checked for legality and re-priced. A stored plan blocks that cannot be rea
 numbers deny; so does a job that can no longer be solved.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def check_folder(root: Path, resolve: ResolveJob, tolerances: Tolerances, on_cas
 
 def find_cases(root: Path) -> list[Path]:
     """Folders at any depth that hold a stored plan, sorted by name. Raises InputError."""
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise InputError("there is no such folder", where=str(root), fix="name a folder of cases, or two plans")
     folders = sorted({path.parent for name in (JOB, PLAN) for path in root.rglob(name) if not hidden(path, root)})
     if not folders:

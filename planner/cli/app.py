@@ -3,6 +3,7 @@
 Nothing heavy is imported here or at the top of a verb, so that `--help` stays quick.
 """
 
+import io
 import logging
 import signal
 import sys
@@ -10,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from enum import Enum
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,8 +41,10 @@ from planner.cli.verbs import (
     why_not,
 )
 from planner.errors import PlannerError
+from planner.printable import one_line, printable
 
 BUG = 70
+UsageError: Any = typer.BadParameter.__base__  # of the click that typer has within
 
 VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
     "demo": demo.demo,
@@ -78,6 +81,13 @@ class LogLevel(str, Enum):
     error = "error"
 
 
+class PrintableLog(logging.Formatter):
+    """Messages quote files, as errors do."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return one_line(super().formatMessage(record))
+
+
 def print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"planner {planner.__version__}")
@@ -95,9 +105,9 @@ def global_options(
     debugging = debug
     for each in LogLevel:
         logging.addLevelName(getattr(logging, each.upper()), each.value)  # `warning: …`, as errors begin with `error: `
-    logging.basicConfig(
-        level=getattr(logging, log_level.upper()), stream=sys.stderr, format="%(levelname)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableLog("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=getattr(logging, log_level.upper()), handlers=[handler])
 
 
 def build_app() -> typer.Typer:
@@ -125,11 +135,20 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, exit_on_signal)
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        exit_with_usage(error)
+    except typer.Abort:
+        sys.stderr.write("Aborted!\n")
+        sys.exit(1)
     except PlannerError as error:
         exit_with_error(error)
     except Exception as error:
         exit_with_bug(error)
+
+
+def print_traceback(error: Exception) -> None:
+    sys.stderr.write(printable("".join(traceback.format_exception(error))))
 
 
 def exit_on_signal(number: int, frame: FrameType | None) -> None:
@@ -137,11 +156,19 @@ def exit_on_signal(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
+def exit_with_usage(error: Any) -> None:
+    """Exit as typer would where it cannot parse what was typed, which its message quotes."""
+    message = io.StringIO()
+    error.show(message)
+    sys.stderr.write(printable(message.getvalue()))
+    sys.exit(error.exit_code)
+
+
 def exit_with_error(error: PlannerError) -> None:
     from planner.files import with_position
 
     if debugging:
-        traceback.print_exception(error)
+        print_traceback(error)
     for each in error.errors:
         each.where = with_position(each.where)
         message, *rest = str(each).split("\n")
@@ -151,7 +178,8 @@ def exit_with_error(error: PlannerError) -> None:
 
 def exit_with_bug(error: Exception) -> None:
     if debugging:
-        traceback.print_exception(error)
-    sys.stderr.write(f"error: {type(error).__name__}: {error}\n  this is a bug in planner, not in your input\n")
+        print_traceback(error)
+    told = printable(f"{type(error).__name__}: {error}")
+    sys.stderr.write(f"error: {told}\n  this is a bug in planner, not in your input\n")
     sys.stderr.write("  fix: run it again with `planner --debug …` and report what it prints\n")
     sys.exit(BUG)

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from planner.cli.canvas import Canvas
+from planner.printable import UNSAFE, one_line, printable
 
 SVG_CANVAS = Canvas(92)
 BROKEN_PIPE = 141  # exit code: that of a program which SIGPIPE ended
@@ -18,8 +20,20 @@ FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # would be fetched from 
 
 
 class PipeSafeConsole(Console):
+    """A console of rich's that a reader may leave, and in which text of files commands nothing: all that is printed is
+    rendered as strings or as Text.
+    """
+
     def on_broken_pipe(self) -> NoReturn:
         exit_on_closed_pipe()
+
+    def render_str(self, text: str, **style: Any) -> Text:
+        return super().render_str(printable(text), **style)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        if isinstance(renderable, Text) and UNSAFE.search(renderable.plain):
+            renderable = renderable.blank_copy(printable(renderable.plain))  # without the colours of its parts
+        return super().render(renderable, options)
 
 
 def exit_on_closed_pipe() -> NoReturn:
@@ -54,16 +68,21 @@ def emit(as_json: bool, data: dict[str, Any], *pictures: RenderableType) -> None
 def svg(title: str, pictures: Iterable[RenderableType]) -> str:
     """The pictures as an SVG of a terminal, without external fonts."""
     plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    out = Console(record=True, width=SVG_CANVAS.width, file=io.StringIO(), force_terminal=True, **plain)
+    out = PipeSafeConsole(record=True, width=SVG_CANVAS.width, file=io.StringIO(), force_terminal=True, **plain)
     for picture in pictures:
         out.print(picture)
     return FONT.sub("", out.export_svg(title=title, unique_id="planner"))
 
 
+def note(*lines: str) -> None:
+    """Print lines on stderr, beside what is printed on stdout."""
+    sys.stderr.writelines(f"{one_line(line)}\n" for line in lines)
+
+
 def print_raw(text: str) -> None:
-    """Print text unchanged on stdout."""
+    """Print text on stdout, without any layout."""
     try:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.write(printable(text if text.endswith("\n") else text + "\n"))
         sys.stdout.flush()
     except BrokenPipeError:
         exit_on_closed_pipe()

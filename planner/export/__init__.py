@@ -41,7 +41,7 @@ def export_plan(plan: Plan, to: str) -> ExportedOrder:
 
 def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
     """A plan with the order of a file, scored. Raises InputError, and Infeasible."""
-    slots = find_format(form).read(files.read_text(path), plan, str(path))
+    slots = find_format(form).read(files.read_text(path, files.SCHEDULE), plan, str(path))
     return with_order(plan, slots, form, str(path))
 
 

@@ -8,7 +8,8 @@ import msgspec
 
 from planner.errors import InputError
 from planner.files.format_schema import keys_at, words_at
-from planner.files.yaml_text import FilePosition, FilePositions, KeyPath, KeyStep, key_path_text, printable
+from planner.files.yaml_text import FilePosition, FilePositions, KeyPath, KeyStep, key_path_text
+from planner.printable import one_line
 
 COMPLAINT = re.compile(
     r"(?P<what>.*?)(?: - at (?P<of_key>`key` in )?`\$(?P<path>(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?", re.DOTALL
@@ -130,7 +131,7 @@ def value_text(value: Any) -> str:
 
 def shortened(text: str) -> str:
     """A text on one line, cut to a length that a message can quote."""
-    shown = printable(text[:LONGEST])
+    shown = one_line(text[:LONGEST])
     return shown if len(text) <= LONGEST else f"{shown}…"
 
 

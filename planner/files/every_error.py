@@ -23,6 +23,7 @@ from planner.files.format_schema import example, keys_at, may_be_left_out, schem
 from planner.files.yaml_text import FilePositions, KeyPath
 
 MOST_ERRORS = 20  # that are searched for
+LARGE = 10**6  # values of a file over errors searched for: each search checks all values several times
 
 
 def every_error(error: msgspec.ValidationError, data: Any, kind: type, name: str, places: FilePositions) -> InputError:
@@ -49,7 +50,7 @@ class ErrorSearch:
         if self.found and self.is_doubtful(finding):
             return False
         self.found.append(finding)
-        return len(self.found) < MOST_ERRORS and self.repair(finding)
+        return len(self.found) < min(MOST_ERRORS, LARGE // len(self.places)) and self.repair(finding)
 
     def is_doubtful(self, finding: FileError) -> bool:
         """Whether an error may come of a replacement: it is in one, or in what has one."""

@@ -4,7 +4,6 @@ A plan or a checkpoint may come from anybody. What is typed on the command line 
 """
 
 import os
-import stat
 from pathlib import Path
 
 from planner.errors import InputError
@@ -30,15 +29,3 @@ def plain_name(name: str, where: str) -> str:
     if name in ("", ".", "..") or {"/", "\\", "\0"} & {*name}:
         raise InputError(f"`{name}` is no plain name of a file", where=where, fix="name a file beside this one")
     return name
-
-
-def require_regular(path: Path, where: str = "") -> None:
-    """Raises InputError where what is to be read is a pipe, a device or a socket, which may never end; nothing where
-    nothing is there. `where`: the place that names it; empty: itself.
-    """
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):  # which reading it explains
-        return
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise InputError(f"{path} is no file", where=where or str(path), fix="name a regular file")

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from planner.errors import InputError
+from planner.files.bounded_read import read_text
 from planner.files.error_location import from_file
 from planner.files.every_error import every_error
 from planner.files.yaml_text import FilePositions, KeyStep, key_path_text, load_yaml
@@ -17,19 +18,6 @@ T = TypeVar("T")
 def read(path: str | Path, kind: type[T]) -> T:
     """The file at `path` as a `kind` (a msgspec Struct with a class attribute FORMAT). Raises InputError."""
     return parse(read_text(path), kind, str(path))
-
-
-def read_text(path: str | Path) -> str:
-    """The text of a file. Raises InputError, never OSError or UnicodeDecodeError."""
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")  # a byte-order mark is no part of it
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        what = "this is not a text file: it is not UTF-8"
-        raise InputError(what, where=f"{path}:{line}", fix="give a text file in UTF-8") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error
 
 
 def format_of(path: str | Path) -> str:

@@ -16,7 +16,7 @@ def require_writable(path: Path, option: str) -> None:
     """
     where = f"{option} {path}"
     exists = path_exists(path, where)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError("this is a folder, not a file", where=where, fix=FILE_FIX)
     make_folder(path.parent, where, FILE_FIX)
     if not os.access(path if exists else path.parent, os.W_OK):

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from planner.errors import InputError
 from planner.files.atomic_write import atomic_write
+from planner.files.bounded_read import read_chunks
 from planner.files.yaml_text import FLOAT, INTEGER, WORDS
+from planner.printable import UNSAFE, printable, printable_json
 
 try:  # libyaml when present: about ten times faster
     from yaml import CSafeDumper as Dumper
@@ -42,8 +43,12 @@ def write_bytes(path: str | Path, raw: bytes, durable: bool = False) -> None:
 
 
 def dump(value: Any) -> str:
-    """YAML text: a collection that fits on a line is in flow style, others in block style. Same data, same bytes."""
-    return str(yaml.serialize(represent(to_plain_data(value), 0), Dumper=Dumper, width=WIDTH, allow_unicode=True))
+    """YAML text: a collection that fits on a line is in flow style, others in block style. Same data, same bytes.
+
+    Text that is unsafe to print is in double quotes, within which YAML has the escapes of `printable`.
+    """
+    nodes = represent(to_plain_data(value), 0)
+    return printable(str(yaml.serialize(nodes, Dumper=Dumper, width=WIDTH, allow_unicode=True)))
 
 
 def to_plain_data(value: Any) -> Any:
@@ -105,6 +110,8 @@ def fits_on_line(value: Any, indent: int) -> bool:
 def represent_scalar(value: Any) -> yaml.ScalarNode:
     """A scalar that reads back as the same value: text that looks like a number is quoted."""
     if isinstance(value, str):
+        if UNSAFE.search(value):
+            return yaml.ScalarNode("tag:yaml.org,2002:str", value, style='"')
         looks_typed = value in WORDS or INTEGER.fullmatch(value) or FLOAT.fullmatch(value)
         return yaml.ScalarNode("tag:yaml.org,2002:str", value, style="'" if looks_typed else None)
     if type(value) is int:  # most of a large plan is ranks and lengths
@@ -118,12 +125,12 @@ def digest(path: str | Path) -> str:
     """The SHA-256 of a file, the first 16 hex digits: enough to tell a stale input from a current one. Raises
     InputError.
     """
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        raise InputError(f"cannot read the file: {error.strerror}", where=str(path), fix="check the path") from error
+    found = hashlib.sha256()
+    for chunk in read_chunks(path):
+        found.update(chunk)
+    return found.hexdigest()[:16]
 
 
 def json_text(value: Any) -> str:
     """One JSON object, keys in their given order."""
-    return json.dumps(to_plain_data(value), indent=2, ensure_ascii=False)
+    return printable_json(json.dumps(to_plain_data(value), indent=2, ensure_ascii=False))

@@ -13,6 +13,7 @@ import yaml
 from yaml.reader import Reader
 
 from planner.errors import InputError
+from planner.printable import one_line
 
 try:  # libyaml when present: about ten times faster
     from yaml import CSafeLoader as Loader
@@ -25,6 +26,7 @@ FilePosition = tuple[int, int]  # line and column, 1-based
 FilePositions = dict[KeyPath, FilePosition]  # of every value; that of a key itself is under (*path, "<key>")
 
 MAX_DEPTH = 50  # collections within each other; a plan has ten
+MOST_STEPS = 10_000_000  # of the paths of all values and keys, and ten for each: 600,000 of a plan
 MAX_SHOWN_STEPS = 12  # steps of a path that a message shows
 WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -53,12 +55,7 @@ def key_path_text(route: KeyPath) -> str:
     """A path as text: ('groups', 'g0', 'ranks', 2) as `groups.g0.ranks[2]`."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in route[:MAX_SHOWN_STEPS]]
     more = "…" if len(route) > MAX_SHOWN_STEPS else ""
-    return printable("".join([*steps, more])).removeprefix(".") or "the whole file"
-
-
-def printable(text: str) -> str:
-    """A text on one line: keys and values of a damaged file may have line breaks of any alphabet in them."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return one_line("".join([*steps, more])).removeprefix(".") or "the whole file"
 
 
 class OpenCollection:
@@ -77,6 +74,7 @@ class DocumentBuilder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.places: FilePositions = {}
+        self.steps = 0  # in all of their paths
         self.open: list[OpenCollection] = []
         self.top: list[Any] = []  # the document, once it has begun; at most one
 
@@ -134,7 +132,11 @@ class DocumentBuilder:
             here.values[key] = value
             key_route: KeyPath = (*route, "<key>")
             self.places[key_route] = key_place
+            self.steps += len(key_route) + 10
         self.places[route] = place
+        self.steps += len(route) + 10
+        if self.steps > MOST_STEPS:
+            raise self.parse_error("the file has too many values", place, "give a smaller one")
         return route
 
     def parse_error(self, what: str, place: FilePosition, fix: str) -> InputError:

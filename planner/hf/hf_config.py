@@ -1,7 +1,8 @@
 """A config.json whose values are read by key and type; keys that no reader asks for are reported as notes."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -177,30 +178,10 @@ def quoted_json(value: Any) -> str:
 
 def read_config(path: Path) -> HfConfig:
     """The config.json at `path`, or in the folder there. Raises InputError."""
-    path = path / "config.json" if path.is_dir() else path
-    text = files.read_text(path)
-    try:
-        values = json.loads(text, object_pairs_hook=lambda pairs: unique_keys(pairs, str(path)))
-    except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}:{error.colno}"
-        raise InputError(f"this is not JSON: {error.msg}", where=where, fix="fix the syntax there") from error
-    except (ValueError, RecursionError) as error:
-        fix = "give the config.json of a model"
-        raise InputError(
-            "this is no config.json: a number or its nesting is too long", where=str(path), fix=fix
-        ) from error
+    path = path / "config.json" if os.path.isdir(path) else path
+    values = files.read_json(path, "give the config.json of a model", infinite=True)
     if not isinstance(values, dict):
         raise InputError(
             "this is no config.json: not a mapping", where=str(path), fix="give the config.json of a model"
         )
     return HfConfig(values, str(path))
-
-
-def unique_keys(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
-    """A mapping from pairs. Raises InputError where a key occurs twice."""
-    mapping: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in mapping:
-            raise InputError(f"the key `{key}` occurs twice", where=f"{name} ({key})", fix="remove one of the two")
-        mapping[key] = value
-    return mapping

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 from planner.ledger.accuracy import AccuracyReport
 from planner.ledger.predicted_records import PredictedRecord
+from planner.printable import printable
 from planner.units import GIB, percent
 
 SIDE = 500  # px: side of the plot area
@@ -90,7 +91,7 @@ def accuracy_svg(account: AccuracyReport) -> str:
         parts.append("</g>")
     parts.append(f'<g transform="translate({len(panels) * (LEFT + SIDE) + 24},{TOP})">')
     parts += legend(account, marks)
-    return "\n".join([*parts, "</g>", "</svg>", ""])
+    return printable("\n".join([*parts, "</g>", "</svg>", ""]))
 
 
 def colour_classes(mode: int) -> str:

@@ -1,5 +1,6 @@
 """Accuracy of predictions for a folder of published records."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ HEADER_LINE = 1  # line number; a record skipped at this line stands for the who
 
 def accuracy_of_folder(directory: Path, sources: Sequence[str], predict: Predictor) -> AccuracyReport:
     """Accuracy over every record in `directory`, or of these sources only. Raises InputError."""
-    if not directory.is_dir():
+    if not os.path.isdir(directory):
         raise InputError("not a folder", where=str(directory), fix="give a folder of CSV files")
     cases, not_cases = read_published(directory)
     files = tuple(one for one in not_cases if one.origin.line <= HEADER_LINE)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.errors import InputError
-from planner.files import hold_lock
+from planner.files import LEDGER, hold_lock, open_bytes
 from planner.ledger.work_kinds import KindSeconds
 
 FORMAT = "planner.run/1"
+MOST_UNREAD = 1000  # lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +80,21 @@ def write_line(handle: int, line: bytes) -> None:
 
 def read_entries(path: Path) -> tuple[list[RunEntry], list[UnreadLine]]:
     """Every line, as an entry or with the reason why it is none; empty without the file. Raises InputError."""
-    try:
-        *lines, unfinished = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], []
-    except OSError as error:
-        raise InputError(f"cannot read the file: {error.strerror}", where=str(path), fix="check the path") from error
-    entries, unread = [], []
-    for number, line in enumerate(lines, start=1):
-        try:
-            entries.append(parse_entry(json.loads(line)))
-        except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-            unread.append(UnreadLine(number, str(error)))
-    if unfinished:
-        unread.append(UnreadLine(len(lines) + 1, "the last line is incomplete: its writer was interrupted"))
+    entries: list[RunEntry] = []
+    unread: list[UnreadLine] = []
+    if not os.path.lexists(path):
+        return entries, unread
+    with open_bytes(path, LEDGER) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                if not line.endswith(b"\n"):
+                    raise ValueError("the last line is incomplete: its writer was interrupted")
+                entries.append(parse_entry(json.loads(line)))
+            except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+                unread.append(UnreadLine(number, str(error)))
+            if len(unread) > MOST_UNREAD:
+                what = f"more than {MOST_UNREAD} lines are no runs"
+                raise InputError(what, where=f"{path}:{number}", fix="this is no ledger: give another file")
     return entries, unread
 
 

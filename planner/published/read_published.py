@@ -1,5 +1,6 @@
 """Reader of a folder of published measurements: each record as a case, or skipped with the reason."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -43,11 +44,11 @@ def read_published(directory: Path) -> tuple[list[PublishedCase], list[SkippedRe
 
     Raises InputError where this is no directory, holds no file of the schema, or holds one that cannot be read.
     """
-    if not directory.is_dir():
+    if not os.path.isdir(directory):
         raise InputError("not a directory", where=str(directory), fix="give a folder of CSV files")
     cases: list[PublishedCase] = []
     skipped: list[SkippedRecord] = []
-    paths = sorted(path for path in directory.glob("*.csv") if path.is_file())
+    paths = sorted(path for path in directory.glob("*.csv") if os.path.isfile(path))
     published = [path for path in paths if is_published_file(path)]
     if not published:
         what = "no CSV file here has the columns of the published schema (row_id, source_id, …)"

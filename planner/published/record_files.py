@@ -4,8 +4,6 @@ A blank cell means that the source does not state the fact. Columns are those of
 file lacks is blank in all of its records, but for a few that identify a record and are required.
 """
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -111,33 +109,22 @@ class PublishedRecord:
 
 def is_published_file(path: Path) -> bool:
     """Whether the file's header has the identifying columns of the schema. Raises InputError."""
-    try:
-        header = next(csv.reader(open_text(path)), [])
-    except csv.Error:
-        return False
+    _, header = next(files.read_csv(path), (0, []))
     return set(IDENTIFYING_COLUMNS) <= set(column_names(header))
 
 
 def read_records(path: Path) -> Iterator[PublishedRecord]:
     """Every record below the header. Raises InputError."""
-    reader = csv.reader(open_text(path), strict=True)  # else an open quote takes all records below for its cell
-    try:
-        header = column_names(next(reader, []))
-        require_columns(header, path)
-        last = reader.line_num
-        for cells in reader:
-            line, last = last + 1, reader.line_num
-            if any(cell.strip() for cell in cells):
-                by_column = dict(zip(header, cells, strict=False))
-                by_column[EXTRA_CELLS] = "|".join(cells[len(header) :])
-                yield PublishedRecord(MappingProxyType(by_column), path.name, line)
-    except csv.Error as error:
-        where = f"{path}:{reader.line_num}"
-        raise InputError(f"not valid CSV: {error}", where=where, fix="correct the quotes there") from error
-
-
-def open_text(path: Path) -> io.StringIO:
-    return io.StringIO(files.read_text(path), newline="")
+    records = files.read_csv(path, files.RECORDS, strict=True)
+    last, first = next(records, (0, []))
+    header = column_names(first)
+    require_columns(header, path)
+    for end, cells in records:
+        line, last = last + 1, end
+        if any(cell.strip() for cell in cells):
+            by_column = dict(zip(header, cells, strict=False))
+            by_column[EXTRA_CELLS] = "|".join(cells[len(header) :])
+            yield PublishedRecord(MappingProxyType(by_column), path.name, line)
 
 
 def column_names(header: list[str]) -> list[str]:

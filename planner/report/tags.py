@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+from planner.printable import printable
+
+UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 UNITS = re.compile(r"(?<=[0-9]) (?=(?:%|×|[mµn]?s|[KMG]i?B)(?![A-Za-z0-9]))|(?<=[≤±]) (?=[0-9])")
 VOID = {"meta", "br", "link", "input", "rect", "path", "line"}
@@ -21,8 +23,8 @@ Content = str | Iterable["Content"] | None
 
 
 def escaped(text: str) -> Markup:
-    """Text as HTML. A lone surrogate, which no file may hold, becomes a question mark."""
-    return Markup(text.encode("utf-8", "replace").decode().translate(ENTITIES))
+    """Text as HTML, in which no sign reorders or hides others."""
+    return Markup(printable(text).translate(ENTITIES))
 
 
 def join(*content: Content) -> Markup:
@@ -59,11 +61,19 @@ def number(value: str | float) -> str:
 
 def json_script(data: Any) -> Markup:
     """Data for the page's script as JSON in an element that no text can close."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(with_printable_text(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for sign, code in UNSAFE.items():
         text = text.replace(sign, code)
-    whole = text.encode("utf-8", "replace").decode()
-    return Markup(f'<script type="application/json" id="data">{whole}</script>')
+    return Markup(f'<script type="application/json" id="data">{text}</script>')
+
+
+def with_printable_text(data: Any) -> Any:
+    """Data that the script writes into the page, with its text as `escaped` has it."""
+    if isinstance(data, dict):
+        return {with_printable_text(key): with_printable_text(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [with_printable_text(each) for each in data]
+    return printable(data) if isinstance(data, str) else data
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[Content]], caption: str = "") -> Markup:

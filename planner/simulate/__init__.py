@@ -7,7 +7,6 @@ from planner.simulate.engine import simulate, simulated_end
 from planner.simulate.equal_micro_batches import equal_step_seconds
 from planner.simulate.memory_curves import Curve, FurtherBytes, MemoryCurves, simulate_memory, whole_curves
 from planner.simulate.repetition import abridged_tasks, abridged_timeline, repeated, whole_tasks, whole_timeline
-from planner.simulate.strict_json import GZIP_MAGIC
 from planner.simulate.time_parts import (
     ModuleWait,
     TimePart,
@@ -24,7 +23,6 @@ from planner.simulate.trace_writer import build_trace, write_trace
 from planner.simulate.waiting_outputs import OutputBytes
 
 __all__ = [
-    "GZIP_MAGIC",
     "NO_ACTIVITY",
     "Activities",
     "ActivityBuilder",

@@ -3,45 +3,25 @@
 msgspec does not serve here: a trace has many fields of other programs, and every error names the record and the fix.
 """
 
-import gzip
-import json
 import math
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
+from planner.files import PLANNED_TRACE, read_json
 from planner.simulate.trace_records import TraceRecord
 
 REWRITE_FIX = "write it again with `planner simulate PLAN --trace FILE` or `planner run PLAN --trace FILE`"
 FOREIGN_FIX = "give a trace that planner wrote; `planner replay` reads those of PyTorch's profiler"
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_json_object(path: Path) -> TraceRecord:
     """The JSON object in a file, plain or gzipped. Raises InputError."""
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw.startswith(GZIP_MAGIC) else raw).decode("utf-8")
-        found = json.loads(text, parse_constant=refuse_constant)
-    except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}:{error.colno}"
-        raise InputError(f"this is not JSON, or not all of it: {error.msg}", where=where, fix=REWRITE_FIX) from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"the gzipped file cannot be unpacked: {error}", where=str(path), fix=REWRITE_FIX) from error
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot read the file: {reason}", where=str(path), fix="check the path") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, a number that is not finite, or nested too deeply
-        raise InputError("this is not a trace that planner wrote", where=str(path), fix=FOREIGN_FIX) from error
+    found = read_json(path, FOREIGN_FIX, PLANNED_TRACE)
     if not isinstance(found, dict):
         raise InputError("this is not a trace that planner wrote", where=str(path), fix=FOREIGN_FIX)
     return found
-
-
-def refuse_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is not a number")
 
 
 class JsonObject:

@@ -240,8 +240,8 @@ def replace_lengths(job: Job, path: Path) -> Workload:
     one, or from a file of lengths with the same column as the job's.
     """
     lengths = job.workload.lengths
-    if path.is_dir() or path.name == OFFSETS:
-        return with_fields(job.workload, lengths=folder_lengths(path if path.is_dir() else path.parent))
+    if os.path.isdir(path) or path.name == OFFSETS:
+        return with_fields(job.workload, lengths=folder_lengths(path if os.path.isdir(path) else path.parent))
     if isinstance(lengths, SamplesFile):
         return with_fields(job.workload, lengths=SamplesFile(path=str(path)))
     column = lengths.column if isinstance(lengths, LengthsFile) else "tokens"

@@ -47,10 +47,7 @@ def is_path(reference: str) -> bool:
 
 def is_file(path: Path) -> bool:
     """Whether there is such a file; False also for invalid paths (too long, a null byte)."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path)
 
 
 def find_file(reference: str, kind: type, base: Path | None = None, where: str = "") -> Path:
@@ -62,10 +59,7 @@ def find_file(reference: str, kind: type, base: Path | None = None, where: str =
         fix = f"planner import hf {reference} -o model.yaml, and name that file; or planner ask --hf {reference}"
         raise InputError(f"`{reference}` is no model file", where=where or "MODEL", fix=fix)
     if is_path(reference):
-        found = base / reference if base and is_file(base / reference) else Path(reference)
-        if base:
-            files.require_regular(found, where)
-        return found
+        return base / reference if base and is_file(base / reference) else Path(reference)
     path = shipped_folder() / FOLDERS[kind] / f"{reference}.yaml"
     if not is_file(path):
         what = FOLDERS[kind].removesuffix("s")

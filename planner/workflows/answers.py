@@ -1,5 +1,6 @@
 """A question, answer by answer: each is checked before the next is asked for."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from planner.workflows.questions import Question, question_cluster, question_len
 
 def with_model(question: Question, text: str) -> Question:
     """The question of this model: a name, a model file, or a config.json. Raises InputError."""
-    is_config = Path(text).suffix == ".json" or Path(text).is_dir()
+    is_config = Path(text).suffix == ".json" or os.path.isdir(Path(text))
     answered = replace(question, hf=Path(text)) if is_config else replace(question, model=text)
     question_model(answered)
     return answered

@@ -1,6 +1,7 @@
 """The workflows of `planner ledger`, `profile` and `calibrate`: measurements under the costs, and prediction errors."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -113,7 +114,7 @@ def holds_published_records(folder: Path) -> bool:
     """Whether a folder holds published records; otherwise it holds tables of kernels. Raises InputError."""
     from planner.published import is_published_file
 
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InputError(
             "this is not a folder",
             where=str(folder),

@@ -1,6 +1,7 @@
 """A question in a few words, as a job: its files, written to a folder to go on with."""
 
 import logging
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,7 @@ def write_question(question: Question, folder: Path | None) -> Path:
 def require_unchanged(path: Path, text: str) -> None:
     """Raises InputError where there is a file already, with another text."""
     files.require_writable(path, "-o")
-    if path.is_file() and files.read_text(path) != text:
+    if os.path.isfile(path) and files.read_text(path) != text:
         fix = f"name another folder with -o, or go on with it: planner solve {path.parent / JOB_FILE}"
         raise InputError("there is another file already", where=str(path), fix=fix)
 
@@ -215,7 +216,7 @@ def question_lengths(question: Question) -> LengthSource | int:
     if named in DISTRIBUTIONS:
         return Distribution(name=named)
     path = Path(named).absolute()
-    if path.is_dir():
+    if os.path.isdir(path):
         return folder_lengths(path)
     if library.is_file(path) and path.name.endswith(JSON_ENDINGS):
         return SamplesFile(path=str(path))

@@ -1,5 +1,6 @@
 """The workflow of `planner report`: a page of a plan, of a trace that planner wrote, or of a ledger."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from planner.ledger import accuracy_of_folder, drift_by_plan, measured_steps_of_
 from planner.plan.plan_file import Plan
 from planner.plan.tasks.expand import expand
 from planner.report import Page, PageStep, Why, ledger_page, plan_page, recorded_step, runs_page, timeline_page
-from planner.simulate import GZIP_MAGIC, read_steps
+from planner.simulate import read_steps
 
 SNIFFED_BYTES = 1 << 10  # bytes at the start of a file that distinguish a plan from a trace
 
@@ -31,7 +32,7 @@ def build_page(path: Path, extra: PageExtras | None = None) -> Page:
     if extra.measured or extra.why:
         where = "--measured" if extra.measured else "--why"
         raise InputError("this option is for plans", where=where, fix=f"leave it out, or give a plan instead of {path}")
-    if path.is_dir():
+    if os.path.isdir(path):
         return page_of_folder(path)
     return page_of_runs(path) if path.suffix == ".jsonl" else page_of_trace(path)
 
@@ -46,14 +47,9 @@ def write_page(path: Path, target: Path, extra: PageExtras | None = None) -> dic
 
 def is_plan(path: Path) -> bool:
     """Whether a path is a plan: not a folder, a ledger of runs (.jsonl) or a trace. Raises InputError."""
-    if path.is_dir() or path.suffix == ".jsonl":
+    if os.path.isdir(path) or path.suffix == ".jsonl":
         return False
-    try:
-        with path.open("rb") as handle:
-            start = handle.read(SNIFFED_BYTES)
-    except OSError as error:
-        raise InputError(f"cannot read the file: {error.strerror}", where=str(path), fix="check the path") from error
-    return not start.startswith(GZIP_MAGIC) and not start.lstrip().startswith((b"{", b"["))
+    return not files.read_head(path, SNIFFED_BYTES).lstrip().startswith((b"{", b"["))
 
 
 def page_of_plan(path: Path, extra: PageExtras) -> Page:
@@ -90,7 +86,7 @@ def page_of_folder(path: Path) -> Page:
 
 def page_of_runs(path: Path) -> Page:
     """The user's ledger of runs."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError("there is no such file", where=str(path), fix="check the path")
     entries, unread = read_entries(path)
     return runs_page(drift_by_plan(entries), unread, path.name)

@@ -44,6 +44,6 @@ def test_no_column_no_rows_no_file(tmp_path):
     with pytest.raises(InputError, match="no rows"):
         read_table(write(tmp_path / "e.csv", HEADER, []), NUMBERS)
     (tmp_path / "no.csv.gz").write_bytes(b"no archive")
-    for name in ("missing.csv", "no.csv.gz"):
-        with pytest.raises(InputError, match="cannot read"):
+    for name, message in (("missing.csv", "cannot read"), ("no.csv.gz", "no rows")):
+        with pytest.raises(InputError, match=message):
             read_table(tmp_path / name, NUMBERS)

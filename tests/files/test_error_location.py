@@ -121,7 +121,7 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "binary.yaml").write_bytes(b"a: 1\nb: \xff\xfe")
     for path, message, where in (
         (tmp_path / "none.yaml", "No such file", "none.yaml"),
-        (tmp_path, "Is a directory", str(tmp_path)),
+        (tmp_path, "this is a folder", str(tmp_path)),
         (tmp_path / "binary.yaml", "it is not UTF-8", "binary.yaml:2"),
         ("nul\0byte", "null byte", "nul"),
         ("x" * 5000, "File name too long", "xxx"),

@@ -244,7 +244,7 @@ def test_what_no_spec_can_express_is_refused_by_its_key(read, tmp_path, config, 
         ('{"a": 1,\n "b": }', ":2:7", "not JSON"),
         ("[1]", "", "not a mapping"),
         ('{"a": 1, "a": 2}', " (a)", "occurs twice"),
-        ("[" * 100_000, "", "too long"),
+        ("[" * 100_000, "", "too deeply"),
         ('{"a": ' + "9" * 10_000 + "}", "", "too long"),
     ],
 )

@@ -58,12 +58,11 @@ def test_a_folder_or_nothing_is_refused(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_what_is_too_large_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, packed):
-    monkeypatch.setattr(decoding, "MAX_BYTES", 10_000)
-    monkeypatch.setattr(decoding, "CHUNK", 1_000)
+    monkeypatch.setattr(decoding, "RECORDED_TRACE", decoding.RECORDED_TRACE._replace(most=10_000))
     path = tmp_path / "trace.json"
     data = b" " * 1_000_000
     path.write_bytes(gzip.compress(data) if packed else data)
-    with pytest.raises(InputError, match="larger than"):
+    with pytest.raises(InputError, match=r"of more than 9\.8 KiB is not read"):
         read_kineto_trace(path)
 
 

@@ -90,7 +90,7 @@ def test_auto_takes_what_was_measured_here_then_what_is_shipped(folder):
         ({"model": "./none.yaml"}, "cannot read the file", "check the path"),
         ({"model": "./job.yaml"}, "expected a planner.model/1 file", "begin it with"),
         ({"model": "config.json"}, "`config.json` is no model file", "planner import hf config.json"),
-        ({"lengths": "{from: file, path: none.txt}"}, "cannot read the lengths", "check the path"),
+        ({"lengths": "{from: file, path: none.txt}"}, "cannot read the file", "check the path"),
         ({"lengths": "{from: distribution, name: moon}"}, "no distribution is called `moon`", "wikipedia"),
         ({"more": ", module: vit"}, "names module `vit`, the model has llm", "name one of them"),
         ({"model": "qwen2.5-vl-7b"}, "names no module, the model has", "name one of them"),

@@ -1,5 +1,6 @@
 """`planner calibrate`: fits coefficients to measurements, one's own or published."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,7 @@ def refuse_folder(plan: Path, option: str) -> None:
     """Raises InputError for what one run is of, where that is a folder and no plan."""
     from planner.errors import InputError
 
-    if plan.is_dir():
+    if os.path.isdir(plan):
         raise InputError(f"{plan} is a folder, and a run is of a plan", where=option, fix="give the plan that ran")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from planner.errors import InputError
+from planner.printable import one_line, printable
 
 if TYPE_CHECKING:
     from planner.workflows.questions import Question
@@ -33,9 +34,9 @@ def init() -> None:
         ("Training framework; any: launch or not", "planner", answers.with_software, always),
     ):
         question = prompted(question, text, default, answered) if asked(question) else question
-    folder = typer.prompt("Folder", default=questions.question_name(question))
+    folder = typer.prompt("Folder", default=one_line(questions.question_name(question)))
     job = questions.write_question(question, Path(folder))
-    typer.echo(f"written: {job}\nnext: planner solve {job}")
+    typer.echo(printable(f"written: {job}\nnext: planner solve {job}"))
 
 
 def always(question: "Question") -> bool:
@@ -50,7 +51,7 @@ def prompted(question: "Question", text: str, default: str | None, answered: Ans
         try:
             return answered(question, answer.strip())
         except InputError as error:
-            raise typer.BadParameter(f"{error.message}; {error.fix}") from error
+            raise typer.BadParameter(one_line(f"{error.message}; {error.fix}")) from error
 
     with_answer: Question = typer.prompt(text, default=default, value_proc=use, show_default=bool(default))
     return with_answer

@@ -1,6 +1,5 @@
 """Imports a Hugging Face config.json as a model file, and prints what was read."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ def import_model(file: Path, output: Path | None, json: bool) -> None:
     elif json:
         render.emit(True, summary(imported, None), *import_lines(imported, None))
     else:
-        sys.stderr.writelines(f"{line}\n" for line in import_lines(imported, None))
+        render.note(*import_lines(imported, None))
         render.print_raw(files.dump(imported.model))
 
 

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from planner.cli.views.plain_table import table
+from planner.printable import one_line
 from planner.replay import PathLink
 from planner.replay.timing import Straggler, median_step_error, worst_step_error
 from planner.units import duration, percent
@@ -235,7 +236,7 @@ def whatif_lines(answer: ReplayAnswer) -> Iterator[RenderableType]:
 
 def plain(name: str, style: str = "") -> Text:
     """Text of a trace or path, safe to print: no markup, no control characters."""
-    return Text("".join(c if c.isprintable() else "\ufffd" for c in name), style=style)
+    return Text(one_line(name), style=style)
 
 
 def short(name: str) -> str:

@@ -22,7 +22,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.files import atomic_write, plain_name, require_regular
+from planner.files import atomic_write, plain_name, read_head, read_json
+from planner.units import MIB, byte_size
 
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 SUFFIX = ".safetensors"
@@ -48,6 +49,7 @@ DTYPES = {
     "BOOL": torch.bool,
 }  # none of less than a byte
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+HEADER_BYTES = 32 * MIB  # at most; of a million tensors, as many as no model has
 ALIGNMENT = 8  # bytes: tensors start at a multiple of this
 
 
@@ -115,13 +117,12 @@ def checkpoint_files(folder: Path) -> list[Path]:
     if os.path.isfile(folder / SINGLE_FILE):  # handles names that are too long, too
         return [folder / SINGLE_FILE]
     index = folder / INDEX_FILE
+    if not os.path.exists(index):
+        fix = "give a folder with a model's safetensors"
+        raise InputError(f"there is no {SINGLE_FILE} and no index", where=str(folder), fix=fix)
     try:
-        names = {*json.loads(index.read_bytes())["weight_map"].values()}
+        names = {*read_json(index, "fetch it again")["weight_map"].values()}
         return [folder / plain_name(name, str(index)) for name in sorted(names)]
-    except OSError as error:
-        raise InputError(
-            f"there is no {SINGLE_FILE} and no index", where=str(folder), fix="give a folder with a model's safetensors"
-        ) from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError("this is not an index of safetensors files", where=str(index), fix="fetch it again") from error
 
@@ -129,13 +130,12 @@ def checkpoint_files(folder: Path) -> list[Path]:
 def read_header(file: Path) -> dict[str, TensorEntry]:
     """The tensors of a file by name. Raises InputError unless they fill it, one after the other."""
     entries: dict[str, TensorEntry] = {}
-    require_regular(file)
+    require_small_header(file)
     with (
         reading_file(file),
-        file.open("rb") as raw,  # says what is wrong with a path that cannot be opened
         safe_open(file, framework="numpy") as opened,  # for torch it would map the file privately
     ):
-        end = os.fstat(raw.fileno()).st_size
+        end = file.stat().st_size
         for name in reversed(opened.offset_keys()):
             described = opened.get_slice(name)
             shape, dtype = tuple(described.get_shape()), DTYPES.get(described.get_dtype())
@@ -148,8 +148,17 @@ def read_header(file: Path) -> dict[str, TensorEntry]:
     return entries
 
 
+def require_small_header(file: Path) -> None:
+    """Raises InputError unless this is a file, with a header that the library may have in memory."""
+    size = int.from_bytes(read_head(file, 8), "little")
+    if size > HEADER_BYTES:
+        what = f"this is no safetensors file: its header would have {byte_size(size)}"
+        raise InputError(what, where=str(file), fix="fetch it again")
+
+
 def read_metadata(file: Path) -> dict[str, str]:
     """What a file says besides its tensors. Raises InputError."""
+    require_small_header(file)
     with reading_file(file), safe_open(file, framework="numpy") as opened:
         return opened.metadata() or {}
 

@@ -5,9 +5,7 @@ or as text (`ts`, `tid`, `correlation`, `stream`) are read as either; fields tha
 Events are decoded in batches, which the caller may drop once it has taken what it needs.
 """
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,11 @@ from typing import Any
 import msgspec
 
 from planner.errors import InputError
+from planner.files import RECORDED_TRACE, read_chunks
 from planner.replay.recording.event_splitter import EventSplitter
 from planner.units import MIB, byte_size
 
-MAX_BYTES = 384 * MIB  # of an uncompressed trace; replaying one of 301 MB took 4.6 times that memory, measured
-CHUNK = 4 * MIB  # read at a time
+MOST_BESIDES = 16 * MIB  # of an event, and of all that is no event
 
 NumberOrText = float | str | None  # profilers write numbers as either
 
@@ -95,14 +93,16 @@ class EventDecoder:
     def events(self) -> Iterator[list[TraceEvent]]:
         """The events in batches. Raises InputError."""
         elements = EventSplitter()
-        for chunk in self.chunks():
+        for chunk in read_chunks(self.path, RECORDED_TRACE):
             whole_events = elements.feed(chunk)
+            if len(elements.pending) + len(elements.rest) > MOST_BESIDES:
+                raise self.wrong(f"an event, or what is no event, has more than {byte_size(MOST_BESIDES)}", EXPORT_FIX)
             if whole_events:
                 found: list[TraceEvent] = self.json(EVENT_LIST.decode, b"[" + whole_events + b"]")
                 yield found
         if elements.inside_events:
             raise self.wrong("the trace ends in the middle", RECORD_AGAIN_FIX)
-        rest = bytes(elements.rest)
+        rest = bytes(elements.rest.removeprefix(BOM))
         if not rest.strip():
             raise self.wrong("the file is empty", EXPORT_FIX)
         if rest.lstrip()[:1] == b"[":
@@ -130,24 +130,3 @@ class EventDecoder:
                 f"it holds {odd.group(1).decode()}, which JSON does not allow" if odd else f"this is not JSON: {error}"
             )
             raise self.wrong(what, RECORD_AGAIN_FIX) from error
-
-    def chunks(self) -> Iterator[bytes]:
-        """The uncompressed bytes of the file in chunks, at most MAX_BYTES. Raises InputError."""
-        path, size_bytes = self.path, 0
-        try:
-            with open(path, "rb") as raw:
-                packed = raw.read(2) == b"\x1f\x8b"
-            with gzip.open(path) if packed else open(path, "rb") as source:
-                while chunk := source.read(CHUNK):
-                    yield chunk.removeprefix(BOM) if not size_bytes else chunk
-                    size_bytes += len(chunk)
-                    if size_bytes > MAX_BYTES:
-                        what = f"the trace is larger than {byte_size(MAX_BYTES)} once unpacked"
-                        raise self.wrong(what, "record fewer steps, or without stacks and shapes")
-        except EOFError as error:
-            raise self.wrong("the trace ends in the middle", RECORD_AGAIN_FIX) from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise self.wrong(f"cannot unzip it: {error}", RECORD_AGAIN_FIX) from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise self.wrong(f"cannot read the file: {reason}", "check the path") from error

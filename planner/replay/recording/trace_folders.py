@@ -4,13 +4,13 @@ A trace is told by its head: the profiler writes `traceEvents` after a few lines
 another file, as an execution trace is, and is named in a note rather than refused.
 """
 
-import gzip
-import zlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from planner.errors import InputError
+from planner.files import read_head
 from planner.units import MIB
 
 HEAD = MIB  # bytes of a file, uncompressed, before its events
@@ -29,10 +29,10 @@ def find_traces(paths: Iterable[Path]) -> FoundTraces:
     traces: list[Path] = []
     notes: list[str] = []
     for path in paths:
-        if not path.is_dir():
+        if not os.path.isdir(path):
             traces.append(path)
             continue
-        found = sorted(file for file in path.rglob("*.json*") if file.name.endswith(SUFFIXES) and file.is_file())
+        found = sorted(file for file in path.rglob("*.json*") if file.name.endswith(SUFFIXES) and os.path.isfile(file))
         own = [file for file in found if has_events(file)]
         if not own:
             fix = "name one with the files of torch.profiler, *.json or *.json.gz; one of each rank"
@@ -45,10 +45,7 @@ def find_traces(paths: Iterable[Path]) -> FoundTraces:
 
 def has_events(path: Path) -> bool:
     """Whether a file's head begins the events of a trace; one that cannot be read does, so that its error is shown."""
-    opened = gzip.open if path.name.endswith(".gz") else open
     try:
-        with opened(path, "rb") as file:
-            head: bytes = file.read(HEAD)
-    except (OSError, EOFError, zlib.error):
+        return b'"traceEvents"' in read_head(path, HEAD)
+    except InputError:
         return True
-    return b'"traceEvents"' in head

@@ -1,16 +1,14 @@
 """Counts of tokens per expert, as a job gives them: where routing was counted, its prices need not assume it."""
 
-import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from planner import files
 from planner.errors import InputError
 from planner.specs.base import Amount, Name, Spec, with_fields
 from planner.specs.model import Model
-from planner.specs.workload.samples import read_text_file
 
 CountedTokens = tuple[tuple[Amount, ...], ...]
 
@@ -47,10 +45,9 @@ def with_expert_counts(model: Model, counts: Mapping[Name, ExpertCounts], path: 
 
 def read_counts(path: Path) -> CountedTokens:
     """The rows of a file. Raises InputError."""
-    lines = csv.reader(io.StringIO(read_text_file(path, "expert counts")))
     found: list[tuple[float, ...]] = []
-    for cells in lines:
-        where = f"{path}:{lines.line_num}"
+    for line, cells in files.read_csv(path):
+        where = f"{path}:{line}"
         try:
             found.append(msgspec.convert(tuple(map(float, cells)), tuple[Amount, ...]))
         except (ValueError, msgspec.ValidationError) as error:

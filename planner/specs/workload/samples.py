@@ -1,16 +1,13 @@
 """Samples of a workload: lengths, fixed or from a file, a folder of tokens, a distribution or a mix, batch by batch."""
 
-import csv
-import gzip
-import io
 import re
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+from planner import files
 from planner.errors import InputError
-from planner.files import require_regular
 from planner.specs.workload.distributions import draw_lengths, draw_mixture
 from planner.specs.workload.items import Size
 from planner.specs.workload.length_sources import (
@@ -25,6 +22,7 @@ from planner.specs.workload.token_folder import open_offsets, sample_lengths
 
 MAX_LENGTH = 10**9
 MAX_SAMPLES = 2**24  # of the data: all samples up to the last one needed are drawn
+MOST_NAMED = 200  # characters of a header that an error shows
 INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -127,53 +125,25 @@ def read_samples(workload: Workload, count: int, seed: int, base: Path) -> list[
 
 
 def read_lengths(path: Path, column: str) -> list[int]:
-    """Read one length a line, or a column of a CSV; gzip if the name ends in .gz. Raises InputError."""
-    text = read_text_file(path)
-    lines = text.splitlines()
-    if not lines:
+    """Read one length a line, or a column of a CSV; unpacked where it is gzipped. Raises InputError."""
+    rows = files.read_csv(path, files.LENGTHS)
+    first, header = next(rows, (0, None))
+    if header is None:
         raise InputError("the file of lengths is empty", where=str(path), fix="give one length a line")
-    if INTEGER.fullmatch(lines[0].strip()):
-        return [parse_length(cell, path, number) for number, cell in enumerate(lines, 1) if cell.strip()]
-    try:
-        return read_column(text, column, path)
-    except csv.Error as error:
-        fix = "give a CSV, or one number a line"
-        raise InputError(f"this is not CSV: {error}", where=str(path), fix=fix) from error
-
-
-def read_column(text: str, column: str, path: Path) -> list[int]:
-    """Read one column of a CSV whose first line names the columns. Raises InputError."""
-    rows = csv.reader(io.StringIO(text))
-    header = next(rows, [])
+    if len(header) == 1 and INTEGER.fullmatch(header[0].strip()):
+        cells = ((line, ",".join(row)) for line, row in chain([(first, header)], rows))
+        return [parse_length(cell, path, line) for line, cell in cells if cell.strip()]
     if column not in header:
-        raise InputError(
-            f"the file has no column `{column}`", where=f"{path}:1", fix=f"set column to one of {', '.join(header)}"
-        )
+        fix = f"set column to one of {', '.join(header)[:MOST_NAMED]}"
+        raise InputError(f"the file has no column `{column}`", where=f"{path}:1", fix=fix)
     index = header.index(column)
-    return [
-        parse_length(row[index] if index < len(row) else "", path, number) for number, row in enumerate(rows, 2) if row
-    ]
-
-
-def read_text_file(path: Path, what: str = "lengths") -> str:
-    """Read a text file of `what`, unpacked if its name ends in .gz. Raises InputError."""
-    require_regular(path)
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"the gzip file is damaged: {error}", where=str(path), fix="make or fetch it again") from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"the file of {what} is not text", where=str(path), fix="give a CSV, or one length a line"
-        ) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read the {what}: {reason}", where=str(path), fix="check the path") from error
+    return [parse_length(row[index] if index < len(row) else "", path, line) for line, row in rows if row]
 
 
 def parse_length(cell: str, path: Path, line: int) -> int:
     """Parse a positive number of tokens. Raises InputError."""
+    if cell.isascii() and cell.isdigit() and len(cell) < 10 and (tokens := int(cell)):  # nearly all of millions
+        return tokens
     text = cell.strip()
     if not INTEGER.fullmatch(text) or not 0 < int(text) <= MAX_LENGTH:
         fix = "a whole number of tokens, at least 1"

@@ -1,12 +1,11 @@
 """Items of one stream: read from a CSV, or drawn from a distribution."""
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+from planner import files
 from planner.errors import InputError
 from planner.specs.layers import Module
 from planner.specs.model import Model
@@ -20,7 +19,7 @@ from planner.specs.workload.length_sources import (
     TokensFolder,
     Workload,
 )
-from planner.specs.workload.samples import INTEGER, MAX_SAMPLES, parse_length, read_lengths, read_text_file
+from planner.specs.workload.samples import INTEGER, MAX_SAMPLES, MOST_NAMED, parse_length, read_lengths
 from planner.specs.workload.token_folder import open_offsets
 
 DRAWN_AT_ONCE = 16  # batches whose sizes are drawn together
@@ -48,24 +47,22 @@ def read_stream_items(stream: StreamFile, name: str, model: Model, base: Path) -
     """Yield the items of a file, one for each line. Raises InputError."""
     path, spec = base / stream.path, model.modules[name]
     readers = reader_columns(stream, name, model.targets(name))
-    rows = csv.reader(io.StringIO(read_text_file(path)))
-    try:
-        header = next(rows, [])
-        for column in (stream.column, *readers.values()):
-            if column not in header:
-                fix = f"columns are {', '.join(header)}; `column` names that of sizes, `reads` that of readers"
-                raise InputError(f"the file has no column `{column}`", where=f"{path}:1", fix=fix)
-        for number, row in enumerate(row for row in rows if row):
-            line, cells = rows.line_num, dict(zip(header, row, strict=False))
-            where = f"{path}:{line}"
-            size = parse_size(cells.get(stream.column, ""), name, spec, path, line)
-            read_by = {target: parse_readers(cells.get(column, ""), where) for target, column in readers.items()}
-            if not any(read_by.values()):
-                message = f"item {number} of `{name}` has no reader"
-                raise InputError(message, where=where, fix="name the item that reads it, or remove the line")
-            yield StreamItem(number, size, read_by, where)
-    except csv.Error as error:
-        raise InputError(f"this is not CSV: {error}", where=str(path), fix="give a CSV with a header") from error
+    rows = files.read_csv(path, files.SAMPLES)
+    _, header = next(rows, (0, []))
+    for column in (stream.column, *readers.values()):
+        if column not in header:
+            shown = ", ".join(header)[:MOST_NAMED]
+            fix = f"columns are {shown}; `column` names that of sizes, `reads` that of readers"
+            raise InputError(f"the file has no column `{column}`", where=f"{path}:1", fix=fix)
+    for number, (line, row) in enumerate((line, row) for line, row in rows if row):
+        cells = dict(zip(header, row, strict=False))
+        where = f"{path}:{line}"
+        size = parse_size(cells.get(stream.column, ""), name, spec, path, line)
+        read_by = {target: parse_readers(cells.get(column, ""), where) for target, column in readers.items()}
+        if not any(read_by.values()):
+            message = f"item {number} of `{name}` has no reader"
+            raise InputError(message, where=where, fix="name the item that reads it, or remove the line")
+        yield StreamItem(number, size, read_by, where)
 
 
 def reader_columns(stream: StreamFile, name: str, targets: tuple[str, ...]) -> dict[str, str]:

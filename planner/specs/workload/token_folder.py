@@ -3,6 +3,7 @@
 Sample i is tokens[offsets[i]:offsets[i + 1]]. Both are mapped into memory: only what is used is read.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +38,15 @@ def open_array(path: Path, types: tuple[str, ...], what: str = "tokens", dims: i
     """Open an array of so many dimensions and one of these types, mapped into memory. Raises InputError."""
     import numpy as np
 
-    require_regular(path)
+    if os.path.exists(path):
+        require_regular(path)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise InputError(
             f"cannot read the {what}: {error.strerror or error}", where=str(path), fix=HOW_TO_MAKE
         ) from error
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # numpy reads the head of a file as Python, which fails in many ways
         raise InputError(f"this is no array of numpy: {error}", where=str(path), fix=HOW_TO_MAKE) from error
     found = f"{array.dtype}{[*array.shape]}" if isinstance(array, np.ndarray) else "an archive"
     if not isinstance(array, np.ndarray):

@@ -99,7 +99,7 @@ def test_a_missing_or_truncated_file_is_named(tmp_path):
         assert refused.value.where == str(file)
     file.unlink()
     for read in (found.read, lambda _: SafetensorsCheckpoint(file)):
-        with pytest.raises(InputError, match="cannot read the tensors: No such file") as refused:
+        with pytest.raises(InputError, match=r"cannot read the (file|tensors): No such file") as refused:
             read("a")
         assert refused.value.where == str(file)
 

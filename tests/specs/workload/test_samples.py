@@ -56,9 +56,8 @@ def test_a_length_a_line_or_a_column(tmp_path, name, text, zipped):
         (b"words\n5\n", ":1", "no column `tokens`"),
         (b"\n5\n", ":1", "no column `tokens`"),
         (b"id,tokens\n1\n", ":2", "`` is no length"),
-        (b"tokens\n\"" + b"5" * 200_000 + b"\"\n", "", "this is not CSV"),
-        (b"tokens\n5\r\r5\n", "", "this is not CSV"),
-        (b"\xff\xfe", "", "not text"),
+        (b"tokens\n\"" + b"5" * 200_000 + b"\"\n", ":2", "this is not CSV"),
+        (b"\xff\xfe", ":1", "not a text file"),
     ],
 )  # fmt: skip
 def test_what_is_no_file_of_lengths(tmp_path, data, where, message):
@@ -84,7 +83,7 @@ def test_a_damaged_gzip_file_is_refused(tmp_path_factory, place, byte):
 
 def test_a_missing_file(tmp_path):
     for path in (tmp_path / "none.csv", tmp_path, tmp_path / "nul\0byte"):
-        with pytest.raises(InputError, match="cannot read the lengths"):
+        with pytest.raises(InputError, match="cannot read the file"):
             read_lengths(path, "tokens")
 
 
