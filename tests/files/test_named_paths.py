@@ -1,11 +1,9 @@
 """What a file names is written inside its own folder only, and read only where it ends."""
 
-import os
-
 import pytest
 
 from planner.errors import InputError
-from planner.files import inside, plain_name, require_regular
+from planner.files import inside, plain_name
 
 WHERE = "plan.yaml (then.from)"
 
@@ -44,14 +42,3 @@ def test_an_entry_of_an_index_is_a_plain_name(name):
     assert plain_name("rank-3.safetensors", WHERE) == "rank-3.safetensors"
     with pytest.raises(InputError, match="no plain name"):
         plain_name(name, WHERE)
-
-
-def test_pipes_and_devices_are_not_read(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/dev/zero")
-    (tmp_path / "file").touch()
-    for name in ("file", "missing", "", "file/below", "x" * 300):
-        require_regular(tmp_path / name)
-    for name in ("pipe", "link"):
-        with pytest.raises(InputError, match="is no file"):
-            require_regular(tmp_path / name, WHERE)
