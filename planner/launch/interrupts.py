@@ -44,6 +44,16 @@ def ignoring_interrupts() -> AbstractContextManager[None]:
 
 
 @contextmanager
+def deferring_interrupts() -> Iterator[None]:
+    """A signal that comes in this block is handled behind it: nothing is left half done, and no signal is lost."""
+    came: list[int] = []
+    with handling_interrupts(lambda number, _: came.append(number)):
+        yield
+    for number in came:
+        signal.raise_signal(number)
+
+
+@contextmanager
 def forwarding_interrupts(
     processes: Callable[[], Iterable[int | None]], on_first: Callable[[int], None] = lambda number: None
 ) -> Iterator[Callable[..., None]]:

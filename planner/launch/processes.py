@@ -27,7 +27,7 @@ from planner.launch.failures import (
     failure_at_exit,
 )
 from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
-from planner.launch.interrupts import forwarding_interrupts, ignoring_interrupts
+from planner.launch.interrupts import deferring_interrupts, forwarding_interrupts, ignoring_interrupts
 from planner.launch.local_network import LOOPBACK, local_store
 from planner.launch.stacks import RankStacks
 from planner.launch.task_board import BoardEntry, read_entry, write_entry
@@ -146,9 +146,10 @@ def launch(
     stacks = RankStacks(Path(folder.name))
     body = WorkerBody(entry, args, kind, threads, stacks)
     try:
-        for rank in range(world_size):
-            identity = {"RANK": rank, "LOCAL_RANK": devices[rank]}
-            children.append(start_child(rank, world | identity, body))
+        with deferring_interrupts():
+            for rank in range(world_size):
+                identity = {"RANK": rank, "LOCAL_RANK": devices[rank]}
+                children.append(start_child(rank, world | identity, body))
         if supervision is None:
             wait_for_children(children, on_message)
         else:
@@ -177,8 +178,7 @@ def start_child(rank: int, environment: dict[str, object], body: WorkerBody) -> 
     reader, writer = context.Pipe(duplex=False)
     board = context.RawValue(BoardEntry)
     process = context.Process(target=worker_main, args=(writer, board, environment, body), name=f"rank {rank}")
-    with ignoring_interrupts():
-        process.start()
+    process.start()  # forked from the fork server, which ignores interrupts
     writer.close()
     return ChildProcess(rank, process, reader, board)
 

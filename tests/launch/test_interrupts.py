@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from planner.launch.interrupts import forwarding_interrupts
+from planner.launch.interrupts import deferring_interrupts, forwarding_interrupts, handling_interrupts
 
 
 def test_an_ended_process_does_not_stop_forwarding():
@@ -53,3 +53,13 @@ def test_a_process_that_did_not_listen_yet_is_reminded():
     finally:
         late.kill()
         late.wait()
+
+
+def test_a_signal_that_is_deferred_is_handled_behind_the_block():
+    heard = []
+    with handling_interrupts(lambda number, _: heard.append(number)):
+        with deferring_interrupts():
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not heard
+        assert sorted(heard) == [signal.SIGINT, signal.SIGTERM]
