@@ -135,7 +135,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, exit_on_signal)
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(standalone_mode=False) or 0)
     except UsageError as error:
         exit_with_usage(error)
     except typer.Abort:

@@ -16,7 +16,8 @@ import pytest
 from planner.errors import PlannerError
 from planner.printable import UNSAFE
 from tests.examples import share
-from tests.hostile_files import BYTES, READERS, SECONDS, hostile, limited, odd_paths
+from tests.hostile_files import BYTES, READERS, hostile, limited, odd_paths
+from tests.property.test_mutants import SECONDS
 
 ASK = "ask --gpus 8xh100 --batch 8 -o out/asked"
 COMMANDS = {
