@@ -83,7 +83,8 @@ def test_ranks_of_an_encoder_alone_are_asked_whether_they_fit():
         **plan.groups,
         **{name: with_fields(g, ranks=Ranks(rank + 8 for rank in g.ranks)) for name, g in far.items()},
     }
-    models = {**plan.uses.models, "vit": with_fields(plan.uses.models["vit"], ffn=30 * 12288)}
+    held = {"positions": "learned", "max_positions": 2 * 10**7}  # states, and nothing to compute
+    models = {**plan.uses.models, "vit": with_fields(plan.uses.models["vit"], **held)}
     layouts = {**plan.layouts, "vit": with_fields(plan.layouts["vit"], ranks=Ranks(range(8, 16)))}
     steps = tuple(with_fields(step, order={"llm": "1f1b"}) for step in plan.steps)
     uses = with_fields(plan.uses, cluster=cluster, models=models)

@@ -58,7 +58,7 @@ def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutCha
     least; None when nothing fits. What is offloaded so that it fits, or recomputed in full, is a change too, and where
     the job says stages, they are as even as they can be instead.
     """
-    said, fixed = problem.trained.fixed.stages, with_fields(problem.trained.fixed, stages=None)
+    stages, fixed = problem.trained.fixed.stages, with_fields(problem.trained.fixed, stages=None)
     problem = replace(problem, trained=replace(problem.trained, fixed=fixed))
     kept = Parallelism(schedule=fixed.schedule)  # which all of the space have
     spaces = [kept]
@@ -68,7 +68,7 @@ def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutCha
     if not nearest:
         return None
     change = min(nearest, key=lambda each: each[0])[1]
-    even = (f"stages {flow_text(change.layout.stages)}",) if said and change.layout.stages else ()
+    even = (f"stages {flow_text(change.layout.stages)}",) if stages and change.layout.stages else ()
     return replace(change, differences=(*change.differences, *even))
 
 
