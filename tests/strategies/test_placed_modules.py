@@ -269,8 +269,8 @@ def test_an_encoder_larger_than_a_rank_fits_only_sharded_or_apart(tmp_path):
             assert found.largest_module == "vit" and found.change and found.change.differences
             (change,) = found.change.differences
             module, _, field = change.partition(".")
-            assert module == "vit" and change in change_text(found)
-            again = {**fixed, "vit": f"zero: 0, {field.replace('=', ': ')}"}
+            assert module == "vit" and field.startswith("zero=") and change in change_text(found)
+            again = {**fixed, "vit": field.replace("=", ": ")}
             path = placed_job(tmp_path, again, model=large, layout="{dtype: float32}")
             possible = memory_fit_of_job(load_job(path, JobOptions()))
             assert possible.fits and possible.plan.layouts == found.change.layouts

@@ -6,7 +6,7 @@ Each is tried as a plan, whose step is simulated: what a rank holds depends on w
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
 
 from planner.errors import Infeasible, InputError
 from planner.plan.descriptions import flow_text
@@ -64,8 +64,7 @@ class Tried:
 
     @property
     def far(self) -> tuple[int, int, float]:
-        late = sum(CHANGED_FIRST.index(change.field) for change in self.changes)
-        return late, sum(change.doublings for change in self.changes), self.seconds
+        return sum(map(lateness, self.changes)), sum(change.doublings for change in self.changes), self.seconds
 
 
 def fitting_change(
@@ -76,8 +75,12 @@ def fitting_change(
     """
     stay = {(name, field) for name, wish in (asked or {}).items() for field in decided_fields(wish)}
     changes = [each for each in field_changes(inputs, layouts) if (each.module, each.field) not in stay]
-    single = [found for change in changes if (found := tried(inputs, layouts, (change,), runs))]
-    best = nearest(single)
+    best, single = None, list[Tried]()
+    for _, alike in groupby(sorted(changes, key=lateness), lateness):
+        single += [found for change in alike if (found := tried(inputs, layouts, (change,), runs))]
+        best = nearest(single)
+        if best:
+            break
     if best is None:
         leanest = sorted(single, key=lambda each: each.share)
         pairs = [(*one.changes, *other.changes) for one, other in combinations(leanest[:LEANEST], 2)]
@@ -86,6 +89,11 @@ def fitting_change(
     if best is None:
         return None
     return FittingChange(best.layouts, tuple(map(str, best.changes)), best.seconds, best.bytes_needed)
+
+
+def lateness(change: FieldChange) -> int:
+    """How late people change a field: one that they change earlier is nearer, whatever its value."""
+    return CHANGED_FIRST.index(change.field)
 
 
 def nearest(found: Sequence[Tried]) -> Tried | None:
