@@ -82,7 +82,7 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     require_no_packs(inputs)
     if inputs.job.strategy == BEST:
         strategies = {name: partial(solve_with, name, on_batch=on_batch) for name in STRATEGIES}
-        return best_of_candidates(inputs, strategies)
+        return best_of_candidates(inputs, strategies, STRATEGIES)
     solved = solve_by_strategy(inputs, on_batch)
     require_launchable_plan(solved.plan)
     return solved
@@ -181,11 +181,14 @@ def solve_each(inputs: Inputs, plan_of_batch: Callable[[Inputs], Plan], on_batch
 
 
 def plan_with_layouts(inputs: Inputs, first: Plan) -> Plan:
-    """The plan of a batch with the layouts of an earlier one. Raises Infeasible where it does not fit."""
+    """The plan of a batch with the layouts of an earlier one, refined as that was. Raises Infeasible where it does not
+    fit.
+    """
     name = first.made.strategy
-    if name not in STRATEGIES or is_static(name):
-        return assign_batch(inputs, first.layouts)
-    return strategy_called(name).plan(inputs, first)
+    if name in STRATEGIES and not is_static(name):
+        return strategy_called(name).plan(inputs, first)
+    assigned = assign_batch(inputs, first.layouts)
+    return strategy_called(name).plan(inputs, assigned) if base_strategy(name) else assigned
 
 
 def unsupported_reason(inputs: Inputs) -> str | None:
@@ -227,16 +230,15 @@ def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ..
         plan = base.plan(base_inputs, base_plan(base_inputs))
     except Infeasible:
         return ()
-    ((module, layout),) = plan.layouts.items()
     slowdown = plan.outcome.value / chosen.outcome.value - 1.0
     return (
         Alternative(
             strategy=name,
-            zero=layout.zero,
+            zero=plan.layouts[inputs.module].zero,
             sync=plan.steps[0].sync,
             value=plan.outcome.value,
             because=f"what {name} gives alone, {percent(abs(slowdown))} {'slower' if slowdown >= 0 else 'quicker'}",
-            layouts={module: fixable_layout(layout)},
+            layouts={module: fixable_layout(layout) for module, layout in plan.layouts.items()},
         ),
     )
 

@@ -6,7 +6,7 @@ from planner import pipeline
 from planner.errors import Infeasible, InputError
 from planner.solve_job import inputs_again
 from planner.specs.inputs import JobOptions
-from planner.strategies.best import GROUPED
+from planner.strategies import STRATEGIES
 
 JOB = """\
 format: planner.job/1
@@ -24,6 +24,8 @@ layout: {{{zero}dtype: float32}}
 limits: {limits}
 """
 
+LEFT = [(name, *each) for name, entry in STRATEGIES.items() for each in entry.leaves]
+
 
 def solve(folder, way=("best", None, "micro_batch"), limits="{tokens_per_rank: 1024}", longest=2048, batches=1):
     strategy, zero, sync = way
@@ -36,7 +38,7 @@ def solve(folder, way=("best", None, "micro_batch"), limits="{tokens_per_rank: 1
 @pytest.mark.slow
 def test_the_best_alternative_is_chosen_and_the_others_are_recorded(tmp_path):
     best = solve(tmp_path, batches=2)
-    values = {way: solve(tmp_path, way, batches=2).outcome.value for way in GROUPED if way[1]}  # ZeRO-0 only if fixed
+    values = {way: solve(tmp_path, way, batches=2).outcome.value for way in LEFT if way[1]}  # ZeRO-0 only if fixed
     assert best.outcome.value <= min(values.values())
     given = [((each.strategy, each.zero, each.sync), each.value) for each in best.alternatives if each.value]
     found = {way: min(value for other, value in given if other == way) for way, _ in given}
@@ -59,7 +61,7 @@ def test_an_infeasible_alternative_names_what_binds(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("zero", [1, 3])
 def test_the_jobs_zero_stage_is_kept(tmp_path, zero):
-    (way,) = [way for way in GROUPED if way[1] == zero]
+    (way,) = [way for way in LEFT if way[1] == zero]
     best = solve(tmp_path, ("best", zero, "micro_batch"))
     assert best.layouts["llm"].zero == zero
     assert best.outcome.value <= solve(tmp_path, way).outcome.value

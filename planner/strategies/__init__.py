@@ -4,56 +4,20 @@ One decision per file; no strategy imports another.
 """
 
 from importlib import import_module
-from typing import NamedTuple, Protocol
 
 from planner.errors import InputError
-from planner.plan.plan_file import Plan
-from planner.specs.inputs import Inputs
 from planner.strategies.best import Candidate, best_of_candidates, candidate_inputs
+from planner.strategies.entry import RefiningStrategy, Strategy, StrategyEntry
 from planner.strategies.plan_drafts import data_parallel_layouts, plan_uses
 from planner.strategies.solved_job import SolvedJob
 
-
-class StrategyEntry(NamedTuple):
-    """The module of a strategy.
-
-    `refines`: the strategy from whose plan it starts, as `base`. `static`: it gives one layout for all batches, so that
-    the assignment of sequences is not a decision of its own.
-    """
-
-    module: str
-    refines: str = ""
-    static: bool = False
-
-
 STRATEGIES: dict[str, StrategyEntry] = {
-    "sequence_groups": StrategyEntry("planner.strategies.sequence_groups"),
-    "data_ranks": StrategyEntry("planner.strategies.data_ranks"),
-    "parallel_search": StrategyEntry("planner.strategies.parallel_search", static=True),
-    "modality_layout": StrategyEntry("planner.strategies.modality_layout", static=True),
-    "pipeline_order": StrategyEntry("planner.strategies.pipeline_order", refines="parallel_search", static=True),
+    "sequence_groups": StrategyEntry("planner.strategies.sequence_groups", leaves=((3, "micro_batch"),)),
+    "data_ranks": StrategyEntry("planner.strategies.data_ranks", leaves=((2, "step"), (1, "step"), (0, "step"))),
+    "parallel_search": StrategyEntry("planner.strategies.parallel_search", "one", static=True),
+    "modality_layout": StrategyEntry("planner.strategies.modality_layout", "several", static=True),
+    "pipeline_order": StrategyEntry("planner.strategies.pipeline_order", "one", refines="parallel_search", static=True),
 }
-
-
-class Strategy(Protocol):
-    """The interface of a strategy's module."""
-
-    SUMMARY: str
-
-    def supports(self, inputs: Inputs) -> str | None:
-        """The reason why it cannot plan this job, with a fix after ` | ` where there is one; None when it can."""
-
-    def plan(self, inputs: Inputs, base: Plan | None) -> Plan:
-        """The plan with its outcome. Raises Infeasible. `base`: the plan that it refines; or of several modules, where
-        each batch is decided by itself, that of an earlier batch, whose layouts it keeps.
-        """
-
-
-class RefiningStrategy(Strategy, Protocol):
-    """A strategy that starts from another one's plan."""
-
-    def inputs_for_base(self, inputs: Inputs) -> Inputs:
-        """The job as given to the strategy that it starts from."""
 
 
 def is_static(name: str) -> bool:
@@ -83,6 +47,7 @@ __all__ = [
     "STRATEGIES",
     "Candidate",
     "SolvedJob",
+    "StrategyEntry",
     "base_strategy",
     "best_of_candidates",
     "candidate_inputs",

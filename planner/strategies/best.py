@@ -1,4 +1,4 @@
-"""The best of all strategies that support a job, each with everything that the job leaves open.
+"""The best of all strategies of the table, each with everything that the job leaves open and it leaves to be tried.
 
 Ranks synchronise in every micro-batch, as the all-gathers of ZeRO-3 force them to, or once a step under a lower ZeRO
 stage, which leaves less memory for tokens; layers recompute nothing, a part, or all; or one static layout holds for all
@@ -7,7 +7,7 @@ in; of those that the software can launch the plan of least expected seconds is 
 and records what the others give, or why they give nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, RecomputeName, Sync
+from planner.strategies.entry import StrategyEntry
 from planner.strategies.solved_job import SolvedJob
 
 Solve = Callable[[Inputs], SolvedJob]  # a job by one strategy; raises Unsupported, Infeasible and InputError
@@ -49,22 +50,23 @@ class Candidate(NamedTuple):
     recompute: RecomputeName | None = None
 
 
-GROUPED = (("sequence_groups", 3, "micro_batch"), *(("data_ranks", zero, "step") for zero in (2, 1, 0)))
+Failures = Mapping[Candidate, Infeasible | Unsupported]
 RECOMPUTES: tuple[RecomputeName, ...] = ("none", "selective", "full")
-SEARCHED = Candidate("parallel_search", None, "micro_batch")
-ORDERED = Candidate("pipeline_order", None, "micro_batch")
-JOINT = Candidate("modality_layout", None, "micro_batch")
 
 
-def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> SolvedJob:
-    """The best plan by the job's objective, and the other candidates as its alternatives; `strategies`: by name.
+def best_of_candidates(
+    inputs: Inputs, strategies: Mapping[str, Solve], table: Mapping[str, StrategyEntry]
+) -> SolvedJob:
+    """The best plan by the job's objective, and the other candidates as its alternatives; `strategies`: by name, as in
+    the table.
 
     Raises an error where none gives a plan that the software can launch; and any error that is about the job, not about
     what a strategy or its prices cover.
     """
     solved: dict[Candidate, SolvedJob] = {}
     failed: dict[Candidate, Infeasible | Unsupported] = {}
-    candidates = open_candidates(inputs)
+    candidates = open_candidates(inputs, table)
+    searches = [each for each in candidates if table[each.strategy].searches_layouts]
     for candidate in candidates:
         try:
             solved[candidate] = strategies[candidate.strategy](candidate_inputs(inputs, candidate))
@@ -72,7 +74,7 @@ def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> Solve
             failed[candidate] = error
     refused = {each: text for each, done in solved.items() if (text := unlaunchable_text(done.plan))}
     if not solved.keys() - refused.keys():
-        raise error_to_raise(failed, refused)
+        raise error_to_raise({each: failed[each] for each in searches if each in failed}, failed, refused)
     goal = find_objective(inputs.job.objective)
     able = [each for each in candidates if each in solved and each not in refused]
     losses = {each: goal.loss(solved[each].plan.outcome.value) for each in able}
@@ -87,23 +89,27 @@ def best_of_candidates(inputs: Inputs, strategies: Mapping[str, Solve]) -> Solve
     ]
     others = tuple(each for number, each in enumerate(entries) if each not in entries[:number])
     seconds = tuple(map(sum, zip(*(each.step_seconds for each in solved.values()), strict=True)))
-    launched = [solved[each].plan for each in able if not covered_by_search(each, solved, inputs)]
-    searches = not isinstance(failed.get(SEARCHED), Unsupported)
-    chosen = bounded_over_candidates(solved[best].plan, launched if searches else [], goal)
+    covered = covered_by_search(solved, searches, inputs)
+    launched = [solved[each].plan for each in able if each not in covered]
+    unsearched = any(isinstance(failed.get(each), Unsupported) for each in searches)
+    chosen = bounded_over_candidates(solved[best].plan, [] if unsearched else launched, goal)
     if len(inputs.model.modules) > 1:  # what a candidate decided is nothing that the job fixed
         chosen = with_fields(chosen, uses=with_fields(chosen.uses, fix=with_joint_fields(inputs).job.fix))
     return SolvedJob(with_fields(chosen, alternatives=(*others, *chosen.alternatives)), seconds)
 
 
-def covered_by_search(candidate: Candidate, solved: Mapping[Candidate, SolvedJob], inputs: Inputs) -> bool:
-    """Whether the bound of the search of static layouts is over all plans of another candidate that the software can
-    launch: those are static layouts, and offload nothing.
+def covered_by_search(
+    solved: Mapping[Candidate, SolvedJob], searches: Sequence[Candidate], inputs: Inputs
+) -> list[Candidate]:
+    """The other candidates of whose plans the software can launch none that a search of static layouts, with a bound
+    over all of these, does not cover: those are static layouts, and offload nothing.
     """
     knobs = inputs.software.knobs
-    searched = solved.get(SEARCHED, solved.get(JOINT))
     static = knobs.groups == "layout" and knobs.packing == "equal" and knobs.orders == "named"
-    proven = searched is not None and searched.plan.outcome.bound_by == SPACE
-    return candidate not in (SEARCHED, JOINT) and static and proven and not offloads(solved[candidate].plan)
+    proven = any(each in solved and solved[each].plan.outcome.bound_by == SPACE for each in searches)
+    if not (static and proven):
+        return []
+    return [each for each, done in solved.items() if each not in searches and not offloads(done.plan)]
 
 
 def offloads(plan: Plan) -> bool:
@@ -132,40 +138,50 @@ def unlaunchable_text(plan: Plan) -> str:
     return refusal_text(plan.uses.software.name, first[1], "plan") if first else ""
 
 
-def error_to_raise(
-    failed: Mapping[Candidate, Infeasible | Unsupported], refused: Mapping[Candidate, str]
-) -> Infeasible | Unsupported:
+def error_to_raise(searched: Failures, failed: Failures, refused: Mapping[Candidate, str]) -> Infeasible | Unsupported:
     """The error of the whole space of layouts, which names the nearest layout that fits; else what cannot be launched;
     else the first one that says what binds.
     """
-    searched = failed.get(SEARCHED, failed.get(JOINT))
-    if isinstance(searched, Infeasible):
-        return searched
+    for error in searched.values():
+        if isinstance(error, Infeasible):
+            return error
     if refused:
         fix = f"software: {ANY}, to price what nothing can launch"
         return Infeasible(next(iter(refused.values())), where="software", fix=fix)
     return next((each for each in failed.values() if isinstance(each, Infeasible)), next(iter(failed.values())))
 
 
-def open_candidates(inputs: Inputs) -> list[Candidate]:
-    """Every candidate with the job's ZeRO stage and recomputation, or all that may be best where it gives none. Static
-    layouts come first: of equally good plans they are those that people and frameworks can say. Packings beside
-    encoders take as long as a search of layouts: they are tried where the software has groups that change, and of
-    ZeRO-1 and 2, which send alike, with the one that holds less.
+def open_candidates(inputs: Inputs, table: Mapping[str, StrategyEntry]) -> list[Candidate]:
+    """Every strategy of the table that plans so many modules, with the job's ZeRO stage and recomputation, or where it
+    gives none, with all that the strategy leaves to be tried. Searches of static layouts come first: of equally good
+    plans they are those that people and frameworks can say; refinements come last.
     """
     several = len(inputs.model.modules) > 1
-    fixed = inputs.fixed_parallelism if several else inputs.job.layout
-    stage, how = fixed.zero, fixed.recompute
-    recomputes = [None] if how is not None else [*RECOMPUTES]
-    grouped = [
-        Candidate(name, zero, sync, recompute)  # type: ignore[arg-type]
-        for (name, zero, sync), recompute in product(GROUPED, recomputes)
-        if stage in ((None, zero) if zero else (0,))  # ZeRO-0 sends what ZeRO-1 does, and updates and holds more
+    entries = {name: each for name, each in table.items() if each.modules in ("any", "several" if several else "one")}
+    return [
+        candidate
+        for name in sorted(entries, key=lambda name: (bool(entries[name].refines), not entries[name].static))
+        for candidate in left_open(name, entries[name], inputs)
     ]
-    if several:
-        able = inputs.software.knobs.groups == "any"
-        return [JOINT, *(each for each in grouped if able and (each.zero != 1 or stage == 1))]
-    return [SEARCHED, *grouped, ORDERED]
+
+
+def left_open(name: str, entry: StrategyEntry, inputs: Inputs) -> Iterator[Candidate]:
+    """A strategy with each ZeRO stage, point of synchronisation and recomputation that the job and it leave open.
+    Packings beside encoders take as long as a search of layouts: they are tried where the software has groups that
+    change, and of ZeRO-1 and 2, which send alike, with the one that holds less.
+    """
+    if not entry.leaves:
+        yield Candidate(name, None, "micro_batch")
+        return
+    several = len(inputs.model.modules) > 1
+    fixed = inputs.fixed_parallelism if several else inputs.job.layout
+    recomputes = [None] if fixed.recompute is not None else [*RECOMPUTES]
+    if several and inputs.software.knobs.groups != "any":
+        return
+    for (zero, sync), recompute in product(entry.leaves, recomputes):
+        tried = fixed.zero in ((None, zero) if zero else (0,))  # ZeRO-0 sends what ZeRO-1 does, and holds more
+        if tried and (not several or zero != 1 or fixed.zero == 1):
+            yield Candidate(name, zero, sync, recompute)
 
 
 def candidate_inputs(inputs: Inputs, candidate: Candidate) -> Inputs:

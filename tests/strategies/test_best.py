@@ -84,7 +84,7 @@ def test_a_fixed_stage_is_tried_by_every_strategy_that_has_it(tmp_path, zero):
     """Without sharding there is one candidate more; left open it is none, as a lower stage is never quicker."""
     inputs = inputs_of(tmp_path, 8, VARIED, f"recompute: none, zero: {zero}", layers=2)
     alone = replace(inputs, job=with_fields(inputs.job, sync="step"))
-    candidates = {(each.strategy, each.zero) for each in open_candidates(inputs)}
+    candidates = {(each.strategy, each.zero) for each in open_candidates(inputs, STRATEGIES)}
     assert ("data_ranks", zero) in candidates and ("sequence_groups", 3) not in candidates
     least = solve_with("data_ranks", alone, silent).plan.outcome.value
     assert solve_job(inputs, silent).plan.outcome.value <= least
@@ -137,12 +137,12 @@ def strategies(inputs, **others):
 @pytest.mark.slow
 def test_a_failed_alternative_says_only_what_its_strategy_was_given(tmp_path):
     inputs = inputs_of(tmp_path, 8, [8192] * 16, "recompute: none")
-    best = best_of_candidates(inputs, strategies(inputs, sequence_groups=failing(Infeasible("too long"))))
+    best = best_of_candidates(inputs, strategies(inputs, sequence_groups=failing(Infeasible("too long"))), STRATEGIES)
     failed = {each.strategy: each for each in best.plan.alternatives if each.value is None}
     assert alternative_text(failed["sequence_groups"], "") == "sequence_groups with zero: 3, sync: micro_batch"
     assert failed["sequence_groups"].because == "too long"
     assert alternative_text(failed["pipeline_order"], "") == "pipeline_order"
-    lost = best_of_candidates(inputs, strategies(inputs, parallel_search=failing(Infeasible("no layout"))))
+    lost = best_of_candidates(inputs, strategies(inputs, parallel_search=failing(Infeasible("no layout"))), STRATEGIES)
     (searched,) = [each for each in lost.plan.alternatives if each.strategy == "parallel_search"]
     assert searched.zero is None and searched.sync is None and searched.because == "no layout"
 
@@ -151,7 +151,7 @@ def test_a_failed_alternative_says_only_what_its_strategy_was_given(tmp_path):
 def test_an_error_about_the_job_surfaces_and_an_unable_strategy_does_not(tmp_path):
     inputs = inputs_of(tmp_path, 8, [8192] * 16, "recompute: none")
     with pytest.raises(InputError, match="no such file"):
-        best_of_candidates(inputs, strategies(inputs, data_ranks=failing(InputError("no such file"))))
-    best = best_of_candidates(inputs, strategies(inputs, data_ranks=failing(Unsupported("not this job"))))
+        best_of_candidates(inputs, strategies(inputs, data_ranks=failing(InputError("no such file"))), STRATEGIES)
+    best = best_of_candidates(inputs, strategies(inputs, data_ranks=failing(Unsupported("not this job"))), STRATEGIES)
     said = [each for each in best.plan.alternatives if each.strategy == "data_ranks"]
     assert said == [Alternative(strategy="data_ranks", because="not this job")]

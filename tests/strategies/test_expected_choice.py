@@ -11,7 +11,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import nearest_run, plan_doubt, ranked_alternatives
 from planner.scoring.nearest_run import NearestRun
 from planner.specs.base import with_fields
-from planner.strategies import parallel_search
+from planner.strategies import STRATEGIES, parallel_search
 from planner.strategies.best import best_of_candidates
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_search import JointSearch, JointTrials, SimulatedJoint
@@ -116,7 +116,7 @@ def test_the_best_of_strategies_is_the_one_expected_to_be(inputs, counted):
     def solved(by: dict[str, Plan]):
         job = replace(inputs, job=with_fields(inputs.job, strategy="best"))
         asked = {each: (lambda _, each=each: SolvedJob(by.get(each, by["others"]), (1.0,))) for each in NAMES}
-        return best_of_candidates(job, asked).plan
+        return best_of_candidates(job, asked, STRATEGIES).plan
 
     plan = solved({"others": near, "sequence_groups": far})
     assert plan.outcome.value == value and plan.outcome.bound <= far.outcome.bound

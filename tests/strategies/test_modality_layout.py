@@ -17,7 +17,7 @@ from planner.solve_job import solve_job
 from planner.specs.base import Layers, Ranks, with_fields
 from planner.specs.inputs import JobOptions, load_job
 from planner.strategies import modality_layout
-from planner.strategies.best import JOINT, plan_entry
+from planner.strategies.best import Candidate, plan_entry
 from planner.strategies.modality.joint_candidates import JointSpace, joint_candidates, llm_rank_sets
 from planner.strategies.modality.joint_changes import neighbours
 from planner.strategies.modality.joint_errors import least_bytes
@@ -25,6 +25,8 @@ from planner.strategies.modality.joint_search import JointTrials
 from tests.modality_jobs import seeing_job
 
 NO_CALLBACK = lambda *_: None  # noqa: E731
+
+JOINT = Candidate("modality_layout", None, "micro_batch")
 
 
 def solved(inputs):
