@@ -59,8 +59,7 @@ def test_best_asks_what_is_in_the_table(tmp_path, add):
 @pytest.mark.slow
 def test_best_tries_a_refinement_of_layouts_of_several_modules_in_every_batch(tmp_path, add):
     """It is handed the layouts' plan of each batch, gives its own, and what it started from is an alternative."""
-    seeing_job(tmp_path)
-    inputs = load_job(str(tmp_path / "job.yaml"), JobOptions(batches=1))
+    inputs = seeing_job(tmp_path)
     renamed = {"refines": "modality_layout", "modules": "several", "static": True}
     bases = add("kept_as_it_is", lambda _, base: base, **renamed)
     plan = best_of(inputs)
@@ -68,12 +67,9 @@ def test_best_tries_a_refinement_of_layouts_of_several_modules_in_every_batch(tm
     alone = solve_job(with_strategy(inputs, "kept_as_it_is"), silent).plan
     (other,) = [each for each in alone.alternatives if each.because.startswith("what modality_layout gives alone")]
     assert {*other.layouts} == {"llm", "vit"} and alone.made.strategy == "kept_as_it_is"
-    again = with_strategy(inputs, "kept_as_it_is")
     del bases[:]
-    twice = solve_job(replaced_batches(again), silent).plan
-    assert len(twice.steps) == 2 and len(bases) == 2 and bases[0].layouts == bases[1].layouts == twice.layouts
-
-
-def replaced_batches(inputs):
-    """The same batch twice."""
-    return replace(inputs, batches=(*inputs.batches, *inputs.batches))
+    job = inputs.file
+    job.write_text(job.read_text().replace("batch_rows: 5", "batch_rows: 2"))
+    twice = solve_job(with_strategy(load_job(str(job), JobOptions(batches=2)), "kept_as_it_is"), silent).plan
+    assert len(twice.steps) == 2 and bases[-1] and bases[-1].layouts == twice.layouts
+    assert [*bases[-1].uses.items["llm"]] == [*twice.uses.items["llm"]][2:]
