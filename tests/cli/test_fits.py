@@ -182,3 +182,12 @@ def test_chunks_may_run_out_where_segments_do_not_expand(tmp_path):
         assert found.fullest.chance < 0.01
     assert 0.2 < chances[5] < 0.6 and chances[10] < chances[5] - 0.02 and chances[1] is None
     assert "without expandable segments" in invoke(job).stdout
+
+
+def test_one_stage_that_is_said_is_predicted_as_one_that_is_not(tmp_path):
+    """Of a module without a pipeline a job may say the only stage."""
+    cluster, seconds = small_cluster(tmp_path, "h200", 4), []
+    for said in ("pp: 1", "pp: 1, stages: [0-31]"):
+        job = static_job(tmp_path, "llama-3-8b", cluster, [1024] * 4, f"{said}, tp: 1, micro_batch: 1, recompute: none")
+        seconds.append(pipeline.predict(job, JobOptions()).closed_seconds)
+    assert seconds[0] == seconds[1] > 0
