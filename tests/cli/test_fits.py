@@ -130,6 +130,30 @@ def test_the_smallest_change_is_of_the_field_that_people_change_first(tmp_path):
     assert {each.split(" ")[0] for each in found.change.differences} == {min(fitting, key=CHANGED_FIRST.index)}
 
 
+SMALLER_PASSES = ("yi-34b", "h100-80gb", "tp: 4, dp: 8, micro_batch: 4, zero: 1, recompute: none")  # are one change
+WIDER = ("llama-3-8b", "rtx-4090", "tp: 4, dp: 2, micro_batch: 1, zero: 2, recompute: selective")  # ZeRO stays as it is
+
+
+@pytest.mark.parametrize(("which", "change"), [(SMALLER_PASSES, "micro_batch"), (WIDER, "tp")])
+def test_one_field_is_changed_where_one_is_enough(tmp_path, which, change):
+    """The printed change is of one field, and put back into the job it fits."""
+    model, device, fixed = which
+    kept = dict(each.split(": ") for each in f"{fixed}, pp: 1".split(", "))
+    cluster = small_cluster(tmp_path, device, int(kept["tp"]) * int(kept["dp"]))
+
+    def of(values):
+        said = ", ".join(f"{name}: {value}" for name, value in values.items())
+        job = for_software(static_job(tmp_path, model, cluster, [1024] * 32, said), "megatron")
+        return memory_fit_of_job(load_job(job, JobOptions()))
+
+    found = of(kept)
+    assert not found.fits
+    ((name, value),) = (each.split(" ", 1) for each in found.change.differences)
+    assert name == change
+    del kept["dp"]
+    assert of(kept | {name: value}).fits
+
+
 def test_stages_that_do_not_fit_are_even_in_the_smallest_change(tmp_path):
     """The change goes back in as it is printed."""
     cluster = small_cluster(tmp_path, "h100-80gb", 24)
@@ -158,3 +182,12 @@ def test_chunks_may_run_out_where_segments_do_not_expand(tmp_path):
         assert found.fullest.chance < 0.01
     assert 0.2 < chances[5] < 0.6 and chances[10] < chances[5] - 0.02 and chances[1] is None
     assert "without expandable segments" in invoke(job).stdout
+
+
+def test_one_stage_that_is_said_is_predicted_as_one_that_is_not(tmp_path):
+    """Of a module without a pipeline a job may say the only stage."""
+    cluster, seconds = small_cluster(tmp_path, "h200", 4), []
+    for said in ("pp: 1", "pp: 1, stages: [0-31]"):
+        job = static_job(tmp_path, "llama-3-8b", cluster, [1024] * 4, f"{said}, tp: 1, micro_batch: 1, recompute: none")
+        seconds.append(pipeline.predict(job, JobOptions()).closed_seconds)
+    assert seconds[0] == seconds[1] > 0

@@ -31,4 +31,4 @@ def even_stages(layers: int, chunks: int) -> tuple[Layers, ...]:
 def has_even_stages(layout: Parallelism) -> bool:
     """Whether the stages of a layout, if it says any, are those that it would have if nobody said them."""
     stages = layout.stages or ()
-    return not stages or stages == even_stages(sum(map(len, stages)), len(stages))
+    return len(stages) < 2 or stages == even_stages(sum(map(len, stages)), len(stages))

@@ -42,6 +42,8 @@ CHANGED_FIRST = (
     "replica", "ranks",
 )  # fmt: skip
 
+FULL = ("recompute", RECOMPUTE.index("full"))  # of which less never fits where it does not
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutChange:
@@ -58,7 +60,9 @@ def smallest_change(problem: LayoutProblem, wanted: dict[str, int]) -> LayoutCha
     least; None when nothing fits. What is offloaded so that it fits, or recomputed in full, is a change too, and where
     the job says stages, they are as even as they can be instead.
     """
-    stages, fixed = problem.trained.fixed.stages, with_fields(problem.trained.fixed, stages=None)
+    stages, lifted = problem.trained.fixed.stages, ["stages"]  # what is fixed for all spaces
+    lifted += [name for name in ("micro_batch", "recompute") if name in wanted and (name, wanted[name]) != FULL]
+    fixed = with_fields(problem.trained.fixed, **dict.fromkeys(lifted))
     problem = replace(problem, trained=replace(problem.trained, fixed=fixed))
     kept = Parallelism(schedule=fixed.schedule)  # which all of the space have
     spaces = [kept]
@@ -80,7 +84,10 @@ def nearest_in(
         return None
     screened = screen(problem, found)
     changed = {name: found[name] != value for name, value in wanted.items()}
-    solved = {"recompute": screened.layouts[FULL_LAYERS] > 0} | {name: screened.layouts[name] > 0 for name in OFFLOADS}
+    if wanted.get("zero", 3) < 3:  # without ranks that share parameters, such stages shard nothing
+        changed["zero"] &= found["tp"] * found["pp"] < problem.trained.ranks
+    partly = (screened.layouts[FULL_LAYERS] > 0) & (found["recompute"] != FULL[1])
+    solved = {"recompute": partly} | {name: screened.layouts[name] > 0 for name in OFFLOADS}
     changed |= {name: changed.get(name, np.zeros(len(each), dtype=np.bool_)) | each for name, each in solved.items()}
     away = np.sum([*changed.values()], axis=0)
     late = np.sum([each * CHANGED_FIRST.index(name) for name, each in changed.items()], axis=0)
@@ -91,7 +98,9 @@ def nearest_in(
     fitting = order[screened.fits(problem)[order]]
     if not len(fitting):
         return None
-    return tuple(float(each[fitting[0]]) for each in measures), change_at(problem, screened, int(fitting[0]), wanted)
+    place = int(fitting[0])
+    names = [name for name in wanted if changed[name][place]]
+    return tuple(float(each[place]) for each in measures), change_at(problem, screened, place, names, wanted)
 
 
 def doublings_apart(sizes: Floats, wanted: int) -> Floats:
@@ -100,14 +109,16 @@ def doublings_apart(sizes: Floats, wanted: int) -> Floats:
     return doublings
 
 
-def change_at(problem: LayoutProblem, screened: ScreenedLayouts, place: int, wanted: dict[str, int]) -> LayoutChange:
-    """A layout of the space as a change of the wanted fields."""
-    found = screened.layouts
-    names = [name for name, value in wanted.items() if int(found[name][place]) != value]
-    what = tuple(f"{name} {field_text(name, int(found[name][place]))}" for name in names)
-    layout = layout_at(problem.trained, found, place)
-    also = tuple(text for text in solved_fields(layout) if text.split()[0] not in wanted)
-    return LayoutChange(layout, (*what, *also), float(screened.seconds[place]), float(screened.bytes_needed[place]))
+def change_at(
+    problem: LayoutProblem, screened: ScreenedLayouts, place: int, names: list[str], wanted: dict[str, int]
+) -> LayoutChange:
+    """A layout of the space as a change of these of the wanted fields."""
+    layout = layout_at(problem.trained, screened.layouts, place)
+    what = [f"{name} {int(screened.layouts[name][place])}" for name in names if name != "recompute"]
+    how = [f"recompute {flow_text(layout.recompute)}"] if "recompute" in names else []
+    also = [text for text in solved_fields(layout) if text.split()[0] not in wanted]
+    seconds, needed = float(screened.seconds[place]), float(screened.bytes_needed[place])
+    return LayoutChange(layout, (*what, *how, *also), seconds, needed)
 
 
 def solved_fields(layout: Layout) -> tuple[str, ...]:
@@ -115,11 +126,6 @@ def solved_fields(layout: Layout) -> tuple[str, ...]:
     recompute = (f"recompute {flow_text(layout.recompute)}",) if layout.recompute != "none" else ()
     shares = {"offload": layout.offload, "optimizer_offload": layout.optimizer_offload}
     return (*recompute, *(f"{name} {share:g}" for name, share in shares.items() if share))
-
-
-def field_text(name: str, value: int) -> str:
-    """The value of a searched field as text."""
-    return flow_text(RECOMPUTE[value]) if name == "recompute" else str(value)
 
 
 def fixed_numbers(fixed: Parallelism) -> dict[str, int]:
