@@ -209,11 +209,33 @@ def stage_seconds(
     constant = PassSeconds(compute=2.0 * pause)
     fullest, end = each * most + constant, each * last + head_pass + constant
     through = each.seconds * module.layers + head_pass.seconds + at.pp * constant.seconds
+    if at.cuts and at.vpp == 1:
+        through = through_said_stages(per_layer, last_head, pause, at)
     first = per_layer * first_stage_layers(module.layers, at) + MicroBatchSeconds(
         PassSeconds(compute=pause), PassSeconds(compute=pause)
     )
     staged = StageSeconds(larger_pass(fullest, end), fullest.seconds, end.seconds, through, first)
     return staged if encoders is NOTHING_READ else staged.behind(encoders, at)
+
+
+def through_said_stages(layer: MicroBatchSeconds, head: MicroBatchSeconds, pause: float, at: LayoutColumns) -> Number:
+    """Seconds that a 1F1B step of m micro-batches takes over m − 1 times its slowest stage, of stages that are said.
+
+    Stage s waits for the passes of a micro-batch in front of it, and for those behind it as far as they take longer
+    than the forwards of its warm-up, of min(p − 1 − s, m − 1) further micro-batches: no step is shorter than
+    Σ_{i<s} t_i + m·t_s + max(0, Σ_{i>s} t_i − warm-up·f_s), of forwards f and both passes t. Of even stages it is the
+    sum of all.
+    """
+    counts = layers_by_rank(at)
+    forward = np.array([layer.forward.seconds * count + pause for count in counts])
+    both = forward + np.array([layer.backward.seconds * count + pause for count in counts])
+    forward[-1], both[-1] = forward[-1] + head.forward.seconds, both[-1] + head.seconds
+    later = np.arange(len(counts))[::-1]
+    hidden = np.minimum(later, at.micro_batches - 1.0) * forward
+    before = np.cumsum(both) - both
+    behind = np.sum(both) - before - both
+    ends = before + at.micro_batches * both + np.maximum(0.0, behind - hidden)
+    return np.max(ends) - (at.micro_batches - 1.0) * np.max(both)
 
 
 @lru_cache(maxsize=1024)  # hundreds of spaces of one module are screened, and each screen asks twice

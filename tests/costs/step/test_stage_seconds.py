@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.memory.model_states import stage_layers
 from planner.costs.step.stage_seconds import (
+    MicroBatchSeconds,
     PassSeconds,
     bound_by_host,
     fullest_and_last,
@@ -18,7 +19,9 @@ from planner.costs.step.stage_seconds import (
     mean_layer_seconds,
     one_rank,
     stage_seconds,
+    through_said_stages,
 )
+from planner.plan.schedules import schedule_slots
 from planner.specs.base import with_fields
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from tests.costs.machines import GPT, LLAMA, MIXTRAL, ideal, shipped
@@ -89,7 +92,8 @@ def test_the_slowest_stage_is_that_of_all_stages_and_through_is_their_sum(pp, la
     each[-1] += float(behind.seconds)
     found = stage_seconds(module, at, machine)
     assert float(found.slowest.seconds) == pytest.approx(max(each))
-    assert float(found.all_stages) == pytest.approx(sum(each))
+    assert float(found.all_stages) <= sum(each) * (1 + 1e-9)
+    assert said or float(found.all_stages) == pytest.approx(sum(each))
     first = each[0] if said else (sum(each) - float(behind.seconds)) / pp
     assert float(found.first.seconds) == pytest.approx(first)
 
@@ -103,3 +107,38 @@ def test_items_take_on_one_rank_what_a_step_of_them_does_whatever_the_layout(deg
     alone, nothing = (LayoutColumns(ranks=1, seq=float(tokens), batch=1) for tokens in (size, 1))
     each, least = (stage_seconds(LLAMA, at, machine.without_launches).all_stages for at in (alone, nothing))
     assert found == pytest.approx(float(each - least), rel=1e-12)
+
+
+def one_f_one_b(forward, backward, micro_batches):
+    """Seconds of a step of 1F1B, by when each pass can begin: its stage is free, and what it waits for has ended."""
+    stages, ends = len(forward), {}
+    orders = [schedule_slots("1f1b", stages, micro_batches)[stage] for stage in range(stages)]
+    queue, free = [list(order) for order in orders], [0.0] * stages
+    while any(queue):
+        for stage, slots in enumerate(queue):
+            while slots:
+                phase, number = slots[0][:2]
+                needs = ("F", number, stage - 1) if phase == "F" else ("B", number, stage + 1)
+                if needs[2] == stages:
+                    needs = ("F", number, stage)
+                if needs[2] >= 0 and needs not in ends:
+                    break
+                start = max(free[stage], ends.get(needs, 0.0))
+                free[stage] = ends[phase, number, stage] = start + (forward if phase == "F" else backward)[stage]
+                slots.pop(0)
+    return max(free)
+
+
+@given(pp=st.integers(2, 7), layers=st.integers(8, 60), count=st.integers(1, 40), drawn=st.randoms())
+def test_steps_over_said_stages_are_no_longer_than_simulated_and_little_shorter(pp, layers, count, drawn):
+    cuts = (0, *sorted(drawn.sample(range(1, layers), pp - 1)), layers)
+    at = LayoutColumns(ranks=pp, seq=64, batch=count, pp=pp, cuts=cuts)
+    layer = MicroBatchSeconds(PassSeconds(compute=1.0), PassSeconds(compute=2.0))
+    head = MicroBatchSeconds(PassSeconds(compute=1.5), PassSeconds(compute=3.0))
+    held = np.diff(cuts)
+    forward, backward = 1.0 * held + 0.1, 2.0 * held + 0.1
+    forward[-1], backward[-1] = forward[-1] + 1.5, backward[-1] + 3.0
+    simulated = one_f_one_b(forward.tolist(), backward.tolist(), count)
+    slowest = float(np.max(forward + backward))
+    found = (count - 1) * slowest + float(through_said_stages(layer, head, 0.1, at))
+    assert 0.9 * simulated <= found <= simulated * (1 + 1e-9)
