@@ -196,7 +196,7 @@ def require_possible_layouts(inputs: Inputs) -> None:
             raise InputError(message, where=where, fix="serves: COUNT, of micro-batches that one pass computes for")
     for name, module in inputs.model.modules.items():
         stages = inputs.fixed_of(name).stages
-        broken = None if stages is None else broken_partition(stages, module.layers)
+        broken = broken_partition(stages, module.layers) if stages else None  # none: of a plan without a pipeline
         if broken:
             own = f"fix.layouts.{name}" if name in inputs.job.fix.layouts else "layout"
             raise InputError(broken[0], where=f"{inputs.file} ({own}.stages)", fix=broken[1])

@@ -116,7 +116,7 @@ def test_orders_are_simulated_as_they_are_priced(tmp_path, model, sizes, fixed, 
         )
         errors += [min(abs(each - usual), abs(each - 1.0)) for each in others]
     assert len(errors) >= 20
-    assert max(errors) < 0.02 and np.median(errors) < 1e-3
+    assert max(errors) < 0.05 and np.median(errors) < 1e-3  # what compute cannot hide: by token and once, or at once
 
 
 def simulated_over_closed(inputs, problem, layout):

@@ -44,7 +44,6 @@ def test_counts_are_refused_with_the_stages_that_they_mean(counts):
         ("[0-15, 15-31]", "layer 15 is in 2 stages"),
         ("[0-15, 16-32]", "layer 32 of the stages does not exist, there are 32"),
         ("[16-31, 0-15]", "do not rise"),
-        ("[]", "layers 0-31 in no stage"),
     ],
 )
 @pytest.mark.parametrize("at", ["fixed", "kept"])

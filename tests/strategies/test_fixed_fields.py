@@ -41,7 +41,7 @@ def test_what_no_layout_can_have_is_one_located_error(tmp_path, strategy, model,
     ("fixed", "said", "where"),
     [
         ("replica: 2, rank_order: tp-cp-dp-pp", "does not say where replica is", "llm.rank_order)"),
-        ("pp: 2, stages: []", "layers 0-31 in no stage", "llm.stages)"),
+        ("pp: 2, stages: []", "0 stages for pp = 2", "llm)"),
         ("pp: 2, stages: [0, 2-31]", "layer 1 in no stage", "llm.stages)"),
         ("recompute: {90: full}", "layer 90 does not exist", "llm.recompute)"),
     ],

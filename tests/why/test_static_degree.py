@@ -142,9 +142,10 @@ def test_the_verbs_answer_in_words_and_in_json(tmp_path, monkeypatch):
         (("why", "static.yaml"), "sensitivities"),
         (("why", "static.yaml", next(iter(plan.groups)), "--step", "1"), "loads"),
         (("why-not", "static.yaml", "tokens_per_rank=2048", "--step", "1"), "because"),
-        (("why-not", "static.yaml", "tokens_per_rank=3"), "infeasible"),
     ):
         assert json.loads(said(*words, "--json"))[key]
         assert said(*words)
+    impossible = CliRunner().invoke(app, ["why-not", "static.yaml", "tokens_per_rank=3", "--json"])
+    assert impossible.exit_code == 3 and json.loads(impossible.stdout)["infeasible"]
     assert "fix: one of" in refused("why", "static.yaml", "g0-2")
     assert "no step 9" in refused("why-not", "static.yaml", "zero=3", "--step", "9")

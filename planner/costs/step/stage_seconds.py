@@ -115,9 +115,14 @@ def layer_passes(
     traffic = layer_traffic(module, kind, at, machine, core)
     cores = [each for each in (core, work.cross_attention) if each]
     attended, gradients = (sum(machine.attention_seconds(each, forward) for each in cores) for forward in (True, False))
-    forward = PassSeconds(machine.forward(work, at.dtype) + attended, traffic.tp[0], traffic.cp[0], traffic.ep[0])
-    compute = machine.backward(work, at.dtype) + gradients
-    backward = PassSeconds(compute, traffic.tp[1], traffic.cp[1], traffic.ep[1])
+    computed = machine.forward(work, at.dtype) + attended, machine.backward(work, at.dtype) + gradients
+    whole = layer_traffic(module, kind, at, machine.exposing, None)
+    forward, backward = (
+        PassSeconds(seconds, tp + not_hidden(both - tp - ep, seconds), cp, ep)
+        for seconds, tp, cp, ep, both in zip(
+            computed, traffic.tp, traffic.cp, traffic.ep, map(sum, zip(whole.tp, whole.ep, strict=True)), strict=True
+        )
+    )
     recomputed = recompute_seconds(work, at, machine) + (attended if "attention" in at.recomputed_parts else 0.0)
     host = machine.host_seconds(work, at.tp, at.dtype)
     plain = bound_by_host(backward, host)
@@ -129,6 +134,11 @@ def layer_passes(
     repeated = PassSeconds(recomputed, cp=shared, ep=dispatched)
     again = bound_by_host(backward + repeated, host) if at.recomputed_parts else plain
     return LayerPasses(bound_by_host(forward, host), again, plain)
+
+
+def not_hidden(hidden: Number, computed: Number) -> Number:
+    """Seconds that compute is too short to hide of communication that runs beside it."""
+    return np.maximum(0.0, hidden - computed)
 
 
 def bound_by_host(layer_pass: PassSeconds, host: Number) -> PassSeconds:
