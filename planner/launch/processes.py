@@ -7,6 +7,7 @@ system chose of the loopback address, so it outlives any worker.
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -247,6 +248,7 @@ def stop_children(children: Sequence[ChildProcess]) -> None:
 
 def worker_main(pipe: Connection, board: Any, environment: dict[str, object], body: WorkerBody) -> None:
     """The main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # but for where it listens: the launcher may remind one that has ended
     threading.Thread(target=die_with_parent, daemon=True).start()
     os.environ.update({name: str(value) for name, value in environment.items()})
 
