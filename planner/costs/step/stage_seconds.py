@@ -220,7 +220,7 @@ def stage_seconds(
     fullest, end = each * most + constant, each * last + head_pass + constant
     through = each.seconds * module.layers + head_pass.seconds + at.pp * constant.seconds
     if at.cuts and at.vpp == 1:
-        through = through_said_stages(per_layer, last_head, pause, at)
+        through = through_uneven_stages(per_layer, last_head, pause, at)
     first = per_layer * first_stage_layers(module.layers, at) + MicroBatchSeconds(
         PassSeconds(compute=pause), PassSeconds(compute=pause)
     )
@@ -228,7 +228,7 @@ def stage_seconds(
     return staged if encoders is NOTHING_READ else staged.behind(encoders, at)
 
 
-def through_said_stages(layer: MicroBatchSeconds, head: MicroBatchSeconds, pause: float, at: LayoutColumns) -> Number:
+def through_uneven_stages(layer: MicroBatchSeconds, head: MicroBatchSeconds, pause: float, at: LayoutColumns) -> Number:
     """Seconds that a 1F1B step of m micro-batches takes over m − 1 times its slowest stage, of stages that are said.
 
     Stage s waits for the passes of a micro-batch in front of it, and for those behind it as far as they take longer

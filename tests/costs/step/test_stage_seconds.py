@@ -19,7 +19,7 @@ from planner.costs.step.stage_seconds import (
     mean_layer_seconds,
     one_rank,
     stage_seconds,
-    through_said_stages,
+    through_uneven_stages,
 )
 from planner.plan.schedules import schedule_slots
 from planner.specs.base import with_fields
@@ -140,5 +140,5 @@ def test_steps_over_said_stages_are_no_longer_than_simulated_and_little_shorter(
     forward[-1], backward[-1] = forward[-1] + 1.5, backward[-1] + 3.0
     simulated = one_f_one_b(forward.tolist(), backward.tolist(), count)
     slowest = float(np.max(forward + backward))
-    found = (count - 1) * slowest + float(through_said_stages(layer, head, 0.1, at))
+    found = (count - 1) * slowest + float(through_uneven_stages(layer, head, 0.1, at))
     assert 0.9 * simulated <= found <= simulated * (1 + 1e-9)
