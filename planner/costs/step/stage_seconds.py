@@ -219,7 +219,7 @@ def stage_seconds(
     constant = PassSeconds(compute=2.0 * pause)
     fullest, end = each * most + constant, each * last + head_pass + constant
     through = each.seconds * module.layers + head_pass.seconds + at.pp * constant.seconds
-    if at.cuts and at.vpp == 1:
+    if at.cuts and at.schedule == "1f1b":
         through = through_uneven_stages(per_layer, last_head, pause, at)
     first = per_layer * first_stage_layers(module.layers, at) + MicroBatchSeconds(
         PassSeconds(compute=pause), PassSeconds(compute=pause)
