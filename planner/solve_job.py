@@ -22,19 +22,21 @@ from planner.scoring import answer_about, restate_in_objective
 from planner.specs.base import with_fields
 from planner.specs.framework.software import ANY
 from planner.specs.inputs import Inputs, JobOptions, load_job
+from planner.specs.job import BY_HAND
 from planner.specs.workload.length_sources import SampleMix
 from planner.strategies import (
     STRATEGIES,
     SolvedJob,
     base_strategy,
     best_of_candidates,
-    is_static,
+    decides_layouts,
     refining_strategy,
     strategy_called,
+    strategy_deciding,
+    unsupported,
 )
 from planner.strategies.static import (
     assign_batch,
-    fixes_every_module,
     impossible_fields,
     solve_together,
     undefined_items,
@@ -43,7 +45,6 @@ from planner.strategies.static import (
 from planner.units import percent
 
 BEST = "best"
-TOGETHER = "modality_layout"  # the strategy that decides layouts of several modules together
 
 
 def read_job(reference: str, options: JobOptions) -> Inputs:
@@ -74,9 +75,9 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     cannot launch what it fixes, and Infeasible.
     """
     require_objective(inputs)
-    if fixes_every_module(inputs) and (inputs.job.strategy not in (TOGETHER, BEST) or says_stages(inputs)):
-        return solve_each(inputs, solve_together, on_batch)
     require_items(inputs)
+    if inputs.job.strategy == BY_HAND:
+        return solve_each(inputs, solve_together, on_batch)
     require_launchable(inputs, fixed_fields(inputs), "layout")
     require_possible(inputs)
     require_no_packs(inputs)
@@ -88,20 +89,21 @@ def solve_job(inputs: Inputs, on_batch: OnProgress) -> SolvedJob:
     return solved
 
 
-def says_stages(inputs: Inputs) -> bool:
-    """Whether a job says which layers are on the stages of a module, as layouts that are copied from a plan may: no
-    search decides them.
-    """
-    return any(layout.stages for layout in inputs.job.fix.layouts.values())
-
-
 def require_items(inputs: Inputs) -> None:
     """Raises Unsupported where a job fixes the layout of each of several modules, and not what one of them reads."""
     modules = inputs.model.modules
     reason = undefined_items(inputs) if len(modules) > 1 and {*modules} <= {*inputs.job.fix.layouts} else None
     if reason:
-        message, _, fix = reason.partition(" | ")
-        raise Unsupported(message, where=files.place(inputs.sources["job"], "workload"), fix=fix)
+        raise unsupported_error(reason, files.place(inputs.sources["job"], "workload"))
+    unable = unsupported_together(inputs) if inputs.job.strategy == BY_HAND else None
+    if unable:
+        raise unsupported_error(unable, f"{inputs.file} (fix.layouts)")
+
+
+def unsupported_error(reason: str, where: str, usual_fix: str = "") -> Unsupported:
+    """The error of a reason, with the fix that stands after ` | ` in it."""
+    message, _, fix = reason.partition(" | ")
+    return Unsupported(message, where=where, fix=fix or usual_fix)
 
 
 def require_launchable_plan(plan: Plan) -> None:
@@ -155,9 +157,7 @@ def require_supported(inputs: Inputs) -> None:
     """Raises Unsupported where the job's strategy, or the one that it refines, does not support the job."""
     reason = unsupported_reason(inputs)
     if reason:
-        message, _, fix = reason.partition(" | ")
-        where = f"{inputs.file} (strategy)"
-        raise Unsupported(message, where=where, fix=fix or "change the job, or its strategy")
+        raise unsupported_error(reason, f"{inputs.file} (strategy)", "change the job, or its strategy")
 
 
 def refined_plan(inputs: Inputs) -> Plan:
@@ -185,22 +185,27 @@ def plan_with_layouts(inputs: Inputs, first: Plan) -> Plan:
     fit.
     """
     name = first.made.strategy
-    if name in STRATEGIES and not is_static(name):
+    if "groups" in first.made.decided:
         return strategy_called(name).plan(inputs, first)
     assigned = assign_batch(inputs, first.layouts)
-    return strategy_called(name).plan(inputs, assigned) if base_strategy(name) else assigned
+    return strategy_called(name).plan(inputs, assigned) if base_of(inputs) else assigned
 
 
 def unsupported_reason(inputs: Inputs) -> str | None:
     """Why the job's strategy, or the one that it refines, does not support the job; None where both do."""
-    reason = strategy_called(inputs.job.strategy).supports(inputs)
-    return reason or (unsupported_reason(base_inputs_of(inputs)) if base_strategy(inputs.job.strategy) else None)
+    reason = unsupported(inputs.job.strategy, inputs)
+    return reason or (unsupported_reason(base_inputs_of(inputs)) if base_of(inputs) else None)
+
+
+def base_of(inputs: Inputs) -> str:
+    """The strategy from whose plan the job's own starts; empty where it starts from none."""
+    return base_strategy(inputs.job.strategy, len(inputs.model.modules))
 
 
 def base_inputs_of(inputs: Inputs) -> Inputs:
     """The job as given to the strategy that its own strategy refines."""
     base = refining_strategy(inputs.job.strategy).inputs_for_base(inputs)
-    return replace(base, job=with_fields(base.job, strategy=base_strategy(inputs.job.strategy)))
+    return replace(base, job=with_fields(base.job, strategy=base_of(inputs)))
 
 
 def base_plan(inputs: Inputs) -> Plan | None:
@@ -208,23 +213,25 @@ def base_plan(inputs: Inputs) -> Plan | None:
 
     Raises Infeasible.
     """
-    if not base_strategy(inputs.job.strategy):
+    if not base_of(inputs):
         return None
     refined_inputs = base_inputs_of(inputs)
     base = strategy_called(refined_inputs.job.strategy).plan(refined_inputs, base_plan(refined_inputs))
-    return with_fields(base, made=with_fields(base.made, strategy=inputs.job.strategy))
+    own = inputs.job.strategy
+    decided = {**base.made.decided, **dict.fromkeys(STRATEGIES[own].decides, own)}
+    return with_fields(base, made=with_fields(base.made, strategy=own, decided=decided))
 
 
 def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ...]:
     """What the refined strategy gives by itself, as an alternative: its plan may be one that the refinement cannot
     start from.
     """
-    if not base_strategy(inputs.job.strategy):
+    name = base_of(inputs)
+    if not name:
         return ()
-    name = base_strategy(inputs.job.strategy)
     base = strategy_called(name)
     base_inputs = replace(inputs, job=with_fields(inputs.job, strategy=name))
-    if base.supports(base_inputs):
+    if unsupported(name, base_inputs):
         return ()
     try:
         plan = base.plan(base_inputs, base_plan(base_inputs))
@@ -238,6 +245,7 @@ def unrefined_alternative(inputs: Inputs, chosen: Plan) -> tuple[Alternative, ..
             sync=plan.steps[0].sync,
             value=plan.outcome.value,
             because=f"what {name} gives alone, {percent(abs(slowdown))} {'slower' if slowdown >= 0 else 'quicker'}",
+            groups="groups" in plan.made.decided,
             layouts={module: fixable_layout(layout) for module, layout in plan.layouts.items()},
         ),
     )
@@ -248,9 +256,10 @@ def static_inputs(job: str, options: JobOptions) -> Inputs:
     inputs = read_job(job, options)
     require_objective(inputs)
     of_several = len(inputs.model.modules) > 1
-    reason = unsupported_together(inputs) if of_several else strategy_called("parallel_search").supports(inputs)
+    search = strategy_deciding("layouts", len(inputs.model.modules))
+    reason = unsupported_together(inputs) if of_several else unsupported(search, inputs)
     if reason:
-        message, _, fix = reason.replace("parallel_search", "a static layout").partition(" | ")
+        message, _, fix = reason.replace(search, "a static layout").partition(" | ")
         raise InputError(message, where=job, fix=fix or "another job")
     return inputs
 
@@ -258,11 +267,11 @@ def static_inputs(job: str, options: JobOptions) -> Inputs:
 def per_batch_inputs(job: str, options: JobOptions) -> Inputs:
     """The inputs of a job whose strategy decides each batch by itself. Raises InputError."""
     inputs = read_job(job, options)
-    if fixes_every_module(inputs):
+    if inputs.job.strategy == BY_HAND:
         raise InputError(
             "the job fixes the layout of every module", where=f"{job} (fix.layouts)", fix="leave --static out"
         )
-    if is_static(inputs.job.strategy):
+    if decides_layouts(inputs.job.strategy):
         message = f"the strategy {inputs.job.strategy} gives one layout for all batches already"
         raise InputError(message, where=f"{job} (strategy)", fix="leave --static out")
     return inputs
@@ -278,10 +287,11 @@ def inputs_of_mixes(job: str, options: JobOptions) -> Inputs:
         where = "--lengths" if options.lengths else files.place(path, "workload", "lengths")
         fix = "lengths: {from: sample_mix, text: ..., images: ...}"
         raise InputError("the job's samples are not drawn, and have the one mix that they have", where=where, fix=fix)
-    if inputs.job.strategy not in (TOGETHER, BEST):
+    together = strategy_deciding("layouts", len(inputs.model.modules))
+    if inputs.job.strategy not in (together, BEST):
         message = f"the strategy {inputs.job.strategy} does not decide layouts of several modules together"
-        raise InputError(message, where=f"{path} (strategy)", fix=f"strategy: {TOGETHER}")
-    inputs = with_joint_fields(replace(inputs, job=with_fields(inputs.job, strategy=TOGETHER, planning="ahead")))
+        raise InputError(message, where=f"{path} (strategy)", fix=f"strategy: {together}")
+    inputs = with_joint_fields(replace(inputs, job=with_fields(inputs.job, strategy=together, planning="ahead")))
     require_objective(inputs)
     require_items(inputs)
     require_supported(replace(inputs, batches=inputs.batches[:1]))

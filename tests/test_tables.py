@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from planner import export, files, hf, pipeline, strategies
+from planner import export, files, hf, pipeline, scoring, strategies
 from planner.cli import app as cli
 from planner.cli.verbs import export as cli_export
 from planner.costs import objective
@@ -21,8 +21,10 @@ from planner.export import torch_csv
 from planner.hf import decoders
 from planner.models import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
+from planner.plan import plan_file
 from planner.plan.schedules import explicit
 from planner.scoring import bounds
+from planner.specs import base
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder
 from planner.specs.layers import decoder as specs_decoder
@@ -33,6 +35,7 @@ from planner.strategies import sequence_groups
 from tests.check.small_plans import write_job
 from tests.costs.machines import shipped
 from tests.hf.configs import LLAMA_8B, PUBLISHED
+from tests.modality_jobs import seeing_job
 from tests.plan.schedules.made import ordered_plan
 from tests.scoring.priced import priced
 
@@ -40,9 +43,11 @@ model_build = import_module("planner.models.build")  # whose name in planner.mod
 PREFIX: dict[str, Any] = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 64, "vocab": 64}
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = re.findall(r"^### .*?\n(.*?)```python\n(.*?)```\n\nIn `(\w+)`: `([^\n]*)`$", TEXT, re.DOTALL | re.MULTILINE)
-EXAMPLES = {table: (code, line) for _, code, table, line in SECTIONS}
+EXAMPLES = {
+    line.partition(":")[0].strip('"'): (code, table, line) for _, code, table, line in SECTIONS
+}  # by the name of its entry
 TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # and whose names the example's file imports
-    "STRATEGIES": (strategies.STRATEGIES, (strategies, sequence_groups)),
+    "STRATEGIES": (strategies.STRATEGIES, (strategies, sequence_groups, scoring, plan_file, base)),
     "BOUNDS": (bounds.BOUNDS, (bounds,)),
     "EXPORT_FORMATS": (export.EXPORT_FORMATS, (export, torch_csv, explicit)),
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
@@ -53,7 +58,7 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # an
 
 
 def test_every_table_has_an_example():
-    assert EXAMPLES.keys() == TABLES.keys()
+    assert {table for _, table, _ in EXAMPLES.values()} == TABLES.keys()
     named = re.findall(r"^\| .*? \| `([A-Z_]+)` in `", TEXT, re.MULTILINE)
     assert named == [*TABLES]
 
@@ -62,17 +67,17 @@ def test_every_table_has_an_example():
 def added(monkeypatch):
     """The example of a table, by its line: a function that adds it and gives its names."""
 
-    def add(table: str) -> dict[str, Any]:
-        code, line = EXAMPLES[table]
+    def add(name: str) -> dict[str, Any]:
+        code, table, line = EXAMPLES[name]
         entries, modules = TABLES[table]
         known = {name: value for module in modules for name, value in vars(module).items()}
-        made = types.ModuleType("planner.strategies.alone", ast.get_docstring(ast.parse(code)))
+        made = types.ModuleType(f"planner.strategies.{name}", ast.get_docstring(ast.parse(code)))
         vars(made).update({name: value for name, value in known.items() if not name.startswith("__")})
         exec(code, vars(made))
         monkeypatch.setitem(__import__("sys").modules, made.__name__, made)
-        ((name, entry),) = eval(f"{{{line}}}", vars(made)).items()
-        assert name not in entries
-        monkeypatch.setitem(entries, name, entry)
+        ((key, entry),) = eval(f"{{{line}}}", vars(made)).items()
+        assert key not in entries
+        monkeypatch.setitem(entries, key, entry)
         return vars(made)
 
     return add
@@ -98,11 +103,30 @@ def job(tmp_path):
 
 
 def test_a_strategy(added, job, tmp_path):
-    added("STRATEGIES")
+    added("alone")
     planner("solve", job("strategy: alone\n"), "-o", tmp_path / "plan.yaml")
     plan = pipeline.read_plan(tmp_path / "plan.yaml")
     assert plan.made.strategy == "alone"
     assert len(plan.steps[0].micro_batches) == len(plan.uses.items["llm"])
+    assert pipeline.check(tmp_path / "plan.yaml", tmp_path / "plan.yaml", pipeline.Tolerances()) == []
+
+
+@pytest.mark.slow
+def test_a_strategy_that_refines_a_plan(added, tmp_path):
+    """It starts from layouts of several modules, changes their plan, and `best` chooses it on a job of its own."""
+    added("there_and_back")
+    rows, fixed = (
+        (400, 300, 250, 200, 500, 100, 450, 150),
+        "llm: {pp: 4, schedule: 1f1b, zero: 1, micro_batch: 1}, vit: {serves: 1}",
+    )
+    job = seeing_job(tmp_path, fixed=fixed, rows=rows).file
+    job.write_text(job.read_text().replace("strategy: modality_layout", "strategy: best"))
+    planner("solve", job, "-o", tmp_path / "plan.yaml")
+    plan = pipeline.read_plan(tmp_path / "plan.yaml")
+    assert plan.made.strategy == plan.made.decided["order"] == "there_and_back"
+    assert plan.made.decided["layouts"] == "modality_layout"
+    (base,) = [each.value for each in plan.alternatives if each.strategy == "modality_layout" and each.value][:1]
+    assert plan.outcome.bound < plan.outcome.value < 0.98 * base
     assert pipeline.check(tmp_path / "plan.yaml", tmp_path / "plan.yaml", pipeline.Tolerances()) == []
 
 
@@ -118,7 +142,7 @@ def bounds_in_order():
 def test_a_bound(bounds_in_order, added, job, tmp_path):
     """The best is named in the plan: this one where nothing else is known of packings."""
     best = pipeline.solve(str(job())).plan
-    added("BOUNDS")
+    added("constants")
     assert pipeline.solve(str(job())).plan == best  # others say more
     for name in [name for name, each in bounds.BOUNDS.items() if name != "constants" and not each.same_work]:
         del bounds.BOUNDS[name]
@@ -132,7 +156,7 @@ def test_a_bound(bounds_in_order, added, job, tmp_path):
 
 def test_a_format(added, tmp_path):
     """Its order goes out, and into a plan with another one; an unknown name is answered with a list of them."""
-    added("EXPORT_FORMATS")
+    added("words")
     for name in ("gpipe", "1f1b"):
         files.write(tmp_path / f"{name}.yaml", priced(ordered_plan(2, 4, name)))
     planner("export", tmp_path / "gpipe.yaml", "--to", "words", "-o", tmp_path / "order")
@@ -144,7 +168,7 @@ def test_a_format(added, tmp_path):
 
 
 def test_a_family(added, tmp_path):
-    added("FAMILIES")
+    added("granite")
     factors = {"residual_multiplier": 1.0, "logits_scaling": 8.0}
     (tmp_path / "config.json").write_text(json.dumps({**LLAMA_8B, **factors, "model_type": "granite"}))
     said = planner("import", "hf", tmp_path, "-o", tmp_path / "model.yaml", "--json")
@@ -153,7 +177,7 @@ def test_a_family(added, tmp_path):
 
 
 def test_an_objective(added, job, tmp_path):
-    added("OBJECTIVES")
+    added("device_hours")
     planner("solve", job("objective: device_hours\n"), "-o", tmp_path / "plan.yaml")
     plan = pipeline.read_plan(tmp_path / "plan.yaml")
     assert plan.outcome.value == pytest.approx(plan.prediction.step_seconds * 4 / 3600)
@@ -166,7 +190,7 @@ def test_an_objective(added, job, tmp_path):
 
 def test_a_kind_of_module(added):
     """It is counted, priced and built by its answers alone: all tokens see each other, in twice as many pairs."""
-    kind = added("NETWORKS")["Prefix"]
+    kind = added("Prefix")["Prefix"]
     prefix, usual = kind(**PREFIX), Decoder(**PREFIX)
     assert parameter_counts(prefix) == parameter_counts(usual)
     assert layer_flops(prefix)[0] == 2 * layer_flops(usual)[0]
@@ -184,7 +208,7 @@ def test_a_kind_of_module(added):
 
 
 def test_a_verb(added, job, tmp_path):
-    added("VERBS")
+    added("ranks")
     planner("solve", job(), "-o", tmp_path / "plan.yaml")
     assert planner("ranks", tmp_path / "plan.yaml") == "4 ranks\n"
     assert json.loads(planner("ranks", tmp_path / "plan.yaml", "--json")) == {"ranks": 4}

@@ -3,7 +3,7 @@
 from planner.errors import InputError
 from planner.plan.join_plans import total_outcome, total_prediction
 from planner.plan.legal.plan_laws import violations
-from planner.plan.plan_file import Plan, PlanOrigin
+from planner.plan.plan_file import Plan
 from planner.plan.schedules import Slot
 from planner.plan.schedules.explicit import slot_lines
 from planner.scoring import outcome_of, prediction_of, require_memory, restate_in_objective, score
@@ -20,8 +20,7 @@ def with_order(plan: Plan, slots: list[list[Slot]], strategy: str, name: str) ->
     layout = plan.layouts[module]
     lines = slot_lines(slots, max(1, len(layout.stages) // layout.pp))
     steps = [with_fields(step, order={module: lines}, outcome=None, prediction=None) for step in plan.steps]
-    made = PlanOrigin(by=plan.made.by, strategy=strategy, seed=plan.made.seed, effort=plan.made.effort)
-    made = with_fields(made, batches=plan.made.batches, first_row=plan.made.first_row)
+    made = with_fields(plan.made, strategy=strategy, decided={**plan.made.decided, "order": strategy})
     ordered = with_fields(plan, made=made, alternatives=(), steps=tuple(steps))
     problems = violations(ordered)
     if problems:

@@ -17,7 +17,6 @@ ALWAYS_SHOWN = (
     "tp", "cp", "ulysses", "pp", "vpp", "dp", "replica", "ep", "etp", "zero", "recompute", "micro_batch", "dtype",
 )  # fmt: skip
 WRITTEN_IF_DECIDED = ("tp", "cp", "pp", "dp", "zero", "recompute", "micro_batch", "dtype")
-GROUPED = ("sequence_groups", "data_ranks")  # strategies that choose groups or sequences for each micro-batch
 
 
 def fixable_layout(layout: Layout) -> Parallelism:
@@ -140,13 +139,13 @@ def groups_vary(plan: Plan, name: str) -> bool:
     """
     layout = plan.layouts[name]
     used = {group for each in placed_groups(plan, name) for group in each}
-    grouped = plan.made.strategy in GROUPED and name not in {edge.source for edge in plan.edges}
+    grouped = "groups" in plan.made.decided and name not in {edge.source for edge in plan.edges}
     return grouped or any(plan.groups[group].resolved_split(layout) != layout.default_split for group in used)
 
 
 def alternative_text(tried: Alternative, chosen: str) -> str:
     """Return the layout or strategy of an alternative to a plan that the strategy `chosen` made."""
-    if not tried.layouts or tried.strategy in GROUPED:
+    if tried.groups or not tried.layouts:
         given = {name: getattr(tried, name) for name in ("zero", "sync", "recompute")}
         for layout in tried.layouts.values() if len(tried.layouts) == 1 else ():
             given["recompute"] = layout.recompute

@@ -44,12 +44,17 @@ from planner.specs.workload.items import Size, item_tokens
 from planner.specs.workload.loss_weighting import LossWeighting
 from planner.specs.workload.repeated import Repeated
 
+# What a strategy decides: one layout of each module for all batches; the ranks of each; groups of ranks that change
+# with every micro-batch; where each sample is computed; the order of passes
+Decision = Literal["layouts", "ranks", "groups", "samples", "order"]
+
 
 class PlanOrigin(Spec, omit_defaults=False):
     """Which program, strategy and options made the plan: enough to reproduce it."""
 
     by: str
     strategy: str
+    decided: dict[Decision, str] = {}  # by which strategy; what is left out was given, by a job or by hand
     seed: int = 0
     effort: Annotated[int, msgspec.Meta(ge=1, le=4)] = 2
     batches: Count = 1
@@ -133,6 +138,7 @@ class Alternative(Spec):
     because: str = ""  # what binds, why the software cannot launch it, why its step takes longer, or is less sure
     layouts: dict[Name, Parallelism] = {}  # of modules whose layout is another one; fields left out have defaults
     launchable: bool = True  # whether the software can launch it; else `because` names its rule
+    groups: bool = False  # whether groups of ranks change with every micro-batch, so that `layouts` do not say it all
     too_slow: bool = False  # whether it was not simulated, as `because` says, and may fit
 
 

@@ -26,7 +26,7 @@ def why_section(plan: Plan, scores: Sequence[Score], why: Why | None) -> Markup:
     sentence = f"{whose}{words}" if whose else words[0].upper() + words[1:]
     several = len(plan.layouts) > 1
     of = joint_parts_table(plan, scores) if several else step_parts_table(plan, scores)
-    asked = several or plan.made.strategy != "by_hand"
+    asked = several or bool(plan.made.decided)
     more = sensitivity_table(why) if why else hint(several) if asked else None
     return section(
         "why", "Why this plan", tag("p", keep_units(sentence)), layout_table(plan), of, alternatives_table(plan), more

@@ -75,7 +75,7 @@ def fixed_of_plan(plan: Plan, name: str) -> Parallelism:
     """The fields of a module's layout that were fixed: all of them where nothing was searched. Layers of stages are
     none of them: where they are uneven, they may be any.
     """
-    if plan.made.strategy != "by_hand":
+    if plan.made.decided:
         return with_fields(plan.uses.fix.layouts.get(name, Parallelism()), stages=None)
     layout = plan.layouts[name]
     decided = {field: getattr(layout, field) for field in Parallelism.__struct_fields__ if field != "stages"}

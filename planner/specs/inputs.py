@@ -159,7 +159,7 @@ def resolve_job(job: Job, path: Path, options: JobOptions, tables: NameTables = 
     counts = {name: each.path for name, each in job.expert_counts.items() if isinstance(each, CountsFile)}
     sources |= {f"expert counts {name}": base / counted for name, counted in counts.items()}
     inputs = Inputs(
-        job=with_fields(job, workload=workload),
+        job=with_fields(job.with_strategy(model.modules), workload=workload),
         model=model,
         module=module,
         cluster=cluster,

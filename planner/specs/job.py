@@ -1,10 +1,11 @@
 """Jobs: model, cluster, workload, objective, limits, and decisions that are already fixed."""
 
+from collections.abc import Collection
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from planner.specs.base import Amount, Count, Index, Name, RankCount, Share, Spec
+from planner.specs.base import Amount, Count, Index, Name, RankCount, Share, Spec, with_fields
 from planner.specs.layers.trained import Trained
 from planner.specs.parallelism import Parallelism, Sync
 from planner.specs.workload.expert_counts import ExpertCounts
@@ -24,6 +25,9 @@ ROLLOUT_FIX = (
     "planner plans steps whose samples are known when they begin: of a rollout, or of what is generated behind an LLM,"
     " no plan knows the sizes before it has run; give the samples that a step trains on, and a reference as a module"
 )
+
+BY_HAND = "by_hand"  # in place of a strategy: layouts as they are given
+USUAL_STRATEGY = "sequence_groups"
 
 Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
@@ -82,7 +86,9 @@ class Job(Spec):
     workload: Workload  # lengths of samples, and how many a step has
     software: str = "planner"  # the training framework: a shipped one, or a path; any: one with every knob
     profile: str = "auto"  # auto: the one measured here, else the shipped one of the device; or a name, or a path
-    strategy: str = "sequence_groups"  # what is decided, and how: a name of `planner list strategies`, or best
+    # What is decided, and how: a name of `planner list strategies`, or best. Left out: sequence_groups; or, of several
+    # modules with a layout each under `fix`, these as they are
+    strategy: str = ""
     loss: LossWeighting = "token"  # what counts alike in the loss: each target token, or each sample; or in between
     objective: str = "step_seconds"  # what is optimised: a name of costs/objective.py
     layout: Parallelism = Parallelism()  # of every module: fields that are given hold, a search decides the others
@@ -101,6 +107,11 @@ class Job(Spec):
             if getattr(self.layout, field) is not None:
                 message = f"`layout` holds for every module, and `{field}` for one that feeds others"
                 raise ValueError(f"{message} | say {field} under fix.layouts")
+
+    def with_strategy(self, modules: Collection[str]) -> "Job":
+        """The job of a model of these modules, with a strategy where it names none."""
+        as_fixed = len(modules) > 1 and {*modules} <= {*self.fix.layouts}
+        return with_fields(self, strategy=self.strategy or (BY_HAND if as_fixed else USUAL_STRATEGY))
 
     @property
     def zero(self) -> int:

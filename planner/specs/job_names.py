@@ -28,7 +28,7 @@ def require_names(job: Job, path: Path, tables: NameTables) -> None:
         *(
             misnamed(key, getattr(job, key), [*known], files.place(path, key))
             for key, known in tables.items()
-            if getattr(job, key) not in known
+            if getattr(job, key) not in ("", *known)
         ),
         *missing_distributions(job, path),
     ]

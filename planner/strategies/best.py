@@ -156,11 +156,11 @@ def open_candidates(inputs: Inputs, table: Mapping[str, StrategyEntry]) -> list[
     gives none, with all that the strategy leaves to be tried. Searches of static layouts come first: of equally good
     plans they are those that people and frameworks can say; refinements come last.
     """
-    several = len(inputs.model.modules) > 1
-    entries = {name: each for name, each in table.items() if each.modules in ("any", "several" if several else "one")}
+    entries = {name: each for name, each in table.items() if each.takes(len(inputs.model.modules))}
+    searches = {name: each.searches_layouts for name, each in entries.items()}
     return [
         candidate
-        for name in sorted(entries, key=lambda name: (bool(entries[name].refines), not entries[name].static))
+        for name in sorted(entries, key=lambda name: (bool(entries[name].refines), not searches[name]))
         for candidate in left_open(name, entries[name], inputs)
     ]
 
@@ -220,5 +220,6 @@ def plan_entry(candidate: Candidate, plan: Plan, chosen: Plan, refusal: str) -> 
         value=round_digits(plan.outcome.value),
         because=refusal or passed_over(chosen, plan, own / best if best else 1.0),
         launchable=not refusal,
+        groups="groups" in plan.made.decided,
         layouts={module: placed_layout(each, plan.size) for module, each in plan.layouts.items()},
     )

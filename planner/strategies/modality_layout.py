@@ -26,7 +26,7 @@ from planner.strategies.modality.job_search import search_job
 from planner.strategies.modality.joint_alternatives import joint_alternatives
 from planner.strategies.modality.joint_errors import nearest_error, require_possible_fields
 from planner.strategies.modality.joint_search import JointSearch
-from planner.strategies.static import JointItems, quicker_assignment, unsupported_together
+from planner.strategies.static import JointItems, quicker_assignment, solve_together, unsupported_together
 
 SUMMARY = "encoders and LLM together: a layout of each, and the ranks of each: all, the first stage, or their own"
 
@@ -34,11 +34,9 @@ ASSIGNMENTS = (JointItems.best, JointItems.by_samples)  # that are tried of the 
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Needs several modules whose items the job defines, and ranks of one kind. Layouts of several
-    batches are those of the first.
+    """Needs modules whose items the job defines, and ranks of one kind. Layouts of several batches are those of the
+    first.
     """
-    if len(inputs.model.modules) == 1:
-        return "modality_layout plans encoders beside an LLM, and the model has one module | strategy: parallel_search"
     reason = unsupported_together(inputs)
     if reason:
         return reason
@@ -51,6 +49,9 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     """The best plan found. Raises Infeasible, naming what binds in the candidate that came nearest, and InputError for
     fixed fields that no layout has.
     """
+    if fixes_stages(inputs):
+        as_fixed = solve_together(inputs)
+        return with_fields(as_fixed, made=with_fields(as_fixed.made, strategy=inputs.job.strategy))
     inputs = with_joint_fields(inputs)
     require_possible_fields(inputs)
     done = search_job(inputs)
@@ -58,6 +59,14 @@ def plan(inputs: Inputs, base: Plan | None) -> Plan:
     require_legal(scored, str(inputs.file))
     bounded = scored if unbounded_jointly(inputs) else over_joint_space(scored)
     return with_fields(bounded, alternatives=joint_alternatives(done))
+
+
+def fixes_stages(inputs: Inputs) -> bool:
+    """Whether a job fixes every layout and which layers are on the stages of one, as layouts that are copied from a
+    plan may: no search decides these.
+    """
+    fixed = inputs.job.fix.layouts
+    return {*inputs.model.modules} <= {*fixed} and any(layout.stages for layout in fixed.values())
 
 
 def scored_best(inputs: Inputs, done: JointSearch) -> Plan:

@@ -46,9 +46,7 @@ from planner.scoring import (
     with_score,
 )
 from planner.specs.base import with_fields
-from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
-from planner.strategies.plan_drafts import only_one_module
 from planner.strategies.static.layout_change import infeasible_error
 from planner.strategies.static.numeric_alternatives import numeric_alternatives
 from planner.strategies.static.simulated_layouts import (
@@ -64,13 +62,7 @@ SUMMARY = "one static layout: tensor, context, pipeline, expert and data paralle
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Needs one module, ranks of one kind, and one batch."""
-    if len(inputs.model.modules) > 1:
-        return only_one_module(inputs, "parallel_search")
-    if len(rank_kinds(inputs.cluster)) > 1:
-        return "parallel_search places a module on ranks of one kind"
-    if len(inputs.batches) > 1:
-        return "parallel_search decides the layout from one batch | solve it with --batches 1"
+    """Needs sequences that are all alike to it."""
     if inputs.job.fix.items:
         return "parallel_search treats all sequences alike: it does not take fix.items"
     return None

@@ -37,7 +37,6 @@ from planner.scoring import ReplicaPipeline, replica_pipelines, splits_backward,
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism
-from planner.strategies.plan_drafts import only_one_module
 from planner.units import percent
 
 SUMMARY = "the order of forwards and both halves of backwards on each pipeline stage, in the memory there is"
@@ -46,9 +45,7 @@ KNOWN_SCHEDULES = ("1f1b", "zb_h1", "zb_h2", "gpipe")
 
 
 def supports(inputs: Inputs) -> str | None:
-    """Needs one module on a pipeline with one chunk of layers per rank."""
-    if len(inputs.model.modules) > 1:
-        return only_one_module(inputs, "pipeline_order")
+    """Needs a pipeline with one chunk of layers per rank."""
     fixed = inputs.job.fix.layouts.get(inputs.module, Parallelism())
     if (fixed.pp or 1) < 2:
         return f"pipeline_order orders the stages of a pipeline: it needs fix.layouts.{inputs.module}.pp of 2 or more"

@@ -32,6 +32,7 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import decided_fields
 from planner.specs.workload.items import Size
 from planner.specs.workload.samples import SampleBatch
+from planner.strategies.table import decided_by
 
 STATE_FIELDS = (
     "zero",
@@ -42,11 +43,9 @@ STATE_FIELDS = (
 
 
 def unsupported_by_groups(inputs: Inputs, name: str) -> str | None:
-    """The reason why groups that change with every micro-batch cannot plan this job alone: it has several modules, or
+    """The reason why groups that change with every micro-batch cannot plan this job alone: it
     fixes a layout that such groups cannot keep; None where they can.
     """
-    if len(inputs.model.modules) > 1:
-        return only_one_module(inputs, name)
     if not any(map(decided_fields, inputs.job.fix.layouts.values())):
         return None
     fix = "say zero and recompute under `layout`; for tp, cp or pp, strategy: parallel_search"
@@ -58,13 +57,6 @@ def zero_of_groups(inputs: Inputs) -> int:
     several = len(inputs.model.modules) > 1
     zero = inputs.fixed_parallelism.zero if several else inputs.job.layout.zero
     return 3 if zero is None else zero
-
-
-def only_one_module(inputs: Inputs, name: str) -> str:
-    """The reason why a strategy for one module cannot plan a model of several."""
-    others = " and ".join(f"`{module}`" for module in inputs.model.modules if module != inputs.module)
-    what = f"{name} plans one module, and {others} would be left out of the plan, of its memory and of its bound"
-    return f"{what} | fix the layout of each under fix.layouts, or plan a model of `{inputs.module}` alone"
 
 
 def data_parallel_layouts(inputs: Inputs) -> dict[str, Layout]:
@@ -171,6 +163,7 @@ def draft_plan(
         made=PlanOrigin(
             by=f"planner {planner.__version__}",
             strategy=inputs.job.strategy,
+            decided=decided_by(inputs.job.strategy, len(inputs.model.modules)),
             seed=inputs.seed,
             effort=inputs.effort,
             first_row=inputs.first_row,

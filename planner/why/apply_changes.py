@@ -6,7 +6,7 @@ from planner.errors import InputError
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Sync
-from planner.strategies import STRATEGIES, is_static, strategy_called
+from planner.strategies import STRATEGIES, decides_layouts, unsupported
 from planner.why.change_setters import SETTERS, fix_item
 
 # Applied first: the other keys are checked against them, or say more exactly what stages imply
@@ -65,16 +65,16 @@ def apply_implied(inputs: Inputs, words: tuple[str, ...]) -> tuple[Inputs, tuple
     """
     given = {word.partition("=")[0].strip() for word in words}
     inputs, follows = align_sync(inputs, given)
-    reasons = {name: unsupported(name, inputs) for name in (inputs.job.strategy, *STRATEGIES)}
+    reasons = {name: reason_against(name, inputs) for name in (inputs.job.strategy, *STRATEGIES)}
     if not reasons[inputs.job.strategy]:
         return free_for_search(inputs, given), follows, ""
     if "strategy" not in given:
-        able = [name for name, reason in reasons.items() if not reason and not is_static(name)]
+        able = [name for name, reason in reasons.items() if not reason and not decides_layouts(name)]
         if able:
             return replace(inputs, job=with_fields(inputs.job, strategy=able[0])), (*follows, f"strategy={able[0]}"), ""
     elif not given & {"zero", "sync"}:
         other = switch_sync(inputs)
-        if not unsupported(other.job.strategy, other):
+        if not reason_against(other.job.strategy, other):
             return other, (f"zero={other.job.layout.zero}", f"sync={other.job.sync}"), ""
     return inputs, follows, "; ".join(dict.fromkeys(filter(None, reasons.values())))
 
@@ -84,7 +84,7 @@ def align_sync(inputs: Inputs, given: set[str]) -> tuple[Inputs, tuple[str, ...]
     of static layouts decides both.
     """
     job = inputs.job
-    if is_static(job.strategy):
+    if decides_layouts(job.strategy):
         return inputs, ()
     needed: Sync = "micro_batch" if job.zero == 3 else "step"
     if job.sync == needed or {"sync", "zero"} <= given:
@@ -97,7 +97,7 @@ def align_sync(inputs: Inputs, given: set[str]) -> tuple[Inputs, tuple[str, ...]
 
 def free_for_search(inputs: Inputs, given: set[str]) -> Inputs:
     """Leave ZeRO stage and recompute to a search of layouts, unless they were asked for or are fixed by the job."""
-    if not is_static(inputs.job.strategy):
+    if not decides_layouts(inputs.job.strategy):
         return inputs
     open_keys = {key: None for key in ("zero", "recompute") if key not in given}
     return replace(inputs, job=with_fields(inputs.job, layout=with_fields(inputs.job.layout, **open_keys)))
@@ -110,9 +110,9 @@ def switch_sync(inputs: Inputs) -> Inputs:
     return replace(inputs, job=with_fields(job, layout=with_fields(job.layout, zero=zero), sync=sync))
 
 
-def unsupported(name: str, inputs: Inputs) -> str | None:
+def reason_against(name: str, inputs: Inputs) -> str | None:
     """Why a strategy does not support the problem; None if it does."""
     if name not in STRATEGIES:
         return f"no strategy is called `{name}`"
-    reason = strategy_called(name).supports(inputs)
+    reason = unsupported(name, inputs)
     return reason.partition(" | ")[0] if reason else None

@@ -21,7 +21,7 @@ from planner.specs.parallelism import (
     decided_fields,
     recompute_of,
 )
-from planner.strategies import STRATEGIES, is_static
+from planner.strategies import STRATEGIES, decides_layouts, strategy_deciding
 from planner.units import first_few
 from planner.why.layout_words import parsed_wish
 from planner.why.resize_cluster import only_kind, with_ranks
@@ -143,7 +143,9 @@ def set_as_in_jobs(inputs: Inputs, key: str, value: str) -> Inputs:
 
 def search_layouts(inputs: Inputs) -> Inputs:
     """The inputs with a strategy that decides a static layout: groups that change have no such fields."""
-    return inputs if is_static(inputs.job.strategy) else change_job(inputs, strategy="parallel_search")
+    if decides_layouts(inputs.job.strategy):
+        return inputs
+    return change_job(inputs, strategy=strategy_deciding("layouts", len(inputs.model.modules)))
 
 
 LAYOUT_COUNTS = ("tp", "cp", "ulysses", "pp", "vpp", "ep", "etp", "dp", "replica", "micro_batch")

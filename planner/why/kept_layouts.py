@@ -9,7 +9,7 @@ from planner.plan.plan_file import Layout, Plan
 from planner.specs.base import with_fields
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import Parallelism, decided_fields
-from planner.strategies import STRATEGIES, is_static, strategy_called
+from planner.strategies import strategy_called, unsupported
 from planner.strategies.static import changed_layouts, fixing, plan_of_layouts
 from planner.why.joint_changes import JointChange
 from planner.why.resolved import SolveAgain
@@ -17,7 +17,7 @@ from planner.why.resolved import SolveAgain
 
 def decides_groups(step: Plan) -> bool:
     """Whether the strategy of a plan places samples in groups that change with every micro-batch."""
-    return step.made.strategy in STRATEGIES and not is_static(step.made.strategy)
+    return "groups" in step.made.decided
 
 
 def placed_again(inputs: Inputs, step: Plan, layouts: Mapping[str, Layout]) -> Plan:
@@ -51,7 +51,7 @@ def decided_again(change: JointChange, step: Plan, resolve: SolveAgain) -> Plan:
 
 def require_supported(step: Plan, problem: Inputs) -> None:
     """Raises InputError where the strategy of a plan does not keep what is fixed."""
-    reason = strategy_called(step.made.strategy).supports(problem)
+    reason = unsupported(step.made.strategy, problem)
     if reason:
         message, _, fix = reason.partition(" | ")
         raise InputError(message, where="strategy", fix=fix)

@@ -119,7 +119,7 @@ def own_bests(tried: Sequence[TriedLayouts], mixes: Sequence[MixPart], at: Layou
         of_layouts.setdefault(number, []).append(mix.mix)
     return tuple(
         Alternative(
-            strategy="modality_layout",
+            strategy=at.inputs.job.strategy,
             value=at.steps(tried[number].layouts, tried[number].kind).total_seconds,
             because=f"the quickest at {' and '.join(names)}; {elsewhere(tried[number], mixes, worst)}",
             layouts={name: placed_layout(layout, size) for name, layout in tried[number].layouts.items()},

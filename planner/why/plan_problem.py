@@ -13,9 +13,7 @@ from planner.specs.parallelism import Parallelism
 from planner.specs.workload.items import part_lengths
 from planner.specs.workload.length_sources import LengthsFile, Workload
 from planner.specs.workload.samples import SampleBatch
-from planner.strategies import is_static
-
-SEARCH = "parallel_search"  # of a plan by hand
+from planner.strategies import strategy_deciding
 
 
 def only_module(plan: Plan) -> tuple[str, Layout]:
@@ -71,7 +69,7 @@ def has_static_layout(plan: Plan) -> bool:
     or because it has pipeline or tensor parallelism.
     """
     (layout,) = plan.layouts.values()
-    return is_static(plan.made.strategy) or bool(layout.stages) or layout.dp < plan.size
+    return "layouts" in plan.made.decided or bool(layout.stages) or layout.dp < plan.size
 
 
 def single_step(plan: Plan, number: int) -> Plan:
@@ -174,7 +172,7 @@ def plan_job(plan: Plan, layout: Layout, batch: SampleBatch) -> Job:
         ),
         profile=plan.uses.prices.profile,
         software=plan.uses.software.name,
-        strategy=plan.made.strategy if is_static(plan.made.strategy) or not has_static_layout(plan) else SEARCH,
+        strategy=strategy_of(plan),
         layout=fixed_layout_fields(plan, layout),
         degrees=plan.uses.degrees,
         sync=plan.steps[0].sync,
@@ -182,6 +180,12 @@ def plan_job(plan: Plan, layout: Layout, batch: SampleBatch) -> Job:
         limits=plan.uses.limits,
         fix=plan.uses.fix,
     )
+
+
+def strategy_of(plan: Plan) -> str:
+    """The strategy that solves a plan's problem again: its own; of a static layout by hand, the search of these."""
+    by_hand = has_static_layout(plan) and "layouts" not in plan.made.decided
+    return strategy_deciding("layouts", 1) if by_hand else plan.made.strategy
 
 
 def fixed_layout_fields(plan: Plan, layout: Layout) -> Parallelism:

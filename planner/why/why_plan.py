@@ -10,7 +10,7 @@ from planner.scoring import nearest_to, score
 from planner.specs.base import Spec
 from planner.specs.inputs import Inputs
 from planner.specs.parallelism import RecomputeName
-from planner.strategies import is_static
+from planner.strategies import decides_layouts
 from planner.why.apply_changes import apply_implied
 from planner.why.change_setters import change_layout, measured_with
 from planner.why.kept_decisions import kept_gains
@@ -99,7 +99,7 @@ def variants(inputs: Inputs) -> Iterator[Variant]:
 
 def recompute_variants(inputs: Inputs) -> Iterator[Variant]:
     """The same machine with each other measured recompute; none for a search of layouts, which tries them all."""
-    if is_static(inputs.job.strategy):
+    if decides_layouts(inputs.job.strategy):
         return
     for how in get_args(RecomputeName):
         if how != (inputs.job.layout.recompute or "none") and measured_with(inputs, how):

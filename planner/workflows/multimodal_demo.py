@@ -14,14 +14,13 @@ from planner.ledger import ComparedRun
 from planner.plan.descriptions import placed_layout
 from planner.plan.plan_file import Plan
 from planner.scoring import Score
-from planner.solve_job import TOGETHER
 from planner.specs.base import FirstStage, Ranks, with_fields
 from planner.specs.hardware.profile import Profile
 from planner.specs.inputs import Inputs, JobOptions, resolve_job
 from planner.specs.job import Fix, Job
 from planner.specs.parallelism import Parallelism
 from planner.specs.workload.length_sources import SamplesFile, Workload
-from planner.strategies import SolvedJob
+from planner.strategies import SolvedJob, strategy_deciding
 from planner.workflows import evidence
 from planner.workflows.demo import DemoListener
 from planner.workflows.interrupts import exit_if_interrupted
@@ -115,7 +114,7 @@ def demo_job(folder: Path, profile: Path) -> Job:
         model=MODEL,
         cluster=CLUSTER,
         profile=str(profile.resolve()),
-        strategy=TOGETHER,
+        strategy=strategy_deciding("layouts", 2),
         workload=Workload(
             lengths=SamplesFile(path=str((folder / "samples").resolve())), batch_rows=STEP_SAMPLES, module="llm"
         ),
@@ -131,7 +130,7 @@ def written_job(job: Job, path: Path, batches: int) -> Inputs:
 
 def with_layouts(job: Job, layouts: dict[str, Parallelism]) -> Job:
     """The job with a layout of each module, so that no strategy has one to decide."""
-    return with_fields(job, strategy="sequence_groups", fix=Fix(layouts=layouts))
+    return with_fields(job, strategy="", fix=Fix(layouts=layouts))
 
 
 def usual_placement(job: Job, path: Path, name: str, batches: int) -> UsualPlacement:

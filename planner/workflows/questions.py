@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from planner import files, hf
 from planner.errors import InputError
-from planner.solve_job import BEST, TOGETHER
+from planner.solve_job import BEST
 from planner.specs import library
 from planner.specs.base import with_fields
 from planner.specs.cluster_choice import device_kind, read_cluster
@@ -24,6 +24,7 @@ from planner.specs.software_choice import read_software
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, SamplesFile, Workload
 from planner.specs.workload.sample_records import JSON_ENDINGS
+from planner.strategies import strategy_deciding
 from planner.workflows.question_samples import USUAL_TEXT, asked_samples
 
 LOG = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def write_question(question: Question, folder: Path | None) -> Path:
         cluster=f"./{CLUSTER_FILE}" if cluster else from_folder(question.cluster),
         workload=workload,
         software=from_folder(question.software),
-        strategy=TOGETHER if module else BEST,
+        strategy=strategy_deciding("layouts", 2) if module else BEST,
     )
     device = NodeGpus(question.gpus).device if question.gpus else ""
     if device and asked_device(device) != device:

@@ -7,10 +7,9 @@ import pytest
 import yaml
 
 from planner import files, pipeline
-from planner.plan.descriptions import GROUPED, alternative_text, groups_vary, layout_text, module_layout_text
+from planner.plan.descriptions import alternative_text, groups_vary, layout_text, module_layout_text
 from planner.plan.plan_file import Plan
 from planner.specs.base import with_fields
-from planner.strategies import STRATEGIES
 from tests.static_jobs import small_cluster, static_job
 from tests.test_golden import GOLDEN
 
@@ -71,13 +70,12 @@ def test_every_field_that_matters_is_there():
 
 
 def test_groups_that_vary_are_not_called_one_layout():
-    assert set(GROUPED) == {name for name, each in STRATEGIES.items() if not each.static}
     for path in sorted(Path(GOLDEN).rglob("plan.yaml")):
         plan = files.read(path, Plan)
         for name in plan.layouts:
             text = module_layout_text(plan, name)
             assert groups_vary(plan, name) == ("planner predict PLAN" in text)
         if plan.made.strategy != "by_hand":
-            assert any(starmap(groups_vary, ((plan, name) for name in plan.layouts))) == (plan.made.strategy in GROUPED)
+            assert any(starmap(groups_vary, ((plan, name) for name in plan.layouts))) == ("groups" in plan.made.decided)
     mixed = files.read(GOLDEN / "by_hand/mixed-groups/plan.yaml", Plan)
     assert module_layout_text(mixed, "llm").startswith("groups of 1, 2 and 4 ranks by micro-batch, not one layout")

@@ -22,7 +22,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring import Score, allowed_bytes_on, expert_answers, nearest_run, nearest_text
 from planner.specs.hardware.cluster import device_of_rank
 from planner.specs.hardware.rank_kinds import rank_kinds
-from planner.strategies import SolvedJob, is_static
+from planner.strategies import SolvedJob
 from planner.units import GIB, MIB, byte_size, duration, percent, plural
 from planner.workflows.tracing import TRACED_STEPS
 
@@ -287,7 +287,7 @@ def price_source_note(result: ComparedRun) -> Iterator[RenderableType]:
         yield Text("the plan has no prices (uses.prices): nothing is predicted", style="dim")
     elif not result.plan.prediction.measured_share and "measured" not in {c.source for c in prices.modules.values()}:
         note = f"predicted from shipped rates of `{prices.profile}`; planner profile MODEL measures this machine"
-        if is_static(result.plan.made.strategy):
+        if "layouts" in result.plan.made.decided:
             note = f"predicted from rates of `{prices.profile}`, as every static layout: nothing was measured here"
         yield Text(note, style="dim")
 

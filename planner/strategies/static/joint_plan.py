@@ -29,6 +29,7 @@ from planner.scoring import (
 from planner.specs.base import with_fields
 from planner.specs.hardware.rank_kinds import rank_kinds
 from planner.specs.inputs import Inputs
+from planner.specs.job import BY_HAND
 from planner.strategies.plan_drafts import draft_plan, plan_uses, pricing_of_draft
 from planner.strategies.static.joint_assignment import JointItems
 from planner.strategies.static.joint_streams import AssignmentRule, JointAssignment
@@ -55,12 +56,6 @@ def undefined_items(inputs: Inputs) -> str | None:
     none = "lengths: {from: sample_mix, text: 2048, multimodal: 0, text_only: 1}"
     fix = f"for text alone, {none}; or give workload.streams"
     return f"the job does not define the items of {others} | {fix}" if others else None
-
-
-def fixes_every_module(inputs: Inputs) -> bool:
-    """Whether a job has several modules and fixes the layout of each, so that no strategy has a layout to decide."""
-    modules = inputs.model.modules
-    return len(modules) > 1 and {*modules} <= {*inputs.job.fix.layouts} and unsupported_together(inputs) is None
 
 
 def solve_together(inputs: Inputs) -> Plan:
@@ -129,7 +124,7 @@ def plan_together(inputs: Inputs, runs: bool = True) -> Plan:
     evenly, a rank would have no module, or, if it is to run, the batch does not divide over the layout of the samples;
     and Infeasible where a sample is more than a rank may hold.
     """
-    by_hand = replace(inputs, job=with_fields(inputs.job, strategy="by_hand"))
+    by_hand = replace(inputs, job=with_fields(inputs.job, strategy=BY_HAND))
     return plan_of_layouts(by_hand, placed_layouts(inputs, runs and not packs_samples(inputs)))
 
 

@@ -6,15 +6,16 @@ from math import ceil
 from planner.costs import CostLine, Pricing
 from planner.errors import Infeasible
 from planner.layouts import LayoutProblem, TrainingSetup, assign_least_loaded
-from planner.plan.descriptions import GROUPED
 from planner.plan.legal.plan_laws import require_legal_layouts
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.mesh.synchronisation import sync_of
 from planner.plan.plan_file import Edge, Group, Layout, MicroBatch, Plan, assignments
 from planner.specs.base import Ranks, with_fields
 from planner.specs.inputs import Inputs
+from planner.specs.job import BY_HAND
 from planner.specs.parallelism import DEFAULT_RANK_ORDER
 from planner.strategies.plan_drafts import draft_plan, plan_uses
+from planner.strategies.table import decided_by
 
 ReplicaItems = list[list[tuple[int, ...]]]  # by replica, the items of each micro-batch
 
@@ -25,7 +26,8 @@ def static_plan(inputs: Inputs, problem: LayoutProblem, layout: Layout) -> Plan:
     used = plan_uses(inputs, layouts, ())
     pricing = Pricing(used.models, layouts, inputs.cluster, used.prices, used.devices)
     cells = assign_items(pricing, inputs, layout, problem.trained)
-    strategy = "by_hand" if inputs.job.strategy in GROUPED else inputs.job.strategy  # groups are none of its decisions
+    grouped = "groups" in decided_by(inputs.job.strategy, 1)  # which are none of a static layout's decisions
+    strategy = BY_HAND if grouped else inputs.job.strategy
     job = with_fields(inputs.job, sync=sync_of(layout), strategy=strategy)
     return draft_plan(
         replace(inputs, job=job), used, layouts, replica_groups(layout), plan_micro_batches(cells, layout)
