@@ -160,5 +160,5 @@ def test_a_job_can_fix_uneven_stages(tmp_path):
         plan_together(inputs_of(tmp_path, fixed | {"llm": "pp: 4, stages: [0, 1-3]"}))
     with pytest.raises(InputError, match="layer 1 in no stage"):
         plan_together(inputs_of(tmp_path, fixed | {"llm": "pp: 2, stages: [0, 2-3]"}))
-    with pytest.raises(InputError, match="the layers of stages are not searched"):
-        solve_jointly(inputs_of(tmp_path, OPEN | {"llm": "pp: 2, stages: [0, 1-3]"}), None)
+    named = solve_jointly(inputs_of(tmp_path, OPEN | {"llm": "pp: 2, stages: [0, 1-3]"}), None)
+    assert named.layouts["llm"].stages == plan.layouts["llm"].stages and named.made.strategy == "modality_layout"
