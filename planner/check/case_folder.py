@@ -12,8 +12,7 @@ from pathlib import Path
 from planner import files
 from planner.check.checked_plan import CheckedPlan, check_plan, violation_findings
 from planner.check.compare import differences
-from planner.check.finding import Category, Finding
-from planner.check.tolerances import Tolerances
+from planner.check.finding import Category, Finding, Tolerances
 from planner.errors import InputError, PlannerError
 from planner.plan.plan_file import Plan
 from planner.specs.base import with_fields

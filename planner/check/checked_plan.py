@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.check.finding import Category, Finding
-from planner.check.tolerances import EQUAL
+from planner.check.finding import EQUAL, Category, Finding
 from planner.errors import PlannerError
 from planner.plan.legal.plan_laws import Violation, violations
 from planner.plan.plan_file import Plan

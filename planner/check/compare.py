@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from planner.check.changed_decisions import decision_findings
 from planner.check.checked_plan import CheckedPlan, check_plan, violation_findings
-from planner.check.finding import Category, Finding
+from planner.check.finding import Category, Finding, Tolerances, classify_gap, classify_value
 from planner.check.stale_inputs import old_decisions_repriced, same_problem, same_work, stale_inputs, unexplained_inputs
-from planner.check.tolerances import Tolerances, classify_gap, classify_value
 from planner.costs import OBJECTIVES, STEP_SECONDS, Objective
 from planner.errors import InputError
 from planner.plan.join_plans import round_digits

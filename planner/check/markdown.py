@@ -3,8 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from planner.check.finding import CATEGORIES, Finding
-from planner.check.gate import verdict
+from planner.check.finding import CATEGORIES, Finding, verdict
 
 FINDINGS_SHOWN = 100  # of the table: more do not help in a comment
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~#&])")

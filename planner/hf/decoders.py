@@ -3,12 +3,11 @@
 Defaults are those of transformers for absent keys.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from planner.hf.expert_balance import with_balance
 from planner.hf.hf_config import HfConfig
-from planner.hf.layer_patterns import full_attention_rule
 from planner.hf.rope import rope_fields
 from planner.specs.layers import Decoder
 
@@ -158,3 +157,12 @@ def build_decoder(config: HfConfig, fields: dict[str, Any]) -> Decoder:
     except ValueError as error:
         what, _, fix = str(error).partition(" | ")
         raise config.key_error("hidden_size", what, fix) from error
+
+
+def full_attention_rule(full: Sequence[bool]) -> int | None:
+    """`full_every` such that exactly these layers have full attention, 0 for none; None where no such rule exists."""
+    if not any(full):
+        return 0
+    every = full.index(True) + 1
+    fits = all(has == ((layer + 1) % every == 0) for layer, has in enumerate(full))
+    return every if fits else None

@@ -5,8 +5,8 @@ file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph 
 
 from planner.replay.dependencies.execution_graph import ExecutionGraph, build_graph
 from planner.replay.dependencies.host_segments import DEPENDENCY_KINDS, DependencyKind
-from planner.replay.recording.kernel_classes import kernel_class
 from planner.replay.recording.kineto_reader import read_kineto_trace
+from planner.replay.recording.recorded_names import kernel_class
 from planner.replay.recording.recorded_trace import RecordedTrace
 from planner.replay.recording.trace_folders import find_traces
 from planner.replay.timing.critical_path import OperatorShare, PathLink, find_critical_path, rank_operators

@@ -6,8 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import RunOptions, TrainingOptions
 
 # Flags whose names are not those of their fields.
 FLAGS = {"decay": "--weight-decay", "max_seconds": "--max-time", "hang_seconds": "--hang-after"}

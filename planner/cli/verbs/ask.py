@@ -1,13 +1,32 @@
-"""`planner ask`: a question in one line, answered by the plan of the job that it becomes."""
+"""`planner ask`: a question in one line, answered by the plan of the job that it becomes; `planner init`: the same
+questions one by one, and the files of that job.
+"""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.complete import audio_names, cluster_names, image_names, length_names, model_names, software_names
-from planner.cli.options import Effort, Json, Seed
+from planner.cli.options import (
+    Effort,
+    Json,
+    Seed,
+    audio_names,
+    cluster_names,
+    image_names,
+    length_names,
+    model_names,
+    software_names,
+)
+from planner.errors import InputError
+from planner.printable import one_line, printable
 
+if TYPE_CHECKING:
+    from planner.workflows.questions import Question
+
+Answered = Callable[["Question", str], "Question"]
 Folder = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="Folder for the job, its cluster and the plan; default: named after them."),
@@ -84,3 +103,44 @@ def ask(
     files.write(path, solved.plan)
     answer = {**json_answers.solve_answer(solved, path), "job": str(job)} if json else {}
     render.emit(json, answer, plan_tables.solve_lines(solved, path, f"; or edit {job}, and planner solve it"))
+
+
+def init() -> None:
+    """Ask for model, GPUs, lengths and software one by one, and write the job to solve."""
+    from planner.workflows import questions
+
+    question = questions.Question(batch=1)
+    seen = partial(questions.reads, unit="patches")
+    heard = partial(questions.reads, unit="frames")
+    for text, default, answered, asked in (
+        ("Model: a name (planner list models), a model file, or a config.json", None, questions.with_model, always),
+        ("GPUs in all, such as 64xh100", None, questions.with_gpus, always),
+        ("Adapters of a node, such as 8x400Gb; empty: as is usual", "", questions.with_nics, always),
+        ("Lengths: tokens of every sequence, a distribution, or a file", None, questions.with_lengths, always),
+        ("Images of each sample, such as 1280x960; empty: none", "", questions.with_images, seen),
+        ("Seconds of sound of each sample, such as 7.2; empty: none", "", questions.with_audio, heard),
+        ("Sequences of a step", None, questions.with_batch, always),
+        ("Training framework; any: launch or not", "planner", questions.with_software, always),
+    ):
+        question = prompted(question, text, default, answered) if asked(question) else question
+    folder = typer.prompt("Folder", default=one_line(questions.question_name(question)))
+    job = questions.write_question(question, Path(folder))
+    typer.echo(printable(f"written: {job}\nnext: planner solve {job}"))
+
+
+def always(question: "Question") -> bool:
+    """Whether an answer is asked for whichever model there is: it is."""
+    return True
+
+
+def prompted(question: "Question", text: str, default: str | None, answered: Answered) -> "Question":
+    """The question with one more answer; asks again until there is one that can be used."""
+
+    def use(answer: str) -> "Question":
+        try:
+            return answered(question, answer.strip())
+        except InputError as error:
+            raise typer.BadParameter(one_line(f"{error.message}; {error.fix}")) from error
+
+    with_answer: Question = typer.prompt(text, default=default, value_proc=use, show_default=bool(default))
+    return with_answer

@@ -1,4 +1,6 @@
-"""The collectives that the runtime uses, one at a time over a group, timed: what the profile of a machine contains."""
+"""The collectives that the runtime uses, one at a time over a group, timed: what the profile of a machine contains; and
+the barrier at which ranks wait for each other.
+"""
 
 import time
 from collections.abc import Callable
@@ -8,14 +10,19 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.communication.barriers import barrier
-
 Collective = Literal["all_to_all", "all_gather", "reduce_scatter", "p2p"]
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 # Torch 2.13 renamed two of them, and warns about the old names.
 ALL_GATHER = dist.all_gather_single if hasattr(dist, "all_gather_single") else dist.all_gather_into_tensor
 REDUCE_SCATTER = dist.reduce_scatter_single if hasattr(dist, "reduce_scatter_single") else dist.reduce_scatter_tensor
 
-COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+
+def barrier(group: dist.ProcessGroup | None = None) -> None:
+    """Returns when every rank of the group, or of the world, has called it. NCCL is told which GPU is this rank's, as
+    it would guess by the rank's number and warn that it did.
+    """
+    on_gpu = dist.get_backend(group) == "nccl"
+    dist.barrier(group, device_ids=[torch.cuda.current_device()] if on_gpu else None)
 
 
 def time_collective(

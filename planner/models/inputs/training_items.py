@@ -13,10 +13,10 @@ from torch import Tensor
 
 from planner.errors import InputError
 from planner.models.batch import Batch
+from planner.models.build import named_generator
 from planner.models.inputs.token_places import ItemGrids, token_places
 from planner.models.networks.audio_network import FRAMES_SEEN, frames_within_clip
 from planner.models.networks.vision_network import patch_width
-from planner.models.random_streams import named_generator
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
 from planner.specs.layers import Audio, Module, Vit
 from planner.specs.layers.audio import FRAMES_PER_TOKEN

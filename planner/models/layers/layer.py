@@ -15,9 +15,9 @@ from planner.models.batch import Batch
 from planner.models.layers.cross_attention import CrossAttention
 from planner.models.layers.grouped_query_attention import GroupedQueryAttention
 from planner.models.layers.latent_attention import LatentAttention
+from planner.models.layers.linear import build_norm
 from planner.models.layers.mixture_of_experts import MixtureOfExperts
 from planner.models.layers.mlp import Mlp
-from planner.models.layers.norms import build_norm
 from planner.models.layers.position_encoding import PositionEncoding
 from planner.models.layers.state_space import StateSpaceBlock
 from planner.models.sharding import ModuleShard

@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from planner.models.batch import Batch
-from planner.models.layers.linear import replicated_linear
-from planner.models.layers.norms import build_norm
-from planner.models.networks.encoder_network import EncoderNetwork
+from planner.models.layers.linear import build_norm, replicated_linear
+from planner.models.networks.network import EncoderNetwork
 from planner.models.sharding import FULL_MODULE, ModuleShard
 from planner.specs.layers import Audio
 from planner.specs.layers.audio import CONVOLUTION, FRAMES_PER_TOKEN

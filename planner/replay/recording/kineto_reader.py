@@ -3,7 +3,6 @@
 Host spans are operators, annotations and all calls of the device runtime; of Python frames only modules are kept.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,20 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.replay.recording.flow_arrows import FlowArrows, normalised_id
+from planner.replay.recording.event_arrays import FlowArrows, SpanArrays, median_start, normalised_id
 from planner.replay.recording.kineto_events import (
     EXPORT_FIX,
     EventArgs,
     EventDecoder,
     NumberOrText,
     TraceEvent,
+    TraceMetadata,
     parse_int,
     parse_number,
 )
-from planner.replay.recording.recorded_trace import DeviceOp, RecordedTrace, RuntimeCall, StepMark, SyncTarget
-from planner.replay.recording.runtime_calls import call_effect
-from planner.replay.recording.span_arrays import SpanArrays, median_start
-from planner.replay.recording.trace_metadata import TraceMetadata
+from planner.replay.recording.recorded_names import call_effect
+from planner.replay.recording.recorded_trace import (
+    PROFILER_STEP,
+    DeviceOp,
+    RecordedTrace,
+    RuntimeCall,
+    StepMark,
+    SyncTarget,
+)
 from planner.units import US
 
 DEVICE_CATEGORIES = {
@@ -38,7 +43,6 @@ DEVICE_CATEGORIES = {
 CALL_CATEGORIES = {"cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "privateuse1_runtime"}
 OPERATOR_CATEGORIES = {"cpu_op", "operator"}
 ANNOTATION_CATEGORIES = {"user_annotation", "python_function"}
-PROFILER_STEP = re.compile(r"^ProfilerStep#?(\d+)")
 MODULE = "nn.Module: "
 NO_ARGS = EventArgs()
 MAX_SPANS = 4_000_000  # of operators, calls and device operations together

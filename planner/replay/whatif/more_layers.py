@@ -11,10 +11,9 @@ from planner.errors import InputError
 from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.dependencies.host_segments import HostSegment
 from planner.replay.dependencies.op_timing import OpTiming
-from planner.replay.recording.kernel_classes import kernel_class
-from planner.replay.whatif.graph_change import ChangedGraphs, with_op_timings, with_segment_seconds
+from planner.replay.recording.recorded_names import kernel_class
+from planner.replay.whatif.graph_change import ChangedGraphs, parse_factor, with_op_timings, with_segment_seconds
 from planner.replay.whatif.repeated_layers import LayerRegion, find_layers, overlap_seconds, region_at
-from planner.replay.whatif.whatif_options import parse_factor
 
 
 def change_layers(text: str) -> Callable[[Sequence[ExecutionGraph]], ChangedGraphs]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.replay.dependencies.execution_graph import ExecutionGraph, GraphStep
-from planner.replay.recording.kernel_classes import kernel_class
+from planner.replay.recording.recorded_names import kernel_class
 
 LAYER_CLASSES = {"gemm", "attention", "convolution"}
 LAYER_OPERATORS = (

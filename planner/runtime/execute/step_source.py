@@ -33,7 +33,7 @@ from planner.plan.step_files import (
 )
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
-from planner.runtime.health.skipped_batches import batch_of, read_skipped
+from planner.runtime.health.rollback import batch_of, read_skipped
 from planner.runtime.preflight.data_checks import require_same_samples
 from planner.runtime.preflight.preflight_checks import require_executable
 from planner.runtime.state.rank_state import RankState

@@ -20,8 +20,7 @@ from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
 from planner.runtime.checkpoint.stored_states import initial_weights
 from planner.runtime.execute.task_executor import RankStepResult
-from planner.runtime.parity.reference_packs import ReferencePack, reference_packs
-from planner.runtime.parity.target_shares import TargetShares, count_targets
+from planner.runtime.parity.reference_packs import ReferencePack, TargetShares, count_targets, reference_packs
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_result import ParityErrors
 from planner.runtime.state import full_tensors

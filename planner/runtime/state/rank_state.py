@@ -22,7 +22,7 @@ from planner.plan.tokens.token_grids import token_grids
 from planner.runtime.batch_loader import BatchLoader, target_counts
 from planner.runtime.checkpoint.checkpoint_index import data_digest
 from planner.runtime.checkpoint.stored_states import initial_weights, resumed_checkpoint
-from planner.runtime.exchange.plan_channels import plan_channels
+from planner.runtime.exchange.edge_transfers import plan_channels
 from planner.runtime.execution_order import task_gathered_encoders
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.run_options import RunOptions
