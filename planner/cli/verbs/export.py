@@ -1,4 +1,6 @@
-"""`planner export`: writes a plan, or a part of it, in the format of another program."""
+"""`planner export` writes a plan for another program; `planner import` reads another program's schedule into a plan, or
+its model as a model file.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -55,11 +57,11 @@ def import_file(
     from planner import files, pipeline
     from planner.cli import render
     from planner.cli.views import export_lines, imported_model
-    from planner.export import EXPORT_FORMATS, import_order_into
+    from planner.export import ORDER_READERS, import_order_into
 
-    if form not in (*EXPORT_FORMATS, HF):
+    if form not in (*ORDER_READERS, HF):
         raise InputError(
-            f"no format is called `{form}`", where="FORMAT", fix=f"one of {', '.join((*EXPORT_FORMATS, HF))}"
+            f"no format is called `{form}`", where="FORMAT", fix=f"one of {', '.join((*ORDER_READERS, HF))}"
         )
     if form == HF:
         imported_model.import_model(file, output, json)
