@@ -81,10 +81,4 @@ def compare_resolved(stored: CheckedPlan, job: Path, resolve: ResolveJob, tolera
 
 def failure(category: Category, error: PlannerError, name: str, what: str) -> Finding:
     fix = f"; fix: {error.fix}" if error.fix else ""
-    return Finding(
-        category=category,
-        where=error.where or name,
-        old=None,
-        new=None,
-        message=f"{what}: {error.message}{fix}",
-    )
+    return Finding(category, error.where or name, None, None, f"{what}: {error.message}{fix}")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from planner.check.finding import Category, Finding
+from planner.check.finding import Finding
 from planner.check.stale_inputs import step_items
 from planner.plan.descriptions import layout_text
 from planner.plan.plan_file import Layout, MicroBatch, Plan, Step, assignments
@@ -22,9 +22,9 @@ def decision_findings(old: Plan, new: Plan) -> Iterator[Finding]:
     yield from option_findings(old, new)
     yield from modules(old, new)
     if old.ranks != new.ranks:
-        yield finding("drift", "ranks", ranks_text(old), ranks_text(new), "the plans are for different ranks")
+        yield Finding("drift", "ranks", ranks_text(old), ranks_text(new), "the plans are for different ranks")
     if old.edges != new.edges:
-        yield finding("drift", "edges", edges_text(old), edges_text(new), "the modules feed each other differently")
+        yield Finding("drift", "edges", edges_text(old), edges_text(new), "the modules feed each other differently")
     common = min(len(old.steps), len(new.steps))
     for number in range(common):
         yield from item_findings(old, new, number)
@@ -33,17 +33,13 @@ def decision_findings(old: Plan, new: Plan) -> Iterator[Finding]:
         yield lone_step(old, new, number)
 
 
-def finding(category: Category, where: str, old: str | None, new: str | None, message: str) -> Finding:
-    return Finding(category=category, where=where, old=old, new=new, message=message)
-
-
 def option_findings(old: Plan, new: Plan) -> Iterator[Finding]:
     """Findings for the options with which the plans were solved; the version of planner does not matter."""
     for name in ("strategy", "seed", "effort", "batches", "first_row"):
         before, after = getattr(old.made, name), getattr(new.made, name)
         if before != after:
             message = f"made with {name} {after} instead of {before}"
-            yield finding("drift", f"made.{name}", str(before), str(after), message)
+            yield Finding("drift", f"made.{name}", str(before), str(after), message)
 
 
 def modules(old: Plan, new: Plan) -> Iterator[Finding]:
@@ -51,12 +47,12 @@ def modules(old: Plan, new: Plan) -> Iterator[Finding]:
     for name in {**old.layouts, **new.layouts}:
         where = f"layouts.{name}"
         if name not in new.layouts:
-            yield finding("removed", where, full_layout_text(old.layouts[name]), None, f"the module `{name}` is gone")
+            yield Finding("removed", where, full_layout_text(old.layouts[name]), None, f"the module `{name}` is gone")
         elif name not in old.layouts:
-            yield finding("added", where, None, full_layout_text(new.layouts[name]), f"the module `{name}` is new")
+            yield Finding("added", where, None, full_layout_text(new.layouts[name]), f"the module `{name}` is new")
         elif old.layouts[name] != new.layouts[name]:
             before, after = full_layout_text(old.layouts[name]), full_layout_text(new.layouts[name])
-            yield finding("drift", where, before, after, f"the layout of `{name}` differs: {before} → {after}")
+            yield Finding("drift", where, before, after, f"the layout of `{name}` differs: {before} → {after}")
 
 
 def full_layout_text(layout: Layout) -> str:
@@ -82,13 +78,13 @@ def item_findings(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
         had, has = before.get(module, set()), after.get(module, set())
         if had - has:
             gone = count_and_numbers(had - has)
-            yield finding("removed", where, gone, None, f"items of `{module}` that are gone: {gone}")
+            yield Finding("removed", where, gone, None, f"items of `{module}` that are gone: {gone}")
         if has - had:
             come = count_and_numbers(has - had)
-            yield finding("added", where, None, come, f"items of `{module}` that are new: {come}")
+            yield Finding("added", where, None, come, f"items of `{module}` that are new: {come}")
         resized = {i for i in had & has if old.uses.items[module][i] != new.uses.items[module][i]}
         if resized:
-            yield finding(
+            yield Finding(
                 "drift", where, None, None, f"items of `{module}` changed in size: {count_and_numbers(resized)}"
             )
 
@@ -108,8 +104,8 @@ def lone_step(old: Plan, new: Plan, number: int) -> Finding:
     text = f"{len(plan.steps[number].micro_batches)} micro-batches, {placed} items"
     message = f"step {number} ({text}) is {'gone' if gone else 'new'}"
     if gone:
-        return finding("removed", f"steps[{number}]", text, None, message)
-    return finding("added", f"steps[{number}]", None, text, message)
+        return Finding("removed", f"steps[{number}]", text, None, message)
+    return Finding("added", f"steps[{number}]", None, text, message)
 
 
 def step_findings(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
@@ -118,12 +114,12 @@ def step_findings(old: Plan, new: Plan, number: int) -> Iterator[Finding]:
     where = f"steps[{number}]"
     if one.sync != other.sync:
         message = f"ranks synchronise after every {other.sync} instead of every {one.sync}".replace("_", "-")
-        yield finding("drift", f"{where}.sync", one.sync, other.sync, message)
+        yield Finding("drift", f"{where}.sync", one.sync, other.sync, message)
     yield from changed_micro_batches(old, new, number)
     for key in {**one.order, **other.order}:
         if one.order.get(key) != other.order.get(key):
             before, after = order_text(one, key), order_text(other, key)
-            yield finding("drift", f"{where}.order.{key}", before, after, f"the order of `{key}` differs")
+            yield Finding("drift", f"{where}.order.{key}", before, after, f"the order of `{key}` differs")
 
 
 def order_text(step: Step, key: str) -> str | None:
@@ -138,13 +134,8 @@ def changed_micro_batches(old: Plan, new: Plan, number: int) -> Iterator[Finding
     before = [group_works(old, micro_batch) for micro_batch in old.steps[number].micro_batches]
     after = [group_works(new, micro_batch) for micro_batch in new.steps[number].micro_batches]
     if before != after:
-        yield Finding(
-            category="drift",
-            where=f"steps[{number}].micro_batches",
-            old=all_degrees(old, number),
-            new=all_degrees(new, number),
-            message=change_summary(before, after),
-        )
+        degrees = all_degrees(old, number), all_degrees(new, number)
+        yield Finding("drift", f"steps[{number}].micro_batches", *degrees, change_summary(before, after))
 
 
 def change_summary(before: list[list[ComparedGroup]], after: list[list[ComparedGroup]]) -> str:

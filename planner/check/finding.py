@@ -27,7 +27,7 @@ EQUAL = 1e-6  # relative: two evaluations of the same plan differ by less
 SLACK = 1e-9  # so that a change of exactly the tolerance is tolerated
 
 
-class Finding(Spec):
+class Finding(Spec, kw_only=False):
     """What was found, where in the plan, and both sides; objective values and gaps are numbers, the rest is text."""
 
     category: Category

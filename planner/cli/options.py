@@ -135,9 +135,7 @@ def parse_ranks(text: str | None, size: int) -> Ranks | None:
 
 
 def optional_duration(text: str | None, flag: str) -> float | None:
-    """Parse the duration that a flag gives, such as `10m`, into seconds; None where it is not given. Raises
-    InputError.
-    """
+    """Seconds of the duration that a flag gives, such as `10m`; None where it is not given. Raises InputError."""
     if text is None:
         return None
     try:

@@ -49,9 +49,7 @@ def mistral(config: HfConfig) -> Decoder:
 
 
 def qwen2(config: HfConfig) -> Decoder:
-    """Qwen2 (arXiv 2407.10671): Llama with biases of queries, keys and values; windows in later layers, where they are
-    on.
-    """
+    """Qwen2 (arXiv 2407.10671): Llama with biases of queries, keys and values, and windows in later layers."""
     config.assume(num_key_value_heads=32).assume_within(**QWEN2)
     return build_decoder(
         config, {**llama_fields(config), "bias": "qkv", **window_fields(config, window_from_layer(config))}
@@ -129,9 +127,7 @@ def window_from_layer(config: HfConfig) -> Callable[[int], bool]:
 
 
 def window_fields(config: HfConfig, has_window: Callable[[int], bool], always: bool = False) -> dict[str, Any]:
-    """The spec's `window` and `full_every`. `has_window`: of a layer, where no list gives it; `always`: windows cannot
-    be off.
-    """
+    """The spec's `window` and `full_every`. `has_window`: of a layer that no list names; `always`: never off."""
     config.read_keys |= {"sliding_window", "layer_types", "max_window_layers"}
     if not (always or config.flag("use_sliding_window")) or config.count_or_none("sliding_window") is None:
         return {}

@@ -56,9 +56,7 @@ class WorkerBody:
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """Of a launch whose first Ctrl-C or SIGTERM is forwarded, so that workers end with a result in their own time, and
-    whose ranks fail where they hang.
-    """
+    """A launch forwards its first Ctrl-C or SIGTERM, so that workers end in their time; ranks that hang fail."""
 
     on_interrupt: Callable[[int], None]  # told that first signal
     hang_limits: HangLimits

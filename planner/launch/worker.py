@@ -86,9 +86,7 @@ class Worker:
         self.send("message", message)
 
     def begin_task(self, task: str, step: int = 0, place: int = 0) -> None:
-        """Record which task begins, so that a failure can name it; in which step, and at which place of the order that
-        all ranks share.
-        """
+        """Record which task begins, in which step, and at which place of the order that all ranks share."""
         self.send("task", BegunTask(task, step, place))
 
     @property
@@ -107,9 +105,7 @@ def device_for(local_rank: int, kind: DeviceKind) -> "torch.device":
 def worker_from_environment(
     kind: DeviceKind = "cpu", threads: int | None = None, send: Callable[[str, Any], None] = lambda _kind, _value: None
 ) -> Worker:
-    """The worker that RANK, WORLD_SIZE and LOCAL_RANK describe, as torchrun sets them. Raises InputError where they are
-    not set.
-    """
+    """The worker that RANK, WORLD_SIZE and LOCAL_RANK describe, as torchrun sets them. Raises InputError."""
     try:
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     except (KeyError, ValueError):

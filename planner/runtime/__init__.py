@@ -13,7 +13,7 @@ from planner.runtime.parity.parity_tolerance import (
 from planner.runtime.preflight.preflight_checks import require_quick_checks, unenforced_shares
 from planner.runtime.resume_command import resume_command
 from planner.runtime.run import run
-from planner.runtime.run_options import LearningRateSchedule, LocalDevices, Progress, RunOptions, TrainingOptions
+from planner.runtime.run_options import LocalDevices, Progress, RunOptions, TrainingOptions
 from planner.runtime.run_result import (
     FeatureCounts,
     ParityErrors,
@@ -22,13 +22,11 @@ from planner.runtime.run_result import (
     RunResult,
     StepResult,
     StopReason,
-    TaskRecord,
 )
 
 __all__ = [
     "DamagedCheckpoint",
     "FeatureCounts",
-    "LearningRateSchedule",
     "LocalDevices",
     "ParityErrors",
     "ParityTolerance",
@@ -39,7 +37,6 @@ __all__ = [
     "RunResult",
     "StepResult",
     "StopReason",
-    "TaskRecord",
     "TrainingOptions",
     "parity_errors_text",
     "parity_failure",

@@ -28,9 +28,7 @@ class TrainingOptions:
     decay: float = 0.01  # weight decay of matrices; norms and biases have none
 
     def learning_rate_at(self, step: int, of: int) -> float:
-        """Learning rate of `step`, counted from 0, in a run of `of` steps. (Cosine: arXiv 1608.03983, without
-        restarts.)
-        """
+        """Learning rate of `step`, from 0, in a run of `of` steps. (Cosine: arXiv 1608.03983, without restarts.)"""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, of - self.warmup)
@@ -137,9 +135,7 @@ class RunOptions:
         return Retention(self.keep, self.keep_every)
 
     def steps_folder(self, plan: Plan) -> Path | None:
-        """Folder from which steps are read that are planned during the run; None when all are in the plan. Raises
-        InputError.
-        """
+        """Folder of steps that are planned during the run; None when all are in the plan. Raises InputError."""
         folder = step_folder(plan, self.base, self.source or plan.name)
         return folder if folder and self.step_count(plan) > len(plan.steps) else None
 

@@ -25,8 +25,8 @@ from planner.specs.workload.sample_folder import Media, has_media, open_sample_f
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderFedSource:
-    """A source in whose items encoders provide the first tokens: `tokens` of them by item."""
+class FedSource:
+    """A source in whose items encoders provide some tokens: `tokens` of them by item."""
 
     source: SampleSource
     tokens: Mapping[int, int]
@@ -35,37 +35,27 @@ class EncoderFedSource:
         """Checks the underlying source."""
         self.source.check(spec, items)
 
+
+class EncoderFedSource(FedSource):
+    """A source of whole items, of which encoders provide the first tokens."""
+
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of the span, with the shapes of `Batch.inputs` and `Batch.targets`; encoder tokens have no
-        target.
-        """
+        """Inputs and targets of the span, shaped as in `Batch`; encoder tokens have no target."""
         inputs, targets = self.source.item(spec, item, span)
         targets = targets.clone()
         targets[: max(0, self.tokens.get(item, 0) - span[0])] = IGNORED
         return inputs, targets
 
     def target_count(self, spec: Module, item: int, tokens: int) -> int:
-        """The number of targets of tokens that no encoder provides. The underlying source's targets start at an item's
-        first token.
-        """
+        """The number of targets of tokens that no encoder provides; those of the source start at the first token."""
         return max(0, self.source.target_count(spec, item, tokens) - self.tokens.get(item, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderFirstSource:
-    """A source of text, before which outputs of encoders stand in the items: `tokens` of them by item."""
-
-    source: SampleSource
-    tokens: Mapping[int, int]
-
-    def check(self, spec: Module, items: Items) -> None:
-        """Checks the underlying source."""
-        self.source.check(spec, items)
+class EncoderFirstSource(FedSource):
+    """A source of text, before which outputs of encoders stand in the items."""
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of the span, with the shapes of `Batch.inputs` and `Batch.targets`; encoder tokens have no
-        target.
-        """
+        """Inputs and targets of the span, shaped as in `Batch`; encoder tokens have no target."""
         fed = self.tokens.get(item, 0)
         if not fed:
             return self.source.item(spec, item, span)
@@ -127,9 +117,7 @@ class SampleFolderSource:
             self.values(media, item)
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of a span, with the shapes of `Batch.inputs` and `Batch.targets`; images and clips have no
-        targets, which are zeros.
-        """
+        """Inputs and targets of a span, shaped as in `Batch`; targets of images and clips are zeros."""
         if spec.causal:
             return self.text.item(spec, item, span)
         if self.last is None or self.last[:2] != (spec, item):
@@ -143,9 +131,7 @@ class SampleFolderSource:
         return self.text.target_count(spec, item, tokens) if spec.causal else tokens // spec.tokens_per_output
 
     def values(self, media: Media, item: int) -> Tensor:
-        """Pixels `(height, width, channels)` or frames `(frames, mels)` of an item; floats in float32. Raises
-        InputError where one is not finite.
-        """
+        """Pixels `(height, width, channels)` or frames `(frames, mels)` of an item. Raises InputError."""
         stored = media.read(item)
         values = torch.from_numpy(stored.astype(stored.dtype.newbyteorder("=")))
         if not values.is_floating_point():
@@ -159,9 +145,7 @@ class SampleFolderSource:
 
 
 def sample_source(data: Path | None, seed: int) -> SampleSource:
-    """The source of a run: a folder of tokens, or of samples with images and sound, or synthetic items. Raises
-    InputError.
-    """
+    """The source of a run: a folder of tokens, or of samples with images and sound, or synthetic. Raises InputError."""
     if data is None:
         return SyntheticSamples(seed)
     return SampleFolderSource(data) if has_media(data) else TokenFolder(data, seed)

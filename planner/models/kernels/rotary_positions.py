@@ -68,9 +68,7 @@ def rotary_table(
     base: float = DEFAULT_BASE,
     scaling: RopeScaling | None = None,
 ) -> RotaryTable:
-    """Cosines and sines `(tokens, 1, head_dim / 2)` of every position `(tokens)`, computed in float64 and stored in
-    float32 or better.
-    """
+    """Cosines and sines `(tokens, 1, head_dim / 2)` of positions `(tokens)`, computed in float64."""
     frequencies = rotary_frequencies(head_dim, base, scaling, positions.device)
     return table_of_angles(positions[:, None, None].double() * frequencies, dtype, rotated_scale(scaling))
 

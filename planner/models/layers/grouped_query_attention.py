@@ -66,9 +66,7 @@ class GroupedQueryAttention(nn.Module):
         return self.output(out.reshape(tokens, self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]
 
     def masking_of(self, batch: Batch) -> Masking:
-        """Which tokens attend to which: within windows of their images, where a layer has windows and images two
-        dimensions.
-        """
+        """Which tokens attend to which: of images in two dimensions within their windows, where a layer has them."""
         if self.masking.window is None or batch.windows is None:
             return self.masking
         return Masking(causal=False, grid=batch.windows)
@@ -97,9 +95,7 @@ def local_key_heads(heads: int, shared: int, part: EqualShard) -> tuple[int, ...
 def key_value_projection(
     spec: Module, bias: bool, dtype: torch.dtype, part: EqualShard, width: int | None = None
 ) -> nn.Linear:
-    """The projection of x `(tokens, width)` to this rank's keys, or values, `(tokens, local kv heads * head_dim)`.
-    Width None is the module's own.
-    """
+    """The projection of x `(tokens, width)` to this rank's keys or values `(tokens, local kv heads * head_dim)`."""
     shared, width = kv_heads(spec), width or spec.hidden
     if shared % part.count == 0:
         return column_parallel(width, shared * head_dim(spec), bias, dtype, part)

@@ -47,9 +47,7 @@ class NetworkLayer(nn.Module):
                 setattr(self, f"{self.blocks[-1]}_gate", nn.Parameter(torch.empty(1, dtype=dtype)))
 
     def forward(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
-        """Map x `(local_tokens, hidden)` to the same shape. In a layer of cross attention alone, tokens of documents
-        that read nothing stay as they are.
-        """
+        """Map x `(local_tokens, hidden)` to the same shape; documents that read nothing pass as they are."""
         readers = batch.readers() if self.only_reads else None
         if readers is None:
             return self._run(x, encoding, batch)

@@ -33,9 +33,7 @@ def column_parallel(
 
 
 def row_parallel(width: int, out: int, bias: bool, dtype: torch.dtype, part: EqualShard) -> "RowParallelLinear":
-    """A row-parallel layer: from this rank's shard `(tokens, width / tp)` of x to its rows `(local_tokens,
-    out)` of y.
-    """
+    """A row-parallel layer: from this rank's shard `(tokens, width / tp)` of x to rows `(local_tokens, out)` of y."""
     layer = RowParallelLinear(part.size(width), out, bias=bias, dtype=dtype)
     layer.splits = {"weight": (ParameterSplit(1, part, "tp"),)}
     return layer

@@ -18,9 +18,7 @@ PositionEncoding = RotaryTable | Tensor  # rotary: two (tokens, 1, rotary_dim / 
 
 
 def position_encoding(spec: Module, batch: Batch, table: Tensor | None, dtype: torch.dtype) -> PositionEncoding | None:
-    """The position encoding of a batch; None where the module has none. `table` `(buckets, heads)` holds relative
-    positions.
-    """
+    """The position encoding of a batch, if the module has one. `table` `(buckets, heads)` holds relative positions."""
     if table is not None:
         longest = max(1, *batch.cu_seqlens.diff().tolist(), 0)
         return bias_by_distance(table, longest, spec.causal)

@@ -43,9 +43,7 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def output(self, x: Tensor, batch: Batch) -> Tensor:
-        """Map the output of the last layer x `(local_tokens, hidden)` to the summed loss (scalar), or to what another
-        module reads.
-        """
+        """Map the last layer's x `(local_tokens, hidden)` to the loss (scalar), or to what another module reads."""
 
     def position_encoding(self, x: Tensor, batch: Batch) -> PositionEncoding | None:
         """The position encoding of this batch for all layers. x `(local_tokens, hidden)` gives the device and dtype."""
@@ -79,9 +77,7 @@ class EncoderNetwork(Network):
         """
 
     def output(self, x: Tensor, batch: Batch) -> Tensor:
-        """The output vectors `(local_tokens / merged_tokens, out)` where another module reads them; else the summed
-        loss (scalar).
-        """
+        """The vectors `(local_tokens / merged_tokens, out)` where another module reads them; else the loss (scalar)."""
         tokens = self.output_tokens(x, batch)
         if self.feeds_module:
             return tokens
@@ -89,9 +85,7 @@ class EncoderNetwork(Network):
 
 
 def summed_squared_error(tokens: Tensor, batch: Batch) -> Tensor:
-    """The squared error (scalar) of output vectors `(local output tokens, out)` of a module that no other reads,
-    summed by their weights, in float32 or better.
-    """
+    """The squared error (scalar) of vectors `(local output tokens, out)`, summed by weight in float32 or better."""
     targets = batch.tensor_parallel.local_rows(batch.targets)
     wide = torch.promote_types(tokens.dtype, torch.float32)
     return batch.weighted_sum(F.mse_loss(tokens.to(wide), targets.to(wide), reduction="none").sum(1))

@@ -44,9 +44,7 @@ class VitNetwork(EncoderNetwork):
         return x if self.input_norm is None else self.input_norm(x)
 
     def output_tokens(self, x: Tensor, batch: Batch) -> Tensor:
-        """Merged and projected tokens `(local_tokens / merge^2, out)` of x `(local_tokens, hidden)`. A class token has
-        a row, which no reader takes.
-        """
+        """Merged and projected tokens `(local_tokens / merge^2, out)` of x `(local_tokens, hidden)`."""
         assert self.projector is not None
         return self.projector(x if self.norm is None else self.norm(x), batch)  # type: ignore[no-any-return]
 

@@ -45,9 +45,7 @@ class WordPredictionNetwork(Network):
         return self.embedding(words, batch.tensor_parallel_for(self.word_shard))  # type: ignore[no-any-return]
 
     def local_words(self, batch: Batch, of_block: Tensor, part: EqualShard) -> Tensor:
-        """The words that this rank looks up, of the block's `(tokens)`: all where the table is sharded, else its own
-        rows `(local_tokens)`.
-        """
+        """The words that this rank looks up: the block's `(tokens)`, or its own `(local_tokens)` of a whole table."""
         return of_block if part.count > 1 else batch.tensor_parallel.local_rows(of_block)
 
     def summed_loss(self, x: Tensor, batch: Batch) -> Tensor:
@@ -77,9 +75,7 @@ class VocabularyEmbedding(nn.Embedding):
         self.first_word, self.splits = part.span(words)[0], {"weight": (ParameterSplit(0, part, "tp"),)}
 
     def forward(self, input: Tensor, tensor: TensorParallel = NO_TENSOR_PARALLEL) -> Tensor:
-        """Embeddings `(tokens, width)` of words `(tokens)`; where the table is sharded, this rank's rows
-        `(local_tokens, width)`.
-        """
+        """Embeddings `(tokens, width)` of words `(tokens)`; of a sharded table, rows `(local_tokens, width)`."""
         if tensor is NO_TENSOR_PARALLEL:
             return super().forward(input)
         index, absent = local_word_indices(input, self.first_word, self.num_embeddings)
@@ -87,18 +83,14 @@ class VocabularyEmbedding(nn.Embedding):
 
 
 def local_word_indices(words: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:
-    """The indices of words (any shape) among the `count` from `start` on, and a mask of those that are not among them,
-    whose index is 0.
-    """
+    """The indices of words (any shape) among the `count` from `start` on; 0, and masked, where they are not."""
     index = words - start
     absent = (index < 0) | (index >= count)
     return index.masked_fill(absent, 0), absent
 
 
 def sharded_cross_entropy(logits: Tensor, targets: Tensor, tensor: TensorParallel, part: EqualShard) -> Tensor:
-    """The cross-entropy of each token `(tokens)`, from this rank's logits `(tokens, words / tp)`, in float32 or better.
-    `targets` is `(tokens)`.
-    """
+    """The cross-entropy `(tokens)` of this rank's logits `(tokens, words / tp)` and of targets `(tokens)`."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if tensor is NO_TENSOR_PARALLEL:
         return F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")

@@ -74,9 +74,7 @@ def save_failure(steps: int, why: str, where: str) -> RunFailed:
 def accept(
     folder: Path, of_run: CheckpointFile, steps: int, written: Iterable[WrittenFile], retention: Retention
 ) -> CheckpointFile:
-    """Accepts what ranks have written after `steps` steps; `of_run`: the index but for that. Returns the index. Raises
-    RunFailed.
-    """
+    """Accepts what ranks wrote after `steps` steps, completing the index `of_run`; returns that. Raises RunFailed."""
     try:
         for file in written:
             require_seen(folder / NEW_STATES / file.name, file.size)

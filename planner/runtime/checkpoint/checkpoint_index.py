@@ -141,9 +141,7 @@ def module_dtypes(plan: Plan, options: RunOptions) -> dict[str, Dtype]:
 
 
 def data_digest(options: RunOptions) -> str | None:
-    """Digest of where samples, images and clips begin, and of the size, first and last bytes of tokens, pixels and
-    frames. Raises InputError.
-    """
+    """Digest of where samples and media begin, and of size, first and last bytes of their values. Raises InputError."""
     if options.data is None:
         return None
     digest = hashlib.sha256()
@@ -159,9 +157,7 @@ def data_digest(options: RunOptions) -> str | None:
 
 
 def file_blocks(path: Path, ends_only: bool = False) -> Iterator[bytes]:
-    """Blocks of a file; with `ends_only` its size, its first and its last block. Raises OSError, and
-    InputError for what is no file.
-    """
+    """Blocks of a file; with `ends_only` its size, first and last block. Raises OSError, and InputError for no file."""
     require_regular(path)
     with path.open("rb") as raw:
         if ends_only:
@@ -178,9 +174,7 @@ class DamagedCheckpoint(InputError):
 
 
 def require_intact(worker: Worker, folder: Path | None) -> None:
-    """Raises DamagedCheckpoint on the rank that finds a file of the checkpoint `folder` (None: nothing is resumed) with
-    other bytes than its index says.
-    """
+    """Raises DamagedCheckpoint on a rank that finds a file with other bytes than the index in `folder` says."""
     if folder is None:
         return
     index = read_index(folder)

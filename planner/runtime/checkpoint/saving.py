@@ -40,9 +40,7 @@ SAVE_LOCK = "saving.lock"
 
 @contextmanager
 def saving(executor: TaskExecutor, folder: Path) -> Iterator["CheckpointSaver"]:
-    """Saver of one rank, whose last write is over when the block is left, however that happens. Every rank enters it.
-    Raises RunFailed.
-    """
+    """Saver of one rank, whose last write is over when the block is left. Every rank enters it. Raises RunFailed."""
     saver = CheckpointSaver(executor, folder)
     if executor.local.options.save_every is not None:
         saver.copies.copy(saver.own_shards())  # maps the memory of copies before the first step, in place of behind one
@@ -64,9 +62,7 @@ class CheckpointSaver:
         self.failure: Exception | None = None  # of a write on this rank
 
     def save(self, steps: int, last: bool) -> None:
-        """Saves the state after `steps` steps. Every rank calls it. `last`: nothing is trained after it. Raises
-        RunFailed where the one before could not be written.
-        """
+        """Saves the state after `steps` steps, on every rank; `last`: none follow. Raises RunFailed as `finish`."""
         self.finish()
         own = self.own_shards()
         shards = own if last else self.copies.copy(own)

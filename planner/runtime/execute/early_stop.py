@@ -40,9 +40,7 @@ class EarlyStop:
         self.received: StopReason | None = None  # by this rank
 
     def catching_interrupts(self) -> AbstractContextManager[None]:
-        """While entered, Ctrl-C, SIGTERM and SIGHUP stop the run after the current step, or after the first if none has
-        started.
-        """
+        """While entered, Ctrl-C, SIGTERM and SIGHUP stop the run after the current step, or else after the first."""
         return handling_interrupts(self.on_interrupt)
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:

@@ -230,9 +230,7 @@ class TaskExecutor:
         self.local.stage(task).accumulate()
 
     def send(self, task: Task) -> None:
-        """Sends activations to the next stage or gradients to the previous one; or outputs to another module or
-        gradients back.
-        """
+        """Sends activations to the next stage or gradients to the one before; or outputs to another module, or back."""
         if is_between_modules(task):
             self.edges.send(task)
             return

@@ -1,6 +1,4 @@
-"""Training on one rank: join the process group, shard the model, warm up, execute step after step; rank 0 collects
-results.
-"""
+"""Training on one rank: join the process group, shard the model, warm up, train step by step; rank 0 has the result."""
 
 import os
 import platform

@@ -78,9 +78,7 @@ def collective_starts(ranks: Sequence[Sequence[TaskSpan]]) -> dict[str, list[flo
 
 
 def pass_records(rank: int, one: TaskSpan, blocked: float) -> Iterator[TaskRecord]:
-    """Records of a pass without the seconds that collectives blocked it, of its gathers before it and reductions after
-    it.
-    """
+    """Records of a pass without seconds in which collectives blocked it, its gathers before it, reductions after it."""
     start, length = one.start, one.end - one.start - blocked
     if one.gathers or one.gather_id:
         opened = start if one.blocking or not one.gathers else one.gathers[0].start

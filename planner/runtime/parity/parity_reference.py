@@ -35,9 +35,7 @@ MIN_NORM_SHARE = 1e-3  # gradient errors are relative to at least this share of 
 
 
 class ParityReference:
-    """Compares training steps with one process. Every rank takes part in gathering; rank 0 compares. Weights are at
-    least float32.
-    """
+    """Compares steps with one process, in at least float32. Every rank takes part in gathering; rank 0 compares."""
 
     def __init__(self, local: RankState, options: RunOptions) -> None:
         self.local = local
@@ -191,9 +189,7 @@ def worst_error(gradients: dict[str, Tensor], reference: dict[str, Tensor]) -> t
 
 
 def relative_error(error: float, to: float) -> float:
-    """Relative error. Without targets, losses and gradients are zero: an error of 0 is then 0, any other infinite; so
-    is one that is not finite.
-    """
+    """Relative error: 0 for an error of 0, as without targets; else infinite where it is not finite, or `to` is 0."""
     if error == 0:
         return 0.0
     return error / to if to and math.isfinite(error) else math.inf

@@ -86,9 +86,7 @@ def mismatched_messages(
 
 
 def mismatched_shards(plan: Plan, tasks: Sequence[Task], sends: Mapping[str, Task]) -> Iterator[str]:
-    """Problems of sends between stages, where the i-th rank sends to the i-th: both must hold the same shard of the
-    tokens and the same tp coordinate.
-    """
+    """Problems of sends between stages: i-th ranks must hold the same shard of tokens and tp coordinate."""
     seen: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
     for recv in (
         task for task in tasks if task.phase == "recv" and not is_between_modules(task) and task.after[0] in sends

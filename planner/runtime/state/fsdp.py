@@ -17,8 +17,7 @@ from torch.distributed.tensor import Shard
 
 from planner.launch.communication import ALL_GATHER, REDUCE_SCATTER
 from planner.runtime.measure.step_clock import StepClock
-from planner.runtime.state import bf16_reductions
-from planner.runtime.state.replicas import timed_sum
+from planner.runtime.state.replicas import SENT_DTYPE, reduce_scatter_in_bf16, timed_sum
 from planner.specs.parallelism import Dtype
 
 STORED_DTYPES = {
@@ -164,8 +163,8 @@ class TimedReduceScatter(CollectiveBuffers):
         op: Any,
         async_op: bool = False,
     ) -> Any:
-        size = bf16_reductions.SENT_DTYPE.itemsize if self.in_bf16 else input_tensor.element_size()
+        size = SENT_DTYPE.itemsize if self.in_bf16 else input_tensor.element_size()
         with self.clock.record_collective("sync", size * (input_tensor.numel() - output_tensor.numel())):
             if self.in_bf16:
-                return bf16_reductions.reduce_scatter(output_tensor, input_tensor, group)
+                return reduce_scatter_in_bf16(output_tensor, input_tensor, group)
             return REDUCE_SCATTER(output_tensor, input_tensor, op=op, group=group, async_op=async_op)

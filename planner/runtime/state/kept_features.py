@@ -13,7 +13,7 @@ Ranks share a folder: two that write the same key write the same bytes.
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -21,12 +21,11 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from planner import files
 from planner.errors import InputError
 from planner.files import write_bytes
-from planner.models import Batch
+from planner.models import Batch, held_values
 from planner.plan.task import Task
 from planner.runtime.run_result import NO_FEATURES, FeatureCounts
 from planner.runtime.state.rank_state import RankState
@@ -210,11 +209,6 @@ def weight_parts(stage: ShardedStage) -> Iterator[bytes]:
     """Shape, dtype and weights of an encoder, all of which this rank has."""
     yield files.json_text(stage.spec).encode()
     yield str(stage.compute_dtype).encode()
-    for name, weight in sorted(whole_weights(stage.weights()).items()):
+    for name, weight in sorted(stage.weights().items()):
         yield f"{name} {weight.dtype} {tuple(weight.shape)}".encode()
-        yield raw_bytes(weight)
-
-
-def whole_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights that one rank has whole, as plain tensors."""
-    return {name: each.to_local() if isinstance(each, DTensor) else each for name, each in weights.items()}
+        yield raw_bytes(held_values(weight))

@@ -32,9 +32,7 @@ from planner.runtime.state.sharded_stage import ShardedStage
 
 
 class RankState:
-    """Modules, batch loaders, groups and channels of one rank. All ranks create it together, with the same groups in
-    the same order.
-    """
+    """Modules, batch loaders, groups and channels of one rank. All ranks create it together, in one order."""
 
     def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: StepClock) -> None:
         self.worker, self.plan, self.clock, self.meter = worker, plan, clock, CommunicationMeter()
