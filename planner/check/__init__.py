@@ -2,8 +2,7 @@
 
 from planner.check.case_folder import check_folder
 from planner.check.compare import compare
-from planner.check.finding import Finding, Tolerances, exit_code, verdict
-from planner.check.markdown import to_markdown
+from planner.check.finding import Finding, Tolerances, exit_code, to_markdown, verdict
 
 __all__ = [
     "Finding",

@@ -1,9 +1,11 @@
 """What a check finds: one difference between two plans, or one false statement of a plan; how a change is classified,
-and the gate: a regression or an illegal new plan blocks, everything else only informs.
+and the gate: a regression or an illegal new plan blocks, everything else only informs. Findings are written as a
+Markdown table, too, for a comment in a review.
 
 Classification is symmetrical: a regression from a to b is a gain from b to a.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ NAMES: dict[Category, tuple[str, str]] = {  # singular, plural
 }
 EQUAL = 1e-6  # relative: two evaluations of the same plan differ by less
 SLACK = 1e-9  # so that a change of exactly the tolerance is tolerated
+FINDINGS_SHOWN = 100  # of the table: more do not help in a comment
+SPECIAL = re.compile(r"([\\`*_\[\]<>|~#&])")
 
 
 class Finding(Spec, kw_only=False):
@@ -80,3 +84,40 @@ def verdict(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.category for finding in findings)
     parts = [f"{counts[c]} {NAMES[c][counts[c] > 1]}" for c in CATEGORIES if counts[c]]
     return f"{'blocked' if exit_code(findings) else 'passed'}: {', '.join(parts)}"
+
+
+def to_markdown(findings: Sequence[Finding]) -> str:
+    """The verdict in a line, then the findings, blocking ones first."""
+    head, _, counts = verdict(findings).partition(":")
+    lines = [f"**planner check {head}**:{counts}"]
+    if findings:
+        lines += ["", "| category | where | old | new | what |", "| --- | --- | --- | --- | --- |"]
+        ranked = sorted(findings, key=lambda finding: CATEGORIES.index(finding.category))
+        lines += [line(finding) for finding in ranked[:FINDINGS_SHOWN]]
+    if len(findings) > FINDINGS_SHOWN:
+        lines += ["", f"and {len(findings) - FINDINGS_SHOWN} more"]
+    return "\n".join(lines) + "\n"
+
+
+def line(finding: Finding) -> str:
+    """One row of the table: names and values as code, words as text."""
+    name = finding.category.replace("_", " ")
+    cells = (name, code(finding.where), code(finding.old), code(finding.new), text(finding.message))
+    return f"| {' | '.join(cells)} |"
+
+
+def code(value: float | str | None) -> str:
+    """A code span: only a backtick ends it, only a pipe ends the cell."""
+    if value is None:
+        return ""
+    shown = f"{value:.6g}" if isinstance(value, float) else one_line(value)
+    return f"`{shown.replace('`', chr(39)).replace('|', chr(92) + '|')}`" if shown else ""
+
+
+def text(words: str) -> str:
+    """Text with Markdown's special characters escaped."""
+    return SPECIAL.sub(r"\\\1", one_line(words))
+
+
+def one_line(words: str) -> str:
+    return " ".join(words.split())

@@ -11,16 +11,8 @@ from planner.check.finding import Finding
 from planner.plan.plan_file import Plan, SourceFile, assignments
 from planner.specs.base import with_fields
 
-PROBLEM_FIELDS = (
-    "models",
-    "cluster",
-    "devices",
-    "feeds",
-    "degrees",
-    "limits",
-    "fix",
-    "prices",
-)  # of `uses`, without items
+# Of `uses`, without items.
+PROBLEM_FIELDS = ("models", "cluster", "devices", "feeds", "degrees", "limits", "fix", "prices")
 
 WIDTH = 80  # characters
 

@@ -92,14 +92,9 @@ class Worker:
     @property
     def device(self) -> "torch.device":
         """The device of this rank."""
-        return device_for(self.local_rank, self.kind)
+        import torch
 
-
-def device_for(local_rank: int, kind: DeviceKind) -> "torch.device":
-    """The device of a local rank."""
-    import torch
-
-    return torch.device("cuda", local_rank) if kind == "cuda" else torch.device("cpu")
+        return torch.device("cuda", self.local_rank) if self.kind == "cuda" else torch.device("cpu")
 
 
 def worker_from_environment(

@@ -5,8 +5,7 @@ file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph 
 
 from planner.replay.dependencies.execution_graph import build_graph
 from planner.replay.dependencies.host_segments import DEPENDENCY_KINDS, DependencyKind
-from planner.replay.recording.kineto_reader import read_kineto_trace
-from planner.replay.recording.trace_folders import find_traces
+from planner.replay.recording.kineto_reader import find_traces, read_kineto_trace
 from planner.replay.timing.critical_path import OperatorShare, PathLink, find_critical_path, rank_operators
 from planner.replay.timing.timed_replay import Replay, ReplayedStep, replay_graphs
 

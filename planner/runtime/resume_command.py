@@ -12,22 +12,9 @@ from planner.runtime.run_options import RunOptions, TrainingOptions
 FLAGS = {"decay": "--weight-decay", "max_seconds": "--max-time", "hang_seconds": "--hang-after"}
 # Fields of `RunOptions`, in this order.
 REPEATED = (
-    "save",
-    "save_every",
-    "keep",
-    "keep_every",
-    "data",
-    "dtype",
-    "seed",
-    "max_seconds",
-    "hang_seconds",
-    "on_spike",
-    "spike_steps",
-    "check_replicas",
-    "metrics",
-    "features",
-    "elastic",
-)
+    "save", "save_every", "keep", "keep_every", "data", "dtype", "seed", "max_seconds", "hang_seconds", "on_spike",
+    "spike_steps", "check_replicas", "metrics", "features", "elastic",
+)  # fmt: skip
 
 
 def flag(name: str) -> str:

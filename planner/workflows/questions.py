@@ -5,9 +5,10 @@ before the next is asked for.
 import logging
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from planner import files, hf
 from planner.errors import InputError
@@ -230,60 +231,35 @@ def question_lengths(question: Question) -> LengthSource | int:
     raise InputError(f"there are no lengths `{named}`", where="--lengths", fix=fix)
 
 
-def with_model(question: Question, text: str) -> Question:
-    """The question of this model: a name, a model file, or a config.json. Raises InputError."""
-    is_config = Path(text).suffix == ".json" or os.path.isdir(Path(text))
-    answered = replace(question, hf=Path(text)) if is_config else replace(question, model=text)
-    question_model(answered)
-    return answered
-
-
-def with_gpus(question: Question, text: str) -> Question:
-    """The question on these GPUs. Raises InputError."""
-    answered = replace(question, gpus=text)
-    question_cluster(answered)
-    return answered
-
-
-def with_nics(question: Question, text: str) -> Question:
-    """The question with these adapters in a node; empty: as is usual. Raises InputError."""
-    answered = replace(question, nics=text or None)
-    question_cluster(answered)
-    return answered
-
-
-def with_lengths(question: Question, text: str) -> Question:
-    """The question with these lengths. Raises InputError."""
-    answered = replace(question, lengths=text)
-    question_lengths(answered)
-    return answered
-
-
 def reads(question: Question, unit: InputUnit) -> bool:
     """Whether a module of the model reads `patches` of images, or `frames` of sound. Raises InputError."""
     return any(module.input_unit == unit for module in question_model(question).modules.values())
 
 
-def with_images(question: Question, text: str) -> Question:
-    """The question with these images in each sample; empty: none. Raises InputError."""
-    asked_images(text)
-    return replace(question, images=text)
+def with_answer(question: Question, name: str, text: str) -> Question:
+    """The question with a text for one of its fields, which is checked. Raises InputError."""
+    value: Any = text
+    if name == "model" and (Path(text).suffix == ".json" or os.path.isdir(text)):
+        name, value = "hf", Path(text)
+    elif name == "nics":
+        value = text or None
+    elif name == "batch":
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= 10**6):
+            raise InputError(f"`{text[:40]}` is no number of sequences", fix="a whole number, such as 512")
+        value = int(text)
+    answered = replace(question, **{name: value})
+    ANSWER_CHECKS[name](answered)
+    return answered
 
 
-def with_audio(question: Question, text: str) -> Question:
-    """The question with these clips of sound in each sample; empty: none. Raises InputError."""
-    asked_clips(text)
-    return replace(question, audio=text)
-
-
-def with_batch(question: Question, text: str) -> Question:
-    """The question with so many sequences in a step. Raises InputError."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= 10**6):
-        raise InputError(f"`{text[:40]}` is no number of sequences", fix="a whole number, such as 512")
-    return replace(question, batch=int(text))
-
-
-def with_software(question: Question, text: str) -> Question:
-    """The question for this training framework. Raises InputError."""
-    read_software(text)
-    return replace(question, software=text)
+ANSWER_CHECKS: dict[str, Callable[[Question], object]] = {  # by field: what raises InputError for it
+    "model": question_model,
+    "hf": question_model,
+    "gpus": question_cluster,
+    "nics": question_cluster,
+    "lengths": question_lengths,
+    "images": lambda question: asked_images(question.images),
+    "audio": lambda question: asked_clips(question.audio),
+    "batch": step_samples,
+    "software": lambda question: read_software(question.software),
+}

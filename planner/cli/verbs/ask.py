@@ -24,9 +24,9 @@ from planner.errors import InputError
 from planner.printable import one_line, printable
 
 if TYPE_CHECKING:
+    from planner.specs.layers.stack import InputUnit
     from planner.workflows.questions import Question
 
-Answered = Callable[["Question", str], "Question"]
 Folder = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="Folder for the job, its cluster and the plan; default: named after them."),
@@ -110,35 +110,30 @@ def init() -> None:
     from planner.workflows import questions
 
     question = questions.Question(batch=1)
-    seen = partial(questions.reads, unit="patches")
-    heard = partial(questions.reads, unit="frames")
-    for text, default, answered, asked in (
-        ("Model: a name (planner list models), a model file, or a config.json", None, questions.with_model, always),
-        ("GPUs in all, such as 64xh100", None, questions.with_gpus, always),
-        ("Adapters of a node, such as 8x400Gb; empty: as is usual", "", questions.with_nics, always),
-        ("Lengths: tokens of every sequence, a distribution, or a file", None, questions.with_lengths, always),
-        ("Images of each sample, such as 1280x960; empty: none", "", questions.with_images, seen),
-        ("Seconds of sound of each sample, such as 7.2; empty: none", "", questions.with_audio, heard),
-        ("Sequences of a step", None, questions.with_batch, always),
-        ("Training framework; any: launch or not", "planner", questions.with_software, always),
-    ):
-        question = prompted(question, text, default, answered) if asked(question) else question
+    asked: tuple[tuple[str, str, str | None, InputUnit | None], ...] = (  # field, text, default, of who reads what
+        ("model", "Model: a name (planner list models), a model file, or a config.json", None, None),
+        ("gpus", "GPUs in all, such as 64xh100", None, None),
+        ("nics", "Adapters of a node, such as 8x400Gb; empty: as is usual", "", None),
+        ("lengths", "Lengths: tokens of every sequence, a distribution, or a file", None, None),
+        ("images", "Images of each sample, such as 1280x960; empty: none", "", "patches"),
+        ("audio", "Seconds of sound of each sample, such as 7.2; empty: none", "", "frames"),
+        ("batch", "Sequences of a step", None, None),
+        ("software", "Training framework; any: launch or not", "planner", None),
+    )
+    for name, text, default, unit in asked:
+        if unit is None or questions.reads(question, unit):
+            question = prompted(partial(questions.with_answer, question, name), text, default)
     folder = typer.prompt("Folder", default=one_line(questions.question_name(question)))
     job = questions.write_question(question, Path(folder))
     typer.echo(printable(f"written: {job}\nnext: planner solve {job}"))
 
 
-def always(question: "Question") -> bool:
-    """Whether an answer is asked for whichever model there is: it is."""
-    return True
-
-
-def prompted(question: "Question", text: str, default: str | None, answered: Answered) -> "Question":
+def prompted(answered: Callable[[str], "Question"], text: str, default: str | None) -> "Question":
     """The question with one more answer; asks again until there is one that can be used."""
 
     def use(answer: str) -> "Question":
         try:
-            return answered(question, answer.strip())
+            return answered(answer.strip())
         except InputError as error:
             raise typer.BadParameter(one_line(f"{error.message}; {error.fix}")) from error
 

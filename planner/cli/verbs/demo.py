@@ -19,8 +19,7 @@ class DemoName(str, Enum):
 
 def demo(
     name: Annotated[
-        DemoName,
-        typer.Argument(help="documents: a decoder, on unlike lengths; multimodal: one that sees and hears."),
+        DemoName, typer.Argument(help="documents: a decoder, on unlike lengths; multimodal: one that sees and hears.")
     ] = DemoName.DOCUMENTS,
     folder: Annotated[
         Path | None,

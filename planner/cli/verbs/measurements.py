@@ -25,13 +25,11 @@ def profile(
     settle: Annotated[
         Path | None,
         typer.Option(
-            metavar="PLAN",
-            help="Instead: train a plan and its ties in turn, a few steps each, to tell the quickest.",
+            metavar="PLAN", help="Instead: train a plan and its ties in turn, a few steps each, to tell the quickest."
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File to write, instead of one in the user's cache."),
+        Path | None, typer.Option("-o", "--output", help="File to write, instead of one in the user's cache.")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -20,10 +20,7 @@ class ListName(str, Enum):
     software = "software"
 
 
-def list_shipped(
-    kind: Annotated[ListName, typer.Argument(help="What to list.")],
-    json: Json = False,
-) -> None:
+def list_shipped(kind: Annotated[ListName, typer.Argument(help="What to list.")], json: Json = False) -> None:
     """List what is shipped: a line for each, with its name, what it is, and its source."""
     from planner.cli import render
     from planner.cli.views import shipped_lines

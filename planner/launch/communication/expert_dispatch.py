@@ -13,14 +13,7 @@ from torch import Tensor
 from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.communication.process_groups import ProcessGroups
 from planner.launch.communication.ragged_collectives import RaggedGroup
-from planner.models import (
-    LOCAL_DISPATCHER,
-    EqualShard,
-    ExpertChoice,
-    ExpertFunction,
-    TokenDispatcher,
-    combine_outputs,
-)
+from planner.models import LOCAL_DISPATCHER, EqualShard, ExpertChoice, ExpertFunction, TokenDispatcher, combine_outputs
 from planner.plan.mesh.rank_mesh import expert_coordinates, expert_groups_over, expert_shards, stage_ranks_of
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks

@@ -197,16 +197,11 @@ def stored_tensors(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
         yield from values
 
 
-def require_saveable(spec: Module) -> None:
-    """Raises InputError for a module of which no Hugging Face checkpoint can be written."""
-    hf.to_config(spec)
-    weight_family(spec)
-
-
 def saveable(spec: Module) -> bool:
     """Whether a Hugging Face checkpoint can be written of this module."""
     try:
-        require_saveable(spec)
+        hf.to_config(spec)
+        weight_family(spec)
     except InputError:
         return False
     return True

@@ -62,11 +62,7 @@ def rotated_scale(scaling: RopeScaling | None) -> float:
 
 
 def rotary_table(
-    positions: Tensor,
-    head_dim: int,
-    dtype: torch.dtype,
-    base: float = DEFAULT_BASE,
-    scaling: RopeScaling | None = None,
+    positions: Tensor, head_dim: int, dtype: torch.dtype, base: float = DEFAULT_BASE, scaling: RopeScaling | None = None
 ) -> RotaryTable:
     """Cosines and sines `(tokens, 1, head_dim / 2)` of positions `(tokens)`, computed in float64."""
     frequencies = rotary_frequencies(head_dim, base, scaling, positions.device)

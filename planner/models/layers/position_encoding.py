@@ -5,13 +5,7 @@ from torch import Tensor
 
 from planner.models.batch import Batch
 from planner.models.kernels.relative_positions import bias_by_distance
-from planner.models.kernels.rotary_positions import (
-    RotaryTable,
-    patch_table,
-    rotary_dim,
-    rotary_table,
-    sectioned_table,
-)
+from planner.models.kernels.rotary_positions import RotaryTable, patch_table, rotary_dim, rotary_table, sectioned_table
 from planner.specs.layers import Module
 
 PositionEncoding = RotaryTable | Tensor  # rotary: two (tokens, 1, rotary_dim / 2); relative: (heads, 2 * longest - 1)

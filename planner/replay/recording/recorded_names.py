@@ -7,14 +7,8 @@ from functools import lru_cache
 from typing import Literal
 
 COMMUNICATION_CLASSES = (
-    "all-reduce",
-    "reduce-scatter",
-    "all-gather",
-    "send/recv",
-    "broadcast",
-    "reduce",
-    "communication",
-)
+    "all-reduce", "reduce-scatter", "all-gather", "send/recv", "broadcast", "reduce", "communication",
+)  # fmt: skip
 
 KERNEL_CLASSES: tuple[tuple[str, str], ...] = (
     ("all-reduce", r"nccl.*allreduce|all_?reduce_kernel|cross_device_reduce|allreduce_fusion|multimem_all_reduce"),

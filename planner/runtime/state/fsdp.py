@@ -156,12 +156,7 @@ class TimedReduceScatter(CollectiveBuffers):
         self.in_bf16 = in_bf16
 
     def __call__(
-        self,
-        output_tensor: Tensor,
-        input_tensor: Tensor,
-        group: dist.ProcessGroup,
-        op: Any,
-        async_op: bool = False,
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
     ) -> Any:
         size = SENT_DTYPE.itemsize if self.in_bf16 else input_tensor.element_size()
         with self.clock.record_collective("sync", size * (input_tensor.numel() - output_tensor.numel())):
