@@ -69,9 +69,9 @@ def raise_injected(number: int, frame: FrameType | None) -> None:
 
 def be_slow(name: str, slowness: Slowness) -> None:
     """Sleep where the slowness says, if it is that of this rank."""
-    from planner.runtime.batch_loader import BatchLoader
     from planner.runtime.checkpoint.saving import CheckpointSaver
     from planner.runtime.execute.task_executor import TaskExecutor
+    from planner.runtime.state.rank_state import BatchLoader
 
     if name != slowness.rank:
         return

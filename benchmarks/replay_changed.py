@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.registry import Figures
 from planner.replay import build_graph, read_kineto_trace, replay_graphs
 from planner.replay.whatif import parse_changes
-from planner.replay.whatif.whatif_options import WhatIfOptions
+from planner.replay.whatif.graph_change import WhatIfOptions
 
 RECORD = """
 import sys, torch

@@ -56,8 +56,7 @@ def recording_seconds(executor: Any, plan: Plan) -> float:
     """Of one task that does nothing: on its rank, and on the first rank for what all of them send."""
     from planner.launch import SentBytes
     from planner.plan.tasks.expand import expand
-    from planner.runtime.measure.executed_tasks import sent_by_kind, task_spans
-    from planner.runtime.measure.task_records import TaskSpan, task_records
+    from planner.runtime.measure.task_records import TaskSpan, sent_by_kind, task_records, task_spans
 
     rank = executor.worker.rank
     own = [task for task in expand(plan) if rank in task.ranks and task.phase in ("F", "B", "update")]

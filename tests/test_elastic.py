@@ -19,8 +19,16 @@ from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import Cluster, Level, RankKind, device_of_rank, part_of_cluster
 from planner.specs.inputs import JobOptions
 from planner.specs.inputs import load_job as inputs_of
-from planner.workflows.device_file import DEVICE_FILE, DeviceFile
-from planner.workflows.elastic import MOST_STEPS, PLAN_FILE, Part, StepWatch, run_elastic, train_part
+from planner.workflows.elastic import (
+    DEVICE_FILE,
+    MOST_STEPS,
+    PLAN_FILE,
+    DeviceFile,
+    Part,
+    StepWatch,
+    run_elastic,
+    train_part,
+)
 from tests.checkpoint_files import saved_tensors
 
 IN_PAIRS = JOB.replace("degrees: [1, 2]", "strategy: parallel_search\nfix: {layouts: {llm: {tp: 2}}}")

@@ -16,7 +16,7 @@ TABLES = (
     "calibrate/device_rates_fit.py",
     "calibrate/fit_files.py",
     "calibrate/kernel_tables.py",
-    "cli/verbs/ledger.py",  # the option --rows
+    "cli/verbs/measurements.py",  # the option --rows
     "cli/views/alternatives_table.py",
     "cli/views/calibration_tables.py",
     "cli/views/joint_tables.py",
@@ -62,7 +62,7 @@ TENSORS = (
     "models/tensor_parallel.py",
     "plan/tokens/",
     "runtime/exchange/edge_exchange.py",
-    "runtime/features/kept_features.py",
+    "runtime/state/kept_features.py",
     "runtime/exchange/micro_batch_in_flight.py",
     "runtime/parity/parity_reference.py",
     "runtime/state/full_tensors.py",

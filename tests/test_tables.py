@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import subprocess
 import types
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,7 @@ from planner.cli.verbs import export as cli_export
 from planner.costs import objective
 from planner.costs.layout_columns import LayoutColumns
 from planner.costs.step.static_step import static_step_seconds
-from planner.export import torch_csv
+from planner.errors import InputError
 from planner.hf import decoders
 from planner.models import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
@@ -43,13 +44,12 @@ model_build = import_module("planner.models.build")  # whose name in planner.mod
 PREFIX: dict[str, Any] = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 64, "vocab": 64}
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = re.findall(r"^### .*?\n(.*?)```python\n(.*?)```\n\nIn `(\w+)`: `([^\n]*)`$", TEXT, re.DOTALL | re.MULTILINE)
-EXAMPLES = {
-    line.partition(":")[0].strip('"'): (code, table, line) for _, code, table, line in SECTIONS
-}  # by the name of its entry
+EXAMPLES = {line.partition(":")[0].strip('"'): (code, table, line) for _, code, table, line in SECTIONS}
 TABLES: dict[str, tuple[dict[str, Any], tuple[types.ModuleType, ...]]] = {  # and whose names the example's file imports
     "STRATEGIES": (strategies.STRATEGIES, (strategies, sequence_groups, scoring, plan_file, base)),
     "BOUNDS": (bounds.BOUNDS, (bounds,)),
-    "EXPORT_FORMATS": (export.EXPORT_FORMATS, (export, torch_csv, explicit)),
+    "EXPORTERS": (export.EXPORTERS, (export,)),
+    "ORDER_READERS": (export.ORDER_READERS, (export, explicit)),
     "FAMILIES": (hf.FAMILIES, (hf, decoders)),
     "OBJECTIVES": (objective.OBJECTIVES, (objective,)),
     "NETWORKS": (model_build.NETWORKS, (model_build, specs_decoder)),
@@ -154,14 +154,32 @@ def test_a_bound(bounds_in_order, added, job, tmp_path):
     assert bounds.BOUNDS["constants"].proof in (tmp_path / "page.html").read_text()
 
 
-def test_a_format(added, tmp_path):
-    """Its order goes out, and into a plan with another one; an unknown name is answered with a list of them."""
+def test_an_exporter(added, job, tmp_path):
+    """A shell has the layout of a plan in Megatron's words; what Megatron cannot have is refused, and not written."""
+    added("megatron")
+    staged = priced(ordered_plan(2, 4, "1f1b"))
+    files.write(tmp_path / "static.yaml", staged)
+    said = planner("export", tmp_path / "static.yaml", "--to", "megatron", "-o", tmp_path / "layout.sh")
+    assert said == f"layout written to {tmp_path / 'layout.sh'}\n"
+    shell = ["sh", "-c", '. "$0" && echo $LAYOUT_ARGS', str(tmp_path / "layout.sh")]
+    words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
+    assert words[words.index("--pipeline-model-parallel-size") + 1] == str(staged.layouts["llm"].pp) == "2"
+    assert words[words.index("--micro-batch-size") + 1] == "1" and "--sequence-parallel" not in words
+
+    planner("solve", job(), "-o", tmp_path / "groups.yaml")  # whose groups differ
+    export_groups = ["export", str(tmp_path / "groups.yaml"), "--to", "megatron", "-o", str(tmp_path / "none.sh")]
+    refused = CliRunner().invoke(cli.build_app(), export_groups).exception
+    assert isinstance(refused, InputError) and refused.where == "layouts.llm"
+    assert not (tmp_path / "none.sh").exists()
+
+
+def test_a_reader_of_orders(added, tmp_path):
+    """Its order comes into a plan with another one, which states the time of a plan that was made with it."""
     added("words")
     for name in ("gpipe", "1f1b"):
         files.write(tmp_path / f"{name}.yaml", priced(ordered_plan(2, 4, name)))
-    planner("export", tmp_path / "gpipe.yaml", "--to", "words", "-o", tmp_path / "order")
+    (tmp_path / "order").write_text("F0 F1 F2 F3 B0 B1 B2 B3\n" * 2)
     planner("import", "words", tmp_path / "order", "--into", tmp_path / "1f1b.yaml", "-o", tmp_path / "new.yaml")
-    assert (tmp_path / "order").read_text() == "F0 F1 F2 F3 B0 B1 B2 B3\n" * 2
     new, old = (pipeline.read_plan(tmp_path / f"{name}.yaml") for name in ("new", "gpipe"))
     assert new.steps[0].order == {"llm": tuple(["F0 F1 F2 F3 B0 B1 B2 B3"] * 2)}
     assert new.made.strategy == "words" and pipeline.verify(new)[0].step_seconds == pipeline.verify(old)[0].step_seconds

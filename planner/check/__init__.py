@@ -2,10 +2,7 @@
 
 from planner.check.case_folder import check_folder
 from planner.check.compare import compare
-from planner.check.finding import Finding
-from planner.check.gate import exit_code, verdict
-from planner.check.markdown import to_markdown
-from planner.check.tolerances import Tolerances
+from planner.check.finding import Finding, Tolerances, exit_code, to_markdown, verdict
 
 __all__ = [
     "Finding",

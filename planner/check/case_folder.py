@@ -12,8 +12,7 @@ from pathlib import Path
 from planner import files
 from planner.check.checked_plan import CheckedPlan, check_plan, violation_findings
 from planner.check.compare import differences
-from planner.check.finding import Category, Finding
-from planner.check.tolerances import Tolerances
+from planner.check.finding import Category, Finding, Tolerances
 from planner.errors import InputError, PlannerError
 from planner.plan.plan_file import Plan
 from planner.specs.base import with_fields
@@ -82,10 +81,4 @@ def compare_resolved(stored: CheckedPlan, job: Path, resolve: ResolveJob, tolera
 
 def failure(category: Category, error: PlannerError, name: str, what: str) -> Finding:
     fix = f"; fix: {error.fix}" if error.fix else ""
-    return Finding(
-        category=category,
-        where=error.where or name,
-        old=None,
-        new=None,
-        message=f"{what}: {error.message}{fix}",
-    )
+    return Finding(category, error.where or name, None, None, f"{what}: {error.message}{fix}")

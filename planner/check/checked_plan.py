@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.check.finding import Category, Finding
-from planner.check.tolerances import EQUAL
+from planner.check.finding import EQUAL, Category, Finding
 from planner.errors import PlannerError
 from planner.plan.legal.plan_laws import Violation, violations
 from planner.plan.plan_file import Plan
@@ -102,13 +101,14 @@ def false_space_bound(verified: CheckedPlan) -> Iterator[Violation]:
 
 def violation_findings(verified: CheckedPlan, category: Category, side: str) -> list[Finding]:
     """A finding for each violation of a plan, and for each false statement."""
+    old, new = ("illegal" if side == name else None for name in ("old", "new"))
     return [
         Finding(
-            category=category,
-            where=f"{side}: {violation.where}",
-            old="illegal" if side == "old" else None,
-            new="illegal" if side == "new" else None,
-            message=f"the {side} plan is {fault}: {violation.message}; fix: {violation.fix}",
+            category,
+            f"{side}: {violation.where}",
+            old,
+            new,
+            f"the {side} plan is {fault}: {violation.message}; fix: {violation.fix}",
         )
         for fault, each in (("illegal", verified.violations), ("not what it states", verified.false))
         for violation in each

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from planner.check.changed_decisions import decision_findings
 from planner.check.checked_plan import CheckedPlan, check_plan, violation_findings
-from planner.check.finding import Category, Finding
+from planner.check.finding import Category, Finding, Tolerances, classify_gap, classify_value
 from planner.check.stale_inputs import old_decisions_repriced, same_problem, same_work, stale_inputs, unexplained_inputs
-from planner.check.tolerances import Tolerances, classify_gap, classify_value
 from planner.costs import OBJECTIVES, STEP_SECONDS, Objective
 from planner.errors import InputError
 from planner.plan.join_plans import round_digits
@@ -90,31 +89,19 @@ def common_objective(old: Plan, new: Plan) -> str:
 def value_finding(category: Category, old: float, new: float, note: str, goal: Objective) -> Finding:
     more = new / old - 1 if old else 0.0
     message = f"the plan {goal.verb} {goal.formatted(new)} instead of {goal.formatted(old)} ({more:+.1%})"
-    return Finding(
-        category=category,
-        where="outcome.value",
-        old=round_digits(old),
-        new=round_digits(new),
-        message=with_note(message, note),
-    )
+    return Finding(category, "outcome.value", round_digits(old), round_digits(new), with_note(message, note))
 
 
 def gap_finding(category: Category, old: float, new: float, note: str) -> Finding:
     message = f"the gap is {percent(new)} instead of {percent(old)}"
-    return Finding(
-        category=category,
-        where="outcome.gap",
-        old=round_digits(old),
-        new=round_digits(new),
-        message=with_note(message, note),
-    )
+    return Finding(category, "outcome.gap", round_digits(old), round_digits(new), with_note(message, note))
 
 
 def decisions_finding(category: Category, old: float, new: float, goal: Objective) -> Finding:
     how, verb = "worse" if category == "regression" else "better", goal.verb.removesuffix("s")
     took = f"under the new inputs they {verb} {goal.formatted(new)}, the old ones {goal.formatted(old)}"
     message = f"the new decisions are {how}: {took}"
-    return Finding(category=category, where="decisions", old=round_digits(old), new=round_digits(new), message=message)
+    return Finding(category, "decisions", round_digits(old), round_digits(new), message)
 
 
 def with_note(message: str, note: str) -> str:

@@ -1,5 +1,14 @@
-"""The result type of a check: one difference between two plans, or one false statement of a plan."""
+"""What a check finds: one difference between two plans, or one false statement of a plan; how a change is classified,
+and the gate: a regression or an illegal new plan blocks, everything else only informs. Findings are written as a
+Markdown table, too, for a comment in a review.
 
+Classification is symmetrical: a regression from a to b is a gain from b to a.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from planner.specs.base import Spec
@@ -7,9 +16,22 @@ from planner.specs.base import Spec
 Category = Literal["illegal", "regression", "gain", "drift", "stale_inputs", "added", "removed"]
 CATEGORIES: tuple[Category, ...] = ("illegal", "regression", "gain", "drift", "stale_inputs", "added", "removed")
 BLOCKING: tuple[Category, ...] = ("illegal", "regression")  # all others only inform
+NAMES: dict[Category, tuple[str, str]] = {  # singular, plural
+    "illegal": ("violation", "violations"),
+    "regression": ("regression", "regressions"),
+    "gain": ("gain", "gains"),
+    "drift": ("drift", "drifts"),
+    "stale_inputs": ("stale input", "stale inputs"),
+    "added": ("addition", "additions"),
+    "removed": ("removal", "removals"),
+}
+EQUAL = 1e-6  # relative: two evaluations of the same plan differ by less
+SLACK = 1e-9  # so that a change of exactly the tolerance is tolerated
+FINDINGS_SHOWN = 100  # of the table: more do not help in a comment
+SPECIAL = re.compile(r"([\\`*_\[\]<>|~#&])")
 
 
-class Finding(Spec):
+class Finding(Spec, kw_only=False):
     """What was found, where in the plan, and both sides; objective values and gaps are numbers, the rest is text."""
 
     category: Category
@@ -17,3 +39,85 @@ class Finding(Spec):
     old: float | str | None
     new: float | str | None
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """How much worse a plan may get without a regression."""
+
+    value: float = 0.02  # relative to the smaller value
+    gap: float = 0.01  # absolute: one point
+
+
+def classify_value(old: float, new: float, tolerance: float) -> Category | None:
+    """Classify a change of a value of which less is better; None when both are the same."""
+    factor = (1 + tolerance) * (1 + SLACK)
+    if new > old * factor:
+        return "regression"
+    if old > new * factor:
+        return "gain"
+    return None if is_equal(old, new) else "drift"
+
+
+def classify_gap(old: float, new: float, tolerance: float) -> Category | None:
+    """Classify a change of the gap, of which less is better; None within the tolerance."""
+    if new - old > tolerance + SLACK:
+        return "regression"
+    if old - new > tolerance + SLACK:
+        return "gain"
+    return None
+
+
+def is_equal(one: float, other: float) -> bool:
+    return abs(one - other) <= EQUAL * max(abs(one), abs(other))
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """1 when something blocks, else 0."""
+    return int(any(finding.category in BLOCKING for finding in findings))
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """The verdict in one line: `blocked: 1 regression, 2 drifts`."""
+    if not findings:
+        return "passed: no differences"
+    counts = Counter(finding.category for finding in findings)
+    parts = [f"{counts[c]} {NAMES[c][counts[c] > 1]}" for c in CATEGORIES if counts[c]]
+    return f"{'blocked' if exit_code(findings) else 'passed'}: {', '.join(parts)}"
+
+
+def to_markdown(findings: Sequence[Finding]) -> str:
+    """The verdict in a line, then the findings, blocking ones first."""
+    head, _, counts = verdict(findings).partition(":")
+    lines = [f"**planner check {head}**:{counts}"]
+    if findings:
+        lines += ["", "| category | where | old | new | what |", "| --- | --- | --- | --- | --- |"]
+        ranked = sorted(findings, key=lambda finding: CATEGORIES.index(finding.category))
+        lines += [line(finding) for finding in ranked[:FINDINGS_SHOWN]]
+    if len(findings) > FINDINGS_SHOWN:
+        lines += ["", f"and {len(findings) - FINDINGS_SHOWN} more"]
+    return "\n".join(lines) + "\n"
+
+
+def line(finding: Finding) -> str:
+    """One row of the table: names and values as code, words as text."""
+    name = finding.category.replace("_", " ")
+    cells = (name, code(finding.where), code(finding.old), code(finding.new), text(finding.message))
+    return f"| {' | '.join(cells)} |"
+
+
+def code(value: float | str | None) -> str:
+    """A code span: only a backtick ends it, only a pipe ends the cell."""
+    if value is None:
+        return ""
+    shown = f"{value:.6g}" if isinstance(value, float) else one_line(value)
+    return f"`{shown.replace('`', chr(39)).replace('|', chr(92) + '|')}`" if shown else ""
+
+
+def text(words: str) -> str:
+    """Text with Markdown's special characters escaped."""
+    return SPECIAL.sub(r"\\\1", one_line(words))
+
+
+def one_line(words: str) -> str:
+    return " ".join(words.split())

@@ -11,16 +11,8 @@ from planner.check.finding import Finding
 from planner.plan.plan_file import Plan, SourceFile, assignments
 from planner.specs.base import with_fields
 
-PROBLEM_FIELDS = (
-    "models",
-    "cluster",
-    "devices",
-    "feeds",
-    "degrees",
-    "limits",
-    "fix",
-    "prices",
-)  # of `uses`, without items
+# Of `uses`, without items.
+PROBLEM_FIELDS = ("models", "cluster", "devices", "feeds", "degrees", "limits", "fix", "prices")
 
 WIDTH = 80  # characters
 
@@ -32,13 +24,8 @@ def stale_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
     for role in {**old.uses.sources, **new.uses.sources}:
         before, after = old.uses.sources.get(role), new.uses.sources.get(role)
         if digest(before) != digest(after):
-            yield Finding(
-                category="stale_inputs",
-                where=f"uses.sources.{role}",
-                old=digest(before),
-                new=digest(after),
-                message=f"the plans were made from different inputs: {role} {source_change(before, after)}",
-            )
+            message = f"the plans were made from different inputs: {role} {source_change(before, after)}"
+            yield Finding("stale_inputs", f"uses.sources.{role}", digest(before), digest(after), message)
 
 
 def digest(source: SourceFile | None) -> str | None:
@@ -57,9 +44,7 @@ def unexplained_inputs(old: Plan, new: Plan) -> Iterator[Finding]:
         before, after = getattr(old.uses, name), getattr(new.uses, name)
         if before != after:
             message = f"what the plans use differs in {name}, though no source changed"
-            yield Finding(
-                category="drift", where=f"uses.{name}", old=short_text(before), new=short_text(after), message=message
-            )
+            yield Finding("drift", f"uses.{name}", short_text(before), short_text(after), message)
 
 
 def short_text(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""The command line: one file per verb, views of what is printed, and exit codes of errors."""
+"""The command line: its verbs, views of what is printed, and exit codes of errors."""
 
 from planner.cli.app import main
 

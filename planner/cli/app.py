@@ -16,30 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import planner
-from planner.cli.verbs import (
-    ask,
-    calibrate,
-    check,
-    demo,
-    export,
-    fits,
-    import_,
-    init,
-    ledger,
-    list_,
-    predict,
-    profile,
-    replay,
-    report,
-    run,
-    samples,
-    schema,
-    show,
-    simulate,
-    solve,
-    why,
-    why_not,
-)
+from planner.cli.verbs import ask, check, demo, export, measurements, predict, replay, run, shipped, show, solve, why
 from planner.errors import PlannerError
 from planner.printable import one_line, printable
 
@@ -49,26 +26,26 @@ UsageError: Any = typer.BadParameter.__base__  # of the click that typer has wit
 VERBS: dict[str, Callable[..., None]] = {  # in the order of `planner --help`
     "demo": demo.demo,
     "ask": ask.ask,
-    "init": init.init,
-    "profile": profile.profile,
+    "init": ask.init,
+    "profile": measurements.profile,
     "solve": solve.solve,
     "show": show.show,
     "why": why.why,
-    "why-not": why_not.why_not,
-    "simulate": simulate.simulate,
+    "why-not": why.why_not,
+    "simulate": show.simulate,
     "predict": predict.predict,
-    "fits": fits.fits,
+    "fits": predict.fits,
     "run": run.run,
-    "samples": samples.samples,
+    "samples": demo.samples,
     "replay": replay.replay,
     "check": check.check,
-    "report": report.report,
-    "ledger": ledger.ledger,
-    "calibrate": calibrate.calibrate,
+    "report": show.report,
+    "ledger": measurements.ledger,
+    "calibrate": measurements.calibrate,
     "export": export.export,
-    "import": import_.import_file,
-    "list": list_.list_shipped,
-    "schema": schema.schema,
+    "import": export.import_file,
+    "list": shipped.list_shipped,
+    "schema": shipped.schema,
 }
 
 debugging = False

@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share."""
+"""Arguments and options that several verbs share, and shell completion of the names of what is shipped."""
 
 from enum import Enum
 from pathlib import Path
@@ -6,13 +6,74 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.complete import job_names
 from planner.errors import InputError
 from planner.specs.base import Ranks
 from planner.units import parse_duration
 
+TABLES = ("lengths", "images", "audio", "strategies")  # of which names stand in the code
 DOES_NOT_FIT = 3  # exit code, as for any infeasible job
 ILLEGAL = 2  # exit code, as for any wrong input
+
+
+def names(kind: str, incomplete: str) -> list[str]:
+    """Names of a list that begin with what was typed."""
+    known = table_names(kind) if kind in TABLES else [path.stem for path in shipped_files(kind)]
+    return sorted(name for name in known if name.startswith(incomplete))
+
+
+def shipped_files(kind: str) -> list[Path]:
+    """The shipped files of a kind."""
+    from planner.specs.library import shipped_folder
+
+    return [*(shipped_folder() / kind).glob("*.yaml")]
+
+
+def table_names(kind: str) -> list[str]:
+    """The names in the table of a kind."""
+    if kind == "lengths":
+        from planner.specs.workload.distributions import DISTRIBUTIONS
+
+        return [*DISTRIBUTIONS]
+    if kind in ("images", "audio"):
+        from planner.specs.workload.sample_mix import CLIPS, IMAGES
+
+        return [*(IMAGES if kind == "images" else CLIPS)]
+    from planner.strategies import STRATEGIES
+
+    return [*STRATEGIES, "best"]
+
+
+def job_names(incomplete: str) -> list[str]:
+    return names("jobs", incomplete) + [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
+
+
+def model_names(incomplete: str) -> list[str]:
+    return names("models", incomplete)
+
+
+def cluster_names(incomplete: str) -> list[str]:
+    return names("clusters", incomplete)
+
+
+def software_names(incomplete: str) -> list[str]:
+    return ["any"] * "any".startswith(incomplete) + names("software", incomplete)
+
+
+def length_names(incomplete: str) -> list[str]:
+    return names("lengths", incomplete)
+
+
+def image_names(incomplete: str) -> list[str]:
+    return names("images", incomplete)
+
+
+def audio_names(incomplete: str) -> list[str]:
+    return names("audio", incomplete)
+
+
+def strategy_names(incomplete: str) -> list[str]:
+    return names("strategies", incomplete)
+
 
 Job = Annotated[str, typer.Argument(help="A job file, or the name of a shipped job.", autocompletion=job_names)]
 JobOrPlan = Annotated[
@@ -74,9 +135,7 @@ def parse_ranks(text: str | None, size: int) -> Ranks | None:
 
 
 def optional_duration(text: str | None, flag: str) -> float | None:
-    """Parse the duration that a flag gives, such as `10m`, into seconds; None where it is not given. Raises
-    InputError.
-    """
+    """Seconds of the duration that a flag gives, such as `10m`; None where it is not given. Raises InputError."""
     if text is None:
         return None
     try:

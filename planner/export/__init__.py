@@ -1,6 +1,6 @@
-"""Pipeline orders of plans in the formats of other programs, and back where that is possible."""
+"""Plans as files of other programs, and pipeline orders of other programs in plans."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,51 +10,53 @@ from planner.export.import_order import with_order
 from planner.export.torch_csv import PipelineOrders, read_csv, to_csv
 from planner.plan.plan_file import Plan
 
-TORCH_CSV = "torch-csv"
 
-
-class ExportFormat(NamedTuple):
-    """Another program's format. `write`: a plan as text, and the plan's micro-batch behind each of the text's. `read`:
-    the order in a text, for a plan; errors call the file by the given name. Both raise InputError.
+class Exporter(NamedTuple):
+    """What another program is given of a plan. `write`: its file's text, and the plan's micro-batch behind each that
+    the text numbers, if any. Raises InputError where that program cannot have the plan.
     """
 
+    what: str  # the file is called on screens
     write: Callable[[Plan], tuple[str, tuple[int, ...]]]
-    read: Callable[[str, Plan, str], PipelineOrders]
 
 
-EXPORT_FORMATS: dict[str, ExportFormat] = {
-    TORCH_CSV: ExportFormat(to_csv, read_csv)
-}  # what `export` writes, and `import` reads
+OrderReader = Callable[[str, Plan, str], PipelineOrders]  # a text, for a plan; errors call the file by the given name
+
+EXPORTERS: dict[str, Exporter] = {"torch-csv": Exporter("schedule", to_csv)}  # what `planner export` writes
+ORDER_READERS: dict[str, OrderReader] = {"torch-csv": read_csv}  # what `planner import` reads into a plan
 
 
-class ExportedOrder(NamedTuple):
-    """A file's text, and the plan's micro-batch behind each of the file's."""
+class ExportedPlan(NamedTuple):
+    """A file's text, and the plan's micro-batch behind each that the file numbers."""
 
+    what: str
     text: str
     micro_batches: tuple[int, ...]
 
 
-def export_plan(plan: Plan, to: str) -> ExportedOrder:
-    """A plan in another program's format. Raises InputError where that format cannot express the plan."""
-    return ExportedOrder(*find_format(to).write(plan))
+def export_plan(plan: Plan, to: str) -> ExportedPlan:
+    """A plan as another program's file. Raises InputError where that program cannot have it."""
+    require_known(to, EXPORTERS)
+    return ExportedPlan(EXPORTERS[to].what, *EXPORTERS[to].write(plan))
 
 
 def import_order_into(form: str, path: Path, plan: Plan) -> Plan:
     """A plan with the order of a file, scored. Raises InputError, and Infeasible."""
-    slots = find_format(form).read(files.read_text(path, files.SCHEDULE), plan, str(path))
+    require_known(form, ORDER_READERS)
+    slots = ORDER_READERS[form](files.read_text(path, files.SCHEDULE), plan, str(path))
     return with_order(plan, slots, form, str(path))
 
 
-def find_format(name: str) -> ExportFormat:
-    """The format of this name. Raises InputError where there is none."""
-    if name not in EXPORT_FORMATS:
-        raise InputError(f"no format is called `{name}`", where="format", fix=f"one of {', '.join(EXPORT_FORMATS)}")
-    return EXPORT_FORMATS[name]
+def require_known(name: str, formats: Iterable[str]) -> None:
+    """Raises InputError where no format has this name."""
+    if name not in formats:
+        raise InputError(f"no format is called `{name}`", where="format", fix=f"one of {', '.join(formats)}")
 
 
 __all__ = [
-    "EXPORT_FORMATS",
-    "ExportedOrder",
+    "EXPORTERS",
+    "ORDER_READERS",
+    "ExportedPlan",
     "export_plan",
     "import_order_into",
 ]

@@ -113,7 +113,6 @@ def model_identity(config: HfConfig, path: Path) -> str:
 __all__ = [
     "FAMILIES",
     "ImportedModel",
-    "Note",
     "function_differences",
     "is_unread",
     "layer_prefix",

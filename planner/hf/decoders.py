@@ -3,12 +3,11 @@
 Defaults are those of transformers for absent keys.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from planner.hf.expert_balance import with_balance
 from planner.hf.hf_config import HfConfig
-from planner.hf.layer_patterns import full_attention_rule
 from planner.hf.rope import rope_fields
 from planner.specs.layers import Decoder
 
@@ -50,9 +49,7 @@ def mistral(config: HfConfig) -> Decoder:
 
 
 def qwen2(config: HfConfig) -> Decoder:
-    """Qwen2 (arXiv 2407.10671): Llama with biases of queries, keys and values; windows in later layers, where they are
-    on.
-    """
+    """Qwen2 (arXiv 2407.10671): Llama with biases of queries, keys and values, and windows in later layers."""
     config.assume(num_key_value_heads=32).assume_within(**QWEN2)
     return build_decoder(
         config, {**llama_fields(config), "bias": "qkv", **window_fields(config, window_from_layer(config))}
@@ -130,9 +127,7 @@ def window_from_layer(config: HfConfig) -> Callable[[int], bool]:
 
 
 def window_fields(config: HfConfig, has_window: Callable[[int], bool], always: bool = False) -> dict[str, Any]:
-    """The spec's `window` and `full_every`. `has_window`: of a layer, where no list gives it; `always`: windows cannot
-    be off.
-    """
+    """The spec's `window` and `full_every`. `has_window`: of a layer that no list names; `always`: never off."""
     config.read_keys |= {"sliding_window", "layer_types", "max_window_layers"}
     if not (always or config.flag("use_sliding_window")) or config.count_or_none("sliding_window") is None:
         return {}
@@ -158,3 +153,12 @@ def build_decoder(config: HfConfig, fields: dict[str, Any]) -> Decoder:
     except ValueError as error:
         what, _, fix = str(error).partition(" | ")
         raise config.key_error("hidden_size", what, fix) from error
+
+
+def full_attention_rule(full: Sequence[bool]) -> int | None:
+    """`full_every` such that exactly these layers have full attention, 0 for none; None where no such rule exists."""
+    if not any(full):
+        return 0
+    every = full.index(True) + 1
+    fits = all(has == ((layer + 1) % every == 0) for layer, has in enumerate(full))
+    return every if fits else None

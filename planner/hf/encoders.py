@@ -36,9 +36,7 @@ def siglip(config: HfConfig, out: int | None = None) -> Vit:
 
 
 def plain_vit(config: HfConfig, out: int | None, usual_patch: int) -> Vit:
-    """Fields that CLIP and SigLIP have in common; without a decoder, the projector's output is as wide as the
-    layers.
-    """
+    """Fields that CLIP and SigLIP have in common; without a decoder, the projector's output is as wide as layers."""
     config.assume_within(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
     config.assume_within(patch_size=usual_patch, image_size=224).assume(num_channels=3)
     module = Vit(

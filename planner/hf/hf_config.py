@@ -64,9 +64,7 @@ class HfConfig:
         return self
 
     def assume_within(self, **values: Any) -> "HfConfig":
-        """The same, for a mapping within a file only: those state of their shape what is unusual, whole files state all
-        of it.
-        """
+        """Assumptions for a mapping within a file, which states what is unusual; whole files state their shape."""
         return self.assume(**values) if self.route else self
 
     def value(self, key: str) -> Any:
@@ -157,9 +155,7 @@ class HfConfig:
         return InputError(message, where=f"{self.name} ({self.route}{key})", fix=fix)
 
     def note_unread_keys(self) -> None:
-        """Notes defaults that were used, and keys with a meaning that no reader asked for: nothing is dropped
-        silently.
-        """
+        """Notes defaults that were used, and keys with a meaning that no reader asked for: none is dropped silently."""
         if self.used_defaults:
             defaults = ", ".join(f"{self.route}{key} {value}" for key, value in self.used_defaults.items())
             self.notes.append(Note("assumed", f"as usual for this kind: {defaults}"))

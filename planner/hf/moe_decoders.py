@@ -1,10 +1,10 @@
 """Mixture-of-experts decoders, with latent attention or without."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from planner.hf.decoders import MOST_LAYERS, attention_bias, build_decoder, llama_fields, window_fields
 from planner.hf.hf_config import HfConfig
-from planner.hf.layer_patterns import moe_layer_rule
 from planner.specs.layers import Decoder, kind_counts
 from planner.specs.layers.components import Experts, LatentAttentionShape
 
@@ -162,3 +162,18 @@ def expert_fields(config: HfConfig, key: str, width: int, **fields: Any) -> Expe
     except ValueError as error:
         what, _, fix = str(error).partition(" | ")
         raise config.key_error("num_experts_per_tok", what, fix) from error
+
+
+def moe_layer_rule(sparse: Sequence[bool]) -> tuple[int, int] | None:
+    """(dense_layers, every) such that exactly these layers (at least one) have experts; None where no such rule exists.
+
+    Layer i, from 0, has experts where i + 1 - dense_layers is a positive multiple of `every`.
+    """
+    first = sparse.index(True)
+    rest = [layer for layer, has in enumerate(sparse) if has and layer > first]
+    every = rest[0] - first if rest else max(1, len(sparse) - first)
+    dense = first + 1 - every
+    fits = dense >= 0 and all(
+        has == (layer >= dense and (layer + 1 - dense) % every == 0) for layer, has in enumerate(sparse)
+    )
+    return (dense, every) if fits else None

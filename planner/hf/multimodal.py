@@ -47,9 +47,7 @@ VISION_READERS: dict[str, Callable[[HfConfig, int | None], Vit]] = {
 
 
 def llava(config: HfConfig) -> Modules:
-    """LLaVA (arXiv 2304.08485): an image tower, of which one layer's patches are read, two linears of the decoder's
-    width, a decoder.
-    """
+    """LLaVA (arXiv 2304.08485): an image tower, of which one layer's patches are read, two linears, a decoder."""
     config.assume(multimodal_projector_bias=True, projector_hidden_act="gelu", vision_feature_layer=-2)
     config.assume(vision_feature_select_strategy="default")
     text, part = read_text(config), config.section("vision_config")
@@ -76,9 +74,7 @@ def qwen2_5_vl(config: HfConfig) -> Modules:
 
 
 def with_vision(config: HfConfig, tower: Callable[[HfConfig], Vit]) -> Modules:
-    """A Qwen decoder with a vision tower. The decoder's keys are at the top of older files, in a mapping of
-    newer ones.
-    """
+    """A Qwen decoder with a vision tower. Its keys are at the top of older files, in a mapping of newer ones."""
     config.read_keys |= {"image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}
     config.read_keys |= {"vision_token_id"}
     whole = "text_config" not in config.values
@@ -123,9 +119,7 @@ def mllama(config: HfConfig) -> Modules:
 
 
 def mllama_text(config: HfConfig) -> Decoder:
-    """The decoder alone: the layers in cross_attention_layers have cross attention in place of attention, norms of its
-    heads, and gates.
-    """
+    """The decoder alone: cross_attention_layers have that in place of attention, norms of its heads, and gates."""
     config.assume(**MLLAMA_TEXT)
     fields, words = llama_fields(config), config.numbers("cross_attention_layers")
     if not words or words[-1] >= fields["layers"] or sorted({*words}) != words:

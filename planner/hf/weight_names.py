@@ -109,12 +109,7 @@ BERT = WeightNames(
 ENCODER_ATTENTION_NAMES = ATTENTION_NAMES | {"output": "out_proj"}
 ENCODER_MLP_NAMES = {"up": "fc1", "down": "fc2"}
 CLIP = WeightNames(  # and SigLIP, which has some of these, within LLaVA
-    blocks={
-        "attention_norm": "layer_norm1",
-        "attention": "self_attn",
-        "mlp_norm": "layer_norm2",
-        "mlp": "mlp",
-    },
+    blocks={"attention_norm": "layer_norm1", "attention": "self_attn", "mlp_norm": "layer_norm2", "mlp": "mlp"},
     ends={
         "patch": "vision_tower.embeddings.patch_embedding",
         "class_token": "vision_tower.embeddings.class_embedding",

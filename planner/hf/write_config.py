@@ -28,9 +28,7 @@ POSITIONS = "max_position_embeddings"
 
 
 def to_config(module: Module) -> dict[str, Any]:
-    """A module as a config.json that transformers reads. Raises InputError where no family written here has such
-    layers.
-    """
+    """A module as a config.json that transformers reads. Raises InputError where no family here has such layers."""
     write = CONFIG_WRITERS.get(type(module))
     config = write(module) if write else None
     if config is None:

@@ -8,12 +8,8 @@ from dataclasses import dataclass
 from planner.errors import PlannerError, RanksLost, RunFailed
 
 PEER_LOST_MESSAGES = (
-    "Connection closed by peer",
-    "Connection reset by peer",
-    "Broken pipe",
-    "remote process exited",
-    "ncclRemoteError",
-)
+    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited", "ncclRemoteError",
+)  # fmt: skip
 ABORTED = signal.SIGABRT.name
 WAITED_MESSAGES = ("Timed out waiting", "Watchdog caught collective operation timeout")  # gloo's, NCCL's
 

@@ -1,28 +1,37 @@
-"""Notices ranks that do not go on, and names the one furthest behind and who waits for it.
+"""Notices ranks that do not go on, and names the one furthest behind and who waits for it, with the stacks of all.
 
 There is evidence of two kinds. A process that the system has stopped is certain, whatever it does. One that sleeps is
 not: the task that it is in must take longer than its limit, no other rank may go on either, and it must neither compute
 nor wait for a core, so that a slow machine accuses nobody. Time is what the launcher has counted between its looks: it
-stands still while the launcher itself is stopped.
+stands still while the launcher itself is stopped. A rank writes its stack to a file on a signal, even while it waits in
+compiled code.
 """
 
+import faulthandler
+import os
+import re
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.errors import InputError, RanksLost
 from planner.files import write_text
 from planner.launch.failures import WorkerTraceback
-from planner.launch.stacks import RankStacks, all_stacks, waits_in
 from planner.launch.task_board import BegunTask, ProcessState, process_state, read_entry
 from planner.units import duration
 
 NOTHING = BegunTask("")  # that a rank has begun
 LOOK_S = 0.5  # between two looks
 TICKS_OF_WORK = 3  # of a process between two looks, from which on it computes
+WAIT_S = 2.0  # for the stacks of all ranks
+QUIET_S = 0.1  # a stack that has not grown for so long is complete
+FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
+OF_TORCH = "/torch/"
+COLLECTIVES = "/torch/distributed/distributed_c10d.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,45 @@ class HangLimits:
 
     stopped_s: float  # while its process is stopped
     task_s: Callable[[BegunTask, bool], float]  # while it sleeps in a task; whether that is in the first step
+
+
+class Frame(NamedTuple):
+    """One call of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankStacks:
+    """The stacks of a launch's ranks, in a folder that lives as long."""
+
+    folder: Path
+
+    def file(self, rank: int) -> Path:
+        return self.folder / f"rank-{rank}.txt"
+
+    def write_on_signal(self, rank: int) -> None:
+        """Of this rank: write the stack of every thread to its file on SIGUSR1."""
+        handle = os.open(self.file(rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        faulthandler.register(signal.SIGUSR1, handle, all_threads=True)
+
+    def read(self, processes: Mapping[int, int]) -> dict[int, str]:
+        """Ask the ranks for their stacks, by process id, and read those that come. One that is stopped is woken."""
+        asked = [rank for rank in processes if self.file(rank).exists()]  # the others do not listen yet
+        for rank in asked:
+            with suppress(ProcessLookupError):
+                os.kill(processes[rank], signal.SIGUSR1)
+                os.kill(processes[rank], signal.SIGCONT)
+        found: dict[int, str] = {}
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            before, found = found, {rank: self.file(rank).read_text(errors="replace") for rank in asked}
+            if found == before and all(found.values()):
+                break
+            time.sleep(QUIET_S)
+        return {rank: text for rank, text in found.items() if text}
 
 
 @dataclass(slots=True)
@@ -152,3 +200,24 @@ def with_call(each: RankWatch, calls: Mapping[int, str]) -> str:
 def rank_names(ranks: Sequence[RankWatch]) -> str:
     """`rank 1`, `ranks 0, 2`."""
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(str(each.rank) for each in ranks)}"
+
+
+def main_thread(stack: str) -> list[Frame]:
+    """The calls of the main thread, the innermost first: it began first, and is written last."""
+    last = stack.strip().split("\n\n")[-1]
+    return [Frame(each["file"], int(each["line"]), each["function"]) for each in FRAME.finditer(last)]
+
+
+def waits_in(stack: str) -> str:
+    """What the main thread of a rank is in, and where that was called: `all_reduce at state/gradient_norm.py:72`."""
+    frames = main_thread(stack)
+    if not frames:
+        return ""
+    collective = next((each for each in frames if COLLECTIVES in each.file and each.function != "wrapper"), frames[0])
+    caller = next((each for each in frames if OF_TORCH not in each.file), frames[0])
+    return f"{collective.function} at {'/'.join(caller.file.split('/')[-2:])}:{caller.line}"
+
+
+def all_stacks(stacks: Mapping[int, str]) -> str:
+    """The stacks of all ranks as one text."""
+    return "\n\n".join(f"rank {rank}\n{text.strip()}" for rank, text in sorted(stacks.items())) + "\n"

@@ -24,9 +24,7 @@ def handled_signals() -> list[signal.Signals]:
 
 @contextmanager
 def handling_interrupts(handler: SignalHandler) -> Iterator[None]:
-    """Handle these signals with `handler` in this block; only in the main thread, since Python sets signal handlers
-    nowhere else.
-    """
+    """Handle these signals with `handler` in this block, in the main thread: Python sets handlers nowhere else."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -27,12 +27,10 @@ from planner.launch.failures import (
     error_of_absent,
     failure_at_exit,
 )
-from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
+from planner.launch.hangs import LOOK_S, HangLimits, HangWatch, RankStacks
 from planner.launch.interrupts import deferring_interrupts, forwarding_interrupts, ignoring_interrupts
-from planner.launch.local_network import LOOPBACK, local_store
-from planner.launch.stacks import RankStacks
 from planner.launch.task_board import BoardEntry, read_entry, write_entry
-from planner.launch.worker import DeviceKind, worker_from_environment
+from planner.launch.worker import LOOPBACK, DeviceKind, local_store, worker_from_environment
 
 EntryPoint = Callable[
     ..., Any
@@ -58,9 +56,7 @@ class WorkerBody:
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """Of a launch whose first Ctrl-C or SIGTERM is forwarded, so that workers end with a result in their own time, and
-    whose ranks fail where they hang.
-    """
+    """A launch forwards its first Ctrl-C or SIGTERM, so that workers end in their time; ranks that hang fail."""
 
     on_interrupt: Callable[[int], None]  # told that first signal
     hang_limits: HangLimits

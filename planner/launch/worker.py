@@ -1,9 +1,14 @@
 """One rank of a job: its identity, what it reports, and how it joins the others. It is the same under `launch` and
 `torchrun`.
+
+On one machine a job listens on the loopback address alone, so that no other machine reaches its ranks: torch's store
+and gloo ask nobody who they are. A store binds every address of the machine by itself, and gloo the one that the
+machine's name resolves to.
 """
 
 import gc
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,20 +16,58 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.errors import InputError
-from planner.launch.local_network import agent_has_store, joined_store
 from planner.launch.task_board import BegunTask
 
 if TYPE_CHECKING:
     import torch
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+LOOPBACK = "127.0.0.1"
+LOOPBACK_NAMES = (LOOPBACK, "localhost", "::1")
+INTERFACES = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"  # which both ask before they look for one
+WAIT = timedelta(seconds=300)
 DeviceKind = Literal["cpu", "cuda"]
-
 # torch's CUDA allocator, which reads it at the first allocation. Micro-batches of unlike lengths leave it with blocks
 # that fit no other: of 61 GiB that it had reserved on an H200 only 44 were in use at most (measured, 2026-11-27).
 ALLOCATOR_SETTINGS = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
 GROWING_SEGMENTS = "expandable_segments:True"
-
 _timeout = timedelta(seconds=600)  # of the world that this process joined: there is one, and torch has no public getter
+
+
+def local_store(port: int = 0, timeout: timedelta = WAIT) -> "TCPStore":
+    """A store in this process that listens on the loopback address; `port`: 0 for one that the system chooses."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    listener = socket.create_server((LOOPBACK, port), backlog=socket.SOMAXCONN)
+    port, handle = listener.getsockname()[1], listener.detach()  # which the store closes
+    return TCPStore(LOOPBACK, port, is_master=True, timeout=timeout, wait_for_workers=False, master_listen_fd=handle)
+
+
+def joined_store(rank: int, world_size: int, timeout: timedelta) -> "TCPStore":
+    """The store in which a world meets, as the environment says. On one machine, gloo and NCCL listen on its loopback
+    interface from now on, unless they were told another.
+    """
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    begins = rank == 0 and not agent_has_store()
+    if host in LOOPBACK_NAMES or os.environ.get("LOCAL_WORLD_SIZE") == str(world_size):
+        for name in INTERFACES:
+            os.environ.setdefault(name, loopback_interface())
+        if begins:
+            return local_store(port, timeout)
+        host = host if agent_has_store() else LOOPBACK
+    return TCPStore(host, port, world_size, is_master=begins, timeout=timeout)
+
+
+def agent_has_store() -> bool:
+    """Whether the launcher keeps the store, rather than rank 0."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def loopback_interface() -> str:
+    """The name of the loopback interface: `lo`, or `lo0`."""
+    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +86,21 @@ class Worker:
         self.send("message", message)
 
     def begin_task(self, task: str, step: int = 0, place: int = 0) -> None:
-        """Record which task begins, so that a failure can name it; in which step, and at which place of the order that
-        all ranks share.
-        """
+        """Record which task begins, in which step, and at which place of the order that all ranks share."""
         self.send("task", BegunTask(task, step, place))
 
     @property
     def device(self) -> "torch.device":
         """The device of this rank."""
-        return device_for(self.local_rank, self.kind)
+        import torch
 
-
-def device_for(local_rank: int, kind: DeviceKind) -> "torch.device":
-    """The device of a local rank."""
-    import torch
-
-    return torch.device("cuda", local_rank) if kind == "cuda" else torch.device("cpu")
+        return torch.device("cuda", self.local_rank) if self.kind == "cuda" else torch.device("cpu")
 
 
 def worker_from_environment(
     kind: DeviceKind = "cpu", threads: int | None = None, send: Callable[[str, Any], None] = lambda _kind, _value: None
 ) -> Worker:
-    """The worker that RANK, WORLD_SIZE and LOCAL_RANK describe, as torchrun sets them. Raises InputError where they are
-    not set.
-    """
+    """The worker that RANK, WORLD_SIZE and LOCAL_RANK describe, as torchrun sets them. Raises InputError."""
     try:
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     except (KeyError, ValueError):
@@ -98,7 +132,7 @@ def joined_world(worker: Worker, timeout_s: float = 600.0) -> Iterator[None]:
     import torch.distributed as dist
     from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-    from planner.launch.communication.barriers import barrier
+    from planner.launch.communication.collectives import barrier
 
     if worker.kind == "cuda":
         if worker.local_rank >= torch.cuda.device_count():

@@ -82,9 +82,7 @@ class Batch:
         return x if self.features is None else self.features.merge_into(x)
 
     def weighted_sum(self, losses: Tensor) -> Tensor:
-        """The sum (scalar) of the losses of this rank's own targets, `(local_tokens)` or `(local output tokens)`, each
-        times its weight.
-        """
+        """The weighted sum (scalar) of losses of this rank's targets, `(local_tokens)` or `(local output tokens)`."""
         if self.weights is None:
             return losses.sum()
         return (losses * self.tensor_parallel.local_rows(self.weights).to(losses.dtype)).sum()

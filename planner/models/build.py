@@ -1,5 +1,6 @@
-"""Builds the torch module of a spec, and its initial weights."""
+"""Builds the torch module of a spec, and its initial weights, by random streams that depend on their names alone."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,6 @@ from planner.models.networks.decoder_network import DecoderNetwork
 from planner.models.networks.network import Network
 from planner.models.networks.text_network import TextEncoderNetwork
 from planner.models.networks.vision_network import VitNetwork
-from planner.models.random_streams import named_generator
 from planner.models.sharding import (
     FULL_MODULE,
     EqualShard,
@@ -124,3 +124,9 @@ def initial_expert_values(
     return torch.stack(
         [initial_values(f"{number}.{name}", shape[1:], other_splits, seed, device) for number in numbers]
     )
+
+
+def named_generator(device: torch.device, *names: str | int) -> torch.Generator:
+    """A random generator on the device whose stream is a function of the names."""
+    digest = hashlib.sha256("/".join(map(str, names)).encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:4], "big"))  # the CPU generator uses only 32 bits

@@ -112,9 +112,7 @@ def copy_to_parameter(parameter: Tensor, values: Tensor) -> None:
 
 
 def parameter_splits(model: nn.Module) -> dict[str, tuple[ParameterSplit, ...]]:
-    """By parameter name, how it is sharded. Others are replicated, and each rank of tp contributes its tokens'
-    gradient.
-    """
+    """By parameter name, how it is sharded. Of others, each rank of tp contributes its tokens' gradient."""
     return {
         f"{prefix}.{name}" if prefix else name: splits
         for prefix, module in model.named_modules()
@@ -124,9 +122,7 @@ def parameter_splits(model: nn.Module) -> dict[str, tuple[ParameterSplit, ...]]:
 
 
 def expert_parameters(model: nn.Module) -> set[str]:
-    """Names of parameters that stack experts' matrices or biases along their first dimension; they have a mesh of their
-    own.
-    """
+    """Names of parameters that stack experts' matrices or biases along the first dim, on a mesh of their own."""
     return {
         f"{prefix}.{name}"
         for prefix, module in model.named_modules()

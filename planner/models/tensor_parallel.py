@@ -10,9 +10,7 @@ from planner.models.sharding import EqualShard
 
 
 class TensorParallel(Protocol):
-    """The ranks of one tensor-parallel block in one micro-batch: `tokens` in all, `local_tokens` of them on
-    this rank.
-    """
+    """The ranks of one tensor-parallel block in one micro-batch, with `tokens` in all, `local_tokens` on this rank."""
 
     @property
     def shard(self) -> EqualShard:
@@ -48,25 +46,11 @@ class NoTensorParallel:
         """Return the rows `(rows)` themselves."""
         return self, rows
 
-    def local_rows(self, x: Tensor) -> Tensor:
+    def identity(self, x: Tensor) -> Tensor:
         """Return x (any shape) itself."""
         return x
 
-    def all_gather(self, x: Tensor) -> Tensor:
-        """Return x (any shape) itself."""
-        return x
-
-    def reduce_scatter(self, x: Tensor) -> Tensor:
-        """Return x (any shape) itself."""
-        return x
-
-    def all_reduce_sum(self, x: Tensor) -> Tensor:
-        """Return x (any shape) itself."""
-        return x
-
-    def all_reduce_max(self, x: Tensor) -> Tensor:
-        """Return x (any shape) itself."""
-        return x
+    local_rows = all_gather = reduce_scatter = all_reduce_sum = all_reduce_max = identity
 
 
 NO_TENSOR_PARALLEL = NoTensorParallel()

@@ -1,6 +1,4 @@
-"""How tokens are sent to their experts and back. Models know only this protocol; here is that of a rank with all
-experts.
-"""
+"""How tokens are sent to their experts and back: the protocol that models know, and a rank with all experts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

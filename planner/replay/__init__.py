@@ -3,28 +3,22 @@
 file → read_kineto_trace → RecordedTrace → build_graph → ExecutionGraph → replay_graphs (event clock) → Replay.
 """
 
-from planner.replay.dependencies.execution_graph import ExecutionGraph, build_graph
+from planner.replay.dependencies.execution_graph import build_graph
 from planner.replay.dependencies.host_segments import DEPENDENCY_KINDS, DependencyKind
-from planner.replay.recording.kernel_classes import kernel_class
-from planner.replay.recording.kineto_reader import read_kineto_trace
-from planner.replay.recording.recorded_trace import RecordedTrace
-from planner.replay.recording.trace_folders import find_traces
+from planner.replay.recording.kineto_reader import find_traces, read_kineto_trace
 from planner.replay.timing.critical_path import OperatorShare, PathLink, find_critical_path, rank_operators
 from planner.replay.timing.timed_replay import Replay, ReplayedStep, replay_graphs
 
 __all__ = [
     "DEPENDENCY_KINDS",
     "DependencyKind",
-    "ExecutionGraph",
     "OperatorShare",
     "PathLink",
-    "RecordedTrace",
     "Replay",
     "ReplayedStep",
     "build_graph",
     "find_critical_path",
     "find_traces",
-    "kernel_class",
     "rank_operators",
     "read_kineto_trace",
     "replay_graphs",

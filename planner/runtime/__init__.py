@@ -1,7 +1,6 @@
 """Executes a plan on real processes: its tasks, timed, and checked for parity with one process."""
 
-from planner.runtime.checkpoint.checkpoint_index import saved_steps
-from planner.runtime.checkpoint.intact_files import DamagedCheckpoint
+from planner.runtime.checkpoint.checkpoint_index import DamagedCheckpoint, saved_steps
 from planner.runtime.checkpoint.kept_checkpoints import put_back_kept
 from planner.runtime.checkpoint.resume_checks import resolve_resume
 from planner.runtime.parity.parity_tolerance import (
@@ -11,11 +10,10 @@ from planner.runtime.parity.parity_tolerance import (
     parity_tolerance,
     within_tolerance,
 )
-from planner.runtime.preflight.preflight_checks import require_quick_checks
-from planner.runtime.preflight.unenforced_shares import unenforced_shares
+from planner.runtime.preflight.preflight_checks import require_quick_checks, unenforced_shares
 from planner.runtime.resume_command import resume_command
 from planner.runtime.run import run
-from planner.runtime.run_options import LocalDevices, Progress, RunOptions
+from planner.runtime.run_options import LocalDevices, Progress, RunOptions, TrainingOptions
 from planner.runtime.run_result import (
     FeatureCounts,
     ParityErrors,
@@ -24,14 +22,11 @@ from planner.runtime.run_result import (
     RunResult,
     StepResult,
     StopReason,
-    TaskRecord,
 )
-from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 
 __all__ = [
     "DamagedCheckpoint",
     "FeatureCounts",
-    "LearningRateSchedule",
     "LocalDevices",
     "ParityErrors",
     "ParityTolerance",
@@ -42,7 +37,6 @@ __all__ = [
     "RunResult",
     "StepResult",
     "StopReason",
-    "TaskRecord",
     "TrainingOptions",
     "parity_errors_text",
     "parity_failure",

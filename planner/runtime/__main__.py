@@ -17,8 +17,7 @@ from planner.launch import worker_from_environment
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import resolve_resume
-from planner.runtime.health.rollback import await_note, roll_back
-from planner.runtime.health.skipped_batches import read_skipped
+from planner.runtime.health.rollback import await_note, read_skipped, roll_back
 from planner.runtime.health.spikes import HealthNote
 from planner.runtime.measure.metrics_file import finite_or_none
 from planner.runtime.parity.parity_tolerance import parity_failure, parity_tolerance, within_tolerance
@@ -27,11 +26,10 @@ from planner.runtime.preflight.preflight_checks import (
     require_devices,
     require_outputs,
     require_runnable,
+    unenforced_shares,
 )
-from planner.runtime.preflight.unenforced_shares import unenforced_shares
-from planner.runtime.run_options import RunOptions
+from planner.runtime.run_options import LearningRateSchedule, RunOptions, TrainingOptions
 from planner.runtime.run_result import ParityErrors, RunResult
-from planner.runtime.training_options import LearningRateSchedule, TrainingOptions
 from planner.specs.run_option_help import OPTION_HELP, RUN_DTYPES, OnSpike
 from planner.units import parse_duration
 

@@ -6,29 +6,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import RunOptions, TrainingOptions
 
 # Flags whose names are not those of their fields.
 FLAGS = {"decay": "--weight-decay", "max_seconds": "--max-time", "hang_seconds": "--hang-after"}
 # Fields of `RunOptions`, in this order.
 REPEATED = (
-    "save",
-    "save_every",
-    "keep",
-    "keep_every",
-    "data",
-    "dtype",
-    "seed",
-    "max_seconds",
-    "hang_seconds",
-    "on_spike",
-    "spike_steps",
-    "check_replicas",
-    "metrics",
-    "features",
-    "elastic",
-)
+    "save", "save_every", "keep", "keep_every", "data", "dtype", "seed", "max_seconds", "hang_seconds", "on_spike",
+    "spike_steps", "check_replicas", "metrics", "features", "elastic",
+)  # fmt: skip
 
 
 def flag(name: str) -> str:

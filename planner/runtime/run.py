@@ -1,16 +1,16 @@
-"""Runs a plan on this machine: starts its ranks as local processes and watches them."""
+"""Runs a plan on this machine: starts its ranks as local processes and watches that they go on."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
 from planner.errors import InputError, RanksLost, RunFailed
-from planner.launch import Supervision, launch, start_fork_server
+from planner.launch import BegunTask, HangLimits, Supervision, launch, start_fork_server
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.checkpoint.resume_checks import resolve_resume
-from planner.runtime.hang_limits import hang_limits
 from planner.runtime.health.rollback import FIX, joined, roll_back
 from planner.runtime.health.spikes import HealthNote
 from planner.runtime.preflight.preflight_checks import (
@@ -27,6 +27,9 @@ LOG = logging.getLogger(__name__)
 STACKS_FILE = "stacks.txt"  # beside the checkpoint, when a rank hangs
 TRAINING_LOOP = "planner.runtime.execute.training_loop"
 MOST_ROLLBACKS = 5  # in one run: what spikes again and again is no matter of a few batches
+LEAST_S = 8.0  # any task may take so long, and a process be stopped
+PREDICTED_TIMES = 4.0  # or so many times its prediction
+FIRST_STEP_S = 60.0  # more in the first step of a run, in which kernels are chosen and memory is mapped
 
 
 def run(
@@ -128,3 +131,19 @@ def hear(message: Progress | HealthNote, on_progress: Callable[[Progress], None]
         LOG.warning("step %d: %s", message.step, message.text)
     else:
         on_progress(message)
+
+
+def hang_limits(predicted: Mapping[str, float], given_s: float | None) -> HangLimits:
+    """Limits where tasks are predicted to take so many seconds, by id; `given_s`: in their place.
+
+    What is no task of the plan has none, as nothing says how long it takes: warm-up, reading items, waiting for a step
+    that is planned meanwhile, saving, verification.
+    """
+
+    def task_s(begun: BegunTask, first_step: bool) -> float:
+        if "/" not in begun.task:
+            return math.inf
+        seconds = given_s or max(LEAST_S, PREDICTED_TIMES * predicted.get(begun.task, math.inf))
+        return seconds + FIRST_STEP_S * first_step
+
+    return HangLimits(given_s or LEAST_S, task_s)

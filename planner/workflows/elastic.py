@@ -1,36 +1,88 @@
 """A run that ranks may leave and join: planned anew for the devices that there are, it goes on from its checkpoint.
 
+    SAVED/devices.txt    0-1,3
+
 Each part of it, from one change to the next, is a run by itself, of a plan that anybody could have started. Where ranks
 are lost, the steps since the checkpoint are trained again. Where `devices.txt` changes, none are: ranks save behind the
-step in which they hear of it.
+step in which they hear of it. That file is one line, which the run's launcher reads twice a second, and writes without
+the devices of ranks that were lost; whoever has a device back adds it again.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner import pipeline
 from planner.errors import Infeasible, InputError, RanksLost
+from planner.files import path_exists, read_text, write_text
 from planner.ledger import ComparedRun
 from planner.online import inputs_of_plan, plan_anew
 from planner.plan.plan_file import Plan
 from planner.specs.base import Ranks
 from planner.specs.inputs import Inputs
 from planner.units import duration, plural
-from planner.workflows.device_file import DeviceFile
 
 if TYPE_CHECKING:
     from planner.runtime import LocalDevices, Progress, RunOptions
 
+LOG = logging.getLogger(__name__)
+DEVICE_FILE = "devices.txt"
 PLAN_FILE = "plan.yaml"  # beside the checkpoint: the plan that the run went on with
 MOST_STEPS = 64  # of a plan: all are planned anew, while nobody trains
-
 OnStep = Callable[["Progress"], None]
 OnNote = Callable[[str], None]
 Train = Callable[[Plan, "RunOptions", str, "LocalDevices", OnStep], ComparedRun]  # one part; the text names the job
+
+
+class DeviceFile:
+    """That file of a run, whose job is for `count` devices."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.path, self.count = folder / DEVICE_FILE, count
+        self.refused = ""  # why the file was last refused
+
+    def begin(self, ranks: int) -> Ranks:
+        """The devices of a run that begins with a plan of so many ranks: what is there from before, or the first ones,
+        which are written then. Raises InputError.
+        """
+        if not path_exists(self.path, str(self.path)):
+            self.write(Ranks(range(ranks)))
+        return self.read()
+
+    def write(self, devices: Ranks) -> None:
+        """Write the devices that are left. Raises InputError."""
+        write_text(self.path, f"{devices}\n", durable=True)
+
+    def read(self) -> Ranks:
+        """The devices that the run may have. Raises InputError."""
+        text = read_text(self.path).strip()
+        try:
+            devices = Ranks.from_file(text)
+        except ValueError:
+            devices = Ranks()
+        if not devices or devices[-1] >= self.count:
+            fix = f"such as 0-{self.count - 1}: the job has {plural(self.count, 'device')}"
+            raise InputError(f"`{text[:40]}` is no choice of devices", where=str(self.path), fix=fix)
+        return devices
+
+    def now(self, devices: Ranks) -> Ranks:
+        """The devices that the run may have now; where the file is refused, which is logged once, those that it has."""
+        try:
+            return self.read()
+        except InputError as error:
+            if self.refused != str(error):
+                self.refused = str(error)
+                LOG.warning("%s: %s", error.where, error.message)
+            return devices
+
+    def differs_from(self, devices: Ranks) -> bool:
+        """Whether the run should have others than these."""
+        return self.now(devices) != devices
 
 
 @dataclass(frozen=True, slots=True)

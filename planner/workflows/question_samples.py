@@ -61,9 +61,7 @@ def loss_module(model: Model) -> str:
 
 
 def asked_images(text: str) -> DrawnImages | None:
-    """Images of each sample, as `1280x960`, `1280x960+640x480`, `coco`, any of them as `coco*2`; None: none. Raises
-    InputError.
-    """
+    """Images of each sample, as `1280x960`, `1280x960+640x480`, `coco`, `coco*2`; empty: None. Raises InputError."""
     what, each = repeated(text, "--images", IMAGES_FIX)
     if not what or what in IMAGES:
         return DrawnImages(name=what, each=each) if what else None
@@ -74,9 +72,7 @@ def asked_images(text: str) -> DrawnImages | None:
 
 
 def asked_clips(text: str) -> DrawnClips | None:
-    """Clips of sound of each sample in seconds, as `7.2`, `7.2+3`, `librispeech`, any of them as `7.2*2`; None: none.
-    Raises InputError.
-    """
+    """Clips of each sample in seconds, as `7.2`, `7.2+3`, `librispeech`, `7.2*2`; empty: None. Raises InputError."""
     what, each = repeated(text, "--audio", AUDIO_FIX)
     if not what or what in CLIPS:
         return DrawnClips(name=what, each=each) if what else None

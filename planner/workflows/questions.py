@@ -1,11 +1,14 @@
-"""A question in a few words, as a job: its files, written to a folder to go on with."""
+"""A question in a few words, as a job: its files, written to a folder to go on with; or answer by answer, each checked
+before the next is asked for.
+"""
 
 import logging
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from planner import files, hf
 from planner.errors import InputError
@@ -19,13 +22,14 @@ from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
 from planner.specs.hardware.profile import Profile
 from planner.specs.inputs import folder_lengths
 from planner.specs.job import Job
+from planner.specs.layers.stack import InputUnit
 from planner.specs.model import Model
 from planner.specs.software_choice import read_software
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.specs.workload.length_sources import Distribution, LengthsFile, LengthSource, SamplesFile, Workload
 from planner.specs.workload.sample_records import JSON_ENDINGS
 from planner.strategies import strategy_deciding
-from planner.workflows.question_samples import USUAL_TEXT, asked_samples
+from planner.workflows.question_samples import USUAL_TEXT, asked_clips, asked_images, asked_samples
 
 LOG = logging.getLogger(__name__)
 JOB_FILE, CLUSTER_FILE, MODEL_FILE, PLAN_FILE = "job.yaml", "cluster.yaml", "model.yaml", "plan.yaml"
@@ -226,3 +230,37 @@ def question_lengths(question: Question) -> LengthSource | int:
     known = [*DISTRIBUTIONS]
     fix = files.nearest_word(named, known) or f"one of {', '.join(known)}; a file, or a folder"
     raise InputError(f"there are no lengths `{named}`", where="--lengths", fix=fix)
+
+
+def reads(question: Question, unit: InputUnit) -> bool:
+    """Whether a module of the model reads `patches` of images, or `frames` of sound. Raises InputError."""
+    return any(module.input_unit == unit for module in question_model(question).modules.values())
+
+
+def with_answer(question: Question, name: str, text: str) -> Question:
+    """The question with a text for one of its fields, which is checked. Raises InputError."""
+    value: Any = text
+    if name == "model" and (Path(text).suffix == ".json" or os.path.isdir(text)):
+        name, value = "hf", Path(text)
+    elif name == "nics":
+        value = text or None
+    elif name == "batch":
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= 10**6):
+            raise InputError(f"`{text[:40]}` is no number of sequences", fix="a whole number, such as 512")
+        value = int(text)
+    answered = replace(question, **{name: value})
+    ANSWER_CHECKS[name](answered)
+    return answered
+
+
+ANSWER_CHECKS: dict[str, Callable[[Question], object]] = {  # by field: what raises InputError for it
+    "model": question_model,
+    "hf": question_model,
+    "gpus": question_cluster,
+    "nics": question_cluster,
+    "lengths": question_lengths,
+    "images": lambda question: asked_images(question.images),
+    "audio": lambda question: asked_clips(question.audio),
+    "batch": step_samples,
+    "software": lambda question: read_software(question.software),
+}

@@ -21,7 +21,7 @@ from planner.replay import (
     read_kineto_trace,
     replay_graphs,
 )
-from planner.replay.timing import Straggler, find_stragglers, require_one_job, write_chrome_trace
+from planner.replay.timing import Straggler, find_stragglers, require_one_job
 from planner.replay.whatif import WhatIfOptions, WhatIfPrediction, parse_changes, predict_changes
 
 NO_CHANGES = WhatIfOptions()
@@ -87,11 +87,6 @@ def require_distinct_files(paths: Sequence[Path]) -> None:
     twice = next((path for path, where in zip(paths, real, strict=True) if real.count(where) > 1), None)
     if twice is not None:
         raise InputError("the same file is given twice", where=str(twice), fix="give each rank's once")
-
-
-def write_replay_trace(path: Path, answer: ReplayAnswer) -> None:
-    """Write the replayed and the measured timeline for Perfetto, gzipped when the name ends in .gz."""
-    write_chrome_trace(path, answer.replay)
 
 
 def require_not_overwriting(path: Path | None, traces: Sequence[Path]) -> None:

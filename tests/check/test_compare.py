@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.check import Tolerances, compare, exit_code
-from planner.check.tolerances import classify_gap, classify_value
+from planner.check.finding import classify_gap, classify_value
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import violations
 from planner.plan.plan_file import Group, Layout

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from planner import files
 from planner.check import Finding, exit_code, to_markdown, verdict
-from planner.check.finding import BLOCKING, CATEGORIES
-from planner.check.markdown import FINDINGS_SHOWN
+from planner.check.finding import BLOCKING, CATEGORIES, FINDINGS_SHOWN
 
 words = st.text(max_size=20)
 findings = st.builds(

@@ -5,9 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from planner.cli import complete
+from planner.cli import options
 from planner.cli.app import app
-from planner.cli.verbs.list_ import ListName
+from planner.cli.verbs.shipped import ListName
 from planner.specs.library import shipped_folder
 from planner.specs.workload.distributions import DISTRIBUTIONS
 from planner.strategies import STRATEGIES
@@ -64,5 +64,5 @@ def test_an_unknown_kind_names_the_others():
 @pytest.mark.parametrize("kind", LISTS)
 def test_completion_knows_the_names(kind):
     names = [each["name"] for each in json.loads(said(kind, "--json"))[kind]]
-    assert complete.names(kind, "") == sorted(names)
-    assert complete.names(kind, names[0][:3]) == sorted(name for name in names if name.startswith(names[0][:3]))
+    assert options.names(kind, "") == sorted(names)
+    assert options.names(kind, names[0][:3]) == sorted(name for name in names if name.startswith(names[0][:3]))

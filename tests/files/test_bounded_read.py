@@ -17,9 +17,9 @@ from tests.house import ROOT
 from tests.sources import named
 
 ELSEWHERE = {  # what is read otherwise: files of the system, of this process, and of the package
-    *("programs/cbc.py", "programs/solver_process.py", "runtime/execute/training_loop.py", "launch/stacks.py"),
+    *("programs/cbc.py", "programs/solver_process.py", "runtime/execute/training_loop.py", "launch/hangs.py"),
     *("launch/task_board.py", "profiling/measurement_context.py", "report/page.py", "files/bounded_read.py"),
-    *("runtime/features/feature_store.py", "runtime/checkpoint/checkpoint_index.py", "runtime/measure/metrics_file.py"),
+    *("runtime/state/kept_features.py", "runtime/checkpoint/checkpoint_index.py", "runtime/measure/metrics_file.py"),
     "specs/workload/token_folder.py",  # which asks first whether it is a regular file
 }
 READS = re.compile(

@@ -4,7 +4,8 @@ from itertools import product
 
 import pytest
 
-from planner.hf.layer_patterns import full_attention_rule, moe_layer_rule
+from planner.hf.decoders import full_attention_rule
+from planner.hf.moe_decoders import moe_layer_rule
 from planner.specs.layers import Decoder
 from planner.specs.layers.components import Experts
 

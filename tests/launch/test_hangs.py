@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import RunFailed
-from planner.launch.hangs import LOOK_S, HangLimits, HangWatch
+from planner.launch.hangs import LOOK_S, HangLimits, HangWatch, waits_in
 from planner.launch.processes import Supervision, launch
-from planner.launch.stacks import waits_in
 from planner.launch.task_board import BegunTask, BoardEntry, ProcessState, process_state, read_entry, write_entry
 from tests.launch.test_processes import gone
 

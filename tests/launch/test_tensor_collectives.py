@@ -13,7 +13,7 @@ from planner.launch.worker import joined_world
 from planner.models.batch import IGNORED, Batch
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
-from planner.models.layers.vocabulary import VocabularyEmbedding, sharded_cross_entropy
+from planner.models.networks.word_prediction import VocabularyEmbedding, sharded_cross_entropy
 from planner.models.sharding import ModuleShard
 from planner.models.tensor_parallel import NO_TENSOR_PARALLEL
 from planner.specs.layers import Decoder

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from planner.models.build import build, init_weights
-from planner.models.layers.key_heads import ReplicatedKeyHeads, key_value_projection, local_key_heads
-from planner.models.layers.vocabulary import VocabularyEmbedding
+from planner.models.layers.grouped_query_attention import ReplicatedKeyHeads, key_value_projection, local_key_heads
+from planner.models.networks.word_prediction import VocabularyEmbedding
 from planner.models.sharding import EqualShard, ModuleShard, parameter_splits
 from planner.specs.layers import Decoder, Vit
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from planner.replay.recording.kernel_classes import KERNEL_CLASSES, is_communication, kernel_class
-from planner.replay.recording.runtime_calls import call_effect
+from planner.replay.recording.recorded_names import KERNEL_CLASSES, call_effect, is_communication, kernel_class
 
 KERNELS = {
     "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)": "all-reduce",

@@ -4,11 +4,9 @@ import pytest
 
 from planner.errors import InputError
 from planner.replay import replay_graphs
-from planner.replay.timing.matched_collectives import match_collectives
-from planner.replay.timing.stragglers import find_stragglers
+from planner.replay.timing.matched_collectives import find_stragglers, match_collectives
 from planner.replay.whatif import parse_changes, predict_changes
-from planner.replay.whatif.graph_change import with_op_timings
-from planner.replay.whatif.whatif_options import WhatIfOptions
+from planner.replay.whatif.graph_change import WhatIfOptions, with_op_timings
 from planner.workflows.replaying import replay_traces
 from tests.replay.handmade_traces import Recorder
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.replay import DEPENDENCY_KINDS, replay_graphs
 from planner.replay.whatif import parse_changes, predict_changes
-from planner.replay.whatif.whatif_options import WhatIfOptions
+from planner.replay.whatif.graph_change import WhatIfOptions
 from tests.examples import examples
 from tests.replay.random_programs import STREAMS, instructions, run
 

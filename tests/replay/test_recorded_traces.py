@@ -8,7 +8,7 @@ import pytest
 from planner.replay import DEPENDENCY_KINDS, build_graph, find_critical_path, read_kineto_trace, replay_graphs
 from planner.replay.timing.timed_replay import median_step_error, worst_step_error
 from planner.replay.whatif import parse_changes
-from planner.replay.whatif.whatif_options import WhatIfOptions
+from planner.replay.whatif.graph_change import WhatIfOptions
 from planner.workflows.replaying import replay_traces
 
 # Found on each: calls that wait, waits between streams, thread wake-ups, operations with a launch, all operations.

@@ -5,9 +5,9 @@ import pytest
 from planner.errors import InputError
 from planner.replay import replay_graphs
 from planner.replay.whatif import parse_changes, predict_changes
+from planner.replay.whatif.graph_change import WhatIfOptions
+from planner.replay.whatif.more_layers import find_layers
 from planner.replay.whatif.pipeline_stages import pipeline_seconds
-from planner.replay.whatif.repeated_layers import find_layers
-from planner.replay.whatif.whatif_options import WhatIfOptions
 from tests.replay.handmade_traces import Recorder, two_streams
 
 US = 1e-6

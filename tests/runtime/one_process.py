@@ -15,7 +15,7 @@ from planner.models.inputs.training_items import synthetic_batch
 from planner.plan.plan_file import Plan, assignments
 from planner.runtime.execute.early_stop import EarlyStop
 from planner.runtime.execute.training_loop import prepare_executor, train_steps
-from planner.runtime.measure.memory_snapshot import make_memory_snapshot
+from planner.runtime.measure.gpu_memory import make_memory_snapshot
 from planner.runtime.state import full_tensors
 from planner.specs.workload.items import packed_documents, part_lengths
 from tests.runtime.training_worlds import choose_warm_up

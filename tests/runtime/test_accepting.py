@@ -12,19 +12,18 @@ from planner.models.checkpoints.stored_shards import HeldShard
 from planner.models.tensor_region import whole_region
 from planner.runtime import RunOptions
 from planner.runtime.checkpoint import accepting
-from planner.runtime.checkpoint.accepting import accept
+from planner.runtime.checkpoint.accepting import WrittenFile, accept, write_file
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
     NEW_STATES,
     SavedStates,
     checkpoint_index,
+    file_digest,
     read_index,
 )
-from planner.runtime.checkpoint.intact_files import file_digest
 from planner.runtime.checkpoint.kept_checkpoints import kept_steps, step_folder
 from planner.runtime.checkpoint.resume_checks import require_save_folder, resolve_resume
 from planner.runtime.checkpoint.stored_states import stored_states
-from planner.runtime.checkpoint.written_file import WrittenFile, write_file
 from planner.runtime.run_options import Retention
 from tests.runtime.training_worlds import spread
 

@@ -9,8 +9,7 @@ from planner.plan.plan_file import Group, Layout, Step, group_name
 from planner.plan.tasks.expand import expand
 from planner.runtime.execute.training_loop import train
 from planner.runtime.preflight.preflight_checks import require_runnable
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import RunOptions, TrainingOptions
 from planner.simulate import Timeline
 from planner.simulate.timeline import TaskEvent
 from planner.specs.base import Ranks, with_fields

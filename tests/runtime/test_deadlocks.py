@@ -14,8 +14,7 @@ from planner.plan.tasks.expand import expand
 from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_transfers import edge_transfers, transfer_key
 from planner.runtime.execution_order import task_gathered_encoders
-from planner.runtime.preflight.deadlocks import require_no_deadlock, task_lists
-from planner.runtime.preflight.dry_run import DryRun
+from planner.runtime.preflight.deadlocks import DryRun, require_no_deadlock, task_lists
 from tests.plans import encoder_plan, sharded_plan, staged_plan
 from tests.runtime.training_worlds import spread
 from tests.several import at_other_times, legal

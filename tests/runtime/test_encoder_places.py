@@ -10,8 +10,7 @@ from planner.launch.processes import launch
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
 from planner.runtime.preflight.preflight_checks import require_runnable
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import RunOptions, TrainingOptions
 from planner.specs.base import with_fields
 from tests.examples import soaked, thorough
 from tests.runtime.multi_module_plans import joined, layout

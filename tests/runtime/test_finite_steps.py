@@ -10,7 +10,7 @@ from planner.launch import BegunTask
 from planner.launch.processes import launch
 from planner.launch.worker import Worker, joined_world
 from planner.runtime import RunOptions, TrainingOptions, run
-from planner.runtime.execute.finite_steps import require_finite
+from planner.runtime.execute.early_stop import require_finite
 from planner.runtime.execute.task_executor import RankStepResult
 from planner.runtime.state.gradient_norm import GradientClipping
 from tests.runtime.training_worlds import spread

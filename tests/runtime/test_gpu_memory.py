@@ -12,8 +12,7 @@ from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.runtime.execute.early_stop import EarlyStop
 from planner.runtime.execute.training_loop import prepare_executor, train_steps
-from planner.runtime.measure.gpu_memory import CudaMemoryCounter, StepMemory, memory_counter
-from planner.runtime.measure.memory_snapshot import MemorySnapshot
+from planner.runtime.measure.gpu_memory import CudaMemoryCounter, MemorySnapshot, StepMemory, memory_counter
 from planner.runtime.measure.metrics_file import metrics_line
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_result import RankMemory, StepResult

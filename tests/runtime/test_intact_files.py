@@ -10,8 +10,7 @@ from planner.errors import InputError
 from planner.launch.worker import Worker
 from planner.models.checkpoints.native import fill_from_full
 from planner.models.checkpoints.safetensors_files import write_tensors_streamed
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, SavedStates, checkpoint_index
-from planner.runtime.checkpoint.intact_files import require_intact
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, SavedStates, checkpoint_index, require_intact
 from planner.runtime.run_options import RunOptions
 from tests.checkpoint_files import described
 from tests.examples import examples

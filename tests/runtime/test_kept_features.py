@@ -8,9 +8,9 @@ import torch
 
 from planner.errors import InputError
 from planner.plan.legal.plan_laws import require_legal
-from planner.runtime.features.feature_store import Damaged, DiskStore, HostStore, key_of, raw_bytes
 from planner.runtime.preflight.preflight_checks import require_quick_checks
 from planner.runtime.run_options import RunOptions
+from planner.runtime.state.kept_features import Damaged, DiskStore, HostStore, key_of, raw_bytes
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import NodeStorage
 from planner.specs.workload.repeated import Repeated

@@ -9,7 +9,7 @@ import torch
 from planner.errors import InputError
 from planner.runtime import RunOptions, run
 from planner.runtime.__main__ import options_in, parser
-from planner.runtime.measure.memory_snapshot import HISTORY_ENTRIES, CudaMemoryHistory, MemorySnapshot
+from planner.runtime.measure.gpu_memory import HISTORY_ENTRIES, CudaMemoryHistory, MemorySnapshot
 from tests.plans import sharded_plan
 
 

@@ -7,8 +7,7 @@ import pytest
 from planner.launch.communication.channels import Carried
 from planner.plan.plan_file import FollowingSteps
 from planner.plan.tasks.expand import expand
-from planner.runtime.exchange.edge_transfers import edge_transfers
-from planner.runtime.exchange.plan_channels import plan_channels
+from planner.runtime.exchange.edge_transfers import edge_transfers, plan_channels
 from planner.specs.base import with_fields
 from tests.runtime.training_worlds import DECODER, spread
 from tests.several import legal

@@ -13,7 +13,7 @@ from planner.files import write
 from planner.plan.plan_file import Group, Layout, OffloadedItem, Step
 from planner.runtime import RunOptions, run
 from planner.runtime.preflight.preflight_checks import require_runnable
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import TrainingOptions
 from planner.specs.base import Ranks, with_fields
 from planner.specs.hardware.cluster import RankKind
 from planner.specs.hardware.profile import Device

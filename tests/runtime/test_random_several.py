@@ -8,8 +8,7 @@ from planner.errors import InputError
 from planner.launch.processes import launch
 from planner.plan.legal.plan_laws import require_legal
 from planner.runtime.preflight.preflight_checks import require_executable, require_runnable
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import RunOptions, TrainingOptions
 from tests.examples import thorough
 from tests.runtime.one_process import differences, trained_to_the_end
 from tests.several import at_other_times

@@ -28,7 +28,7 @@ from planner.runtime.checkpoint.checkpoint_index import (
 )
 from planner.runtime.checkpoint.resume_checks import require_save_folder, resolve_resume, run_differences
 from planner.runtime.preflight.preflight_checks import require_runnable
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import TrainingOptions
 from planner.specs.base import with_fields
 from planner.specs.workload.token_folder import OFFSETS, TOKENS
 from tests.checkpoint_files import write_states, write_tensors

@@ -17,13 +17,12 @@ from planner.launch.processes import launch
 from planner.launch.worker import joined_world
 from planner.models.checkpoints.safetensors_files import SINGLE_FILE
 from planner.runtime import RunOptions
-from planner.runtime.checkpoint import written_file
+from planner.runtime.checkpoint import accepting
 from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, NEW_STATES, TENSOR_KINDS, UNACCEPTED, read_index
-from planner.runtime.checkpoint.save_lock import SAVE_LOCK
-from planner.runtime.checkpoint.saving import CheckpointSaver
+from planner.runtime.checkpoint.saving import SAVE_LOCK, CheckpointSaver
 from planner.runtime.checkpoint.stored_states import stored_states
 from planner.runtime.execute.training_loop import train
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import TrainingOptions
 from planner.specs.base import with_fields
 from planner.specs.layers.components import Experts
 from tests.checkpoint_files import full_tensors
@@ -283,16 +282,16 @@ def gone_wrong(worker, folder):
     """Why saves failed, and what they left; what happened on the disk while a run saves; steps that one saved to which
     Ctrl-C came while it wrote; and how the run of the failed saves goes on.
     """
-    at, failures, write = partial(told, OPTIONS, folder), [], written_file.write_shards
+    at, failures, write = partial(told, OPTIONS, folder), [], accepting.write_shards
     with joined_world(worker, timeout_s=60):
         train(worker, ALONE, at(save="kept", steps=2))
         for way in (diverged, full_disk):
-            written_file.write_shards = way
+            accepting.write_shards = way
             with pytest.raises(RunFailed) as error:
                 train(worker, ALONE, at(save="kept", resume="kept", save_every=3))
             left = {path.name for path in (folder / "kept").iterdir()}
             failures.append((error.value.message, error.value.where, left))
-        written_file.write_shards = write
+        accepting.write_shards = write
         happened = watched(lambda: train(worker, ALONE, at(save="seen", save_every=3)))
         stopped = interrupted(lambda: train(worker, ALONE, at(save="stopped", save_every=2)))
         last = train(worker, ALONE, at(save="kept", resume="kept"))
@@ -334,7 +333,7 @@ def watched(run):
 
 def interrupted(run):
     """Ctrl-C comes while the first checkpoint is written, which ends no sooner than the next step."""
-    saved, write = [], written_file.write_shards
+    saved, write = [], accepting.write_shards
 
     def slowly(path, shards, values):
         saved.append(len(saved))
@@ -343,9 +342,9 @@ def interrupted(run):
             time.sleep(0.5)
         return write(path, shards, values)
 
-    written_file.write_shards = slowly
+    accepting.write_shards = slowly
     result = run()
-    written_file.write_shards = write
+    accepting.write_shards = write
     return len(saved), result.stop_reason, len(result.steps)
 
 

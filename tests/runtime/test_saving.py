@@ -16,19 +16,19 @@ from planner.launch.processes import launch
 from planner.launch.worker import joined_world, worker_from_environment
 from planner.models.checkpoints.safetensors_files import SafetensorsCheckpoint
 from planner.runtime import RunOptions
-from planner.runtime.checkpoint import written_file
+from planner.runtime.checkpoint import accepting
 from planner.runtime.checkpoint.checkpoint_index import (
     INDEX_FILE,
     SavedStates,
     checkpoint_index,
     read_index,
 )
-from planner.runtime.checkpoint.decoder_export import saveable_decoder
 from planner.runtime.checkpoint.kept_checkpoints import kept_steps
-from planner.runtime.checkpoint.save_lock import SAVE_LOCK, save_lock
+from planner.runtime.checkpoint.saving import SAVE_LOCK, save_lock
+from planner.runtime.checkpoint.stored_states import saveable_decoder
 from planner.runtime.execute.training_loop import train
 from planner.runtime.preflight.preflight_checks import require_runnable
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import TrainingOptions
 from planner.specs.base import with_fields
 from tests.plans import encoder_plan
 from tests.runtime.training_worlds import DECODER, spread
@@ -45,16 +45,16 @@ PLAIN = TrainingOptions(learning_rate=3e-3)
 @contextmanager
 def slow_disk(rank):
     """One that takes longer for the second rank's file than ranks wait for each other otherwise."""
-    write = written_file.write_shards
+    write = accepting.write_shards
 
     def waiting(path, shards, values):
         time.sleep(1.5 * rank)
         return write(path, shards, values)
 
-    written_file.write_shards = waiting
+    accepting.write_shards = waiting
     _set_pg_timeout(timedelta(seconds=1), dist.group.WORLD)
     yield
-    written_file.write_shards = write
+    accepting.write_shards = write
     _set_pg_timeout(timedelta(seconds=60), dist.group.WORLD)
 
 

@@ -8,9 +8,8 @@ import pytest
 from planner.errors import RunFailed
 from planner.launch.processes import launch
 from planner.runtime import RunOptions
-from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, NEW_STATES, read_index
-from planner.runtime.checkpoint.intact_files import file_digest
-from planner.runtime.checkpoint.save_lock import SAVE_LOCK
+from planner.runtime.checkpoint.checkpoint_index import INDEX_FILE, NEW_STATES, file_digest, read_index
+from planner.runtime.checkpoint.saving import SAVE_LOCK
 from planner.runtime.execute.training_loop import run_on_rank
 from planner.specs.base import with_fields
 from tests.runtime.training_worlds import DECODER, spread

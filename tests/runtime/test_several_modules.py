@@ -5,8 +5,7 @@ import math
 import pytest
 
 from planner.plan.plan_file import TaskPlacement
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import RunOptions, TrainingOptions
 from planner.specs.workload.items import ItemSize
 from tests.meshes import meshed
 from tests.runtime.multi_module_plans import FEEDS, IMAGES, LLM, TEXTS, joined, layout, require_those_of_one_process

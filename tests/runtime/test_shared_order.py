@@ -11,7 +11,7 @@ from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.tasks.expand import expand
 from planner.plan.tokens.resharding import is_between_modules, transfer_key
 from planner.runtime.exchange.edge_transfers import edge_transfers
-from planner.runtime.exchange.shared_order import shared_order
+from planner.runtime.exchange.stage_transfers import shared_order
 from planner.runtime.execute.training_loop import prepare_executor
 from planner.runtime.execution_order import executed_by_fsdp, sync_members, sync_point, task_gathered_encoders
 from planner.runtime.preflight.deadlocks import task_lists

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from planner.errors import RunFailed
 from planner.plan.plan_file import Group, Layout, Step
 from planner.runtime import RunOptions, TrainingOptions, run
-from planner.runtime.health.rollback import roll_back
-from planner.runtime.health.skipped_batches import (
+from planner.runtime.health.rollback import (
     SkippedBatches,
     batch_of,
     carry_skipped,
     read_skipped,
+    roll_back,
     skipping,
     write_skipped,
 )

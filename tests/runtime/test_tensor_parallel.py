@@ -2,8 +2,7 @@
 
 import pytest
 
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import RunOptions, TrainingOptions
 from planner.specs.layers import Decoder, Vit
 from tests.runtime.training_worlds import run_all, spread
 

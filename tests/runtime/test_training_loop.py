@@ -22,12 +22,11 @@ from planner.launch.worker import joined_world
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
 from planner.runtime import RunOptions, StepResult, TrainingOptions, run
-from planner.runtime.checkpoint.checkpoint_index import read_index
-from planner.runtime.checkpoint.intact_files import file_digest
+from planner.runtime.checkpoint.checkpoint_index import file_digest, read_index
 from planner.runtime.execute import training_loop as executing
 from planner.runtime.execute.early_stop import EarlyStop
 from planner.runtime.execute.training_loop import MEASURED_STEPS, prepare_executor, train, train_steps
-from planner.runtime.measure.memory_snapshot import make_memory_snapshot
+from planner.runtime.measure.gpu_memory import make_memory_snapshot
 from planner.runtime.measure.metrics_file import metrics_writer
 from planner.runtime.state import full_tensors
 from planner.specs.base import with_fields

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from planner.launch.processes import launch
 from planner.launch.worker import joined_world
-from planner.runtime.state import bf16_reductions
+from planner.runtime.state.replicas import all_reduce_in_bf16, reduce_scatter_in_bf16
 from planner.specs.base import with_fields
 from planner.specs.parameters import layer_parameters, parameter_counts
 from tests.examples import soaked
@@ -159,8 +159,8 @@ def summed(worker, numbers):
     with joined_world(worker, timeout_s=60):
         own = torch.tensor(numbers[worker.rank])
         part = own.new_empty(len(own) // len(numbers))
-        bf16_reductions.reduce_scatter(part, own, dist.group.WORLD)
-        bf16_reductions.all_reduce(own[:-3], dist.group.WORLD)  # no multiple of the ranks
+        reduce_scatter_in_bf16(part, own, dist.group.WORLD)
+        all_reduce_in_bf16(own[:-3], dist.group.WORLD)  # no multiple of the ranks
         return part.tolist(), own[:-3].tolist()  # tensors would travel as handles of processes that have ended
 
 

@@ -11,8 +11,7 @@ from planner.runtime.execute import training_loop
 from planner.runtime.execute.training_loop import train
 from planner.runtime.execute.warmup import warm_up
 from planner.runtime.preflight.preflight_checks import require_runnable
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import TrainingOptions
+from planner.runtime.run_options import RunOptions, TrainingOptions
 from planner.specs.base import Ranks
 from planner.specs.layers import Decoder
 from tests.examples import thorough

@@ -1,1 +1,1 @@
-"""The verbs of `planner`, one file each; heavy imports stay inside their functions."""
+"""The verbs of `planner`, those of one kind in one file; heavy imports stay inside their functions."""

@@ -1,12 +1,31 @@
-"""`planner ask`: a question in one line, answered by the plan of the job that it becomes."""
+"""`planner ask`: a question in one line, answered by the plan of the job that it becomes; `planner init`: the same
+questions one by one, and the files of that job.
+"""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.complete import audio_names, cluster_names, image_names, length_names, model_names, software_names
-from planner.cli.options import Effort, Json, Seed
+from planner.cli.options import (
+    Effort,
+    Json,
+    Seed,
+    audio_names,
+    cluster_names,
+    image_names,
+    length_names,
+    model_names,
+    software_names,
+)
+from planner.errors import InputError
+from planner.printable import one_line, printable
+
+if TYPE_CHECKING:
+    from planner.specs.layers.stack import InputUnit
+    from planner.workflows.questions import Question
 
 Folder = Annotated[
     Path | None,
@@ -84,3 +103,39 @@ def ask(
     files.write(path, solved.plan)
     answer = {**json_answers.solve_answer(solved, path), "job": str(job)} if json else {}
     render.emit(json, answer, plan_tables.solve_lines(solved, path, f"; or edit {job}, and planner solve it"))
+
+
+def init() -> None:
+    """Ask for model, GPUs, lengths and software one by one, and write the job to solve."""
+    from planner.workflows import questions
+
+    question = questions.Question(batch=1)
+    asked: tuple[tuple[str, str, str | None, InputUnit | None], ...] = (  # field, text, default, of who reads what
+        ("model", "Model: a name (planner list models), a model file, or a config.json", None, None),
+        ("gpus", "GPUs in all, such as 64xh100", None, None),
+        ("nics", "Adapters of a node, such as 8x400Gb; empty: as is usual", "", None),
+        ("lengths", "Lengths: tokens of every sequence, a distribution, or a file", None, None),
+        ("images", "Images of each sample, such as 1280x960; empty: none", "", "patches"),
+        ("audio", "Seconds of sound of each sample, such as 7.2; empty: none", "", "frames"),
+        ("batch", "Sequences of a step", None, None),
+        ("software", "Training framework; any: launch or not", "planner", None),
+    )
+    for name, text, default, unit in asked:
+        if unit is None or questions.reads(question, unit):
+            question = prompted(partial(questions.with_answer, question, name), text, default)
+    folder = typer.prompt("Folder", default=one_line(questions.question_name(question)))
+    job = questions.write_question(question, Path(folder))
+    typer.echo(printable(f"written: {job}\nnext: planner solve {job}"))
+
+
+def prompted(answered: Callable[[str], "Question"], text: str, default: str | None) -> "Question":
+    """The question with one more answer; asks again until there is one that can be used."""
+
+    def use(answer: str) -> "Question":
+        try:
+            return answered(answer.strip())
+        except InputError as error:
+            raise typer.BadParameter(one_line(f"{error.message}; {error.fix}")) from error
+
+    with_answer: Question = typer.prompt(text, default=default, value_proc=use, show_default=bool(default))
+    return with_answer

@@ -1,4 +1,4 @@
-"""`planner demo`: runs the whole product in one command."""
+"""`planner demo` runs the whole product in one command; `planner samples` writes a toy data set to learn from."""
 
 from enum import Enum
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json
+from planner.cli.options import Json, Seed
 from planner.extras import require_torch
 
 
@@ -19,8 +19,7 @@ class DemoName(str, Enum):
 
 def demo(
     name: Annotated[
-        DemoName,
-        typer.Argument(help="documents: a decoder, on unlike lengths; multimodal: one that sees and hears."),
+        DemoName, typer.Argument(help="documents: a decoder, on unlike lengths; multimodal: one that sees and hears.")
     ] = DemoName.DOCUMENTS,
     folder: Annotated[
         Path | None,
@@ -60,3 +59,27 @@ def multimodal(folder: Path, json: bool) -> None:
     with demo_screen.demo_printer(json, screen.CHAPTERS, screen.stage_lines) as listener:
         result = multimodal_demo(folder, listener)
     render.emit(json, json_answers.multimodal_demo_answer(result), *screen.closing_panel(result))
+
+
+def samples(
+    folder: Annotated[Path, typer.Argument(help="Folder for the samples, to plan and to train on.")],
+    count: Annotated[int, typer.Option(help="Number of samples.", min=1, max=10**6)] = 1024,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Write a toy data set to learn from: coloured squares and tones, whose names are the words that follow.
+
+    The folder is what `planner run --data` reads; tokens.npy has 10 words, pixels are in three colours, frames have 16
+    mel bins.
+    """
+    from planner.cli import render
+    from planner.units import plural
+    from planner.workflows import toy_samples
+
+    written = toy_samples.toy_samples(count, seed)
+    toy_samples.write_samples(folder, written)
+    images, clips = (sum(len(each[at]) for each in written) for at in (1, 2))
+    entropy = toy_samples.text_entropy([each.words for each in written])
+    answer = {"samples": count, "images": images, "clips": clips, "text_entropy": entropy, "folder": str(folder)}
+    told = f"{plural(count, 'sample')}, {plural(images, 'image')}, {plural(clips, 'clip')} written to {folder}"
+    render.emit(json, answer, told, f"a model of the text alone has a loss of {entropy:.4f} or more")

@@ -1,4 +1,6 @@
-"""`planner export`: writes a plan, or a part of it, in the format of another program."""
+"""`planner export` writes a plan for another program; `planner import` reads another program's schedule into a plan, or
+its model as a model file.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +8,9 @@ from typing import Annotated
 import typer
 
 from planner.cli.options import Json, PlanFile
+from planner.errors import InputError
+
+HF = "hf"
 
 
 def export(
@@ -30,3 +35,46 @@ def export(
         return
     write_text(output, exported.text)
     render.emit(json, export_lines.export_summary(exported, to, output), *export_lines.export_lines(exported, output))
+
+
+def import_file(
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="torch-csv or hf")],
+    file: Annotated[Path, typer.Argument(help="The other program's file: a schedule, or a config.json.")],
+    into: Annotated[
+        Path | None, typer.Option("--into", help="torch-csv: the plan file that gives layout, data and prices.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write the plan or the model to.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Import another program's file: a pipeline schedule into a plan, or a model.
+
+    torch-csv: a schedule of torch.distributed.pipelining (format compute_only); the new plan states its step time. hf:
+    a Hugging Face config.json, or a folder with one, as a model for jobs; printed to stdout without -o. Nothing is
+    downloaded; what a model file cannot express is named, or refused.
+    """
+    from planner import files, pipeline
+    from planner.cli import render
+    from planner.cli.views import export_lines, imported_model
+    from planner.export import ORDER_READERS, import_order_into
+
+    if form not in (*ORDER_READERS, HF):
+        raise InputError(
+            f"no format is called `{form}`", where="FORMAT", fix=f"one of {', '.join((*ORDER_READERS, HF))}"
+        )
+    if form == HF:
+        imported_model.import_model(file, output, json)
+        return
+    if into is None or output is None:
+        missing = "--into" if into is None else "-o"
+        raise InputError(
+            f"a schedule is imported into a plan: {missing} is not given", where=missing, fix="--into PLAN -o NEW"
+        )
+    old, scores = pipeline.read_scored(into)
+    plan = import_order_into(form, file, old)
+    before = sum(score.step_seconds for score in scores)
+    files.write(output, plan)
+    render.emit(
+        json, export_lines.import_summary(before, plan, output), *export_lines.import_lines(before, plan, output)
+    )

@@ -55,6 +55,7 @@ def replay(
     """
     from planner.cli import progress, render
     from planner.cli.views import replay_tables as views
+    from planner.replay.timing import write_chrome_trace
     from planner.replay.whatif import WhatIfOptions
     from planner.workflows import replaying
 
@@ -64,7 +65,7 @@ def replay(
         changes = WhatIfOptions(options[0], bandwidth, *options[1:])
         answer = replaying.replay_traces(traces, without or (), changes, on_progress)
     if trace:
-        replaying.write_replay_trace(trace, answer)
+        write_chrome_trace(trace, answer.replay)
     if json:
         render.emit(True, views.summary(answer))
     else:

@@ -1,11 +1,17 @@
-"""`planner show`: draws a plan in the terminal."""
+"""`planner show`, `planner simulate` and `planner report`: a plan as a picture, as a timeline, and as a page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.options import Json, PlanFile
+from planner.cli.options import Json, PlanFile, TraceRanks, parse_ranks
+from planner.errors import InputError
+from planner.specs.framework.overlap import parse_overlap
+from planner.units import byte_size
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 def show(
@@ -30,3 +36,86 @@ def show(
         write_text(svg, render.svg(f"planner show {plan}", plan_picture.draw_plan(loaded, scores, render.SVG_CANVAS)))
     answer = json_answers.simulation_answer(loaded, scores) if json else {}
     render.emit(json, answer, *plan_picture.draw_plan(loaded, scores, render.canvas()))
+
+
+def simulate(
+    plan: PlanFile,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write a Chrome trace here (.json or .json.gz), for Perfetto.")
+    ] = None,
+    trace_ranks: TraceRanks = None,
+    measured: Annotated[
+        Path | None, typer.Option(help="A trace from `planner run --trace`, to compare with the simulation.")
+    ] = None,
+    overlap: Annotated[
+        str | None,
+        typer.Option(
+            help="Communication that overlaps with compute: tp=off,pp=on,dp=off,ep=on, or all=off; default: the plan's."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Simulate a plan: step time, memory, where time goes.
+
+    Runs every task of the plan through the event engine, at the plan's prices. --measured names the tasks that explain
+    how a run differs from it, and --trace then shows both. --overlap changes which communication overlaps with compute.
+    """
+    from planner import pipeline
+    from planner.cli import render
+    from planner.cli.views import json_answers, measured_difference, plan_tables
+    from planner.workflows.tracing import overlay, write_simulated_trace
+
+    if trace_ranks and not trace:
+        raise InputError("no trace is asked for", where="--trace-ranks", fix="add --trace FILE")
+    loaded, scores = pipeline.read_scored(plan)
+    ranks = parse_ranks(trace_ranks, loaded.size)
+    overlaps = parse_overlap(overlap)
+    scores = pipeline.simulate(loaded, overlaps) if overlaps.switched else scores
+    overlays = overlay(loaded, scores, measured) if measured else ()
+    drawn = write_simulated_trace(trace, loaded, scores, overlays, ranks) if trace else 0
+    data = json_answers.simulation_answer(loaded, scores) | (measured_difference.summary(overlays) if measured else {})
+    data |= {"overlap": {kind: getattr(overlaps, kind) for kind in overlaps.switched}} if overlaps.switched else {}
+    trace_lines = plan_tables.trace_line(trace, len(overlays or scores), (drawn, loaded.size))
+    render.emit(
+        json,
+        data,
+        plan_tables.simulation_table(loaded, scores),
+        *measured_difference.difference_tables(overlays),
+        *trace_lines,
+    )
+
+
+def report(
+    what: Annotated[Path, typer.Argument(help="A plan, a trace, a folder of published records, or a ledger of runs.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write the page to.")] = Path("report.html"),
+    measured: Annotated[
+        Path | None, typer.Option(help="For a plan: the trace of a run of it, to compare with the simulation.")
+    ] = None,
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why",
+            help="For a plan: also solve it again with more memory, ranks and bandwidth, to show what would help.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write one HTML page: timeline by rank, memory, where time goes, and why.
+
+    The page is self-contained and works offline; the same input gives the same bytes.
+    """
+    from planner.cli import render
+    from planner.workflows import reporting
+
+    written = reporting.write_page(what, output, reporting.PageExtras(measured, why))
+    render.emit(json, written, page_line(written))
+
+
+def page_line(written: dict[str, Any]) -> "Text":
+    """Where the page is, and how large."""
+    from rich.text import Text
+
+    return Text.assemble(
+        (f"{written['report']}", "bold"),
+        f"  {byte_size(written['bytes'])}: open it in a browser; it loads nothing from the network",
+    )

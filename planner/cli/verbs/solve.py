@@ -50,7 +50,7 @@ def solve(
         str | None,
         typer.Option(
             help="With --static: one set of layouts of all modules for these mixes, as 1:9,5:5,9:1, or in the order of "
-            "a run with their steps, as 1:9=2000,5:5=500; the plan is that of --mix, else of the first.",
+            "a run with their steps, as 1:9=2000,5:5=500; the plan is that of --mix, else of the first."
         ),
     ] = None,
     regret: Annotated[

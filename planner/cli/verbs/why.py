@@ -1,10 +1,10 @@
-"""`planner why`: explains a plan."""
+"""`planner why` explains a plan, `planner why-not` what another plan would cost."""
 
 from typing import Annotated
 
 import typer
 
-from planner.cli.options import Json, PlanFile
+from planner.cli.options import DOES_NOT_FIT, ILLEGAL, Json, PlanFile
 
 
 def why(
@@ -29,3 +29,37 @@ def why(
 
     answer = pipeline.why(pipeline.read_plan(plan), what, step)
     render.emit(json, why_tables.why_answer(answer), *why_tables.answer_lines(answer))
+
+
+def why_not(
+    plan: PlanFile,
+    changes: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=VALUE…", help="Changes such as items.17.degree=64, zero=2 or vision.tp=4."),
+    ],
+    step: Annotated[int, typer.Option(help="Step to explain, of a plan of several batches.", min=0)] = 0,
+    json: Json = False,
+) -> None:
+    """Solve a plan again with something changed: what that costs, and why.
+
+    Fields of a static layout (tp=4 pp=2) are fixed, and the search decides the others. Of a plan of several modules a
+    key says of which (vision.tp=4 llm.pp=2 vision.ranks=first_stage, or a whole layout as screens show it): the others
+    keep theirs, and where a strategy decided these it also decides them again.
+
+    Exit code 3: nothing has it, and the answer says what binds; 2: degrees or stages that exclude each other, or what
+    the software cannot launch.
+
+    Keys: items.N.degree, degrees, strategy, sync, zero, recompute, dtype, tokens_per_rank, memory_margin, ranks,
+    nodes, effort; of a static layout tp, cp, ulysses, pp, vpp, ep, etp, dp, replica, micro_batch, schedule, dispatch,
+    offload, optimizer_offload, stages (as [0-10,11-22], with which the layout's other fields stay), overlap (as [tp]),
+    rank_order, sequence_parallel, gradients; of several modules MODULE.FIELD, MODULE.inputs_per_rank, tokens_per_rank,
+    memory_margin.
+    """
+    from planner import pipeline
+    from planner.cli import render
+    from planner.cli.views import why_tables
+
+    answer = pipeline.why_not(pipeline.read_plan(plan), tuple(changes), step)
+    render.emit(json, why_tables.why_answer(answer), *why_tables.answer_lines(answer))
+    if answer.infeasible:
+        raise typer.Exit(ILLEGAL if answer.infeasible.illegal else DOES_NOT_FIT)

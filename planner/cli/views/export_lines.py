@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from planner.export import ExportedOrder
+from planner.export import ExportedPlan
 from planner.plan.plan_file import Plan
 from planner.scoring import objective_of, objective_value
 
 
-def export_summary(exported: ExportedOrder, to: str, out: Path) -> dict[str, Any]:
+def export_summary(exported: ExportedPlan, to: str, out: Path) -> dict[str, Any]:
     return {"form": to, "file": str(out), "micro_batches": [*exported.micro_batches]}
 
 
-def export_lines(exported: ExportedOrder, out: Path) -> list[str]:
-    lines = [f"schedule written to {out}"]
+def export_lines(exported: ExportedPlan, out: Path) -> list[str]:
+    lines = [f"{exported.what} written to {out}"]
     if [*exported.micro_batches] != sorted(exported.micro_batches):
         numbers = ", ".join(map(str, exported.micro_batches))
         lines.append(f"its micro-batches 0, 1, … are the plan's {numbers}: the order in which the last stage runs them")

@@ -1,8 +1,7 @@
 """Groups of processes, and what is exchanged in them: collectives, ring and Ulysses attention, dispatch to experts."""
 
-from planner.launch.communication.barriers import barrier
 from planner.launch.communication.channels import Channel, Channels, ExpectedMessage, RankPair
-from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER, prepare, time_collective
+from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER, barrier, prepare, time_collective
 from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.communication.expert_dispatch import dispatchers_by_layer
 from planner.launch.communication.messages import all_gather_messages, broadcast_message, gather_messages

@@ -52,9 +52,7 @@ class Channels:
         self.posted: dict[int, deque[tuple[str, Tensor, dist.Work]]] = {}
 
     def connect(self) -> None:
-        """Send a byte over each channel, in one order on all ranks: NCCL creates a communicator at its first message,
-        for which both ranks wait.
-        """
+        """Send a byte over each channel, in one order on all ranks: NCCL connects two at a first message."""
         byte = torch.zeros(1, dtype=torch.uint8, device=self.device)
         for (source, target, _), group in self.groups.items():
             if self.rank == source:

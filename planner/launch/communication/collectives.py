@@ -1,21 +1,51 @@
-"""The collectives that the runtime uses, one at a time over a group, timed: what the profile of a machine contains."""
+"""Collectives of a group: an exchange of tensors whose backward is another exchange; the barrier at which ranks wait
+for each other; and the collectives that the runtime uses, one at a time, timed: what the profile of a machine contains.
+"""
 
 import time
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.communication.barriers import barrier
-
+TensorExchange = Callable[[Tensor], Tensor]
 Collective = Literal["all_to_all", "all_gather", "reduce_scatter", "p2p"]
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 # Torch 2.13 renamed two of them, and warns about the old names.
 ALL_GATHER = dist.all_gather_single if hasattr(dist, "all_gather_single") else dist.all_gather_into_tensor
 REDUCE_SCATTER = dist.reduce_scatter_single if hasattr(dist, "reduce_scatter_single") else dist.reduce_scatter_tensor
 
-COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+
+def barrier(group: dist.ProcessGroup | None = None) -> None:
+    """Returns when every rank of the group, or of the world, has called it. NCCL is told which GPU is this rank's, as
+    it would guess by the rank's number and warn that it did.
+    """
+    on_gpu = dist.get_backend(group) == "nccl"
+    dist.barrier(group, device_ids=[torch.cuda.current_device()] if on_gpu else None)
+
+
+class Exchange(torch.autograd.Function):
+    """An exchange between ranks whose backward is another exchange."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, exchange: TensorExchange, back: TensorExchange) -> Tensor:
+        """What `exchange` makes of x (any shape); `back` takes the gradient of that to the gradient of x."""
+        ctx.back, out = back, exchange(x)
+        return x.view_as(x) if out is x else out  # an autograd function may not return its input itself
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient of x, of its shape."""
+        return ctx.back(gradient), None, None
+
+
+def with_backward(x: Tensor, exchange: TensorExchange, back: TensorExchange) -> Tensor:
+    """What `exchange` makes of x (any shape), whose backward is `back`."""
+    out: Tensor = Exchange.apply(x, exchange, back)  # type: ignore[no-untyped-call]
+    return out
 
 
 def time_collective(

@@ -13,14 +13,7 @@ from torch import Tensor
 from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.communication.process_groups import ProcessGroups
 from planner.launch.communication.ragged_collectives import RaggedGroup
-from planner.models import (
-    LOCAL_DISPATCHER,
-    EqualShard,
-    ExpertChoice,
-    ExpertFunction,
-    TokenDispatcher,
-    combine_outputs,
-)
+from planner.models import LOCAL_DISPATCHER, EqualShard, ExpertChoice, ExpertFunction, TokenDispatcher, combine_outputs
 from planner.plan.mesh.rank_mesh import expert_coordinates, expert_groups_over, expert_shards, stage_ranks_of
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks
@@ -64,9 +57,7 @@ class AllToAllDispatcher(StageDispatcher):
         return combine_outputs(self.ep.all_to_all(y, received, sent), order, choice)
 
     def exchange_counts(self, choice: ExpertChoice) -> tuple[Tensor, Tensor]:
-        """This rank's choices by expert `(experts)`, and incoming ones by source and local expert `(etp * ep, experts /
-        ep)`.
-        """
+        """This rank's choices `(experts)`, and incoming ones by source and expert `(etp * ep, experts / ep)`."""
         outgoing, one_each = choice.counts(), [1] * self.ep.size
         incoming = self.ep.all_to_all_no_grad(outgoing.view(self.ep.size, -1), one_each, one_each)
         return outgoing, self.etp.all_gather_no_grad(incoming, [self.ep.size] * self.etp.size)
@@ -108,9 +99,7 @@ class AllGatherDispatcher(StageDispatcher):
         return self.expert_ranks.reduce_scatter(torch.zeros_like(x).index_add(0, order // choice.topk, y), rows)
 
     def exchange_counts(self, tokens: int, choice: ExpertChoice) -> tuple[list[int], Tensor, int]:
-        """Tokens of each rank, choices of each local expert over all ranks `(experts / ep)`, and the sum of these
-        choices.
-        """
+        """Tokens of each rank, choices of each local expert over all ranks `(experts / ep)`, and the sum of these."""
         local = torch.cat([choice.counts(), choice.experts.new_full((1,), tokens)])
         all_counts = self.expert_ranks.all_gather_no_grad(
             local.unsqueeze(0), [1] * self.expert_ranks.size
@@ -140,9 +129,7 @@ def dispatchers_by_layer(
 
 
 def token_dispatcher(layout: Layout, groups: ProcessGroups, meter: CommunicationMeter) -> TokenDispatcher:
-    """This rank's token dispatcher for all micro-batches, where experts of all layers have the same layout. All ranks
-    call it.
-    """
+    """This rank's token dispatcher where experts of all layers have one layout. All ranks call it."""
     rank = groups.rank
 
     def ragged(ranks: Ranks) -> RaggedGroup:

@@ -4,12 +4,11 @@ All are one all-to-all with uneven splits: no rank pads, and a rank sends only w
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from planner.launch.communication.collectives import with_backward
 from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.traffic import TrafficKind
 
@@ -29,23 +28,22 @@ class RaggedGroup:
         self.index = 0 if group is None else dist.get_rank(group)
 
     def all_to_all(self, x: Tensor, sent: Sizes, received: Sizes) -> Tensor:
-        """Send `sent[i]` rows of x `(rows, ...)` to rank i, and receive `received[i]`: `(sum(received), ...)`. Backward
-        reverses it.
-        """
-        out: Tensor = _AllToAll.apply(x, self, sent, received)  # type: ignore[no-untyped-call]
-        return out
+        """Send `sent[i]` rows of x `(rows, ...)` to rank i, receive `received[i]`. Backward reverses it."""
+        return with_backward(
+            x,
+            lambda x: self.all_to_all_no_grad(x, sent, received),
+            lambda gradient: self.all_to_all_no_grad(gradient, received, sent),
+        )
 
     def all_gather(self, x: Tensor, sizes: Sizes) -> Tensor:
         """The rows of all ranks, `(sum(sizes), ...)`, from x `(sizes[index], ...)`. Backward reduce-scatters."""
-        out: Tensor = _AllGather.apply(x, self, sizes)  # type: ignore[no-untyped-call]
-        return out
+        gather, scatter = self.all_gather_no_grad, self.reduce_scatter_no_grad
+        return with_backward(x, lambda x: gather(x, sizes), lambda gradient: scatter(gradient, sizes))
 
     def reduce_scatter(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """This rank's rows `(sizes[index], ...)` of the sum of x `(sum(sizes), ...)` over the ranks. Backward
-        all-gathers.
-        """
-        out: Tensor = _ReduceScatter.apply(x, self, sizes)  # type: ignore[no-untyped-call]
-        return out
+        """This rank's rows `(sizes[index], ...)` of the ranks' sum of x `(sum(sizes), ...)`. Backward all-gathers."""
+        gather, scatter = self.all_gather_no_grad, self.reduce_scatter_no_grad
+        return with_backward(x, lambda x: scatter(x, sizes), lambda gradient: gather(gradient, sizes))
 
     def all_reduce_no_grad(self, x: Tensor) -> Tensor:
         """The sum of x (any shape) over the ranks, on all, without a gradient."""
@@ -79,44 +77,3 @@ class RaggedGroup:
         own_rows = sizes[self.index]
         parts = self.all_to_all_no_grad(x, sizes, [own_rows] * self.size)
         return parts.view(self.size, own_rows, *x.shape[1:]).sum(0)  # accumulates in float32 also where x is bfloat16
-
-
-class _AllToAll(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sent: Sizes, received: Sizes) -> Tensor:
-        ctx.ragged, ctx.sent, ctx.received = ragged, sent, received
-        return as_new_tensor(ragged.all_to_all_no_grad(x, sent, received), x)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return ctx.ragged.all_to_all_no_grad(gradient, ctx.received, ctx.sent), None, None, None
-
-
-class _AllGather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sizes: Sizes) -> Tensor:
-        ctx.ragged, ctx.sizes = ragged, sizes
-        return as_new_tensor(ragged.all_gather_no_grad(x, sizes), x)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.ragged.reduce_scatter_no_grad(gradient, ctx.sizes), None, None
-
-
-class _ReduceScatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, ragged: RaggedGroup, sizes: Sizes) -> Tensor:
-        ctx.ragged, ctx.sizes = ragged, sizes
-        return as_new_tensor(ragged.reduce_scatter_no_grad(x, sizes), x)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.ragged.all_gather_no_grad(gradient, ctx.sizes), None, None
-
-
-def as_new_tensor(out: Tensor, x: Tensor) -> Tensor:
-    """A view of the output (any shape) where it is the input x itself, which an autograd function may not return."""
-    return x.view_as(x) if out is x else out

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER
+from planner.launch.communication.collectives import ALL_GATHER, REDUCE_SCATTER, with_backward
 from planner.launch.communication.communication_meter import CommunicationMeter
 from planner.launch.communication.process_groups import ProcessGroups
 from planner.models import NO_TENSOR_PARALLEL, EqualShard, TensorParallel
@@ -45,23 +45,23 @@ class TensorParallelGroup:
 
     def local_rows(self, x: Tensor) -> Tensor:
         """This rank's rows `(local_tokens, ...)` of a replicated x `(tokens, ...)`."""
-        out: Tensor = _LocalRows.apply(x, self)  # type: ignore[no-untyped-call]
-        return out
+        sizes = self.rows_by_rank(len(x))
+        return with_backward(x, self.own_rows, lambda gradient: self.all_gather_no_grad(gradient, sizes))
 
     def all_gather(self, x: Tensor) -> Tensor:
         """All-gather x `(local_tokens, ...)` to `(tokens, ...)`."""
-        out: Tensor = _AllGatherRows.apply(x, self)  # type: ignore[no-untyped-call]
-        return out
+        gather, scatter = self.all_gather_no_grad, self.reduce_scatter_no_grad
+        return with_backward(x, lambda x: gather(x, self.sizes), lambda gradient: scatter(gradient, self.sizes))
 
     def reduce_scatter(self, x: Tensor) -> Tensor:
         """Reduce-scatter partial sums x `(tokens, ...)` to `(local_tokens, ...)`."""
-        out: Tensor = _ReduceScatterRows.apply(x, self)  # type: ignore[no-untyped-call]
-        return out
+        sizes = self.rows_by_rank(len(x))
+        gather, scatter = self.all_gather_no_grad, self.reduce_scatter_no_grad
+        return with_backward(x, lambda x: scatter(x, sizes), lambda gradient: gather(gradient, sizes))
 
     def all_reduce_sum(self, x: Tensor) -> Tensor:
-        """The sum of x (any shape) over the ranks."""
-        out: Tensor = _AllReduceSum.apply(x, self)  # type: ignore[no-untyped-call]
-        return out
+        """The sum of x (any shape) over the ranks; what follows it is the same on all, and so is its gradient."""
+        return with_backward(x, self.all_reduce_no_grad, lambda gradient: gradient)
 
     @torch.no_grad()
     def all_reduce_max(self, x: Tensor) -> Tensor:
@@ -78,9 +78,7 @@ class TensorParallelGroup:
         return x.narrow(0, sum(sizes[: self.shard.index]), sizes[self.shard.index])
 
     def all_gather_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """The rows of every rank `(sum(sizes), ...)`, of which x `(sizes[index], ...)` is this rank's; without a
-        gradient.
-        """
+        """The rows of every rank `(sum(sizes), ...)`, from this rank's x `(sizes[index], ...)`; without a gradient."""
         largest, ranks = max(sizes), len(sizes)
         sent = x.contiguous() if len(x) == largest else pad_shards([x], largest)
         out = x.new_empty(ranks * largest, *x.shape[1:])
@@ -92,9 +90,7 @@ class TensorParallelGroup:
         return torch.cat([rows[:size] for rows, size in zip(torch.split(out, largest), sizes, strict=True)])
 
     def reduce_scatter_no_grad(self, x: Tensor, sizes: Sizes) -> Tensor:
-        """This rank's rows `(sizes[index], ...)` of the sum of x `(sum(sizes), ...)` over the ranks; without a
-        gradient.
-        """
+        """This rank's rows `(sizes[index], ...)` of the ranks' sum of x `(sum(sizes), ...)`; without a gradient."""
         largest, ranks, size = max(sizes), len(sizes), sizes[self.shard.index]
         sent = x.contiguous() if min(sizes) == largest else pad_shards(torch.split(x, list(sizes)), largest)
         out = x.new_empty(largest, *x.shape[1:])
@@ -116,61 +112,6 @@ def pad_shards(shards: Sequence[Tensor], rows: int) -> Tensor:
     """Shards `(at most rows, ...)`, each padded with zeros to `rows`, one after the other: `(shards * rows, ...)`."""
     parts = [part for x in shards for part in (x, x.new_zeros(rows - len(x), *x.shape[1:])) if len(part)]
     return torch.cat(parts) if parts else shards[0]
-
-
-class _LocalRows(torch.autograd.Function):
-    """Local rows; backward all-gathers the ranks' gradients of their rows."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
-        ctx.block, ctx.sizes = block, block.rows_by_rank(len(x))
-        return block.own_rows(x)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.block.all_gather_no_grad(gradient, ctx.sizes), None
-
-
-class _AllGatherRows(torch.autograd.Function):
-    """All-gather; backward sums the gradients of all ranks, each of which used every row for part of its result."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
-        ctx.block = block
-        return block.all_gather_no_grad(x, block.sizes)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.block.reduce_scatter_no_grad(gradient, ctx.block.sizes), None
-
-
-class _ReduceScatterRows(torch.autograd.Function):
-    """Reduce-scatter; the gradient of every rank's summand is that of the sum."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
-        ctx.block, ctx.sizes = block, block.rows_by_rank(len(x))
-        return block.reduce_scatter_no_grad(x, ctx.sizes)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.block.all_gather_no_grad(gradient, ctx.sizes), None
-
-
-class _AllReduceSum(torch.autograd.Function):
-    """All-reduce; what follows the sum is the same on all ranks, and so is its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, block: TensorParallelGroup) -> Tensor:
-        return block.all_reduce_no_grad(x)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
 
 
 def tensor_parallel_over(

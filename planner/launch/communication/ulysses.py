@@ -72,9 +72,7 @@ class UlyssesAttention:
         return q, k, v
 
     def heads_to_seq(self, out: Tensor) -> Tensor:
-        """The inverse for attention's output: `(group_tokens, heads / degree, value_dim)` to `(tokens, heads,
-        value_dim)`.
-        """
+        """The inverse for an output: `(group_tokens, heads / degree, value_dim)` to `(tokens, heads, value_dim)`."""
         tokens = self.sizes[self.index]
         own_sizes = [tokens] * self.degree
         received = self.collectives.all_to_all(

@@ -128,9 +128,7 @@ class ActivationOffload:
         self.host_bytes = 0
 
     def should_offload(self, size: int) -> bool:
-        """Whether to offload a whole storage of `size` bytes: where that brings the offloaded share closer to the
-        ratio.
-        """
+        """Whether to offload a storage of `size` bytes: where that brings the offloaded share closer to the ratio."""
         self.owed_bytes += self.ratio * size
         offloaded = self.ratio > 0 and 2 * self.owed_bytes >= size
         if offloaded:

@@ -84,9 +84,7 @@ def deferring_weight_gradients(store: DeferredGradients | None) -> Iterator[None
 
 
 def deferrable_multiply(x: Tensor, weight: Tensor, product: DeferrableProduct = MATRIX_PRODUCT) -> Tensor:
-    """The product y `(rows, out)` of x `(rows, width)` and a weight, whose gradient is deferred inside
-    `deferring_weight_gradients`.
-    """
+    """The product y `(rows, out)` of x `(rows, width)` and a weight, whose gradient may be deferred to a store."""
     store = _store.get()
     if store is None or not torch.is_grad_enabled():
         return product.forward(x, weight)

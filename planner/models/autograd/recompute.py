@@ -86,9 +86,7 @@ _recipes: ContextVar[list[RecomputedTensor] | None] = ContextVar("recipes", defa
 
 @contextmanager
 def recomputing(make: TensorFunction, x: Tensor) -> Iterator[Tensor]:
-    """Gives make(x), of x's shape or another, which forwards in the block do not save but recompute; x is saved by the
-    usual hooks.
-    """
+    """Gives make(x), of any shape, which forwards in the block recompute; x is saved by the usual hooks."""
     restore = pack_saved_tensor(x)
     value = make(x)
     recipes = [RecomputedTensor(value, lambda: make(restore()))]

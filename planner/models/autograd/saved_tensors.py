@@ -18,9 +18,7 @@ _packs: ContextVar[tuple[PackHook, ...]] = ContextVar("packs", default=())
 
 @contextmanager
 def packing_saved_tensors(pack: PackHook) -> Iterator[None]:
-    """In this block saved tensors (of any shape) are offered to `pack` first, then to the hooks of
-    surrounding blocks.
-    """
+    """In this block saved tensors (of any shape) are offered to `pack` first, then to hooks of surrounding blocks."""
     token = _packs.set((pack, *_packs.get()))
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack_saved_tensor, lambda back: back()):

@@ -1,7 +1,6 @@
 """Weights read from and written to Hugging Face and native checkpoints in safetensors files."""
 
 from planner.models.checkpoints.hugging_face import (
-    CONFIG,
     InitialWeights,
     require_checkpoint,
     require_same_function,
@@ -18,23 +17,15 @@ from planner.models.checkpoints.native import (
 from planner.models.checkpoints.safetensors_files import (
     DTYPE_NAMES,
     DTYPES,
-    SINGLE_FILE,
-    SafetensorsCheckpoint,
-    TensorDescription,
-    write_tensors_streamed,
 )
 from planner.models.checkpoints.stored_shards import HeldShard, StoredShards, read_shards, write_shards
 
 __all__ = [
-    "CONFIG",
     "DTYPES",
     "DTYPE_NAMES",
-    "SINGLE_FILE",
     "HeldShard",
     "InitialWeights",
-    "SafetensorsCheckpoint",
     "StoredShards",
-    "TensorDescription",
     "all_finite",
     "fill_from_shards",
     "parameter_shapes",
@@ -46,5 +37,4 @@ __all__ = [
     "saveable",
     "set_initial_weights",
     "write_shards",
-    "write_tensors_streamed",
 ]

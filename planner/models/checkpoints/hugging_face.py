@@ -76,9 +76,7 @@ def is_stored(spec: Module, checkpoint: SafetensorsCheckpoint) -> bool:
 
 
 def load_checkpoint(model: nn.Module, spec: Module, folder: Path) -> None:
-    """Load a Hugging Face checkpoint into the shard of a module that this rank holds, cast to the parameters' dtype.
-    Raises InputError.
-    """
+    """Load a Hugging Face checkpoint into a rank's shard of a module, in the parameters' dtype. Raises InputError."""
     checkpoint, parameters = hugging_face_checkpoint(folder), dict(model.named_parameters())
 
     def read(name: str) -> Tensor:
@@ -95,9 +93,7 @@ def as_matrix(values: Tensor, dims: int) -> Tensor:
 
 
 def require_checkpoint(specs: Sequence[Module], folder: Path) -> None:
-    """Raises InputError unless the checkpoint has exactly the parameters of the full model, with their shapes; encoders
-    may be missing.
-    """
+    """Raises InputError unless the checkpoint has exactly the model's parameters; encoders may be missing."""
     checkpoint = hugging_face_checkpoint(folder)
     stored = [spec for spec in specs if is_stored(spec, checkpoint)]
     used = {name for spec in stored for name in required_names(spec, checkpoint, folder)}
@@ -201,16 +197,11 @@ def stored_tensors(name: str, values: Tensor, spec: Module) -> Iterator[Tensor]:
         yield from values
 
 
-def require_saveable(spec: Module) -> None:
-    """Raises InputError for a module of which no Hugging Face checkpoint can be written."""
-    hf.to_config(spec)
-    weight_family(spec)
-
-
 def saveable(spec: Module) -> bool:
     """Whether a Hugging Face checkpoint can be written of this module."""
     try:
-        require_saveable(spec)
+        hf.to_config(spec)
+        weight_family(spec)
     except InputError:
         return False
     return True

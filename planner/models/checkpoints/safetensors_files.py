@@ -72,9 +72,7 @@ class TensorDescription(NamedTuple):
 
 
 class SafetensorsCheckpoint:
-    """All tensors of a file; or of a folder, in one file or in those that its index names. They are read
-    one at a time.
-    """
+    """All tensors of a file; or of a folder, in one file or those that its index names. They are read one by one."""
 
     def __init__(self, path: Path) -> None:
         """Raises InputError where there is no such checkpoint, or it is not valid."""

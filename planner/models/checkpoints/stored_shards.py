@@ -125,9 +125,7 @@ def regions_in(file: Path) -> dict[str, TensorRegion]:
 
 
 def write_shards(path: Path, shards: Mapping[str, HeldShard], values: Iterable[Tensor]) -> str:
-    """Write shards, whose values arrive one by one in the same order, to one file, atomically; returns the SHA-256 of
-    its bytes. Raises InputError.
-    """
+    """Write shards, whose values arrive in order, to one file, atomically; returns its SHA-256. Raises InputError."""
     regions = {name: (shard.region.full, shard.region.spans) for name, shard in shards.items()}
     described = {name: TensorDescription(shard.values.dtype, shard.region.shape) for name, shard in shards.items()}
     return write_tensors_streamed(path, described, values, {REGIONS: json.dumps(regions, separators=(",", ":"))})

@@ -1,23 +1,73 @@
 """Items from a folder of samples (specs/workload/sample_folder.py): sample i is item i of the decoder, image k of the
 folder item k of the vision tower, clip k item k of the audio encoder.
+
+Where encoders feed a decoder, the first tokens of its items are their outputs: the inputs of these tokens are not used,
+and they are no targets. Of a source that has whole items, outputs take the place of the first tokens; of one that has
+text alone, they stand before it.
 """
 
 import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from planner.errors import InputError
-from planner.models.inputs.encoder_fed import EncoderFedSource, EncoderFirstSource
-from planner.models.inputs.image_patches import image_patches
-from planner.models.inputs.mel_frames import clip_windows
+from planner.models.batch import IGNORED
+from planner.models.inputs.media_contents import clip_windows, image_patches
 from planner.models.inputs.token_source import CHECKED, TokenFolder
 from planner.models.inputs.training_items import Items, SampleSource, SyntheticSamples
 from planner.specs.layers import Module
 from planner.specs.workload.sample_folder import Media, has_media, open_sample_folder
+
+
+@dataclass(frozen=True, slots=True)
+class FedSource:
+    """A source in whose items encoders provide some tokens: `tokens` of them by item."""
+
+    source: SampleSource
+    tokens: Mapping[int, int]
+
+    def check(self, spec: Module, items: Items) -> None:
+        """Checks the underlying source."""
+        self.source.check(spec, items)
+
+
+class EncoderFedSource(FedSource):
+    """A source of whole items, of which encoders provide the first tokens."""
+
+    def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the span, shaped as in `Batch`; encoder tokens have no target."""
+        inputs, targets = self.source.item(spec, item, span)
+        targets = targets.clone()
+        targets[: max(0, self.tokens.get(item, 0) - span[0])] = IGNORED
+        return inputs, targets
+
+    def target_count(self, spec: Module, item: int, tokens: int) -> int:
+        """The number of targets of tokens that no encoder provides; those of the source start at the first token."""
+        return max(0, self.source.target_count(spec, item, tokens) - self.tokens.get(item, 0))
+
+
+class EncoderFirstSource(FedSource):
+    """A source of text, before which outputs of encoders stand in the items."""
+
+    def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the span, shaped as in `Batch`; encoder tokens have no target."""
+        fed = self.tokens.get(item, 0)
+        if not fed:
+            return self.source.item(spec, item, span)
+        first, last = (max(0, end - fed) for end in span)
+        inputs, targets = self.source.item(spec, item, (first, last))
+        before = torch.zeros(span[1] - span[0] - (last - first), dtype=torch.int64)
+        return torch.cat([before, inputs]), torch.cat([before + IGNORED, targets])
+
+    def target_count(self, spec: Module, item: int, tokens: int) -> int:
+        """The number of targets, which are all in the text."""
+        return self.source.target_count(spec, item, tokens - self.tokens.get(item, 0))
+
 
 CONTENTS: dict[str, Callable[..., Tensor]] = {"patches": image_patches, "frames": clip_windows}
 
@@ -67,9 +117,7 @@ class SampleFolderSource:
             self.values(media, item)
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of a span, with the shapes of `Batch.inputs` and `Batch.targets`; images and clips have no
-        targets, which are zeros.
-        """
+        """Inputs and targets of a span, shaped as in `Batch`; targets of images and clips are zeros."""
         if spec.causal:
             return self.text.item(spec, item, span)
         if self.last is None or self.last[:2] != (spec, item):
@@ -83,9 +131,7 @@ class SampleFolderSource:
         return self.text.target_count(spec, item, tokens) if spec.causal else tokens // spec.tokens_per_output
 
     def values(self, media: Media, item: int) -> Tensor:
-        """Pixels `(height, width, channels)` or frames `(frames, mels)` of an item; floats in float32. Raises
-        InputError where one is not finite.
-        """
+        """Pixels `(height, width, channels)` or frames `(frames, mels)` of an item. Raises InputError."""
         stored = media.read(item)
         values = torch.from_numpy(stored.astype(stored.dtype.newbyteorder("=")))
         if not values.is_floating_point():
@@ -99,9 +145,7 @@ class SampleFolderSource:
 
 
 def sample_source(data: Path | None, seed: int) -> SampleSource:
-    """The source of a run: a folder of tokens, or of samples with images and sound, or synthetic items. Raises
-    InputError.
-    """
+    """The source of a run: a folder of tokens, or of samples with images and sound, or synthetic. Raises InputError."""
     if data is None:
         return SyntheticSamples(seed)
     return SampleFolderSource(data) if has_media(data) else TokenFolder(data, seed)

@@ -1,7 +1,7 @@
 """Where tokens are, in modules in which that takes several numbers: patches in rows and columns of their images, and
 their outputs among the text that reads them.
 
-Patches that become one output are consecutive, as in image_patches.py: blocks of merge x merge row by row, and row by
+Patches that become one output are consecutive, as in media_contents.py: blocks of merge x merge row by row, and row by
 row within a block.
 """
 

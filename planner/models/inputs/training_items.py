@@ -13,10 +13,10 @@ from torch import Tensor
 
 from planner.errors import InputError
 from planner.models.batch import Batch
+from planner.models.build import named_generator
 from planner.models.inputs.token_places import ItemGrids, token_places
 from planner.models.networks.audio_network import FRAMES_SEEN, frames_within_clip
 from planner.models.networks.vision_network import patch_width
-from planner.models.random_streams import named_generator
 from planner.models.sequence_parallel import NO_SEQUENCE_PARALLEL, SequenceParallel
 from planner.specs.layers import Audio, Module, Vit
 from planner.specs.layers.audio import FRAMES_PER_TOKEN
@@ -35,14 +35,10 @@ class SampleSource(Protocol):
     """A source of the contents of items."""
 
     def check(self, spec: Module, items: Items) -> None:
-        """Raises InputError where an item does not exist, or does not have the number of tokens that the
-        plan states.
-        """
+        """Raises InputError where an item does not exist, or has not the number of tokens that the plan states."""
 
     def item(self, spec: Module, item: int, span: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of an item's tokens `span[0]` to `span[1]` (exclusive), in host memory, with the shapes of
-        `Batch.inputs` and `Batch.targets`.
-        """
+        """Inputs and targets, as in `Batch`, of an item's tokens `span[0]` to `span[1]` (exclusive), in host memory."""
 
     def target_count(self, spec: Module, item: int, tokens: int) -> int:
         """The number of an item's targets, over which the loss is summed."""
@@ -139,9 +135,7 @@ def document_contents(
 
 
 def check_batch(spec: Module, documents: Documents, held: Sequence[Span] = ()) -> None:
-    """Raises InputError for documents and shards with which the model would silently compute something
-    else, or fail.
-    """
+    """Raises InputError for documents and shards with which the model would compute something else, or fail."""
     unit = spec.tokens_per_output
     for item, length, *_ in documents:
         if length < 1 or length % unit:
@@ -187,9 +181,7 @@ def synthetic_patches(spec: Vit, item: int, first: int, last: int, seed: int) ->
 
 
 def synthetic_frames(spec: Audio, item: int, first: int, last: int, seed: int) -> Tensor:
-    """Mel frames `(last - first, 5, mels)` of an endless clip; a few more frames are drawn, so that at least one window
-    is complete.
-    """
+    """Mel frames `(last - first, 5, mels)` of an endless clip; some more are drawn, so that one window is complete."""
     frames = uniform_rows(
         ("frames", seed, item), FRAMES_PER_TOKEN * first, FRAMES_PER_TOKEN * last + FRAMES_SEEN, spec.mels
     )

@@ -77,9 +77,7 @@ def attention_per_document(
 
 
 def document_attention(q: Tensor, k: Tensor, v: Tensor, scores: ScoreOptions) -> Tensor:
-    """Attention within one document: the arguments are those of `attention_per_document`, the result is `(n, heads,
-    value_dim)`.
-    """
+    """Attention within one document, `(n, heads, value_dim)`, with the arguments of `attention_per_document`."""
     query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, heads, n, head_dim)
     bias = (
         None if scores.distance_bias is None else causal_bias(bias_by_pair(scores.distance_bias, len(q)), scores.causal)
@@ -92,9 +90,7 @@ def document_attention(q: Tensor, k: Tensor, v: Tensor, scores: ScoreOptions) ->
 
 
 def causal_bias(bias: Tensor, causal: bool) -> Tensor:
-    """The bias `(heads, queries, keys)` that is added to scores; where attention is causal, -inf for keys after their
-    query.
-    """
+    """The bias `(heads, queries, keys)` that is added to scores; where attention is causal, -inf for later keys."""
     if not causal:
         return bias
     later = torch.ones(bias.shape[1:], dtype=torch.bool, device=bias.device).triu(1)
@@ -102,17 +98,13 @@ def causal_bias(bias: Tensor, causal: bool) -> Tensor:
 
 
 def empty_attention(q: Tensor, k: Tensor, v: Tensor, optional: Tensor | None) -> Tensor:
-    """The empty output `(0, heads, value_dim)` of a rank without tokens, connected to all inputs so that each gets a
-    zero gradient.
-    """
+    """The empty output `(0, heads, value_dim)` of a rank without tokens, through which gradients are zero."""
     zero = q.sum() + 0 * k.sum() + 0 * v.sum() + (0 if optional is None else 0 * optional.sum())
     return zero.expand(0, q.shape[1], v.shape[2])
 
 
 def block_boundaries(cu_seqlens: Tensor, window: int) -> Tensor:
-    """The boundaries `(blocks + 1)` of documents cut into blocks of `window` tokens; a document's last block may be
-    shorter.
-    """
+    """The boundaries `(blocks + 1)` of documents cut into blocks of `window` tokens; a last block may be shorter."""
     boundaries = [0]
     for _, _, length in document_spans(cu_seqlens):
         begin = boundaries[-1]

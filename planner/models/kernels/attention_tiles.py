@@ -75,9 +75,7 @@ def slice_length(rows: slice) -> int:
 
 
 def tiles_of(spans: Iterable[tuple[int, int, int]], masking: Masking, max_tokens: int) -> list[Tile]:
-    """Tiles of the spans (document, first, last) in the order of rows: each of at most `max_tokens` tokens, within one
-    block.
-    """
+    """Tiles of spans (document, first, last) in the order of rows: of at most `max_tokens`, within one block."""
     tiles: list[Tile] = []
     row = 0
     if masking.grid is not None:
@@ -125,9 +123,7 @@ def visible_pairs(queries: Sequence[Tile], keys: Sequence[Tile], masking: Maskin
 
 
 def hidden_keys(pair: TilePair, masking: Masking, device: torch.device) -> Tensor | None:
-    """The mask `(queries, keys)` of keys that a query does not attend to under causal masking; None where it attends to
-    all.
-    """
+    """The mask `(queries, keys)` of keys that a query does not attend to; None where it attends to all."""
     if pair.visibility == "all":
         return None
     positions = torch.arange(slice_length(pair.queries), device=device)[:, None] + pair.query_offset

@@ -28,9 +28,7 @@ Spans = Sequence[
 
 
 class KeyValueBlocks(Protocol):
-    """How a rank receives the blocks `(rows, kv_heads, head_dim + value_dim)` of keys and values of all ranks that
-    share documents.
-    """
+    """How a rank receives the blocks `(rows, kv_heads, head_dim + value_dim)` of all ranks that share documents."""
 
     @property
     def spans(self) -> Spans:
@@ -98,9 +96,7 @@ class _BlockwiseAttention(torch.autograd.Function):
 
 
 class VisibleTiles:
-    """The tiles of a block that a rank's queries attend to, and the fused kernel that computes them (None: there is
-    none).
-    """
+    """The tiles of a block that a rank's queries attend to, and the kernel that computes them, if there is one."""
 
     def __init__(self, kernel: FusedKernel | None, spans: Spans, masking: Masking) -> None:
         self.kernel, self.masking = kernel, masking
@@ -117,9 +113,7 @@ class VisibleTiles:
 
 
 class OnlineSoftmax:
-    """Online softmax: output `(tokens, heads, value_dim)` and log-sum-exp `(tokens, heads)` over the blocks seen so
-    far.
-    """
+    """Online softmax: output `(tokens, heads, value_dim)` and log-sum-exp `(tokens, heads)` over the blocks so far."""
 
     def __init__(self, q: Tensor, width: int, visible: VisibleTiles) -> None:
         wide = torch.promote_types(q.dtype, torch.float32)
@@ -141,9 +135,7 @@ class OnlineSoftmax:
                 )
 
     def merge(self, rows: slice, out: Tensor, lse: Tensor) -> None:
-        """Combine output `(n, heads, value_dim)` and log-sum-exp `(n, heads)` over further keys with those of these
-        rows.
-        """
+        """Combine output `(n, heads, value_dim)` and log-sum-exp `(n, heads)` over further keys with the rows'."""
         total = torch.logaddexp(self.lse[rows], lse)
         old_share, new_share = (
             (each - explicit_attention.finite_or_zero(total)).exp()[..., None] for each in (self.lse[rows], lse)
@@ -167,9 +159,7 @@ class BlockwiseGradients:
         self.grad_q = torch.zeros_like(q, dtype=self.lse.dtype)
 
     def block_gradient(self, spans: Spans, block: Tensor) -> Tensor:
-        """The gradient `(rows, kv_heads, head_dim + value_dim)` of a block from this rank's queries, in float32 or
-        better.
-        """
+        """The gradient `(rows, kv_heads, head_dim + value_dim)` of a block from own queries, at least float32."""
         gradient = torch.zeros_like(block, dtype=self.grad_q.dtype)
         for pair in self.visible.pairs(spans):
             grad_q, *grad_keys = self.pair_gradients(pair, block[pair.keys])

@@ -9,9 +9,7 @@ from torch import Tensor
 
 
 class ScanInputs(NamedTuple):
-    """Operands of a scan over `tokens`, with `groups` of `heads` each that have `channels` channels with `states`
-    states.
-    """
+    """Operands of a scan over `tokens`, in `groups` of `heads` with `channels` channels of `states` states each."""
 
     values: Tensor  # x (tokens, groups, heads, channels)
     inputs: Tensor  # B (tokens, groups, states)

@@ -1,6 +1,4 @@
-"""Attention by its definition, with all scores in memory, and its gradients: the back end where no fused kernel
-applies.
-"""
+"""Attention by its definition, with all scores in memory, and its gradients: for where no fused kernel applies."""
 
 import torch
 from torch import Tensor

@@ -19,9 +19,7 @@ CPU_OPERATOR = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 class FusedKernel(Protocol):
-    """A fused kernel over q `(n, heads, head_dim)`, k `(m, kv_heads, head_dim)` and v `(m, kv_heads, value_dim)`, with
-    n and m above 0.
-    """
+    """A kernel over q `(n, heads, head_dim)`, k `(m, kv_heads, head_dim)`, v `(m, kv_heads, value_dim)`; n, m > 0."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
         """The output `(n, heads, value_dim)` and the log-sum-exp of scores `(n, heads)`."""

@@ -15,9 +15,7 @@ MAX_DISTANCE = 128  # tokens; all larger distances share the last bucket
 
 
 def bias_by_distance(table: Tensor, longest: int, causal: bool) -> Tensor:
-    """The bias `(heads, 2 * longest - 1)` of each distance (key minus query, 1 - longest to longest - 1), from the
-    table `(buckets, heads)`.
-    """
+    """The bias `(heads, 2 * longest - 1)` of each distance from query to key, of a table `(buckets, heads)`."""
     distances = torch.arange(1 - longest, longest, device=table.device)
     return table[bucket_indices(distances, len(table), causal)].t()
 

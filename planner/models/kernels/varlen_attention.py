@@ -25,9 +25,7 @@ def flash_supports(q: Tensor, width: int) -> bool:
 
 @cache
 def varlen_kernel(windowed: bool = False) -> VarlenKernel | None:
-    """The installed torch's variable-length kernel, or None where it has none, or none with a sliding window if
-    `windowed`.
-    """
+    """The installed torch's variable-length kernel, with a window if `windowed`; None where it has no such one."""
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:

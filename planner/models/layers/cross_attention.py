@@ -11,10 +11,8 @@ from planner.models.autograd.recompute import recompute_along, run_part
 from planner.models.batch import Batch
 from planner.models.kernels.attention import ScoreOptions, attention_per_document
 from planner.models.kernels.relative_positions import UNIT_SCALE
-from planner.models.layers.grouped_query_attention import has_output_bias
-from planner.models.layers.key_heads import key_value_projection, local_key_heads
-from planner.models.layers.linear import column_parallel, row_parallel
-from planner.models.layers.norms import build_norm
+from planner.models.layers.grouped_query_attention import has_output_bias, key_value_projection, local_key_heads
+from planner.models.layers.linear import build_norm, column_parallel, row_parallel
 from planner.models.sharding import ModuleShard
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import head_dim, kv_heads

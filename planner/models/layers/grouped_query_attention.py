@@ -4,20 +4,21 @@ The ranks of a tensor-parallel block share the query heads; where they cannot sh
 those matrices, and computes what its query heads read.
 """
 
+from math import gcd
+
 import torch
 from torch import Tensor, nn
 
+from planner.models.autograd.deferred_weights import deferrable_linear
 from planner.models.autograd.recompute import recompute_along, run_part
 from planner.models.batch import Batch
 from planner.models.kernels.attention import ScoreOptions, attention_per_document
 from planner.models.kernels.attention_tiles import Masking
 from planner.models.kernels.relative_positions import UNIT_SCALE
 from planner.models.kernels.rotary_positions import apply_rotary
-from planner.models.layers.key_heads import key_value_projection, local_key_heads
-from planner.models.layers.linear import column_parallel, row_parallel
-from planner.models.layers.norms import build_norm
+from planner.models.layers.linear import build_norm, column_parallel, row_parallel
 from planner.models.layers.position_encoding import PositionEncoding
-from planner.models.sharding import ModuleShard, ParameterSplit
+from planner.models.sharding import EqualShard, ModuleShard, ParameterSplit
 from planner.specs.layers import Module
 from planner.specs.layers.head_widths import head_dim, kv_heads
 
@@ -65,9 +66,7 @@ class GroupedQueryAttention(nn.Module):
         return self.output(out.reshape(tokens, self.heads * self.head_dim), tensor)  # type: ignore[no-any-return]
 
     def masking_of(self, batch: Batch) -> Masking:
-        """Which tokens attend to which: within windows of their images, where a layer has windows and images two
-        dimensions.
-        """
+        """Which tokens attend to which: of images in two dimensions within their windows, where a layer has them."""
         if self.masking.window is None or batch.windows is None:
             return self.masking
         return Masking(causal=False, grid=batch.windows)
@@ -81,3 +80,42 @@ def has_output_bias(spec: Module) -> bool:
 def sink_logits(spec: Module, dtype: torch.dtype, heads: int) -> nn.Parameter | None:
     """One learned logit for each of these heads, `(heads)`, beside the scores of all keys (arXiv 2508.10925)."""
     return nn.Parameter(torch.empty(heads, dtype=dtype)) if spec.sink_heads else None
+
+
+def local_key_heads(heads: int, shared: int, part: EqualShard) -> tuple[int, ...]:
+    """Which key heads this rank's query heads read, each for the same number of consecutive query heads.
+
+    A group of query heads that is on several ranks has its key head listed by each of them; where groups end within a
+    rank, a key head may be listed several times.
+    """
+    per_key = gcd(heads // shared, part.size(heads))
+    return tuple(head * shared // heads for head in range(*part.span(heads), per_key))
+
+
+def key_value_projection(
+    spec: Module, bias: bool, dtype: torch.dtype, part: EqualShard, width: int | None = None
+) -> nn.Linear:
+    """The projection of x `(tokens, width)` to this rank's keys or values `(tokens, local kv heads * head_dim)`."""
+    shared, width = kv_heads(spec), width or spec.hidden
+    if shared % part.count == 0:
+        return column_parallel(width, shared * head_dim(spec), bias, dtype, part)
+    return ReplicatedKeyHeads(spec, bias, dtype, local_key_heads(spec.heads, shared, part), width)
+
+
+class ReplicatedKeyHeads(nn.Linear):
+    """A replicated projection, of which a rank computes only the heads that it needs."""
+
+    def __init__(self, spec: Module, bias: bool, dtype: torch.dtype, head_indices: tuple[int, ...], read: int) -> None:
+        """`read` is the width of x."""
+        self.width, self.head_indices = head_dim(spec), head_indices
+        super().__init__(read, kv_heads(spec) * self.width, bias=bias, dtype=dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map x `(tokens, width)` to `(tokens, local kv heads * head_dim)`."""
+        first, last = self.head_indices[0], self.head_indices[-1] + 1
+        rows = slice(first * self.width, last * self.width)
+        y = deferrable_linear(input, self.weight[rows], None if self.bias is None else self.bias[rows])
+        if len(self.head_indices) == last - first:
+            return y
+        heads = torch.split(y, self.width, dim=1)
+        return torch.cat([heads[head - first] for head in self.head_indices], 1)

@@ -13,8 +13,7 @@ from planner.models.batch import Batch
 from planner.models.kernels.attention_tiles import Masking
 from planner.models.kernels.rotary_positions import RotaryTable, apply_rotary
 from planner.models.layers.grouped_query_attention import has_output_bias, sink_logits
-from planner.models.layers.linear import column_parallel, replicated_linear, row_parallel
-from planner.models.layers.norms import build_norm
+from planner.models.layers.linear import build_norm, column_parallel, replicated_linear, row_parallel
 from planner.models.sharding import ModuleShard, ParameterSplit
 from planner.specs.layers import Module
 from planner.specs.layers.components import LatentAttentionShape

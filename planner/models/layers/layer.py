@@ -15,9 +15,9 @@ from planner.models.batch import Batch
 from planner.models.layers.cross_attention import CrossAttention
 from planner.models.layers.grouped_query_attention import GroupedQueryAttention
 from planner.models.layers.latent_attention import LatentAttention
+from planner.models.layers.linear import build_norm
 from planner.models.layers.mixture_of_experts import MixtureOfExperts
 from planner.models.layers.mlp import Mlp
-from planner.models.layers.norms import build_norm
 from planner.models.layers.position_encoding import PositionEncoding
 from planner.models.layers.state_space import StateSpaceBlock
 from planner.models.sharding import ModuleShard
@@ -47,9 +47,7 @@ class NetworkLayer(nn.Module):
                 setattr(self, f"{self.blocks[-1]}_gate", nn.Parameter(torch.empty(1, dtype=dtype)))
 
     def forward(self, x: Tensor, encoding: PositionEncoding | None, batch: Batch) -> Tensor:
-        """Map x `(local_tokens, hidden)` to the same shape. In a layer of cross attention alone, tokens of documents
-        that read nothing stay as they are.
-        """
+        """Map x `(local_tokens, hidden)` to the same shape; documents that read nothing pass as they are."""
         readers = batch.readers() if self.only_reads else None
         if readers is None:
             return self._run(x, encoding, batch)

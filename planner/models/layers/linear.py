@@ -1,4 +1,5 @@
-"""The linear layers of the models: replicated, or sharded over the ranks of a tensor-parallel block (arXiv 1909.08053).
+"""The linear layers of the models, replicated or sharded over the ranks of a tensor-parallel block (arXiv 1909.08053),
+and their norms: RMSNorm (arXiv 1910.07467) or LayerNorm (arXiv 1607.06450).
 
 The first matrix of a block is sharded by columns, the last by rows: each rank computes a part of what is between, and
 only the sums at the end are over all ranks.
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from planner.models.autograd.deferred_weights import deferrable_linear
 from planner.models.sharding import EqualShard, ParameterSplit
 from planner.models.tensor_parallel import NO_TENSOR_PARALLEL, TensorParallel
+from planner.specs.layers import Module
 
 
 def replicated_linear(width: int, out: int, bias: bool, dtype: torch.dtype) -> nn.Linear:
@@ -31,9 +33,7 @@ def column_parallel(
 
 
 def row_parallel(width: int, out: int, bias: bool, dtype: torch.dtype, part: EqualShard) -> "RowParallelLinear":
-    """A row-parallel layer: from this rank's shard `(tokens, width / tp)` of x to its rows `(local_tokens,
-    out)` of y.
-    """
+    """A row-parallel layer: from this rank's shard `(tokens, width / tp)` of x to rows `(local_tokens, out)` of y."""
     layer = RowParallelLinear(part.size(width), out, bias=bias, dtype=dtype)
     layer.splits = {"weight": (ParameterSplit(1, part, "tp"),)}
     return layer
@@ -62,3 +62,9 @@ class RowParallelLinear(ShardedLinear):
             return super().forward(input)
         y = tensor.reduce_scatter(deferrable_linear(input, self.weight))
         return y if self.bias is None else y + self.bias
+
+
+def build_norm(spec: Module, dtype: torch.dtype, width: int | None = None) -> nn.Module:
+    """A norm of vectors `(..., width)`; None: the module's hidden width."""
+    kind = nn.RMSNorm if spec.norm == "rms" else nn.LayerNorm
+    return kind(width or spec.hidden, eps=spec.norm_eps, dtype=dtype)

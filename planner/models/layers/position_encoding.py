@@ -5,22 +5,14 @@ from torch import Tensor
 
 from planner.models.batch import Batch
 from planner.models.kernels.relative_positions import bias_by_distance
-from planner.models.kernels.rotary_positions import (
-    RotaryTable,
-    patch_table,
-    rotary_dim,
-    rotary_table,
-    sectioned_table,
-)
+from planner.models.kernels.rotary_positions import RotaryTable, patch_table, rotary_dim, rotary_table, sectioned_table
 from planner.specs.layers import Module
 
 PositionEncoding = RotaryTable | Tensor  # rotary: two (tokens, 1, rotary_dim / 2); relative: (heads, 2 * longest - 1)
 
 
 def position_encoding(spec: Module, batch: Batch, table: Tensor | None, dtype: torch.dtype) -> PositionEncoding | None:
-    """The position encoding of a batch; None where the module has none. `table` `(buckets, heads)` holds relative
-    positions.
-    """
+    """The position encoding of a batch, if the module has one. `table` `(buckets, heads)` holds relative positions."""
     if table is not None:
         longest = max(1, *batch.cu_seqlens.diff().tolist(), 0)
         return bias_by_distance(table, longest, spec.causal)

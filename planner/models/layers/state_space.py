@@ -49,9 +49,7 @@ class StateSpaceBlock(nn.Module):
         return self.out(inner, tensor)  # type: ignore[no-any-return]
 
     def scan_projected(self, projected: Tensor, lengths: list[int]) -> Tensor:
-        """Map the input projection's output `(tokens, sum of projected widths)` to the output projection's input
-        `(tokens, inner)`.
-        """
+        """Map projected inputs `(tokens, sum of widths)` to the output projection's input `(tokens, inner)`."""
         space = self.space
         gate, convolved, steps = torch.split(projected, [space.inner_width, space.convolution_channels, space.heads], 1)
         convolved = F.silu(self.convolution(convolved, lengths))

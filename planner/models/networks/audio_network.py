@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from planner.models.batch import Batch
-from planner.models.layers.linear import replicated_linear
-from planner.models.layers.norms import build_norm
-from planner.models.networks.encoder_network import EncoderNetwork
+from planner.models.layers.linear import build_norm, replicated_linear
+from planner.models.networks.network import EncoderNetwork
 from planner.models.sharding import FULL_MODULE, ModuleShard
 from planner.specs.layers import Audio
 from planner.specs.layers.audio import CONVOLUTION, FRAMES_PER_TOKEN
@@ -40,9 +39,7 @@ class AudioNetwork(EncoderNetwork):
             self.projector = replicated_linear(spec.hidden, spec.out, True, dtype)
 
     def embed(self, batch: Batch) -> Tensor:
-        """The input of the first layer, `(local_tokens, hidden)`. Each convolution is padded with zeros
-        outside a clip.
-        """
+        """The first layer's input `(local_tokens, hidden)`. Each convolution is padded with zeros outside a clip."""
         frames = batch.tensor_parallel.local_rows(batch.inputs)
         positions = batch.tensor_parallel.local_rows(batch.positions)
         windows = frames.to(self.sounds.weight.dtype).unfold(1, CONVOLUTION, 1)  # (local_tokens, 3, mels, 3)
@@ -61,9 +58,7 @@ class AudioNetwork(EncoderNetwork):
 
 
 def sinusoidal_positions(positions: Tensor, width: int) -> Tensor:
-    """The fixed position table `(tokens, width)` at positions `(tokens)`: sines of growing wavelengths,
-    then cosines.
-    """
+    """The fixed table `(tokens, width)` at positions `(tokens)`: sines of growing wavelengths, then cosines."""
     half = -(-width // 2)
     steps = torch.arange(half, dtype=torch.float64, device=positions.device) / max(1, half - 1)
     angles = positions[:, None].double() * torch.exp(-math.log(LONGEST_WAVELENGTH) * steps)
@@ -71,9 +66,7 @@ def sinusoidal_positions(positions: Tensor, width: int) -> Tensor:
 
 
 def frames_within_clip(inputs: Tensor, span: tuple[int, int], tokens: int) -> Tensor:
-    """The frames `(n, 5, mels)` of a span of a clip's tokens, with zeros before the start and after the end of the
-    clip.
-    """
+    """The frames `(n, 5, mels)` of a span of a clip's tokens, with zeros before its start and after its end."""
     first, last = span
     frames = FRAMES_PER_TOKEN * torch.arange(first, last)[:, None] + torch.arange(FRAMES_SEEN) - CONVOLUTION + 1
     outside = (frames < 0) | (frames >= FRAMES_PER_TOKEN * tokens)

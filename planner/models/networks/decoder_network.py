@@ -5,8 +5,7 @@ from torch import Tensor, nn
 
 from planner.models.autograd.deferred_weights import deferrable_linear
 from planner.models.batch import Batch
-from planner.models.layers.linear import column_parallel
-from planner.models.layers.norms import build_norm
+from planner.models.layers.linear import build_norm, column_parallel
 from planner.models.networks.word_prediction import WordPredictionNetwork
 from planner.models.sharding import FULL_MODULE, ModuleShard
 from planner.specs.layers import Decoder

@@ -1,9 +1,12 @@
-"""What all networks have in common: an embedding, layers, and a head; a rank may hold only some of them."""
+"""What all networks have in common: an embedding, layers, and a head; a rank may hold only some of them. And what
+encoders have in common: they return vectors for another module, or the squared error to target vectors.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from planner.models.autograd.activation_offload import run_layers
@@ -40,9 +43,7 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def output(self, x: Tensor, batch: Batch) -> Tensor:
-        """Map the output of the last layer x `(local_tokens, hidden)` to the summed loss (scalar), or to what another
-        module reads.
-        """
+        """Map the last layer's x `(local_tokens, hidden)` to the loss (scalar), or to what another module reads."""
 
     def position_encoding(self, x: Tensor, batch: Batch) -> PositionEncoding | None:
         """The position encoding of this batch for all layers. x `(local_tokens, hidden)` gives the device and dtype."""
@@ -64,3 +65,27 @@ class Network(nn.Module, ABC):
         x = run_layers([self.layers[number] for number in numbers], x, encoding_tensors(encoding), encoding, batch)
         has_head = self.has_last_layer and (layers is None or layers[-1] == self.spec.layers - 1)
         return self.output(x, batch) if has_head else x
+
+
+class EncoderNetwork(Network):
+    """A network that returns vectors, or their squared error."""
+
+    @abstractmethod
+    def output_tokens(self, x: Tensor, batch: Batch) -> Tensor:
+        """Map the last layer's output x `(local_tokens, hidden)` to this rank's output `(local_tokens / merged_tokens,
+        out)`.
+        """
+
+    def output(self, x: Tensor, batch: Batch) -> Tensor:
+        """The vectors `(local_tokens / merged_tokens, out)` where another module reads them; else the loss (scalar)."""
+        tokens = self.output_tokens(x, batch)
+        if self.feeds_module:
+            return tokens
+        return summed_squared_error(tokens, batch)
+
+
+def summed_squared_error(tokens: Tensor, batch: Batch) -> Tensor:
+    """The squared error (scalar) of vectors `(local output tokens, out)`, summed by weight in float32 or better."""
+    targets = batch.tensor_parallel.local_rows(batch.targets)
+    wide = torch.promote_types(tokens.dtype, torch.float32)
+    return batch.weighted_sum(F.mse_loss(tokens.to(wide), targets.to(wide), reduction="none").sum(1))

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from planner.models.autograd.deferred_weights import deferrable_linear
 from planner.models.batch import Batch
-from planner.models.layers.linear import replicated_linear
+from planner.models.layers.linear import build_norm, replicated_linear
 from planner.models.layers.mlp import ACTIVATIONS
-from planner.models.layers.norms import build_norm
-from planner.models.networks.encoder_network import summed_squared_error
+from planner.models.networks.network import summed_squared_error
 from planner.models.networks.word_prediction import WordPredictionNetwork
 from planner.models.sharding import FULL_MODULE, EqualShard, ModuleShard, ParameterSplit
 from planner.specs.layers import TextEncoder

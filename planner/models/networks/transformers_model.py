@@ -27,9 +27,7 @@ class TransformersModel(nn.Module):
     """A model of transformers whose call with a batch gives the loss, summed over this rank's own targets."""
 
     def __init__(self, model: Any) -> None:
-        """`model` is one of transformers' causal language models. Raises InputError where transformers is not
-        installed.
-        """
+        """`model` is a causal language model of transformers. Raises InputError where that is not installed."""
         super().__init__()
         register_attention()
         model.set_attn_implementation(ATTENTION_NAME)
@@ -55,9 +53,7 @@ class TransformersModel(nn.Module):
 
 @cache
 def register_attention() -> None:
-    """Register this attention with transformers, without a mask: document boundaries say which tokens
-    attend to which.
-    """
+    """Register this attention with transformers, without a mask: document boundaries say who attends to whom."""
     try:
         from transformers import AttentionInterface
         from transformers.masking_utils import AttentionMaskInterface

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from planner.replay.dependencies.host_segments import HostSegment, HostThreads
+from planner.replay.dependencies.host_waits import add_handovers, cut_at_synchronisation
 from planner.replay.dependencies.inter_stream import InterStreamWaits
 from planner.replay.dependencies.launches import StreamQueues, cut_at_launches, queue_times
 from planner.replay.dependencies.op_timing import OpTiming, time_ops
-from planner.replay.dependencies.synchronisation_calls import cut_at_synchronisation
-from planner.replay.dependencies.thread_handovers import add_handovers
 from planner.replay.recording.recorded_trace import RecordedTrace, StepMark
 
 

@@ -15,8 +15,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 
 from planner.replay.dependencies.launches import TIME_RESOLUTION, StreamQueues
+from planner.replay.recording.recorded_names import call_effect
 from planner.replay.recording.recorded_trace import RecordedTrace, RuntimeCall
-from planner.replay.recording.runtime_calls import call_effect
 from planner.units import US
 
 MAX_DEVICE_GAP = 20 * US  # of the device itself, from when all that is known lets work begin until it does

@@ -7,8 +7,8 @@ returned only after its own copy, as with pageable memory, the host waited for t
 from bisect import bisect_right
 
 from planner.replay.dependencies.host_segments import HostSegment, HostThreads
+from planner.replay.recording.recorded_names import call_effect
 from planner.replay.recording.recorded_trace import DeviceOp, RecordedTrace, RuntimeCall
-from planner.replay.recording.runtime_calls import call_effect
 from planner.units import US
 
 TIME_RESOLUTION = 1.001 * US  # resolution of times: older traces count whole microseconds

@@ -1,8 +1,9 @@
 """Decodes the bytes of a trace into typed events, with only the fields that are needed and in bounded memory.
 
 A trace may be plain or gzipped, an object with `traceEvents` or the bare list. Fields that profilers write as numbers
-or as text (`ts`, `tid`, `correlation`, `stream`) are read as either; fields that are not named here are skipped.
-Events are decoded in batches, which the caller may drop once it has taken what it needs.
+or as text (`ts`, `tid`, `correlation`, `stream`) are read as either; fields that are not named here are skipped. Events
+are decoded in batches, which the caller may drop once it has taken what it needs. The other fields say which rank on
+which device recorded the trace, with what software.
 """
 
 import re
@@ -18,8 +19,13 @@ from planner.replay.recording.event_splitter import EventSplitter
 from planner.units import MIB, byte_size
 
 MOST_BESIDES = 16 * MIB  # of an event, and of all that is no event
-
 NumberOrText = float | str | None  # profilers write numbers as either
+BOM = b"\xef\xbb\xbf"
+NOT_A_NUMBER = re.compile(rb"[:,\[]\s*-?(NaN|Infinity)\b")
+RECORD_AGAIN_FIX = "record or copy it again"
+EXPORT_FIX = "give what torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote"
+RANK = re.compile(r"rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+MOST_RANKS = 1_000_000
 
 
 def parse_number(value: NumberOrText) -> float | None:
@@ -76,10 +82,6 @@ class TraceFile(msgspec.Struct):
     schema: NumberOrText = msgspec.field(default=None, name="schemaVersion")
 
 
-BOM = b"\xef\xbb\xbf"
-NOT_A_NUMBER = re.compile(rb"[:,\[]\s*-?(NaN|Infinity)\b")
-RECORD_AGAIN_FIX = "record or copy it again"
-EXPORT_FIX = "give what torch.profiler's export_chrome_trace or tensorboard_trace_handler wrote"
 EVENT_LIST = msgspec.json.Decoder(list[TraceEvent])
 
 
@@ -130,3 +132,58 @@ class EventDecoder:
                 f"it holds {odd.group(1).decode()}, which JSON does not allow" if odd else f"this is not JSON: {error}"
             )
             raise self.wrong(what, RECORD_AGAIN_FIX) from error
+
+
+class TraceMetadata:
+    """Metadata of one file."""
+
+    def __init__(self, source: str, file: TraceFile) -> None:
+        self.source, self.file = source, file
+        self.distributed: dict[str, Any] = file.distributed if isinstance(file.distributed, dict) else {}
+
+    def distributed_int(self, key: str) -> int | None:
+        """An integer of `distributedInfo`; None where there is none."""
+        value = self.distributed.get(key)
+        found = parse_number(value) if isinstance(value, (int, float, str)) else None
+        return None if found is None else int(found)
+
+    def rank(self) -> int | None:
+        """The rank that the file states, else the one in its name."""
+        named = RANK.search(Path(self.source).name)
+        stated = self.distributed_int("rank")
+        return stated if stated is not None and is_possible_rank(stated) else int(named.group(1)) if named else None
+
+    def world_size(self) -> int | None:
+        stated = self.distributed_int("world_size")
+        return stated if stated is not None and 1 <= stated <= MOST_RANKS else None
+
+    def notes(self) -> list[str]:
+        """A note where the stated rank is impossible."""
+        stated = self.distributed_int("rank")
+        return (
+            []
+            if stated is None or is_possible_rank(stated)
+            else [f"the trace says that its rank is {stated:.6g}: ignored"]
+        )
+
+    def device(self) -> str:
+        devices = self.file.devices
+        first = devices[0] if isinstance(devices, list) and devices else {}
+        return str(first.get("name", "")) if isinstance(first, dict) else ""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the software that recorded the trace, as far as they are stated."""
+        file = self.file
+        given = {
+            "torch": file.torch_version,
+            "cuda runtime": file.cuda_runtime_version,
+            "cuda driver": file.cuda_driver_version,
+            "cupti": file.cupti_version,
+            "nccl": self.distributed.get("nccl_version"),
+            "kineto schema": file.schema,
+        }
+        return {name: str(value).removesuffix(".0") for name, value in given.items() if value is not None}
+
+
+def is_possible_rank(rank: int) -> bool:
+    return 0 <= rank < MOST_RANKS

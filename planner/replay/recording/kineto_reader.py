@@ -1,32 +1,43 @@
-"""Reads a trace file of torch.profiler into a RecordedTrace; anomalies that do no harm become notes.
+"""Reads trace files of torch.profiler into RecordedTraces; anomalies that do no harm become notes.
 
-Host spans are operators, annotations and all calls of the device runtime; of Python frames only modules are kept.
+Host spans are operators, annotations and all calls of the device runtime; of Python frames only modules are kept. A
+folder stands for the traces below it, whatever else a run left there. A trace is told by its head: the profiler writes
+`traceEvents` after a few lines about the machine. What has none is another file, as an execution trace is, and is named
+in a note rather than refused.
 """
 
-import re
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.replay.recording.flow_arrows import FlowArrows, normalised_id
+from planner.files import read_head
+from planner.replay.recording.event_arrays import FlowArrows, SpanArrays, median_start, normalised_id
 from planner.replay.recording.kineto_events import (
     EXPORT_FIX,
     EventArgs,
     EventDecoder,
     NumberOrText,
     TraceEvent,
+    TraceMetadata,
     parse_int,
     parse_number,
 )
-from planner.replay.recording.recorded_trace import DeviceOp, RecordedTrace, RuntimeCall, StepMark, SyncTarget
-from planner.replay.recording.runtime_calls import call_effect
-from planner.replay.recording.span_arrays import SpanArrays, median_start
-from planner.replay.recording.trace_metadata import TraceMetadata
-from planner.units import US
+from planner.replay.recording.recorded_names import call_effect
+from planner.replay.recording.recorded_trace import (
+    PROFILER_STEP,
+    DeviceOp,
+    RecordedTrace,
+    RuntimeCall,
+    StepMark,
+    SyncTarget,
+)
+from planner.units import MIB, US
 
 DEVICE_CATEGORIES = {
     "kernel": "kernel",
@@ -38,13 +49,13 @@ DEVICE_CATEGORIES = {
 CALL_CATEGORIES = {"cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "privateuse1_runtime"}
 OPERATOR_CATEGORIES = {"cpu_op", "operator"}
 ANNOTATION_CATEGORIES = {"user_annotation", "python_function"}
-PROFILER_STEP = re.compile(r"^ProfilerStep#?(\d+)")
 MODULE = "nn.Module: "
 NO_ARGS = EventArgs()
 MAX_SPANS = 4_000_000  # of operators, calls and device operations together
-
 SpanMask = NDArray[np.bool_]
 ResolvedSpan = tuple[str, int, float, float, int, int]
+HEAD = MIB  # bytes of a file, uncompressed, before its events
+SUFFIXES = (".json", ".json.gz")
 
 
 def read_kineto_trace(path: str | Path) -> RecordedTrace:
@@ -213,3 +224,37 @@ def resolved_spans(
         if correlation < 0 and arrows:
             correlation = arrows.get(spans.start[i], -1)
         yield names[spans.name[i]], spans.track[i], float(begins[i]), float(ends[i]), correlation, spans.tag[i]
+
+
+class FoundTraces(NamedTuple):
+    """The files that some paths stand for, in the order of their paths."""
+
+    traces: list[Path]
+    notes: list[str]  # of what is left out
+
+
+def find_traces(paths: Iterable[Path]) -> FoundTraces:
+    """Files stand for themselves. Raises InputError where a folder has no trace."""
+    traces: list[Path] = []
+    notes: list[str] = []
+    for path in paths:
+        if not os.path.isdir(path):
+            traces.append(path)
+            continue
+        found = sorted(file for file in path.rglob("*.json*") if file.name.endswith(SUFFIXES) and os.path.isfile(file))
+        own = [file for file in found if has_events(file)]
+        if not own:
+            fix = "name one with the files of torch.profiler, *.json or *.json.gz; one of each rank"
+            raise InputError("the folder has no trace", where=str(path), fix=fix)
+        others = [str(file.relative_to(path)) for file in found if file not in own]
+        notes += [f"{path}: {name} is no trace of torch.profiler, and is left out" for name in others]
+        traces += own
+    return FoundTraces(traces, notes)
+
+
+def has_events(path: Path) -> bool:
+    """Whether a file's head begins the events of a trace; one that cannot be read does, so that its error is shown."""
+    try:
+        return b'"traceEvents"' in read_head(path, HEAD)
+    except InputError:
+        return True

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from planner.files import atomic_write
-from planner.replay.recording.operator_stacks import enclosing_spans
+from planner.replay.recording.recorded_trace import enclosing_spans
 from planner.replay.timing.matched_collectives import capture_offsets, rank_of_graph
 from planner.replay.timing.timed_replay import Replay
 from planner.units import US

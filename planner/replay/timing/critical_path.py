@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.replay.recording.kernel_classes import kernel_class
-from planner.replay.recording.operator_stacks import EnclosingSpans, enclosing_spans
+from planner.replay.recording.recorded_names import kernel_class
+from planner.replay.recording.recorded_trace import EnclosingSpans, enclosing_spans
 from planner.replay.timing.matched_collectives import rank_of_graph
 from planner.replay.timing.timed_replay import Replay
 from planner.simulate import NO_ACTIVITY

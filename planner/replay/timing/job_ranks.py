@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.replay.dependencies.execution_graph import ExecutionGraph
-from planner.replay.recording.kernel_classes import is_communication, kernel_class
+from planner.replay.recording.recorded_names import is_communication, kernel_class
 from planner.replay.recording.recorded_trace import RecordedTrace
 
 

@@ -1,4 +1,5 @@
-"""Matches the collectives of several ranks, and finds stragglers.
+"""Matches the collectives of several ranks, and finds stragglers: ranks that the others waited for, and the work of
+theirs that was slower than usual.
 
 Operations match by order, among those with the same process group (or stream, where groups are not recorded), class and
 name. A collective's own seconds are those of the rank that was in it for the shortest time: it arrived last. So clocks
@@ -6,10 +7,11 @@ need not agree; but where they do, operations that do not overlap in time are no
 """
 
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 from planner.replay.dependencies.execution_graph import ExecutionGraph
-from planner.replay.recording.kernel_classes import is_communication, kernel_class
+from planner.replay.recording.recorded_names import is_communication, kernel_class
 from planner.replay.timing.graph_activities import CollectiveOps
 
 MAX_CLOCK_DIFFERENCE = 1.0  # seconds, at most, between the first steps of ranks whose clocks are taken to agree
@@ -99,3 +101,42 @@ def match_occurrence(
     members = tuple(zip(ranks, ops, strict=True))
     waits = {g: seconds - own_seconds for g, seconds in durations.items()}
     return MatchedCollective(key, CollectiveOps(members, own_seconds), waits)
+
+
+class Straggler(NamedTuple):
+    """How one rank delays the others; the fields are keys of the JSON answer."""
+
+    rank: int
+    last: int  # number of collectives at which it arrived last
+    of: int  # number of its collectives
+    kept_waiting: float  # median seconds that the others waited for it, summed over those at which it was last
+    slower: tuple[tuple[str, float], ...]  # classes of work slower than on the median rank, excess seconds
+
+
+def find_stragglers(graphs: Sequence[ExecutionGraph], matched: Sequence[MatchedCollective]) -> list[Straggler]:
+    """All ranks, those first for which the others waited longest."""
+    kinds = [compute_seconds_by_class(graph) for graph in graphs]
+    found = []
+    for g in range(len(graphs)):
+        mine = [each for each in matched if g in each.wait_seconds]
+        last = [each for each in mine if each.wait_seconds[g] == 0.0]
+        waited = sum(median(wait for other, wait in each.wait_seconds.items() if other != g) for each in last)
+        found.append(Straggler(rank_of_graph(graphs, g), len(last), len(mine), waited, slower_classes(kinds, g)))
+    return sorted(found, key=lambda each: (-each.kept_waiting, each.rank))
+
+
+def compute_seconds_by_class(graph: ExecutionGraph) -> dict[str, float]:
+    """Seconds of a rank's device work by class, without communication."""
+    seconds: dict[str, float] = {}
+    for op in graph.trace.ops:
+        kind = kernel_class(op.name, op.kind)
+        if not is_communication(kind):
+            seconds[kind] = seconds.get(kind, 0.0) + op.end - op.start
+    return seconds
+
+
+def slower_classes(kinds: Sequence[dict[str, float]], g: int) -> tuple[tuple[str, float], ...]:
+    """Up to three classes of work that take a rank over 5 % longer than the median rank, with the excess seconds."""
+    usual = {kind: median(each.get(kind, 0.0) for each in kinds) for kind in kinds[g]}
+    more = [(kind, seconds - usual[kind]) for kind, seconds in kinds[g].items() if seconds > 1.05 * usual[kind]]
+    return tuple(sorted(more, key=lambda pair: (-pair[1], pair[0]))[:3])

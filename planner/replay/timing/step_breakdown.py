@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.replay.recording.kernel_classes import is_communication, kernel_class
+from planner.replay.recording.recorded_names import is_communication, kernel_class
 from planner.replay.recording.recorded_trace import RecordedTrace
 
 TimeArray = NDArray[np.float64]

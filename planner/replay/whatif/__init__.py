@@ -1,4 +1,4 @@
-"""What-ifs: the step time of a recorded trace after changes; one file per change, each states what it assumes."""
+"""What-ifs: the step time of a recorded trace after changes; a function per change, which states what it assumes."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -6,18 +6,13 @@ from typing import NamedTuple
 from planner.errors import InputError
 from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.dependencies.host_segments import DependencyKind
-from planner.replay.recording.kernel_classes import is_communication, kernel_class
+from planner.replay.recording.recorded_names import is_communication, kernel_class
 from planner.replay.timing.timed_replay import Replay, replay_graphs
-from planner.replay.whatif.bandwidth import change_bandwidth
-from planner.replay.whatif.data_parallel import change_data_parallel
-from planner.replay.whatif.fused_launches import fuse_launches
-from planner.replay.whatif.graph_change import ChangedGraphs, GraphChange
-from planner.replay.whatif.hidden_size import change_hidden_size
+from planner.replay.whatif.graph_change import ChangedGraphs, GraphChange, WhatIfOptions, parse_assignment
 from planner.replay.whatif.more_layers import change_layers
 from planner.replay.whatif.pipeline_stages import predict_pipeline
-from planner.replay.whatif.removed_dependencies import remove_dependency
-from planner.replay.whatif.scaled_work import scale_work
-from planner.replay.whatif.whatif_options import WhatIfOptions, parse_assignment
+from planner.replay.whatif.removed_dependencies import fuse_launches, remove_dependency
+from planner.replay.whatif.scaled_work import change_bandwidth, change_data_parallel, change_hidden_size, scale_work
 
 SETTINGS: dict[str, Callable[[str], Callable[[Sequence[ExecutionGraph]], ChangedGraphs]]] = {
     "layers": change_layers,

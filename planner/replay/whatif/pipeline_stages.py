@@ -15,8 +15,7 @@ from planner.errors import InputError
 from planner.plan.schedules import schedule_slots
 from planner.replay.dependencies.execution_graph import ExecutionGraph
 from planner.replay.timing.timed_replay import Replay
-from planner.replay.whatif.more_layers import layer_regions
-from planner.replay.whatif.repeated_layers import LayerRegion
+from planner.replay.whatif.more_layers import LayerRegion, layer_regions
 from planner.simulate import ActivityBuilder, run_activities
 
 PIPELINE_PATTERN = re.compile(r"(\d{1,3})(?::(\d{1,4}))?")

@@ -1,4 +1,5 @@
-"""The checkpoint folder: an index, and beside it what each rank wrote. Importing this loads no torch.
+"""The checkpoint folder: an index, and beside it what each rank wrote. Importing this loads no torch. Ranks that
+resume share its files, and each reads some of them whole, to see that they have the bytes that were saved.
 
     FOLDER/checkpoint.yaml                 the index (planner.checkpoint/1): written last, by one rename
     FOLDER/states-a/rank-3.safetensors     tensors of the checkpoint in the index; the next one becomes states-b
@@ -22,9 +23,9 @@ from typing import ClassVar, Literal
 from planner import files
 from planner.errors import InputError
 from planner.files import path_exists, plain_name, require_regular
+from planner.launch import Worker
 from planner.plan.plan_file import Plan
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import LearningRateSchedule
+from planner.runtime.run_options import LearningRateSchedule, RunOptions
 from planner.specs.base import Count, Name, Spec
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
@@ -140,9 +141,7 @@ def module_dtypes(plan: Plan, options: RunOptions) -> dict[str, Dtype]:
 
 
 def data_digest(options: RunOptions) -> str | None:
-    """Digest of where samples, images and clips begin, and of the size, first and last bytes of tokens, pixels and
-    frames. Raises InputError.
-    """
+    """Digest of where samples and media begin, and of size, first and last bytes of their values. Raises InputError."""
     if options.data is None:
         return None
     digest = hashlib.sha256()
@@ -158,9 +157,7 @@ def data_digest(options: RunOptions) -> str | None:
 
 
 def file_blocks(path: Path, ends_only: bool = False) -> Iterator[bytes]:
-    """Blocks of a file; with `ends_only` its size, its first and its last block. Raises OSError, and
-    InputError for what is no file.
-    """
+    """Blocks of a file; with `ends_only` its size, first and last block. Raises OSError, and InputError for no file."""
     require_regular(path)
     with path.open("rb") as raw:
         if ends_only:
@@ -170,3 +167,30 @@ def file_blocks(path: Path, ends_only: bool = False) -> Iterator[bytes]:
             raw.seek(max(0, size - READ_BYTES))
         while block := raw.read(READ_BYTES):
             yield block
+
+
+class DamagedCheckpoint(InputError):
+    """A checkpoint is not what was saved."""
+
+
+def require_intact(worker: Worker, folder: Path | None) -> None:
+    """Raises DamagedCheckpoint on a rank that finds a file with other bytes than the index in `folder` says."""
+    if folder is None:
+        return
+    index = read_index(folder)
+    for name in sorted(index.digests)[worker.rank :: worker.world_size]:
+        file = folder / index.states / name
+        if file_digest(file) != index.digests[name]:
+            fix = f"resume from another copy; or, to train on what is there, write its sha256sum into {INDEX_FILE}"
+            raise DamagedCheckpoint("the file has other bytes than were saved: it is damaged", where=str(file), fix=fix)
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of a file. Raises InputError."""
+    digest = hashlib.sha256()
+    try:
+        for block in file_blocks(file):
+            digest.update(block)
+    except OSError as error:
+        raise InputError(f"cannot read the file: {error.strerror}", where=str(file), fix="check the path") from error
+    return digest.hexdigest()

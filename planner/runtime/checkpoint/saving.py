@@ -5,13 +5,14 @@ file of this rank's own, tells the others, and on rank 0 accepts the checkpoint 
 talk in a group of their own. A checkpoint that is to begin while one is being written waits for it.
 
 A rank whose write fails raises that behind its next step, or at the end of the run; the checkpoint before stays. The
-last one of a run is not copied, as nothing is trained any more, and the run does not end before it is accepted.
+last one of a run is not copied, as nothing is trained any more, and the run does not end before it is accepted. One run
+at a time saves in a folder.
 """
 
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -19,25 +20,27 @@ from typing import Any
 
 import torch.distributed as dist
 
-from planner.launch.communication import all_gather_messages
+from planner.files import hold_lock
+from planner.launch import Worker
+from planner.launch.communication import all_gather_messages, barrier
 from planner.models.checkpoints import HeldShard
-from planner.runtime.checkpoint.accepting import accept
+from planner.plan.plan_file import Plan
+from planner.runtime.checkpoint.accepting import WrittenFile, accept, write_file
 from planner.runtime.checkpoint.checkpoint_index import NEW_STATES, CheckpointFile, SavedStates, checkpoint_index
-from planner.runtime.checkpoint.decoder_export import export_decoder
-from planner.runtime.checkpoint.held_shards import held_shards, written_names
-from planner.runtime.checkpoint.host_copies import HostCopies
-from planner.runtime.checkpoint.written_file import WrittenFile, write_file
+from planner.runtime.checkpoint.held_shards import HostCopies, held_shards, written_names
+from planner.runtime.checkpoint.resume_checks import require_save_folder, require_steps_left
+from planner.runtime.checkpoint.stored_states import export_decoder
 from planner.runtime.execute.task_executor import TaskExecutor
+from planner.runtime.run_options import RunOptions
 
 SAVING = "saving"  # what a rank does while it waits for its files
 FILE_TIMEOUT = timedelta(days=1)  # that ranks wait for each other's files: a slow disk should not end a run
+SAVE_LOCK = "saving.lock"
 
 
 @contextmanager
 def saving(executor: TaskExecutor, folder: Path) -> Iterator["CheckpointSaver"]:
-    """Saver of one rank, whose last write is over when the block is left, however that happens. Every rank enters it.
-    Raises RunFailed.
-    """
+    """Saver of one rank, whose last write is over when the block is left. Every rank enters it. Raises RunFailed."""
     saver = CheckpointSaver(executor, folder)
     if executor.local.options.save_every is not None:
         saver.copies.copy(saver.own_shards())  # maps the memory of copies before the first step, in place of behind one
@@ -59,9 +62,7 @@ class CheckpointSaver:
         self.failure: Exception | None = None  # of a write on this rank
 
     def save(self, steps: int, last: bool) -> None:
-        """Saves the state after `steps` steps. Every rank calls it. `last`: nothing is trained after it. Raises
-        RunFailed where the one before could not be written.
-        """
+        """Saves the state after `steps` steps, on every rank; `last`: none follow. Raises RunFailed as `finish`."""
         self.finish()
         own = self.own_shards()
         shards = own if last else self.copies.copy(own)
@@ -136,3 +137,22 @@ class CheckpointSaver:
         """The index of a checkpoint of this run, but for what is saved in it."""
         local = self.executor.local
         return checkpoint_index(local.plan, local.options, SavedStates(0, "states-a", {}), local.data_digest)
+
+
+@contextmanager
+def save_lock(worker: Worker, plan: Plan, options: RunOptions) -> Iterator[None]:
+    """Locks the folder for the duration of a run that saves, before any rank proceeds, and removes what a killed run
+    left half written. Raises InputError, on rank 0, when another run saves there, or has done so since this one was
+    checked.
+    """
+    folder = options.save
+    if folder is None:
+        yield
+        return
+    with hold_lock(folder / SAVE_LOCK, "another run saves in this folder") if worker.rank == 0 else nullcontext():
+        if worker.rank == 0:
+            require_save_folder(options)
+            require_steps_left(plan, options)
+            shutil.rmtree(folder / NEW_STATES, ignore_errors=True)
+        barrier()
+        yield

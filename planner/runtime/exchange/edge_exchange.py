@@ -75,9 +75,7 @@ class EdgeExchange:
         return CrossAttentionMemory(self.zeros(sum(lengths), width, self.compute_dtypes[task.module]), ends)
 
     def features_rows(self, reading: Sequence[EdgeTransfer]) -> Tensor:
-        """Which of this rank's tokens `(features)` encoder outputs replace in a micro-batch; notes where each transfer
-        begins among them.
-        """
+        """Which tokens `(features)` encoder outputs replace here in a micro-batch; notes where transfers begin."""
         rows: list[int] = []
         for transfer in reading:
             self.offsets[transfer] = len(rows)

@@ -33,7 +33,7 @@ from planner.plan.step_files import (
 )
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
-from planner.runtime.health.skipped_batches import batch_of, read_skipped
+from planner.runtime.health.rollback import batch_of, read_skipped
 from planner.runtime.preflight.data_checks import require_same_samples
 from planner.runtime.preflight.preflight_checks import require_executable
 from planner.runtime.state.rank_state import RankState
@@ -116,9 +116,7 @@ class StepInbox:
         self.fetching = StepFetch(self, number) if len(own) <= number < count else None
 
     def cancel_fetch(self) -> None:
-        """Cancels the step that is being fetched when a run stops early; rank 0 broadcasts None if it has not broadcast
-        the step itself.
-        """
+        """Cancels a fetch when a run stops early; rank 0 broadcasts None unless it has broadcast the step."""
         if self.fetching:
             self.over.set()
             self.fetching.join()
@@ -151,9 +149,7 @@ class StepInbox:
         return StepTasks(expand(plan), plan, step.planned_s)
 
     def take(self, number: int) -> Path | None:
-        """Waits for a step and takes it; None when the run ended meanwhile. Raises RunFailed when no planner is
-        running.
-        """
+        """Waits for a step and takes it; None when the run ended meanwhile. Raises RunFailed when no planner runs."""
         begun = last_alive = time.monotonic()
         while not self.over.is_set():
             alive = is_locked(

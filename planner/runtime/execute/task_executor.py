@@ -21,16 +21,14 @@ from planner.plan.task import Phase, Task
 from planner.plan.tokens.resharding import is_between_modules
 from planner.runtime.exchange.edge_exchange import EdgeExchange
 from planner.runtime.exchange.micro_batch_in_flight import InFlightKey, MicroBatchInFlight, in_flight_key
-from planner.runtime.exchange.shared_order import shared_order
-from planner.runtime.exchange.stage_transfers import StageTransfers
+from planner.runtime.exchange.stage_transfers import StageTransfers, shared_order
 from planner.runtime.execution_order import executed_by_fsdp, execution_order
-from planner.runtime.features.kept_features import KeptFeatures
-from planner.runtime.measure.executed_tasks import ExecutedTask, sent_by_kind, task_spans
 from planner.runtime.measure.gpu_memory import StepMemory, memory_counter
 from planner.runtime.measure.step_clock import CollectiveCall
-from planner.runtime.measure.task_records import TaskSpan
+from planner.runtime.measure.task_records import ExecutedTask, TaskSpan, sent_by_kind, task_spans
 from planner.runtime.run_result import NO_FEATURES, FeatureCounts, RankMemory
 from planner.runtime.state.gradient_norm import GradientClipping, GradientNorm
+from planner.runtime.state.kept_features import KeptFeatures
 from planner.runtime.state.rank_state import RankState, empty_activations
 from planner.specs.workload.loss_weighting import total_weight
 
@@ -232,9 +230,7 @@ class TaskExecutor:
         self.local.stage(task).accumulate()
 
     def send(self, task: Task) -> None:
-        """Sends activations to the next stage or gradients to the previous one; or outputs to another module or
-        gradients back.
-        """
+        """Sends activations to the next stage or gradients to the one before; or outputs to another module, or back."""
         if is_between_modules(task):
             self.edges.send(task)
             return

@@ -1,6 +1,4 @@
-"""Training on one rank: join the process group, shard the model, warm up, execute step after step; rank 0 collects
-results.
-"""
+"""Training on one rank: join the process group, shard the model, warm up, train step by step; rank 0 has the result."""
 
 import os
 import platform
@@ -14,19 +12,16 @@ from planner.launch import Worker, joined_world, usable_cores
 from planner.launch.communication import gather_messages
 from planner.plan.legal.plan_laws import require_legal
 from planner.plan.plan_file import Plan
-from planner.runtime.checkpoint.intact_files import require_intact
-from planner.runtime.checkpoint.save_lock import save_lock
-from planner.runtime.checkpoint.saving import CheckpointSaver, saving
-from planner.runtime.execute.early_stop import EarlyStop
-from planner.runtime.execute.finite_steps import require_finite
+from planner.runtime.checkpoint.checkpoint_index import require_intact
+from planner.runtime.checkpoint.saving import CheckpointSaver, save_lock, saving
+from planner.runtime.execute.early_stop import EarlyStop, require_finite
 from planner.runtime.execute.step_source import StepTasks, step_source
 from planner.runtime.execute.task_executor import RankStepResult, TaskExecutor
 from planner.runtime.execute.warmup import warm_up
-from planner.runtime.features.kept_features import kept_features
 from planner.runtime.health.replica_digests import require_equal_replicas
-from planner.runtime.health.skipped_batches import carry_skipped
+from planner.runtime.health.rollback import carry_skipped
 from planner.runtime.health.spikes import SpikeWatch
-from planner.runtime.measure.memory_snapshot import MemorySnapshot, make_memory_snapshot
+from planner.runtime.measure.gpu_memory import MemorySnapshot, make_memory_snapshot
 from planner.runtime.measure.metrics_file import MetricsWriter, metrics_writer
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.measure.task_records import task_records
@@ -34,6 +29,7 @@ from planner.runtime.parity.parity_reference import ParityReference
 from planner.runtime.run_options import Progress, RunOptions
 from planner.runtime.run_result import NO_FEATURES, PlanningOverlap, RunResult, StepResult, StopReason
 from planner.runtime.state.gradient_norm import GradientNorm
+from planner.runtime.state.kept_features import kept_features
 from planner.runtime.state.optimizers import load_optimizer_states, make_optimizers, set_learning_rate
 from planner.runtime.state.rank_state import RankState
 

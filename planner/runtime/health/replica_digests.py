@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from planner.errors import RunFailed
 from planner.launch.communication import barrier
+from planner.models import held_values
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.runtime.execute.task_executor import TaskExecutor
 from planner.runtime.state.replicated_gradients import (
@@ -117,5 +117,5 @@ def first_difference(group: Ranks, names: list[str], checksums: Tensor) -> Diffe
 
 def checksum(tensor: Tensor) -> Tensor:
     """The sum of the bit patterns of this rank's part of a tensor (any shape), int64, modulo 2^64."""
-    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    local = held_values(tensor)
     return local.contiguous().view(PATTERNS[local.element_size()]).sum(dtype=torch.int64)

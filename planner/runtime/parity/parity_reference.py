@@ -20,8 +20,7 @@ from planner.plan.task import Task
 from planner.plan.tokens.encoder_outputs import ItemKey, fed_spans
 from planner.runtime.checkpoint.stored_states import initial_weights
 from planner.runtime.execute.task_executor import RankStepResult
-from planner.runtime.parity.reference_packs import ReferencePack, reference_packs
-from planner.runtime.parity.target_shares import TargetShares, count_targets
+from planner.runtime.parity.reference_packs import ReferencePack, TargetShares, count_targets, reference_packs
 from planner.runtime.run_options import RunOptions
 from planner.runtime.run_result import ParityErrors
 from planner.runtime.state import full_tensors
@@ -36,9 +35,7 @@ MIN_NORM_SHARE = 1e-3  # gradient errors are relative to at least this share of 
 
 
 class ParityReference:
-    """Compares training steps with one process. Every rank takes part in gathering; rank 0 compares. Weights are at
-    least float32.
-    """
+    """Compares steps with one process, in at least float32. Every rank takes part in gathering; rank 0 compares."""
 
     def __init__(self, local: RankState, options: RunOptions) -> None:
         self.local = local
@@ -192,9 +189,7 @@ def worst_error(gradients: dict[str, Tensor], reference: dict[str, Tensor]) -> t
 
 
 def relative_error(error: float, to: float) -> float:
-    """Relative error. Without targets, losses and gradients are zero: an error of 0 is then 0, any other infinite; so
-    is one that is not finite.
-    """
+    """Relative error: 0 for an error of 0, as without targets; else infinite where it is not finite, or `to` is 0."""
     if error == 0:
         return 0.0
     return error / to if to and math.isfinite(error) else math.inf

@@ -1,6 +1,4 @@
-"""Parity tolerance: how far loss and gradients of a run may be from one process with the same weights and items, by
-dtype.
-"""
+"""Parity tolerance: how far loss and gradients may be from one process with the same weights and items, by dtype."""
 
 from dataclasses import dataclass
 

@@ -14,9 +14,7 @@ from planner.specs.workload.sample_sizes import SampleReaders, SizedSample, samp
 
 
 def require_data(plan: Plan, options: RunOptions) -> None:
-    """Raises InputError where the data lacks an item of the plan, or has it in another size, or with contents that the
-    model cannot read.
-    """
+    """Raises InputError where the data lacks an item of the plan, or its size or contents do not fit."""
     from planner.models.inputs import SampleFolderSource, TokenFolder, sample_source
 
     source = sample_source(options.data, options.seed)

@@ -5,23 +5,31 @@ several ranks is a collective that waits for all of them. A deadlock would never
 ends differ in size kills the process: so both are refused.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 from planner.errors import InputError
 from planner.plan.mesh.rank_mesh import coordinates
 from planner.plan.mesh.synchronisation import synchronised_phases
 from planner.plan.plan_file import Layout, Plan
-from planner.plan.task import Task
+from planner.plan.task import Phase, Task
 from planner.plan.tokens.encoder_outputs import fed_spans
 from planner.plan.tokens.reading_stages import reader_of
 from planner.plan.tokens.resharding import TransferKey, edge_of_transfer, is_between_modules, transfer_key
 from planner.runtime.exchange.edge_transfers import EdgeTransfer, edge_transfers
-from planner.runtime.execution_order import execution_order, task_gathered_encoders
-from planner.runtime.preflight.dry_run import DryRun, TaskLists
+from planner.runtime.execution_order import (
+    executed_by_fsdp,
+    execution_order,
+    sync_members,
+    sync_point,
+    task_gathered_encoders,
+)
 
 ORDER = "let all ranks execute their tasks in one order, each after what it depends on"
+TaskLists = Mapping[int, Sequence[Task]]  # by rank: its tasks in order
+Message = tuple[str, int]  # id of the send, rank of the sender
+NO_PHASES: Mapping[str, Collection[Phase]] = {}
 
 
 def task_lists(tasks: Sequence[Task]) -> dict[int, list[Task]]:
@@ -78,9 +86,7 @@ def mismatched_messages(
 
 
 def mismatched_shards(plan: Plan, tasks: Sequence[Task], sends: Mapping[str, Task]) -> Iterator[str]:
-    """Problems of sends between stages, where the i-th rank sends to the i-th: both must hold the same shard of the
-    tokens and the same tp coordinate.
-    """
+    """Problems of sends between stages: i-th ranks must hold the same shard of tokens and tp coordinate."""
     seen: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
     for recv in (
         task for task in tasks if task.phase == "recv" and not is_between_modules(task) and task.after[0] in sends
@@ -130,3 +136,83 @@ def copies(plan: Plan, send: Task) -> int:
     """Number of ranks that each read all outputs of an item: the tp degree with cross attention, else 1."""
     edge = edge_of_transfer(plan, send)
     return plan.layouts[edge.target].tp if edge.by == "cross_attention" else 1
+
+
+class DryRun:
+    """Advances every rank through its list of tasks, and reports a deadlock.
+
+    `routes`: transfers over edges between modules; `synchronised`: by module, phases of a micro-batch in which its
+    ranks synchronise; `task_gathered`: modules whose gathers and syncs FSDP2 does not issue inside those.
+    """
+
+    def __init__(
+        self,
+        lists: TaskLists,
+        routes: Mapping[TransferKey, Sequence[EdgeTransfer]],
+        synchronised: Mapping[str, Collection[Phase]] = NO_PHASES,
+        task_gathered: Collection[str] = (),
+    ) -> None:
+        self.lists, self.routes = lists, routes
+        self.synchronised, self.task_gathered = synchronised, task_gathered
+        self.members = sync_members({task.id: task for own in lists.values() for task in own}.values(), synchronised)
+        self.position = dict.fromkeys(lists, 0)
+        self.sent: set[Message] = set()
+        self.waiting: dict[Message, list[int]] = {}  # ranks that wait for a message
+        self.arrived: dict[str, set[int]] = {}  # ranks at a synchronisation point
+
+    def run(self) -> str:
+        """Describes the deadlock; an empty string if all ranks finish."""
+        ready = deque(self.lists)
+        while ready:
+            rank = ready.popleft()
+            task = self.task(rank)
+            if task:
+                ready.extend(self.advance(rank, task))
+        stuck = next(((rank, task) for rank in self.lists if (task := self.task(rank))), None)
+        if stuck is None:
+            return ""
+        rank, task = stuck
+        elsewhere = [f"rank {other} {self.state_of(other)}" for other in self.awaited(rank, task)[:3]]
+        return f"rank {rank} would wait for ever in {task.id}: {', '.join(elsewhere)}"
+
+    def advance(self, rank: int, task: Task) -> Sequence[int]:
+        """Ranks that can proceed when this rank begins `task`: none where it has to wait."""
+        if task.phase == "send" or executed_by_fsdp(task, self.task_gathered):
+            self.sent.add((task.id, rank))
+            self.position[rank] += 1
+            return rank, *self.waiting.pop((task.id, rank), ())
+        if task.phase == "recv":
+            awaited = self.awaited(rank, task)
+            if awaited:
+                self.waiting.setdefault((task.after[0], awaited[0]), []).append(rank)
+                return ()
+            self.position[rank] += 1
+            return (rank,)
+        arrived = self.arrived.setdefault(sync_point(task, self.synchronised), set())
+        arrived.add(rank)
+        if len(arrived) < len(self.members[sync_point(task, self.synchronised)]):
+            return ()
+        for member in arrived:
+            self.position[member] += 1
+        return sorted(arrived)
+
+    def task(self, rank: int) -> Task | None:
+        own, at = self.lists.get(rank, ()), self.position.get(rank, 0)
+        return own[at] if at < len(own) else None
+
+    def state_of(self, rank: int) -> str:
+        task = self.task(rank)
+        return f"waits in {task.id}" if task else "is at the end"
+
+    def awaited(self, rank: int, task: Task) -> list[int]:
+        """Ranks for which this one waits in `task`: they have not sent, or have not arrived."""
+        if task.phase == "recv":
+            return [source for source in self.sources(rank, task) if (task.after[0], source) not in self.sent]
+        point = sync_point(task, self.synchronised)
+        return sorted(self.members[point] - self.arrived.get(point, set()))
+
+    def sources(self, rank: int, recv: Task) -> list[int]:
+        if not is_between_modules(recv):
+            return [recv.peers[recv.ranks.index(rank)]]
+        pairs = {route.pair(recv.of) for route in self.routes.get(transfer_key(recv), ())}
+        return sorted(source for source, target in pairs if target == rank)

@@ -13,12 +13,11 @@ from planner.files import require_folder, require_writable
 from planner.launch import DeviceKind
 from planner.plan.mesh.expert_layouts import expert_layouts
 from planner.plan.mesh.rank_mesh import expert_shards
-from planner.plan.plan_file import Layout, Plan
+from planner.plan.plan_file import Layout, Plan, assignments
 from planner.plan.tasks.expand import expand
 from planner.runtime.checkpoint.resume_checks import require_resumable, require_save_folder
 from planner.runtime.preflight.data_checks import require_data
-from planner.runtime.run_options import RunOptions
-from planner.runtime.training_options import require_training_options
+from planner.runtime.run_options import RunOptions, require_training_options
 from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype
 from planner.specs.run_option_help import OnSpike
@@ -254,3 +253,13 @@ def require_outputs(options: RunOptions) -> None:
         require_folder(options.features, f"--features {options.features}")
     if options.memory_snapshot is not None:
         require_folder(options.memory_snapshot, f"--memory-snapshot {options.memory_snapshot}")
+
+
+def unenforced_shares(plan: Plan) -> str:
+    """A warning if the plan shares devices between tasks, else an empty string. A rank executes its tasks one after the
+    other, each with its whole device: losses are the same, times are not those that were predicted.
+    """
+    micro_batches = (micro_batch for step in plan.steps for micro_batch in step.micro_batches)
+    if all(a.share == 1 for micro_batch in micro_batches for a in assignments(plan, micro_batch)):
+        return ""
+    return "shares of devices are not enforced here: tasks run one after the other, each on its whole device"

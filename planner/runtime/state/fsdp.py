@@ -17,8 +17,7 @@ from torch.distributed.tensor import Shard
 
 from planner.launch.communication import ALL_GATHER, REDUCE_SCATTER
 from planner.runtime.measure.step_clock import StepClock
-from planner.runtime.state import bf16_reductions
-from planner.runtime.state.replicas import timed_sum
+from planner.runtime.state.replicas import SENT_DTYPE, reduce_scatter_in_bf16, timed_sum
 from planner.specs.parallelism import Dtype
 
 STORED_DTYPES = {
@@ -157,15 +156,10 @@ class TimedReduceScatter(CollectiveBuffers):
         self.in_bf16 = in_bf16
 
     def __call__(
-        self,
-        output_tensor: Tensor,
-        input_tensor: Tensor,
-        group: dist.ProcessGroup,
-        op: Any,
-        async_op: bool = False,
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
     ) -> Any:
-        size = bf16_reductions.SENT_DTYPE.itemsize if self.in_bf16 else input_tensor.element_size()
+        size = SENT_DTYPE.itemsize if self.in_bf16 else input_tensor.element_size()
         with self.clock.record_collective("sync", size * (input_tensor.numel() - output_tensor.numel())):
             if self.in_bf16:
-                return bf16_reductions.reduce_scatter(output_tensor, input_tensor, group)
+                return reduce_scatter_in_bf16(output_tensor, input_tensor, group)
             return REDUCE_SCATTER(output_tensor, input_tensor, op=op, group=group, async_op=async_op)

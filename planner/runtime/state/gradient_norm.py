@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
+from planner.models import held_values
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.replicated_gradients import EMBEDDING, embedding_head_ranks, ties_across_stages
 from planner.runtime.state.sharded_stage import ShardedStage
@@ -33,13 +33,13 @@ class GradientNorm:
     def __init__(self, local: RankState, clip: float | None) -> None:
         self.local, self.clip = local, clip
         self.shards = [shard for stage in local.all_stages for shard in stage.shards.values()]
-        self.counted = [shard for stage in local.all_stages for shard in counted_shards(stage)]
+        self.counted = [
+            shard for stage in local.all_stages for name, shard in stage.shards.items() if counts_here(stage, name)
+        ]
 
     @torch.no_grad()
     def clip_gradients(self) -> GradientClipping:
-        """Computes the norm and clips gradients; called once a step on every rank, after the last reduction and before
-        the first update.
-        """
+        """Computes the norm and clips gradients, on every rank between the last reduction and the first update."""
         for module in self.local.stages:
             self.local.complete_gradients(module)
         norm = self.measure()
@@ -60,8 +60,7 @@ class GradientNorm:
 
 def gradients(shards: list[nn.Parameter]) -> list[Tensor]:
     """Local gradients of these shards, of the shards' shapes; those that exist."""
-    existing = (shard.grad for shard in shards if shard.grad is not None)
-    return [gradient.to_local() if isinstance(gradient, DTensor) else gradient for gradient in existing]
+    return [held_values(shard.grad) for shard in shards if shard.grad is not None]
 
 
 def counted_shards(stage: ShardedStage) -> list[nn.Parameter]:

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from planner.models import ShardedAdamW
 from planner.models.checkpoints import fill_from_shards
 from planner.runtime.checkpoint.checkpoint_index import OPTIMIZER_KINDS, shard_prefix
+from planner.runtime.run_options import TrainingOptions
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage
-from planner.runtime.training_options import TrainingOptions
 
 
 def make_optimizers(local: RankState, training: TrainingOptions) -> dict[str, ShardedAdamW]:

@@ -1,7 +1,9 @@
-"""What one rank holds of a plan: its chunks of every module, their batch loaders, process groups and channels."""
+"""What one rank holds of a plan: its chunks of every module, process groups and channels; and how it loads the batch of
+a micro-batch: its shard of the items of its group, and the collectives that it shares them by.
+"""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -9,32 +11,83 @@ import torch.distributed as dist
 from torch import nn
 
 from planner.launch import Worker
-from planner.launch.communication import Channels, CommunicationMeter, ProcessGroups, dispatchers_by_layer
-from planner.models.inputs import ItemGrids, SampleSource, fed_source, sample_source
+from planner.launch.communication import (
+    Channels,
+    CommunicationMeter,
+    ProcessGroups,
+    SharedMicroBatch,
+    dispatchers_by_layer,
+    sequence_parallel_over,
+    tensor_parallel_over,
+)
+from planner.models import Batch, TokenDispatcher
+from planner.models.inputs import ItemGrids, PlannedItems, SampleSource, batch_of_documents, fed_source, sample_source
 from planner.plan.gradient_flow import gradient_flows
 from planner.plan.group_catalogue import process_groups
-from planner.plan.plan_file import Plan
+from planner.plan.mesh.rank_mesh import groups_over
+from planner.plan.plan_file import Layout, Plan
 from planner.plan.task import Task
 from planner.plan.tasks.expand import expand
 from planner.plan.tasks.module_work import module_work
 from planner.plan.tokens.encoder_outputs import fed_tokens
 from planner.plan.tokens.token_grids import token_grids
-from planner.runtime.batch_loader import BatchLoader, target_counts
+from planner.plan.tokens.token_shards import sharing_ranks
 from planner.runtime.checkpoint.checkpoint_index import data_digest
 from planner.runtime.checkpoint.stored_states import initial_weights, resumed_checkpoint
-from planner.runtime.exchange.plan_channels import plan_channels
+from planner.runtime.exchange.edge_transfers import plan_channels
 from planner.runtime.execution_order import task_gathered_encoders
 from planner.runtime.measure.step_clock import StepClock
 from planner.runtime.run_options import RunOptions
 from planner.runtime.state.fsdp import COMPUTE_DTYPES
 from planner.runtime.state.replicated_gradients import sum_replicated_gradients
 from planner.runtime.state.sharded_stage import ShardedStage
+from planner.specs.layers import Module
+from planner.specs.workload.loss_weighting import LossWeighting, target_weight
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLoader:
+    """Creates the batches of one module on one rank."""
+
+    spec: Module
+    layout: Layout
+    groups: ProcessGroups
+    meter: CommunicationMeter  # counts what its collectives send
+    source: SampleSource
+    dispatch: Mapping[int, TokenDispatcher]  # token dispatch to the experts of each layer
+    grids: ItemGrids  # of its items, whose tokens are places of images
+    loss: LossWeighting = "token"
+
+    def batch(self, task: Task, device: torch.device) -> Batch:
+        """Batch of a forward task on this rank; empty on an idle rank."""
+        ranks, unit = sharing_ranks(self.layout, task.ranks, self.groups.rank), self.spec.tokens_per_output
+        sharing = SharedMicroBatch(ranks, task.split, task.lengths, unit, bool(task.parts))
+        exchange = sequence_parallel_over(self.groups, sharing, self.meter)
+        batch = batch_of_documents(
+            self.source,
+            self.spec,
+            task.documents,
+            sequence_parallel=exchange,
+            device=device,
+            planned=PlannedItems(None if self.loss == "token" else self.target_weights(task), self.grids),
+        )
+        block = groups_over(self.layout, ("tp",))[self.groups.rank]
+        tensor = tensor_parallel_over(self.groups, block, len(batch.positions), unit, self.meter)
+        return replace(batch, tensor_parallel=tensor, dispatchers=self.dispatch)
+
+    def target_weights(self, task: Task) -> dict[int, float]:
+        """By item of a task: the weight of each of its targets in the loss."""
+        counts = target_counts(self.source, self.spec, task)
+        return {item: target_weight(self.loss, count) for item, count in zip(task.items, counts, strict=True)}
+
+
+def target_counts(source: SampleSource, spec: Module, task: Task) -> list[int]:
+    """The number of targets of each item of a task."""
+    return [source.target_count(spec, *item) for item in zip(task.items, task.sizes, strict=True)]
 
 
 class RankState:
-    """Modules, batch loaders, groups and channels of one rank. All ranks create it together, with the same groups in
-    the same order.
-    """
+    """Modules, batch loaders, groups and channels of one rank. All ranks create it together, in one order."""
 
     def __init__(self, worker: Worker, plan: Plan, options: RunOptions, clock: StepClock) -> None:
         self.worker, self.plan, self.clock, self.meter = worker, plan, clock, CommunicationMeter()

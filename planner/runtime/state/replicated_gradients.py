@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from planner.launch.communication import CommunicationMeter, ProcessGroups
+from planner.models import held_values
 from planner.plan.mesh.rank_mesh import groups_over
 from planner.plan.plan_file import Layout
 from planner.runtime.state.sharded_stage import ShardedStage
@@ -25,9 +25,7 @@ LARGE_BYTES = 2**24  # gradients from this size are all-reduced one by one, in p
 
 @torch.no_grad()
 def sum_replicated_gradients(stages: Sequence[ShardedStage], groups: ProcessGroups, meter: CommunicationMeter) -> None:
-    """Sums gradients of a module's replicated parameters, after FSDP2's reductions and before the update. Every rank
-    calls it.
-    """
+    """Sums gradients of a module's replicated parameters, between FSDP2's reductions and the update, on every rank."""
     spec, layout, rank = stages[0].spec, stages[0].layout, stages[0].clock.rank
     tp_group = groups_over(layout, ("tp",))[rank]
     if len(tp_group) > 1:
@@ -61,7 +59,7 @@ def gradients(stage: ShardedStage, names: Sequence[str]) -> Iterator[Tensor]:
     for name in names:
         gradient = stage.shards[name].grad if name in stage.shards else None
         if gradient is not None:
-            yield gradient.to_local() if isinstance(gradient, DTensor) else gradient
+            yield held_values(gradient)
 
 
 def sum_over_group(tensors: Sequence[Tensor], group: dist.ProcessGroup, meter: CommunicationMeter) -> None:

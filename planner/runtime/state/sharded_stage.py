@@ -142,9 +142,7 @@ class ShardedStage:
 
     @contextmanager
     def backward(self, whole: bool) -> Iterator[None]:
-        """Context of a backward (`whole`), or of the input-gradient half of a split one, after which nothing is
-        reduced.
-        """
+        """Context of a backward (`whole`), or of the input-gradient half of a split one, which reduces nothing."""
         self.accumulating |= not whole
         if self.task_gathered:
             self.gather()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.models.inputs.image_patches import image_patches, image_tiles
+from planner.models.inputs.media_contents import image_patches, image_tiles
 from planner.specs.layers import Vit
 from planner.specs.layers.resize import FixedResize, ImageSize, SmartResize, TiledResize
 from tests.examples import examples

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.models.inputs.mel_frames import clip_windows
+from planner.models.inputs.media_contents import clip_windows
 from planner.models.networks.audio_network import frames_within_clip
 from planner.specs.layers import Audio
 from planner.specs.layers.audio import FRAMES_PER_SECOND

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.models.inputs.image_patches import flattened_patches
+from planner.models.inputs.media_contents import flattened_patches
 from planner.models.inputs.token_places import document_places, grid_windows, patch_places, text_places
 from planner.models.inputs.training_items import PlannedItems, SyntheticSamples, batch_of_documents, synthetic_batch
 from planner.models.kernels import blockwise_attention, packed_attention

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.hf.rope import scaling_keys
-from planner.models.kernels.rotary_frequencies import rotary_frequencies, rotated_scale
-from planner.models.kernels.rotary_positions import rotary_table, sectioned_table
+from planner.models.kernels.rotary_positions import rotary_frequencies, rotary_table, rotated_scale, sectioned_table
 from planner.specs.base import with_fields
 from planner.specs.layers.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling
 from tests.examples import examples

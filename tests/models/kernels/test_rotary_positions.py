@@ -6,7 +6,7 @@ import torch
 from planner.models.build import build, init_weights
 from planner.models.inputs.training_items import synthetic_batch
 from planner.models.kernels.rotary_positions import apply_rotary, rotary_table
-from planner.models.layers.norms import build_norm
+from planner.models.layers.linear import build_norm
 from planner.specs.base import with_fields
 from planner.specs.layers import Decoder, Vit
 

@@ -11,7 +11,7 @@ from planner import hf
 from planner.models.batch import Batch, EncoderFeatures
 from planner.models.build import build
 from planner.models.checkpoints.hugging_face import load_checkpoint, require_checkpoint
-from planner.models.inputs.image_patches import flattened_patches
+from planner.models.inputs.media_contents import flattened_patches
 from planner.specs.parameters import model_parameters
 from tests.models.checkpoints.test_hugging_face import varied
 

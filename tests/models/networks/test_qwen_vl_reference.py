@@ -10,7 +10,7 @@ import torch
 from planner.models.batch import EncoderFeatures
 from planner.models.build import build
 from planner.models.checkpoints.hugging_face import load_checkpoint
-from planner.models.inputs.image_patches import flattened_patches
+from planner.models.inputs.media_contents import flattened_patches
 from planner.models.inputs.token_places import token_places
 from planner.models.sharding import EqualShard, ModuleShard
 from planner.specs.parameters import model_parameters

@@ -1,4 +1,4 @@
-"""`planner list`: what is shipped, by kind."""
+"""`planner list`: what is shipped, by kind; `planner schema`: the JSON Schema of a file format, for editors."""
 
 from enum import Enum
 from typing import Annotated
@@ -20,10 +20,7 @@ class ListName(str, Enum):
     software = "software"
 
 
-def list_shipped(
-    kind: Annotated[ListName, typer.Argument(help="What to list.")],
-    json: Json = False,
-) -> None:
+def list_shipped(kind: Annotated[ListName, typer.Argument(help="What to list.")], json: Json = False) -> None:
     """List what is shipped: a line for each, with its name, what it is, and its source."""
     from planner.cli import render
     from planner.cli.views import shipped_lines
@@ -31,3 +28,14 @@ def list_shipped(
 
     entries = [*LISTS[kind.value]()]
     render.emit(json, shipped_lines.answer(kind.value, entries), shipped_lines.lines(entries))
+
+
+def schema(
+    kind: Annotated[str, typer.Argument(help="Kind of file: job, model, cluster, profile, software, plan or step.")],
+) -> None:
+    """Print the JSON Schema of a file format."""
+    from planner.cli import render
+    from planner.files import json_text
+    from planner.workflows.editor_schemas import schema_for_editor
+
+    render.print_raw(json_text(schema_for_editor(kind)))

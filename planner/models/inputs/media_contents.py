@@ -1,4 +1,5 @@
-"""From the pixels of an image to the flattened patches that a vision tower reads.
+"""From the pixels of an image to the flattened patches that a vision tower reads, and from the mel frames of a clip to
+the windows of frames that an audio encoder reads.
 
 An image is resized by its model's rule (specs/layers/resize.py), bilinear with antialiasing, and cut into its tiles.
 Patches that become one output are consecutive: blocks of merge x merge row by row, and row by row within a block (as of
@@ -9,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from planner.specs.layers import Vit
+from planner.models.networks.audio_network import FRAMES_SEEN
+from planner.specs.layers import Audio, Vit
+from planner.specs.layers.audio import CONVOLUTION, FRAMES_PER_SECOND, FRAMES_PER_TOKEN
 from planner.specs.layers.resize import (
     CanvasResize,
     FixedResize,
@@ -64,3 +67,19 @@ def flattened_patches(spec: Vit, image: Tensor) -> Tensor:
     blocks = image.reshape(channels, height // (merge * patch), merge, patch, width // (merge * patch), merge, patch)
     patches = blocks.permute(1, 4, 2, 5, 0, 3, 6).reshape(-1, channels, 1, patch, patch)
     return F.pad(patches.expand(-1, -1, spec.frames, -1, -1).flatten(1), (0, 0, spec.class_tokens, 0))
+
+
+def clip_windows(spec: Audio, frames: Tensor) -> Tensor:
+    """The frames that each token of a clip sees, `(tokens, 5, mels)` in float32, of the clip's `(frames, mels)`: part
+    by part, each filled up with zeros to its length.
+
+    Windows at a part's ends see its neighbours: `frames_within_clip` takes them out.
+    """
+    lengths, spans = spec.clip_parts(len(frames) / FRAMES_PER_SECOND), spec.clip_spans(len(frames))
+    parts = [
+        F.pad(frames[first:last].float(), (0, 0, 0, length - (last - first)))
+        for length, (first, last) in zip(lengths, spans, strict=True)
+    ]
+    before = CONVOLUTION - 1  # frames that the first token sees before its own
+    padded = F.pad(torch.cat(parts), (0, 0, before, FRAMES_SEEN - FRAMES_PER_TOKEN - before))
+    return padded.unfold(0, FRAMES_SEEN, FRAMES_PER_TOKEN).transpose(1, 2)

@@ -1,17 +1,14 @@
-"""Classes of device operations by kernel name: one table of patterns, the first match counts."""
+"""What recorded names mean: the class of a device operation, from one table of patterns of which the first match
+counts; and what a call of the device runtime does to streams, of CUDA's runtime and driver and of HIP.
+"""
 
 import re
 from functools import lru_cache
+from typing import Literal
 
 COMMUNICATION_CLASSES = (
-    "all-reduce",
-    "reduce-scatter",
-    "all-gather",
-    "send/recv",
-    "broadcast",
-    "reduce",
-    "communication",
-)
+    "all-reduce", "reduce-scatter", "all-gather", "send/recv", "broadcast", "reduce", "communication",
+)  # fmt: skip
 
 KERNEL_CLASSES: tuple[tuple[str, str], ...] = (
     ("all-reduce", r"nccl.*allreduce|all_?reduce_kernel|cross_device_reduce|allreduce_fusion|multimem_all_reduce"),
@@ -46,3 +43,31 @@ def kernel_class(name: str, kind: str = "kernel") -> str:
 
 def is_communication(kind: str) -> bool:
     return kind in COMMUNICATION_CLASSES
+
+
+CallEffect = Literal["work", "record", "stream_wait", "stream_sync", "event_sync", "device_sync", "nothing"]
+
+RUNTIME_PREFIX = re.compile(r"^(cuda|hip|cu)(?=[A-Z])")
+NAMED_EFFECTS: dict[str, CallEffect] = {
+    "EventRecord": "record",
+    "EventRecordWithFlags": "record",
+    "StreamWaitEvent": "stream_wait",
+    "StreamSynchronize": "stream_sync",
+    "EventSynchronize": "event_sync",
+    "DeviceSynchronize": "device_sync",
+    "CtxSynchronize": "device_sync",
+    "Free": "device_sync",  # implicitly synchronises with the device
+    "FreeHost": "device_sync",
+}
+WORK_PATTERN = re.compile(r"Launch|Memcpy|Memset|MemPrefetch")
+
+
+def call_effect(name: str) -> CallEffect:
+    """The effect of a call on streams."""
+    plain, found = RUNTIME_PREFIX.subn("", name)
+    plain = re.sub(r"_(v\d+|ptsz|spt)$", "", plain)
+    if not found:
+        return "nothing"
+    if plain in NAMED_EFFECTS:
+        return NAMED_EFFECTS[plain]
+    return "work" if WORK_PATTERN.search(plain) else "nothing"

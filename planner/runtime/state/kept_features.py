@@ -1,29 +1,122 @@
-"""Outputs of one frozen encoder on this rank: read where an earlier epoch left them, else computed and left for the
-next.
+"""Outputs of frozen encoders that are kept for later epochs: read where an earlier epoch left them, else computed and
+left for the next.
 
 A key is the digest of an item's contents and of all that its outputs depend on besides: the encoder's shape and
 weights, and the dtype in which it computes. So a changed item, or other weights, find nothing. All items of a forward
 are read or all are computed: products of another number of rows may round differently, and a run that keeps features is
 to be the same as one that does not, bit for bit.
+
+In memory features last as long as the process. On a disk they are one file each, whose first bytes are the digest of
+its key and of the rest: a file appears complete or not at all, and one that was cut, edited or misplaced is noticed.
+Ranks share a folder: two that write the same key write the same bytes.
 """
 
+import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from planner import files
-from planner.models import Batch
+from planner.errors import InputError
+from planner.files import write_bytes
+from planner.models import Batch, held_values
 from planner.plan.task import Task
-from planner.runtime.features.feature_store import Damaged, DiskStore, FeatureStore, HostStore, key_of, raw_bytes
 from planner.runtime.run_result import NO_FEATURES, FeatureCounts
 from planner.runtime.state.rank_state import RankState
 from planner.runtime.state.sharded_stage import ShardedStage
+
+DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class Damaged(NamedTuple):
+    """A file that is there, and is not what was written."""
+
+    path: Path
+
+
+class FeatureStore(Protocol):
+    """Tensors in host memory by key."""
+
+    def read(self, key: str, dtype: torch.dtype) -> Tensor | Damaged | None:
+        """The numbers (any) that were written under a key; None where there are none."""
+
+    def write(self, key: str, values: Tensor) -> None:
+        """Keeps a tensor of host memory under a key."""
+
+
+class HostStore:
+    """Features in this process's memory."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Tensor] = {}
+
+    def read(self, key: str, dtype: torch.dtype) -> Tensor | Damaged | None:
+        return self.values.get(key)
+
+    def write(self, key: str, values: Tensor) -> None:
+        self.values[key] = values.clone()
+
+
+class DiskStore:
+    """Features in files of a folder. One that cannot be written is left out: it is computed anew."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.full = folder, False
+
+    def path(self, key: str) -> Path:
+        """The file of a key, among no more than a few thousand in a folder."""
+        return self.folder / key[:2] / key
+
+    def read(self, key: str, dtype: torch.dtype) -> Tensor | Damaged | None:
+        try:
+            raw = bytearray(self.path(key).read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return Damaged(self.path(key))
+        values = memoryview(raw)[DIGEST_BYTES:]
+        if len(raw) <= DIGEST_BYTES or raw[:DIGEST_BYTES] != digest_of(key, values) or len(values) % dtype.itemsize:
+            return Damaged(self.path(key))
+        return torch.frombuffer(raw, dtype=dtype, offset=DIGEST_BYTES)
+
+    def write(self, key: str, values: Tensor) -> None:
+        if self.full:
+            return
+        raw = raw_bytes(values)
+        try:
+            write_bytes(self.path(key), digest_of(key, raw) + raw)
+        except InputError as error:
+            self.full = True
+            what = "features are computed in every epoch from now on: %s"
+            logging.getLogger(__name__).warning(what, error)
+
+
+def digest_of(key: str, values: bytes | memoryview) -> bytes:
+    """The first bytes of a key's file."""
+    found = hashlib.sha256(key.encode())
+    found.update(values)
+    return found.digest()
+
+
+def raw_bytes(values: Tensor) -> bytes:
+    """The bytes of a tensor, of any dtype."""
+    return values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def key_of(parts: Iterator[bytes]) -> str:
+    """A key: the SHA-256 of what something was computed from, each part with its length."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "little"))
+        found.update(part)
+    return found.hexdigest()
+
 
 FORMAT = b"planner.features/1"  # of keys: another one where the same contents and weights would give other outputs
 Contents = tuple[int, tuple[int, ...]]  # an item by number, with the tokens of its parts
@@ -116,11 +209,6 @@ def weight_parts(stage: ShardedStage) -> Iterator[bytes]:
     """Shape, dtype and weights of an encoder, all of which this rank has."""
     yield files.json_text(stage.spec).encode()
     yield str(stage.compute_dtype).encode()
-    for name, weight in sorted(whole_weights(stage.weights()).items()):
+    for name, weight in sorted(stage.weights().items()):
         yield f"{name} {weight.dtype} {tuple(weight.shape)}".encode()
-        yield raw_bytes(weight)
-
-
-def whole_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights that one rank has whole, as plain tensors."""
-    return {name: each.to_local() if isinstance(each, DTensor) else each for name, each in weights.items()}
+        yield raw_bytes(held_values(weight))
