@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from planner.plan.plan_file import Layout, TaskPlacement
-from planner.plan.task_reference import TaskName, TaskRef
+from planner.plan.task import TaskName, TaskRef
 from planner.specs.base import FirstStage, Indices, Layers, RankChoice, Ranks, with_fields
 from planner.specs.framework.coefficient_priors import WIDTHS
 from planner.specs.framework.knobs import Knobs

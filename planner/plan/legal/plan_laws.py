@@ -15,9 +15,8 @@ from planner.errors import InputError
 from planner.plan.legal.feature_laws import repeated_laws, whole_item_laws
 from planner.plan.legal.feeding_laws import feed_laws
 from planner.plan.legal.group_laws import GroupPlacement
-from planner.plan.legal.launch_laws import launch_laws
 from planner.plan.legal.layout_laws import layout_laws
-from planner.plan.legal.limit_laws import input_laws, limit_name_laws
+from planner.plan.legal.limit_laws import input_laws, launch_laws, limit_name_laws
 from planner.plan.legal.name_laws import name_laws
 from planner.plan.legal.order_laws import order_laws
 from planner.plan.legal.violation import Violation
