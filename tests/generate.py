@@ -15,8 +15,7 @@ from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.own_runs import OwnRun
 from planner.specs.framework.software import Software
 from planner.specs.hardware.cluster import Cluster, Level, RankKind
-from planner.specs.hardware.node_cluster import NodeCluster
-from planner.specs.hardware.node_parts import NodeAdapters, NodeGpus
+from planner.specs.hardware.node_cluster import NodeAdapters, NodeCluster, NodeGpus
 from planner.specs.hardware.profile import PassCosts, PassFit
 from planner.specs.job import Job
 from planner.specs.layers import Audio, Decoder, TextEncoder, Vit

@@ -25,7 +25,7 @@ from planner.costs.compute import ASSUMED_SPREAD
 from planner.published import PublishedCase
 from planner.specs import library, measured_runs
 from planner.specs.base import with_fields
-from planner.specs.framework.attention_kernels import attention_kernel
+from planner.specs.framework.dated_kernels import attention_kernel
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import plain_numbers

@@ -15,7 +15,7 @@ from planner.specs.layers import Module
 from planner.specs.parallelism import Dtype, FeatureSource
 from planner.specs.shapes import token_output_bytes
 from planner.specs.workload.items import Size, item_tokens
-from planner.specs.workload.repeated import Repeated
+from planner.specs.workload.length_sources import Repeated
 from planner.units import GIB
 
 KeptSource = Literal["host", "disk"]

@@ -42,8 +42,8 @@ from planner.specs.parallelism import (
 )
 from planner.specs.sequence_sharding import SequenceSplit
 from planner.specs.workload.items import Size, item_tokens
+from planner.specs.workload.length_sources import Repeated
 from planner.specs.workload.loss_weighting import LossWeighting
-from planner.specs.workload.repeated import Repeated
 
 
 class PlanOrigin(Spec, omit_defaults=False):
@@ -67,7 +67,7 @@ class SourceFile(Spec):
 class Prices(Spec):
     """The costs that the plan was priced with: the part of a profile that it needs.
 
-    Where ranks are of several kinds, an entry names its kind: `llm@h100-80gb` (specs/hardware/rank_kinds.py).
+    Where ranks are of several kinds, an entry names its kind: `llm@h100-80gb` (specs/hardware/cluster.py).
     """
 
     profile: str

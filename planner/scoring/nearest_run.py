@@ -15,8 +15,7 @@ from planner.plan.plan_file import Plan
 from planner.scoring.objective_value import item_lengths
 from planner.specs.base import with_fields
 from planner.specs.framework.own_runs import OwnRun
-from planner.specs.hardware.cluster import device_of_rank
-from planner.specs.hardware.rank_kinds import entry_of_kind
+from planner.specs.hardware.cluster import device_of_rank, entry_of_kind
 from planner.specs.measured_run import MeasuredRun, steps_apart
 from planner.specs.measured_runs import MeasuredRuns, shipped_runs
 from planner.specs.parallelism import Parallelism

@@ -4,8 +4,9 @@ A job fixes some of its fields and a search decides the others; a plan's layout 
 (plan/plan_file.py), and the closed form prices many of them as columns (costs/layout_columns.py).
 """
 
-from collections.abc import Iterable
-from itertools import combinations
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, combinations, pairwise
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -151,3 +152,27 @@ def decided_fields(parallelism: Parallelism) -> dict[str, Any]:
     """Return the fields that are decided, with their values."""
     fields = ((name, getattr(parallelism, name)) for name in Parallelism.__struct_fields__)
     return {name: value for name, value in fields if value is not None}
+
+
+def broken_partition(stages: Sequence[Layers], layers: int) -> tuple[str, str] | None:
+    """The message about pipeline stages that do not hold layers 0 to `layers` - 1 once each, in order, and its fix;
+    None where they do. Single numbers that add up to the layers were meant as counts: the fix says the stages of these.
+    """
+    held = [layer for stage in stages for layer in stage]
+    if held == [*range(layers)]:
+        return None
+    if all(len(stage) == 1 for stage in stages) and sum(held) == layers and all(held):
+        meant = [Layers(range(first, last)) for first, last in pairwise(accumulate(held, initial=0))]
+        message = f"the stages are single layers {', '.join(map(str, held))}, and there are {layers} layers"
+        return message, f"as counts of layers: stages: [{', '.join(map(str, meant))}]"
+    fix = f"cover each of layers 0-{layers - 1} once, in order"
+    unknown = [layer for layer in held if layer >= layers]
+    repeated = [layer for layer, count in Counter(held).items() if count > 1]
+    missing = sorted({*range(layers)} - {*held})
+    if unknown:
+        return f"layer {min(unknown)} of the stages does not exist, there are {layers}", fix
+    if repeated:
+        return f"layer {min(repeated)} is in {held.count(min(repeated))} stages", fix
+    if missing:
+        return f"{'layer' if len(missing) == 1 else 'layers'} {Layers(missing)} in no stage", fix
+    return "the layers of the stages do not rise from one stage to the next", fix

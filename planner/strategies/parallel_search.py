@@ -46,7 +46,7 @@ from planner.scoring import (
     with_score,
 )
 from planner.specs.base import with_fields
-from planner.specs.hardware.rank_kinds import rank_kinds
+from planner.specs.hardware.cluster import rank_kinds
 from planner.specs.inputs import Inputs
 from planner.strategies.plan_drafts import only_one_module
 from planner.strategies.static.layout_change import infeasible_error

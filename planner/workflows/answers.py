@@ -6,7 +6,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.specs.layers.stack import InputUnit
-from planner.specs.software_choice import read_software
+from planner.specs.named_files import read_software
 from planner.workflows.question_samples import asked_clips, asked_images
 from planner.workflows.questions import Question, question_cluster, question_lengths, question_model
 

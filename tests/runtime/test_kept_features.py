@@ -13,7 +13,7 @@ from planner.runtime.preflight.preflight_checks import require_quick_checks
 from planner.runtime.run_options import RunOptions
 from planner.specs.base import with_fields
 from planner.specs.hardware.cluster import NodeStorage
-from planner.specs.workload.repeated import Repeated
+from planner.specs.workload.length_sources import Repeated
 from tests.runtime.multi_module_plans import FEEDS, IMAGES, TEXTS, joined, layout
 from tests.runtime.training_worlds import run_all
 

@@ -16,8 +16,7 @@ from planner.plan.schedules import default_schedule
 from planner.specs.base import FirstStage, Layers, Ranks, with_fields
 from planner.specs.layers import Module
 from planner.specs.layers.recomputed_parts import module_parts
-from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, decided_fields
-from planner.specs.stage_layers import broken_partition
+from planner.specs.parallelism import DEFAULT_RANK_ORDER, MESH_DIMS, Parallelism, broken_partition, decided_fields
 
 
 def layout_laws(plan: Plan) -> Iterator[Violation]:

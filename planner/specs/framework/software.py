@@ -6,9 +6,13 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from planner.specs.base import Amount, Spec, with_fields
-from planner.specs.framework.adam_updates import adam_bytes
-from planner.specs.framework.attention_kernels import AttentionKernel, attention_kernel, with_kernel
-from planner.specs.framework.expert_launches import launches_at_once
+from planner.specs.framework.dated_kernels import (
+    AttentionKernel,
+    adam_bytes,
+    attention_kernel,
+    launches_at_once,
+    with_kernel,
+)
 from planner.specs.framework.knobs import Knobs
 from planner.specs.framework.memory_coefficients import MemoryCoefficients
 from planner.specs.framework.own_runs import OwnRun
