@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.registry import Figures
 from planner.packing import pack_samples
-from planner.plan.pack_bound import fewest_packs
+from planner.plan.pack_fill import fewest_packs
 from planner.specs import library
 from planner.specs.model import Model
 from planner.specs.workload.items import input_count

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from planner.costs.cross_reads import NO_READS, CrossReads
-from planner.plan.mesh.expert_layouts import has_experts
+from planner.plan.mesh.rank_mesh import has_experts
 from planner.plan.plan_file import ExpertPlacement, Layout
 from planner.specs.base import Ranks
 from planner.specs.layers import Module

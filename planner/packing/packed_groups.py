@@ -1,6 +1,7 @@
-"""The result of packing: micro-batches of groups of items, and the seconds that they take."""
+"""The result of packing: micro-batches of groups of items, the seconds that they take, and the work that finds them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.costs import PackingProblem
 
@@ -79,3 +80,17 @@ def canonical_order(packed: Packing, problem: PackingProblem) -> Packing:
 
 def by_rank(group: PackedGroup) -> int:
     return group.first_rank
+
+
+MIN_SEQUENCES_PER_FILL = 200  # sequences: a fill costs at least as much as placing this many
+
+
+class FillBudget(NamedTuple):
+    """How much work an effort level allows, counted in sequences placed: the same on any machine."""
+
+    sequences_placed: dict[int, int]  # sequences
+    min_fills: dict[int, int]  # fills that are always allowed, however many sequences each places
+
+    def fills(self, effort: int, sequences: int) -> int:
+        """Number of fills that an effort level allows for so many sequences."""
+        return max(self.min_fills[effort], self.sequences_placed[effort] // max(sequences, MIN_SEQUENCES_PER_FILL))

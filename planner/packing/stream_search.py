@@ -10,8 +10,7 @@ from itertools import product
 import numpy as np
 
 from planner.costs import PackingProblem, PackingTable, packing_table
-from planner.packing.fill_budget import FillBudget
-from planner.packing.packed_groups import Packing, canonical_order, packing_seconds
+from planner.packing.packed_groups import FillBudget, Packing, canonical_order, packing_seconds
 from planner.packing.stream_fill import FillRules, ShapeSeconds, fill_streams, shape_seconds_of
 
 BUDGET = FillBudget(

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from planner.plan.legal.group_laws import GroupPlacement
-from planner.plan.mesh.expert_layouts import expert_layouts
 from planner.plan.mesh.rank_mesh import (
     all_blocks,
     expert_groups_over,
+    expert_layouts,
     expert_shards,
     expert_state_groups,
     groups_over,

@@ -458,3 +458,13 @@ def parse_module_key(key: str) -> tuple[str, Layers | None]:
 def group_name(ranks: Ranks) -> str:
     """Return the default name of a group, made of its ranks: `g0-31`."""
     return "g" + str(ranks).replace(",", "+")
+
+
+NO_OUTCOME = Outcome(status="feasible", value=0.0, bound=0.0, gap=0.0, bound_by="")
+NO_PREDICTION = Prediction(
+    step_seconds=0.0,
+    spread=0.0,
+    peak_memory_gib=0.0,
+    breakdown=Breakdown(compute=0.0, exposed_comm=0.0, idle=0.0),
+    measured_share=0.0,
+)

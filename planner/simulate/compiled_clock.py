@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.simulate.activities import Activities, ActivityTimes, RaggedArray
-from planner.simulate.activity_checks import require_valid
+from planner.simulate.activities import Activities, ActivityTimes, RaggedArray, require_valid
 from planner.simulate.clock import run_in_python as run_clock
 
 LIBRARY = Path(__file__).with_name("libclock.so")

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.plan.mesh.equivalent_ranks import representative_ranks
-from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS
+from planner.plan.mesh.identical_groups import MAX_UNFOLDED_RANKS, representative_ranks
 from planner.simulate.timeline import Timeline
 from planner.specs.base import Ranks
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from planner.costs import Cost
 from planner.errors import InputError
-from planner.plan.mesh.equivalent_ranks import representative_ranks
-from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups
+from planner.plan.mesh.identical_groups import NO_IDENTICAL_GROUPS, IdenticalGroups, representative_ranks
 from planner.plan.task import Task
 from planner.simulate.activities import NO_ACTIVITY, Activities, ActivityBuilder, ActivityTimes
 from planner.simulate.compiled_clock import run_activities

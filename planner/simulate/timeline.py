@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from planner.plan.mesh.equivalent_ranks import representative_ranks
+from planner.plan.mesh.identical_groups import representative_ranks
 from planner.plan.plan_file import Breakdown
 from planner.plan.task import PHASE_STREAMS, Phase
 from planner.plan.tasks.rounds import WATCHED

@@ -7,8 +7,7 @@ import pytest
 from planner.errors import Infeasible
 from planner.orders import objective_seconds, search_order, slot_times, uniform_pipeline
 from planner.orders.anneal import anneal
-from planner.orders.construct import construct
-from planner.orders.rule_tuning import tune_rule
+from planner.orders.construct import construct, tune_rule
 from planner.orders.slot_timing import fits_memory
 from planner.plan.schedules import schedule_slots
 from tests.pipelines import all_orders, made_up

@@ -8,8 +8,7 @@ from math import prod
 
 from planner.plan.legal.feature_laws import feature_laws
 from planner.plan.legal.violation import Violation
-from planner.plan.mesh.expert_layouts import expert_layouts, has_experts
-from planner.plan.mesh.rank_mesh import stage_ranks, stage_size
+from planner.plan.mesh.rank_mesh import expert_layouts, has_experts, stage_ranks, stage_size
 from planner.plan.mesh.synchronisation import reduces_gradients
 from planner.plan.plan_file import Layout, Plan
 from planner.plan.schedules import default_schedule

@@ -2,6 +2,7 @@
 
 The first dim varies slowest: rank = sum of index x stride. Experts have a mesh of their own over the ranks of one stage
 (MoE parallel folding, arXiv 2504.14960): `etp` and `ep` vary fastest, and the remaining dim, `edp`, counts replicas.
+A module has one layout of its MoE layers, or several where the placement of experts differs between layers.
 """
 
 from bisect import bisect_left
@@ -11,6 +12,8 @@ from math import prod
 
 from planner.plan.plan_file import Layout
 from planner.specs.base import Ranks
+from planner.specs.layers import Module
+from planner.specs.layers.blocks import kind_blocks
 
 
 def coordinates(layout: Layout, rank: int) -> dict[str, int]:
@@ -144,3 +147,20 @@ def unravel(position: int, mesh: dict[str, int]) -> dict[str, int]:
     for dim in reversed(mesh):
         position, indices[dim] = divmod(position, mesh[dim])
     return indices
+
+
+def expert_layouts(layout: Layout, module: Module) -> list[Layout]:
+    """Return one layout for each placement of experts; none for a module without experts."""
+    if module.routed_experts is None:
+        return []
+    if not layout.experts:
+        return [layout]
+    return [
+        at
+        for at, _ in layout.by_expert_placement(layer for layer in range(module.layers) if has_experts(module, layer))
+    ]
+
+
+def has_experts(module: Module, layer: int) -> bool:
+    """Whether a layer has a mixture of experts."""
+    return "experts" in kind_blocks(module.layer_kind(layer))
