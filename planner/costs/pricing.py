@@ -28,8 +28,8 @@ from planner.costs.rate_pricing import RatePricing
 from planner.costs.shared_prices import ModulePricing, SendRoute, SharedPrices
 from planner.costs.step.load_spread import load_spread
 from planner.errors import InputError
+from planner.plan.feature_storage import computed_share
 from planner.plan.gradient_flow import GradientFlow, gradient_flows
-from planner.plan.kept_features import computed_share
 from planner.plan.plan_file import Layout, Plan, Prices
 from planner.plan.task import Task
 from planner.plan.tasks.concurrent_passes import PASS_PHASES, ConcurrentGroups, ConcurrentPasses

@@ -17,9 +17,9 @@ from planner.specs.base import with_fields
 from planner.specs.framework.own_runs import OwnRun
 from planner.specs.hardware.cluster import device_of_rank, entry_of_kind
 from planner.specs.measured_run import MeasuredRun, steps_apart
-from planner.specs.measured_runs import MeasuredRuns, shipped_runs
 from planner.specs.parallelism import Parallelism
 from planner.specs.parameters import parameter_counts
+from planner.specs.shipped_runs import MeasuredRuns, shipped_runs
 from planner.units import percent
 
 OWN = "your own"  # stands for the source of runs that a user measured
@@ -32,7 +32,7 @@ class NearestRun(NamedTuple):
 
     source: str
     run: MeasuredRun
-    apart: dict[str, float]  # by fact, in steps (specs/measured_runs.py)
+    apart: dict[str, float]  # by fact, in steps (specs/shipped_runs.py)
 
     @property
     def distance(self) -> float:

@@ -34,7 +34,7 @@ Sync = Literal["micro_batch", "step"]
 # When an encoder's backwards run: after everything else of the step, or each behind the last gradient of its outputs.
 EncoderBackward = Literal["last", "at_once"]
 # Where a frozen encoder's outputs come from: computed in every epoch; or in the first one, and then read from the
-# host's memory or from a disk (plan/kept_features.py).
+# host's memory or from a disk (plan/feature_storage.py).
 FeatureSource = Literal["computed", "host", "disk"]
 
 ZERO_BUBBLE = ("zb_h1", "zb_h2")  # schedules that compute gradients of weights apart from those of inputs

@@ -16,7 +16,7 @@ from planner.specs.framework.own_runs import SHARED, UNEXPLAINED, OwnRun, after_
 from planner.specs.framework.software import Software
 from planner.specs.framework.timing_coefficients import TimingCoefficients
 from planner.specs.library import read_named
-from planner.specs.measured_runs import shipped_runs
+from planner.specs.shipped_runs import shipped_runs
 
 NAMES = list(WIDTHS)
 PEAKS = shipped_runs().tflops

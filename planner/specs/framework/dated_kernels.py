@@ -23,7 +23,6 @@ experts of a rank, whose counts stay on the device, so that whole steps are CUDA
 Engine 2.14, pull request 2769).
 """
 
-import re
 from typing import Literal, NamedTuple
 
 from planner.specs.base import with_fields
@@ -69,7 +68,6 @@ GENERATIONS: dict[str, Generations] = {
     "fsdp": PYTORCH,
 }
 TODAY = "9999"
-MONTH = re.compile(r"\b(20[1-3]\d)-([01]\d)")
 
 
 def attention_kernel(framework: str, date: str = TODAY) -> AttentionKernel:

@@ -13,7 +13,7 @@ from planner.specs.model import Model
 from planner.specs.workload.items import Size, item_outputs, item_tokens
 from planner.specs.workload.length_sources import StreamFile, Workload
 from planner.specs.workload.samples import ReadersByItem, SampleBatch
-from planner.specs.workload.stream_items import DrawnStream, StreamItem, read_stream_items, sample_count
+from planner.specs.workload.stream_sources import DrawnStream, StreamItem, read_stream_items, sample_count
 
 
 @dataclass(frozen=True, slots=True)
