@@ -43,7 +43,7 @@ def anneal(
 
 
 def signed_distance(draw: float) -> int:
-    """One of DISTANCES, forward or back; `draw` in [0, 1)."""
+    """The slots by which a move shifts one: a number of DISTANCES, forward or back; `draw` in [0, 1)."""
     place = int(draw * 2 * len(DISTANCES))
     return DISTANCES[place // 2] * (1 if place % 2 else -1)
 
@@ -102,7 +102,7 @@ SWEEPS = 3
 
 
 def swap_neighbours(pipeline: PipelineProblem, objective: OrderObjective, order: Order, lower_bound: float) -> Order:
-    """An order at least as good; stops at the lower bound."""
+    """An order at least as good, by swaps of neighbouring slots of a stage; stops at the lower bound."""
     current, (score, seconds) = order, score_and_seconds(pipeline, objective, order)
     for _ in range(SWEEPS):
         before = score

@@ -51,7 +51,7 @@ def construct(
 
 
 def quicker(one: ConstructedOrder, other: ConstructedOrder) -> ConstructedOrder:
-    """The quicker one; the first of equal ones."""
+    """The quicker of two orders; the first where they are equal."""
     return other if other.seconds < one.seconds else one
 
 

@@ -80,7 +80,7 @@ class PackingArrays:
         return float(self.makespans().sum()) + used_micro_batches * problem.micro_batch_seconds + problem.step_seconds
 
     def to_packing(self) -> Packing:
-        """The same packing as micro-batches of groups; empty micro-batches are dropped."""
+        """The packing as micro-batches of groups; empty micro-batches are dropped."""
         items_of: list[list[int]] = [[] for _ in self.shape]
         for item, group in zip(self.table.items.tolist(), self.group_of.tolist(), strict=True):
             items_of[group].append(item)

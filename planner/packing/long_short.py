@@ -46,7 +46,7 @@ class LongShort:
 
 
 def rank_seconds(problem: SplitProblem, is_split: Bools, place: Ints) -> Floats:
-    """(ranks,) what each has to do."""
+    """Seconds of work of each rank, (ranks,)."""
     of_groups = np.bincount(place[is_split], problem.split[is_split], minlength=problem.groups)
     of_ranks = np.bincount(place[~is_split], problem.whole[~is_split], minlength=len(problem.start))
     return np.asarray(problem.start + of_ranks + np.repeat(of_groups, problem.degree))
@@ -88,6 +88,6 @@ def split_first(problem: SplitProblem, order: Ints, count: int) -> LongShort:
 
 
 def leveled(seconds: Floats, start: Floats) -> Ints:
-    """The bin of each item, (items,)."""
+    """The bin of each item, (items,), placed longest first and then exchanged."""
     table = np.repeat(seconds[:, None], len(start), axis=1)
     return exchange_loads(table, longest_first(seconds, start), start, EXCHANGES)

@@ -220,7 +220,7 @@ def step_lower_bound(problem: PackingProblem) -> float:
 
 
 def restrict_to_pool(problem: PackingProblem, number: int) -> PackingProblem:
-    """The same sequences restricted to one pool."""
+    """The packing problem with the ranks of one pool alone."""
     shapes = tuple(replace(shape, pool=0) for shape in problem.shapes if shape.pool == number)
     return replace(problem, pools=(problem.pools[number],), shapes=shapes)
 

@@ -43,7 +43,7 @@ def last_rank_end(problem: PackingProblem, packed: Packing) -> float:
 
 
 def longest_work_last(problem: PackingProblem, packed: Packing) -> Packing:
-    """These micro-batches or their reverse: the one whose last work is longer, which hides more of the reduction.
+    """A packing's micro-batches or their reverse: the one whose last work is longer, which hides more of the reduction.
 
     Only for one synchronisation per step. Both take the same time, that of the longest chain of groups sharing ranks.
     """
@@ -60,7 +60,7 @@ def shortest_last_work(problem: PackingProblem, packed: Packing) -> float:
 
 
 def canonical_order(packed: Packing, problem: PackingProblem) -> Packing:
-    """The same packing in canonical order: groups by rank, items rising; micro-batches slowest first where all ranks
+    """A packing in canonical order: groups by rank, items rising; micro-batches slowest first where all ranks
     synchronise in each.
     """
     micro_batches = [

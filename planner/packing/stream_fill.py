@@ -98,9 +98,8 @@ class FreeRanks:
         self.update_summary()
 
 
-ShapeSeconds = dict[
-    int, float
-]  # shape → seconds that a sequence adds to a group of that shape, the cheapest shape first
+# Shape → seconds that a sequence adds to a group of that shape, the cheapest shape first
+ShapeSeconds = dict[int, float]
 
 
 class FillRules(NamedTuple):

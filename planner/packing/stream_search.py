@@ -105,7 +105,7 @@ def perturb(state: StreamSearch) -> None:
 
 
 def restrict_shapes(shape_seconds: list[ShapeSeconds], random: np.random.Generator) -> list[ShapeSeconds]:
-    """The same, with a few sequences, most of them long, restricted to one random shape."""
+    """The seconds of sequences by shape, with a few of them, most of them long, restricted to one random shape."""
     restricted = shape_seconds.copy()
     for _ in range(int(random.integers(1, RESTRICTED_SEQUENCES + 1))):
         item = int(len(shape_seconds) * random.random() ** 4)

@@ -109,5 +109,5 @@ def computed_share(layout: Layout, repeated: Repeated | None) -> float:
 
 
 def computed_shares(plan: Plan) -> dict[str, float]:
-    """Return the same of all modules of a plan."""
+    """Return, by module of a plan, the share of epochs in which it computes its forwards."""
     return {name: computed_share(layout, plan.uses.repeated) for name, layout in plan.layouts.items()}

@@ -18,11 +18,8 @@ from planner.plan.tokens.token_shards import sharing_ranks
 from planner.specs.base import Ranks
 from planner.specs.layers import Module
 
-EXPERT_EXCHANGE_DIMS: tuple[tuple[str, ...], ...] = (
-    ("ep",),
-    ("etp",),
-    ("ep", "etp"),
-)  # dims whose ranks exchange tokens
+# Dims whose ranks exchange tokens
+EXPERT_EXCHANGE_DIMS: tuple[tuple[str, ...], ...] = (("ep",), ("etp",), ("ep", "etp"))
 
 
 def process_groups(plan: Plan) -> set[Ranks]:

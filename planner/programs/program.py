@@ -79,11 +79,11 @@ class Program:
         return self.row_names[row] if self.row_names else f"row {row}"
 
     def objective(self, x: Floats) -> float:
-        """Cost of values."""
+        """The cost of values of all variables, (variables,)."""
         return float(self.cost @ x)
 
     def row_activities(self, x: Floats) -> Floats:
-        """A x, (m,)."""
+        """The activities of the rows at values of all variables: A x, (rows,)."""
         products = self.values * x[self.indices]
         return np.bincount(self.entry_rows(), products, minlength=self.rows).astype(np.float64)
 
@@ -106,11 +106,11 @@ class Program:
         return float(self.cost[paid] @ best[paid])
 
     def without_objective(self) -> "Program":
-        """The same feasible set with zero costs."""
+        """The program with zero costs: its feasible set alone."""
         return replace(self, cost=np.zeros(self.variables))
 
     def tightened(self) -> "Program":
-        """The same program with the bounds of integer variables tightened to integers."""
+        """The program with the bounds of integer variables tightened to integers."""
         lower = np.where(self.integer, np.ceil(self.lower - 1e-9), self.lower) + 0.0  # no -0.0
         upper = np.where(self.integer, np.floor(self.upper + 1e-9), self.upper) + 0.0
         return replace(self, lower=lower, upper=upper)

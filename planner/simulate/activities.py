@@ -163,7 +163,7 @@ def ragged(each: Sequence[Sequence[int]]) -> RaggedArray:
 
 
 def sparse_ragged(each: Mapping[int, Sequence[int]], count: int) -> RaggedArray:
-    """The same, given the lists of only some of `count` activities; those of the others are empty."""
+    """A list of integers for each of `count` activities, flattened; where `each` has none, it is empty."""
     numbers = sorted(each)
     first = np.zeros(count + 1, dtype=np.int64)
     first[[number + 1 for number in numbers]] = [len(each[number]) for number in numbers]

@@ -47,7 +47,7 @@ def run_activities(activities: Activities) -> tuple[ActivityTimes, NDArray[np.bo
 
 
 def run_compiled(library: ctypes.CDLL, activities: Activities) -> tuple[ActivityTimes, NDArray[np.bool_]]:
-    """The same, by clock.c. Raises MemoryError."""
+    """Times of all activities, and which of them ended, by clock.c. Raises MemoryError."""
     buffers: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}  # referenced here while the library reads them
     for name in FLOATS:
         buffers[name] = np.ascontiguousarray(getattr(activities, name), dtype=np.float64)

@@ -21,7 +21,7 @@ class DrawnRanks:
         return len(self.stands_for) == self.job_size
 
     def drawn_among(self, ranks: Ranks) -> list[int]:
-        """Those of `ranks` that are drawn."""
+        """The drawn ranks among these."""
         return [rank for rank in ranks if rank in self.stands_for]
 
 

@@ -50,7 +50,7 @@ def simulate(
 
 
 def simulated_end(tasks: Sequence[Task], price: Callable[[Task], Cost]) -> float:
-    """The seconds of the same step alone, for who compares many by them."""
+    """Seconds of the step that `simulate` would return alone, for searches that compare many steps."""
     times = task_times(tasks, [task.id for task in tasks], [price(task) for task in tasks], NO_HELD_STREAMS)
     return float(times.ends.max(initial=0.0))
 

@@ -187,7 +187,7 @@ class Timeline:
         return tuple(event for event, _ in self.critical_rounds())
 
     def critical_rounds(self) -> list[tuple[TaskEvent, int]]:
-        """The same, each event with the number of rounds that it comes later, of those that were not simulated."""
+        """The critical path, each event with the number of rounds, of those not simulated, that it comes later."""
         return [*reversed([*self.causes()])]
 
     def causes(self) -> Iterator[tuple[TaskEvent, int]]:

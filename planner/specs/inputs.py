@@ -62,7 +62,7 @@ ANOTHERS_RATE = {"bf16": ("fp16",), "fp8": ("bf16", "fp16")}  # whose rate is ta
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A resolved job."""
+    """A job and all that it names: model, cluster, devices, prices of modules, and batches of samples."""
 
     job: Job
     model: Model
@@ -75,9 +75,8 @@ class Inputs:
     seed: int = 0
     effort: int = 2
     first_row: int = 0
-    rates: dict[str, DeviceRates] = field(
-        default_factory=dict
-    )  # kind of rank → rates of its kernels, where they were timed
+    # Kind of rank → rates of its kernels, where they were timed
+    rates: dict[str, DeviceRates] = field(default_factory=dict)
     timing: TimingCoefficients = field(default_factory=TimingCoefficients)
     accounting: MemoryCoefficients = PLANNER_RUNTIME_MEMORY
     software: Framework = field(default_factory=Framework)  # what trains, and what it can launch

@@ -130,7 +130,7 @@ def replace_lengths(job: Job, path: Path) -> Workload:
 
 
 def folder_lengths(folder: Path) -> TokensFolder | SamplesFile:
-    """Lengths from a folder, by what is in it."""
+    """Lengths from a folder: of samples where it has images or sound, else of tokens."""
     return SamplesFile(path=str(folder)) if has_media(folder) else TokensFolder(path=str(folder))
 
 

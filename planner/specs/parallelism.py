@@ -38,13 +38,8 @@ EncoderBackward = Literal["last", "at_once"]
 FeatureSource = Literal["computed", "host", "disk"]
 
 ZERO_BUBBLE = ("zb_h1", "zb_h2")  # schedules that compute gradients of weights apart from those of inputs
-MESH_DIMS = (
-    "tp",
-    "cp",
-    "dp",
-    "replica",
-    "pp",
-)  # dims of a module's rank mesh, in their default order, fastest-varying first
+# Dims of a module's rank mesh, in their default order, fastest-varying first
+MESH_DIMS = ("tp", "cp", "dp", "replica", "pp")
 DEFAULT_RANK_ORDER = "-".join(MESH_DIMS)
 
 
@@ -69,9 +64,8 @@ class Parallelism(Spec):
     rank_order: str | None = None  # fastest-varying dim first, as in Megatron's --order
     sequence_parallel: bool | None = None  # norms and residuals are sharded over tp by tokens (arXiv 2205.05198)
     zero: ZeroStage | None = None
-    recompute: Recompute | dict[str | int, Recompute] | None = (
-        None  # of all layers, or by ranges of layers, where others have none
-    )
+    # of all layers, or by ranges of layers, where others have none
+    recompute: Recompute | dict[str | int, Recompute] | None = None
     offload: Share | None = None  # share of each item's activations in host memory
     optimizer_offload: Share | None = None  # share of Adam's moments in host memory, where processors update them
     schedule: Schedule | None = None  # of the passes on pipeline ranks

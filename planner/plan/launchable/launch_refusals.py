@@ -115,12 +115,12 @@ class StepCase:
 
     @property
     def assigned(self) -> Iterator[Assignment]:
-        """What its groups work on, over all steps."""
+        """The assignments of the module's groups, over all steps."""
         for step in self.plan.steps:
             yield from self.assigned_in(step)
 
     def assigned_in(self, step: Step) -> Iterator[Assignment]:
-        """What its groups work on in one step."""
+        """The assignments of the module's groups in one step."""
         for micro_batch in step.micro_batches:
             yield from (a for a in assignments(self.plan, micro_batch) if a.module == self.module)
 

@@ -50,7 +50,9 @@ def require_legal(plan: Plan, name: str) -> None:
 
 
 def require_legal_layouts(plan: Plan, name: str) -> None:
-    """The same of the layouts alone, which a job fixes: of a plan that has no items yet; `name`: the job's file."""
+    """Raises InputError with the first violation in layouts that a job fixes, before a plan has items; `name`: of the
+    job's file.
+    """
     require_none([replace(each, where=f"fix.{each.where}") for each in layout_laws(plan)], name)
 
 

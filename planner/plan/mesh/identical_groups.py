@@ -24,21 +24,18 @@ from planner.specs.base import Ranks
 from planner.specs.hardware.cluster import Cluster
 from planner.specs.workload.items import part_lengths
 
-MAX_UNFOLDED_RANKS = (
-    64  # up to so many ranks each is simulated and drawn; of more, identical groups share the events of one
-)
+# Up to so many ranks each is simulated and drawn; of more, identical groups share the events of one
+MAX_UNFOLDED_RANKS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class IdenticalGroups:
     """Groups and ranks whose events are those of another group and its ranks."""
 
-    groups: dict[str, str] = field(
-        default_factory=dict
-    )  # group → the first group identical to it; the first ones are no keys
-    ranks: dict[int, int] = field(
-        default_factory=dict
-    )  # rank of these groups → the corresponding rank of the first group
+    # Group → the first group identical to it; the first ones are no keys
+    groups: dict[str, str] = field(default_factory=dict)
+    # Rank of these groups → the corresponding rank of the first group
+    ranks: dict[int, int] = field(default_factory=dict)
     group_of: dict[int, str] = field(default_factory=dict)  # rank of these groups → its group
 
 
@@ -128,8 +125,8 @@ def representative_ranks(sets: Iterable[Ranks]) -> dict[int, int]:
 
 
 class EquivalentRanks:
-    """Of the ranks of some tasks, one of each kind. Sets of ranks are known by their ids, as tasks share them: to hash
-    many ranks for each task would take longer than all else.
+    """One rank of each kind among the ranks of some tasks. Sets of ranks are known by their ids, as tasks share them:
+    to hash many ranks for each task would take longer than all else.
     """
 
     def __init__(self, sets: Iterable[Ranks]) -> None:

@@ -119,7 +119,7 @@ def mesh_blocks(ranks: Sequence[int], mesh: dict[str, int], dims: Collection[str
 def cached_mesh_blocks(
     ranks: tuple[int, ...], sizes: tuple[tuple[str, int], ...], dims: tuple[str, ...]
 ) -> dict[int, Ranks]:
-    """Return the same from hashable arguments, cached: it is needed for tasks of all micro-batches."""
+    """Return the blocks of `mesh_blocks` from hashable arguments, cached: tasks of all micro-batches need them."""
     mesh = dict(sizes)
     blocks_by_index: dict[tuple[int, ...], list[int]] = {}
     for position, rank in enumerate(ranks):
@@ -137,7 +137,7 @@ def distinct_blocks(blocks: dict[int, Ranks], ranks: Iterable[int]) -> list[Rank
 
 
 def all_blocks(blocks: dict[int, Ranks]) -> list[Ranks]:
-    """Return every block once."""
+    """Return each block of a table of blocks by rank once."""
     return distinct_blocks(blocks, blocks)
 
 

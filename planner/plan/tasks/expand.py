@@ -58,9 +58,8 @@ class LastExpansion:
         self.kept = plan, step, tasks
 
 
-FinalPasses = Mapping[
-    tuple[int, int], Phase
-]  # micro-batch, chunk → the pass that completes its gradients; where missing: B
+# Micro-batch, chunk → the pass that completes its gradients; where missing: B
+FinalPasses = Mapping[tuple[int, int], Phase]
 
 LAST, LAST_READERS = LastExpansion(), LastReaders()
 

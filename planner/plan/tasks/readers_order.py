@@ -150,7 +150,7 @@ class LastReaders:
 def readers_order(
     works: dict[str, ModuleWork], step: Step, synchronised: Mapping[str, Collection[Phase]]
 ) -> ReadersOrder:
-    """Return the order of these works, made anew."""
+    """Return the order that merges the tasks of works with schedules of their own, with its nominal times."""
     slots = {name: work.slots(step.order_of(name)) for name, work in works.items()}
     tasks = merged_tasks(works, slots)
     return ReadersOrder(works, slots, *in_nominal_order(tasks, synchronised))

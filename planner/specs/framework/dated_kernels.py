@@ -33,7 +33,7 @@ AttentionKernel = Literal["stored", "triton", "flash1", "flash2", "cudnn", "newe
 
 
 class KernelShares(NamedTuple):
-    """Rates over the newest kernel's."""
+    """Rates of an attention kernel over the newest kernel's."""
 
     hopper: float  # on Hopper and later
     ampere: float  # on Ampere and earlier

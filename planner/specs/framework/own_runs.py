@@ -59,7 +59,7 @@ class OwnRun(Spec, kw_only=True):
 
     @property
     def ran(self) -> MeasuredRun:
-        """What it ran."""
+        """What the plan ran, of its largest module."""
         return MeasuredRun(*(getattr(self, name) for name in MeasuredRun._fields))
 
     @property
@@ -69,7 +69,7 @@ class OwnRun(Spec, kw_only=True):
 
 
 def correlation(one: MeasuredRun, other: MeasuredRun, doublings: float) -> float:
-    """Of the deviations of one coefficient in two jobs of a framework. `doublings`: between their devices' peaks."""
+    """Correlation of the deviations of one coefficient in two jobs. `doublings`: between the peaks of their devices."""
     steps = sum(far for name, far in steps_apart(one, other, doublings).items() if name in JOB_FACTS)
     return SHARED + (1.0 - SHARED) * exp(-steps)
 
@@ -109,7 +109,7 @@ def after_runs(runs: Sequence[OwnRun], job: MeasuredRun, tflops: float) -> After
 
 
 def run_correlation(run: OwnRun, job: MeasuredRun, tflops: float) -> float:
-    """How alike coefficients deviate in a run and in a job on a device of this peak."""
+    """Correlation of the deviations of one coefficient in a run and in a job on a device of this peak in 16 bits."""
     return correlation(run.ran, job, abs(log2(run.tflops / tflops)))
 
 

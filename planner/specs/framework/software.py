@@ -56,18 +56,18 @@ class Software(Spec, kw_only=True):
 
     @property
     def framework(self) -> Framework:
-        """Its name and knobs alone."""
+        """The framework's name and knobs alone, as a plan carries them."""
         return Framework(name=self.name, knobs=with_fields(self.knobs, sources={}))
 
     @property
     def dated_accounting(self) -> MemoryCoefficients:
-        """Its memory coefficients, with what a step of its month's Adam holds where the file says a month."""
+        """The memory coefficients, with the bytes that Adam's update held in the month that the file says, if any."""
         held = adam_bytes(self.name, self.month) if self.month else None
         return self.accounting if held is None else with_fields(self.accounting, update_bytes=held)
 
     @property
     def kernel_timing(self) -> TimingCoefficients:
-        """Its coefficients with what its attention kernel reaches of the newest."""
+        """The timing coefficients, with the rate of the framework's attention kernel over the newest's."""
         dated: AttentionKernel = attention_kernel(self.name, self.month) if self.month else "newest"
         at_once = self.timing.experts_at_once and (not self.month or launches_at_once(self.name, self.month))
         return with_fields(with_kernel(self.timing, self.attention_kernel or dated), experts_at_once=at_once)

@@ -16,9 +16,8 @@ class TimingCoefficients(Spec):
     """What a framework overlaps, what it fuses, and its overhead."""
 
     passes: Amount = 1.0  # memory traffic of norms, residuals and activations, relative to fused kernels
-    score_bytes: Amount = (
-        0.0  # bytes read and written per attention score in forward, where the matrix exists; 0: FlashAttention
-    )
+    # bytes read and written per attention score in forward, where the matrix exists; 0: FlashAttention
+    score_bytes: Amount = 0.0
     tp_exposed: Share = 1.0  # exposed share of tensor-parallel communication in forward
     tp_exposed_backward: Share = 1.0
     ep_exposed: Share = 1.0  # exposed share of expert-parallel communication
@@ -30,9 +29,8 @@ class TimingCoefficients(Spec):
     prefetches: bool = True  # of ZeRO-3: weights of a backward's next layers are gathered beside it
     gathers_ahead: bool = True  # below ZeRO-3: updated weights are gathered beside the next forward, not before it
     gradient_bytes: Positive = 4.0  # bytes of a gradient element in its reduction
-    kernels: Positive = (
-        1.0  # rate of its matrix products in training, relative to the sustained rate of others' on the device
-    )
+    # rate of its matrix products in training, relative to the sustained rate of others' on the device
+    kernels: Positive = 1.0
     attention: Positive = 1.0  # rate of its attention, relative to the newest kernels, on devices later than Ampere
     attention_ampere: Positive = 1.0  # the same on Ampere and earlier ones
     experts: Positive = 1.0  # rate of its experts' grouped gemms, over the device's share of a single product's

@@ -18,9 +18,8 @@ class RankKind(Spec):
     kind: str  # the device's name, a file of profiles/devices
     count: RankCount
     per_node: RankCount
-    usd_per_hour: Amount | None = (
-        None  # of one rank, in place of its device's price; the cluster's `source` says whose price
-    )
+    # of one rank, in place of its device's price; the cluster's `source` says whose price
+    usd_per_hour: Amount | None = None
 
 
 class Level(Spec):

@@ -17,9 +17,8 @@ from planner.specs.layers.trained import Lora, Trained
 
 Norm = Literal["rms", "layer"]
 Bias = Literal["none", "qkv", "attention", "all"]  # of no linear, of q, k, v, of these and the output, of all
-Activation = Literal[
-    "silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"
-]  # quick_gelu: x · sigmoid(1.702 x) (arXiv 1606.08415); relu2: max(x, 0)² (arXiv 2109.08668)
+# quick_gelu: x · sigmoid(1.702 x) (arXiv 1606.08415); relu2: max(x, 0)² (arXiv 2109.08668)
+Activation = Literal["silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"]
 Grids = tuple[tuple[int, int], ...]  # rows and columns of patches of each part of an item
 InputUnit = Literal["tokens", "patches", "frames"]  # the unit that an item is a sequence of
 S = TypeVar("S", bound="ModuleStack")

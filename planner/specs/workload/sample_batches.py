@@ -34,7 +34,7 @@ DRAWN = "workload.lengths"  # where errors of samples that are in no file are
 
 
 class SizedSamples(Protocol):
-    """Samples by number."""
+    """Samples of a job's data by number, in the units of its model."""
 
     count: int | None  # in the data; None: drawn, without an end
 
